@@ -1,0 +1,186 @@
+//! Attributes: the constants in an op's description (an axis, a permutation, an epsilon).
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{DType, Shape, Tensor, Type};
+
+/// The attributes of a node: one for each that its op declares, in that order.
+pub type Attrs = SmallVec<[Attr; 2]>;
+
+/// One attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Attr {
+    /// An integer, or an axis counted from the end (−1 is the last).
+    Int(i64),
+    /// A number; compared by its bits, so that nodes can be hashed.
+    Float(FloatBits),
+    /// A truth value.
+    Bool(bool),
+    /// One word of a list that the op declares (`gelu-erf`), or a name.
+    Word(Arc<str>),
+    /// Integers: a permutation or a list of axes, counted from the end.
+    Ints(SmallVec<[i64; 6]>),
+    /// A shape.
+    Shape(Shape),
+    /// An element type.
+    DType(DType),
+    /// A whole type (of an input or a parameter).
+    Type(Type),
+    /// The value of a constant.
+    Tensor(Tensor),
+}
+
+/// An `f64` with total equality: by bits, all NaNs being one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FloatBits(u64);
+
+impl FloatBits {
+    /// The number.
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl From<f64> for FloatBits {
+    fn from(x: f64) -> FloatBits {
+        FloatBits(if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() })
+    }
+}
+
+impl Attr {
+    /// The integer, if it is one.
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Attr::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The number of a `Float` or an `Int`.
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Attr::Float(x) => Some(x.get()),
+            Attr::Int(n) => Some(*n as f64),
+            _ => None,
+        }
+    }
+
+    /// The word, if it is one.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Attr::Word(w) => Some(w),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if it is one.
+    pub fn bool(&self) -> Option<bool> {
+        match self {
+            Attr::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The integers, if it is a list.
+    pub fn ints(&self) -> Option<&[i64]> {
+        match self {
+            Attr::Ints(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The shape, if it is one.
+    pub fn shape(&self) -> Option<&Shape> {
+        match self {
+            Attr::Shape(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The element type, if it is one.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            Attr::DType(d) => Some(*d),
+            _ => None,
+        }
+    }
+}
+
+impl Attr {
+    /// The number of axes, of a shape (which may be written as a list of integers).
+    pub(crate) fn rank(&self) -> Option<usize> {
+        match self {
+            Attr::Shape(s) => Some(s.rank()),
+            Attr::Ints(n) => Some(n.len()),
+            _ => None,
+        }
+    }
+}
+
+impl From<i64> for Attr {
+    fn from(n: i64) -> Attr {
+        Attr::Int(n)
+    }
+}
+
+impl From<f64> for Attr {
+    fn from(x: f64) -> Attr {
+        Attr::Float(x.into())
+    }
+}
+
+impl From<bool> for Attr {
+    fn from(b: bool) -> Attr {
+        Attr::Bool(b)
+    }
+}
+
+impl From<&str> for Attr {
+    fn from(w: &str) -> Attr {
+        Attr::Word(w.into())
+    }
+}
+
+impl From<&[i64]> for Attr {
+    fn from(n: &[i64]) -> Attr {
+        Attr::Ints(n.into())
+    }
+}
+
+impl From<Shape> for Attr {
+    fn from(s: Shape) -> Attr {
+        Attr::Shape(s)
+    }
+}
+
+impl From<DType> for Attr {
+    fn from(d: DType) -> Attr {
+        Attr::DType(d)
+    }
+}
+
+impl fmt::Display for Attr {
+    /// As the text form and the rules write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attr::Int(n) => write!(f, "{n}"),
+            // `{:?}` prints the shortest text that reads back as the same bits, always with a point or an exponent.
+            Attr::Float(x) => write!(f, "{:?}", x.get()),
+            Attr::Bool(b) => write!(f, "{b}"),
+            Attr::Word(w) => f.write_str(w),
+            Attr::Ints(n) => {
+                f.write_str("[")?;
+                for (i, n) in n.iter().enumerate() {
+                    write!(f, "{}{n}", if i == 0 { "" } else { " " })?;
+                }
+                f.write_str("]")
+            }
+            Attr::Shape(s) => write!(f, "{s}"),
+            Attr::DType(d) => write!(f, "{d}"),
+            Attr::Type(t) => write!(f, "{t}"),
+            Attr::Tensor(t) => write!(f, "{t}"),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Graphs: nodes in topological order, named outputs, and the builder methods that check each step.
+
+mod build;
+mod verify;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{Attr, Attrs, Class, Op, Shape, Tensor, Type, ops::Leaf};
+
+/// A node of a [`Graph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// The model part that made a value: `encoder.layer.3.attention`; empty for the top of the model.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin(Arc<str>);
+
+impl Origin {
+    /// The part at `path`, dots between its levels.
+    pub fn new(path: impl Into<Arc<str>>) -> Origin {
+        Origin(path.into())
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin::new("")
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if self.0.is_empty() { "(top)" } else { &self.0 })
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One op applied to values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The op.
+    pub op: Op,
+    /// Its attributes, complete and normalised.
+    pub attrs: Attrs,
+    /// Its operands; all come before the node.
+    pub operands: SmallVec<[NodeId; 3]>,
+    /// The type of its result.
+    pub ty: Type,
+    /// The model part that made it.
+    pub origin: Origin,
+}
+
+/// What is wrong with a node that was to be added: which op, of what, where, and what would be right.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{op}({operands}){place}: {problem}{hint}", place = if .origin.path().is_empty() { String::new() } else { format!(" in {}", .origin) },
+        hint = if .help.is_empty() { String::new() } else { format!("; {}", .help) })]
+pub struct GraphError {
+    /// The op's name.
+    pub op: String,
+    /// The operands' types.
+    pub operands: String,
+    /// The model part.
+    pub origin: Origin,
+    /// What does not fit.
+    pub problem: String,
+    /// What would be right.
+    pub help: String,
+}
+
+/// A tensor program: nodes in topological order, and which of them are its results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// Its name.
+    pub name: String,
+    nodes: Vec<Node>,
+    outputs: Vec<(String, NodeId)>,
+    scope: Vec<String>,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new(name: impl Into<String>) -> Graph {
+        Graph { name: name.into(), ..Graph::default() }
+    }
+
+    /// The nodes, operands before users.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(i, n)| (NodeId(i as u32), n))
+    }
+
+    /// One node.
+    ///
+    /// # Panics
+    /// If the id comes from another graph.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, id: NodeId) -> &Type {
+        &self.node(id).ty
+    }
+
+    /// The results, with their names.
+    pub fn outputs(&self) -> &[(String, NodeId)] {
+        &self.outputs
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether it has no node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The leaves of an op (`input`, `param`) by name.
+    pub fn named(&self, op: &str) -> impl Iterator<Item = (&str, NodeId)> {
+        let op = Op::named(op);
+        self.nodes().filter(move |(_, n)| Some(n.op) == op).filter_map(|(id, n)| Some((n.attrs.first()?.word()?, id)))
+    }
+
+    /// The symbols that are to be bound before compilation, sorted.
+    pub fn symbols(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> = self
+            .nodes
+            .iter()
+            .filter_map(|n| n.ty.as_tensor())
+            .flat_map(|(_, shape)| shape.iter().flat_map(|d| d.symbols()).collect::<Vec<_>>())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Runs `build` with `part` added to the path that new nodes remember.
+    pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Graph) -> T) -> T {
+        self.scope.push(part.to_string());
+        let result = build(self);
+        self.scope.pop();
+        result
+    }
+
+    /// The path that new nodes remember.
+    pub fn origin(&self) -> Origin {
+        Origin::new(self.scope.join("."))
+    }
+
+    /// Adds an op; attributes by name, those with a default may be left out.
+    ///
+    /// # Errors
+    /// When operands or attributes do not fit the op's signature.
+    pub fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Result<NodeId, GraphError> {
+        let origin = self.origin();
+        self.apply_at(op, operands, attrs, origin)
+    }
+
+    /// As [`Graph::apply`], with the model part given.
+    ///
+    /// # Errors
+    /// As [`Graph::apply`].
+    pub fn apply_at(
+        &mut self,
+        op: &str,
+        operands: &[NodeId],
+        attrs: &[(&str, Attr)],
+        origin: Origin,
+    ) -> Result<NodeId, GraphError> {
+        let (op, attrs, ty) = self.check(op, operands, attrs, &origin)?;
+        self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin });
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    fn check(
+        &self,
+        op: &str,
+        operands: &[NodeId],
+        attrs: &[(&str, Attr)],
+        origin: &Origin,
+    ) -> Result<(Op, Attrs, Type), GraphError> {
+        let types: SmallVec<[&Type; 4]> = operands.iter().map(|id| self.ty(*id)).collect();
+        let error = |problem: String, help: String| GraphError {
+            op: op.to_string(),
+            operands: types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", "),
+            origin: origin.clone(),
+            problem,
+            help,
+        };
+        let Some(known) = Op::named(op) else {
+            return Err(error("there is no such op".into(), "`eutectic ops` lists them".into()));
+        };
+        let attrs = known.attributes(attrs, &types).map_err(|(problem, help)| error(problem, help))?;
+        let ty = known.infer(&attrs, &types).map_err(|m| {
+            let signature = known.signature();
+            error(m.describe(&signature.scope), format!("its signature is {}", known.def().signature))
+        })?;
+        if matches!(known.def().class, Class::Leaf(_))
+            && let Some(name) = attrs[0].word()
+            && self.nodes.iter().any(|n| n.operands.is_empty() && n.attrs[0].word() == Some(name))
+        {
+            let problem = format!("there is an input or a parameter named {name} already");
+            return Err(error(problem, "give it another name, or use the node that you have".into()));
+        }
+        Ok((known, attrs, ty))
+    }
+
+    /// A tensor that is given at each run.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn input(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
+        self.apply("input", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
+    }
+
+    /// A tensor that is given when the program is loaded.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn param(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
+        self.apply("param", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
+    }
+
+    /// A constant.
+    ///
+    /// # Errors
+    /// Never, as things are; the builder's methods all return a result.
+    pub fn constant(&mut self, value: Tensor) -> Result<NodeId, GraphError> {
+        self.apply("const", &[], &[("value", Attr::Tensor(value))])
+    }
+
+    /// A constant of rank 0 with the element type of `like`.
+    ///
+    /// # Errors
+    /// When `like` is a tuple.
+    pub fn scalar(&mut self, value: f64, like: NodeId) -> Result<NodeId, GraphError> {
+        let dtype = self.ty(like).dtype().ok_or_else(|| GraphError {
+            op: "const".into(),
+            operands: self.ty(like).to_string(),
+            origin: self.origin(),
+            problem: "a tuple has no element type".into(),
+            help: "take one result out of it with `get`".into(),
+        })?;
+        self.constant(Tensor::from_f64(dtype, &[], [value]))
+    }
+
+    /// Makes a value a result of the program.
+    ///
+    /// # Errors
+    /// When the name is taken, or the value is a tuple.
+    pub fn output(&mut self, name: &str, value: NodeId) -> Result<(), GraphError> {
+        let error = |problem: &str, help: &str| GraphError {
+            op: "output".into(),
+            operands: format!("{name} : {}", self.ty(value)),
+            origin: self.origin(),
+            problem: problem.into(),
+            help: help.into(),
+        };
+        if self.outputs.iter().any(|(taken, _)| taken == name) {
+            return Err(error("there is an output of that name already", "give it another name"));
+        }
+        if self.ty(value).as_tensor().is_none() {
+            return Err(error("a tuple is no output", "take one result out of it with `get`"));
+        }
+        self.outputs.push((name.to_string(), value));
+        Ok(())
+    }
+
+    /// The same program with symbols bound to numbers; types are inferred anew.
+    ///
+    /// # Errors
+    /// When a shape does not work out for these numbers (a reshape that does not divide), or a symbol stays unbound.
+    pub fn bind(&self, values: &BTreeMap<String, i64>) -> Result<Graph, GraphError> {
+        let value = |name: &str| values.get(name).copied();
+        let mut bound = Graph::new(self.name.clone());
+        for node in &self.nodes {
+            let attrs: SmallVec<[(&str, Attr); 4]> = node
+                .op
+                .def()
+                .attrs
+                .iter()
+                .zip(&node.attrs)
+                .map(|(def, attr)| {
+                    let attr = match attr {
+                        Attr::Shape(s) => Attr::Shape(s.iter().map(|d| d.bind(&value)).collect()),
+                        Attr::Type(t) => Attr::Type(t.bind(&value)),
+                        other => other.clone(),
+                    };
+                    (def.name, attr)
+                })
+                .collect();
+            bound.apply_at(node.op.name(), &node.operands, &attrs, node.origin.clone())?;
+        }
+        bound.outputs = self.outputs.clone();
+        match bound.symbols().as_slice() {
+            [] => Ok(bound),
+            open => Err(GraphError {
+                op: "bind".into(),
+                operands: String::new(),
+                origin: Origin::default(),
+                problem: format!("unbound dimensions: {}", open.join(", ")),
+                help: "give each a number".into(),
+            }),
+        }
+    }
+
+    /// Drops what no output needs; inputs stay, because whoever runs the program gives them. Returns the new number of
+    /// each old node.
+    pub fn prune(&mut self) -> Vec<Option<NodeId>> {
+        let mut needed: Vec<bool> =
+            self.nodes.iter().map(|n| matches!(n.op.def().class, Class::Leaf(Leaf::Input))).collect();
+        self.outputs.iter().for_each(|(_, id)| needed[id.0 as usize] = true);
+        for i in (0..self.nodes.len()).rev() {
+            if needed[i] {
+                self.nodes[i].operands.iter().for_each(|o| needed[o.0 as usize] = true);
+            }
+        }
+        let mut kept = 0;
+        let number = |&needed: &bool| {
+            needed.then(|| {
+                kept += 1;
+                NodeId(kept - 1)
+            })
+        };
+        let new: Vec<Option<NodeId>> = needed.iter().map(number).collect();
+        let renumber = |id: &mut NodeId| *id = new[id.0 as usize].expect("what is needed is kept");
+        let mut keep = needed.iter();
+        self.nodes.retain(|_| *keep.next().expect("one mark a node"));
+        self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
+        self.outputs.iter_mut().for_each(|(_, id)| renumber(id));
+        new
+    }
+
+    /// The extents of a value, once all symbols are bound.
+    pub fn shape(&self, id: NodeId) -> Option<&Shape> {
+        self.ty(id).as_tensor().map(|(_, s)| s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn pruning_keeps_what_outputs_and_callers_need() {
+        let mut graph = Graph::new("g");
+        let ty = Type::tensor(DType::F32, &[2]);
+        let unused = graph.input("unused", ty.clone()).unwrap();
+        let dead = graph.param("dead", ty.clone()).unwrap();
+        let sum = graph.add(unused, dead).unwrap();
+        let x = graph.param("x", ty).unwrap();
+        let y = graph.exp(x).unwrap();
+        graph.output("y", y).unwrap();
+        let new = graph.prune();
+        assert_eq!([new[unused.0 as usize], new[dead.0 as usize], new[sum.0 as usize]], [Some(NodeId(0)), None, None]);
+        assert_eq!((graph.len(), graph.outputs()[0].1), (3, NodeId(2)));
+        assert!(graph.verify().is_ok());
+    }
+}

@@ -1,0 +1,321 @@
+//! Index maps: integer functions of coordinates, kept in a normal form that simplifies as it is built.
+//!
+//! A view (transpose, reshape, slice, …) does no arithmetic on elements; it says where an element is read. Composing
+//! views is substituting one map into the next. Affine parts stay a linear combination; what reshapes add is floor
+//! division and remainder, which vanish wherever the range of the operand shows that they do.
+
+use std::{fmt, ops::Range};
+
+/// `constant + Σ coefficient · atom`, atoms sorted and distinct, no coefficient zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Index {
+    /// The terms.
+    pub terms: Vec<(Atom, i64)>,
+    /// The constant.
+    pub constant: i64,
+}
+
+/// What a linear combination is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Atom {
+    /// The coordinate along axis `n` of the iteration domain.
+    Coord(usize),
+    /// ⌊index / divisor⌋, divisor > 0.
+    Div(Box<Index>, i64),
+    /// index mod divisor in `0..divisor`, divisor > 0.
+    Mod(Box<Index>, i64),
+    /// An integer that is itself read from a tensor: the `n`th value of whoever holds the map.
+    Value(usize),
+}
+
+impl Index {
+    /// The constant `n`.
+    pub fn constant(n: i64) -> Index {
+        Index { terms: Vec::new(), constant: n }
+    }
+
+    /// The coordinate along axis `n`.
+    pub fn coord(n: usize) -> Index {
+        Index::atom(Atom::Coord(n))
+    }
+
+    /// One atom.
+    pub fn atom(atom: Atom) -> Index {
+        Index { terms: vec![(atom, 1)], constant: 0 }
+    }
+
+    /// The sum.
+    pub fn plus(&self, other: &Index) -> Index {
+        let mut terms = self.terms.clone();
+        for (atom, c) in &other.terms {
+            match terms.binary_search_by(|(a, _)| a.cmp(atom)) {
+                Ok(at) => terms[at].1 += c,
+                Err(at) => terms.insert(at, (atom.clone(), *c)),
+            }
+        }
+        terms.retain(|(_, c)| *c != 0);
+        Index { terms, constant: self.constant + other.constant }.rejoin()
+    }
+
+    /// Applies `n · ⌊x/n⌋ + x mod n = x` wherever both halves are there: merging an axis that was split gives it back.
+    fn rejoin(mut self) -> Index {
+        let halves = self.terms.iter().enumerate().find_map(|(i, (atom, c))| {
+            let Atom::Mod(x, n) = atom else { return None };
+            let quotient = x.div_atom(*n);
+            let j = self.terms.iter().position(|(a, d)| *d == c * n && *a == quotient)?;
+            Some((i, j, x.times(*c)))
+        });
+        match halves {
+            None => self,
+            Some((i, j, x)) => {
+                self.terms.remove(i.max(j));
+                self.terms.remove(i.min(j));
+                self.plus(&x)
+            }
+        }
+    }
+
+    /// The atom that ⌊self / by⌋ is kept as, where nothing of it simplifies.
+    fn div_atom(&self, by: i64) -> Atom {
+        match (self.terms.as_slice(), self.constant) {
+            ([(Atom::Div(inner, a), 1)], 0) => Atom::Div(inner.clone(), a * by),
+            _ => Atom::Div(Box::new(self.clone()), by),
+        }
+    }
+
+    /// The product with a number.
+    pub fn times(&self, factor: i64) -> Index {
+        if factor == 0 {
+            return Index::default();
+        }
+        Index {
+            terms: self.terms.iter().map(|(a, c)| (a.clone(), c * factor)).collect(),
+            constant: self.constant * factor,
+        }
+    }
+
+    /// The values that it can take over a domain: `start..end`. Values read from tensors are unbounded.
+    pub fn range(&self, domain: &[usize]) -> Range<i64> {
+        let (mut low, mut high) = (self.constant, self.constant);
+        for (atom, c) in &self.terms {
+            let r = match atom {
+                Atom::Coord(n) => 0..(domain[*n] as i64).max(1),
+                Atom::Mod(_, by) => 0..*by,
+                Atom::Div(inner, by) => {
+                    let r = inner.range(domain);
+                    r.start.div_euclid(*by)..(r.end - 1).div_euclid(*by) + 1
+                }
+                Atom::Value(_) => -(1 << 40)..(1 << 40),
+            };
+            let ends = [c * r.start, c * (r.end - 1)];
+            low += ends[0].min(ends[1]);
+            high += ends[0].max(ends[1]);
+        }
+        low..high + 1
+    }
+
+    /// Splits into the part that `by` divides and the rest.
+    fn split(&self, by: i64) -> (Index, Index) {
+        let (whole, rest): (Vec<_>, Vec<_>) = self.terms.iter().cloned().partition(|(_, c)| c % by == 0);
+        (
+            Index {
+                terms: whole.into_iter().map(|(a, c)| (a, c / by)).collect(),
+                constant: self.constant.div_euclid(by),
+            },
+            Index { terms: rest, constant: self.constant.rem_euclid(by) },
+        )
+    }
+
+    /// A proper divisor `g` of `by`, with self = g·x + y and y always in `0..g`.
+    fn factor(&self, by: i64, domain: &[usize]) -> Option<(i64, Index, Index)> {
+        self.terms.iter().find_map(|(_, c)| {
+            let g = gcd(c.abs(), by);
+            let (x, y) = self.split(g);
+            let r = y.range(domain);
+            (g > 1 && g < by && r.start >= 0 && r.end <= g).then_some((g, x, y))
+        })
+    }
+
+    /// ⌊self / by⌋ over a domain; `by` > 0.
+    pub fn div(&self, by: i64, domain: &[usize]) -> Index {
+        if by == 1 {
+            return self.clone();
+        }
+        let (whole, rest) = self.split(by);
+        let r = rest.range(domain);
+        let steps = r.start.div_euclid(by);
+        if steps == (r.end - 1).div_euclid(by) {
+            return whole.plus(&Index::constant(steps));
+        }
+        // ⌊(g·x + y) / (g·n)⌋ = ⌊x/n⌋ where y lies in 0..g
+        if let Some((g, x, _)) = rest.factor(by, domain) {
+            return whole.plus(&x.div(by / g, domain));
+        }
+        // ⌊⌊x/a⌋/b⌋ = ⌊x/(ab)⌋
+        if let ([(Atom::Div(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant) {
+            return whole.plus(&inner.div(a * by, domain));
+        }
+        whole.plus(&Index::atom(Atom::Div(Box::new(rest), by)))
+    }
+
+    /// self mod by, in `0..by`, over a domain; `by` > 0.
+    pub fn modulo(&self, by: i64, domain: &[usize]) -> Index {
+        if by == 1 {
+            return Index::default();
+        }
+        let (_, rest) = self.split(by);
+        let r = rest.range(domain);
+        let steps = r.start.div_euclid(by);
+        if steps == (r.end - 1).div_euclid(by) {
+            return rest.plus(&Index::constant(-steps * by));
+        }
+        // (g·x + y) mod (g·n) = g·(x mod n) + y where y lies in 0..g
+        if let Some((g, x, y)) = rest.factor(by, domain) {
+            return x.modulo(by / g, domain).times(g).plus(&y);
+        }
+        // (x mod ab) mod b = x mod b
+        if let ([(Atom::Mod(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant)
+            && a % by == 0
+        {
+            return inner.modulo(by, domain);
+        }
+        Index::atom(Atom::Mod(Box::new(rest), by))
+    }
+
+    /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by `values(n)`.
+    pub fn substitute(&self, at: &[Index], values: &dyn Fn(usize) -> Index, domain: &[usize]) -> Index {
+        let mut sum = Index::constant(self.constant);
+        for (atom, c) in &self.terms {
+            let new = match atom {
+                Atom::Coord(n) => at[*n].clone(),
+                Atom::Div(inner, by) => inner.substitute(at, values, domain).div(*by, domain),
+                Atom::Mod(inner, by) => inner.substitute(at, values, domain).modulo(*by, domain),
+                Atom::Value(n) => values(*n),
+            };
+            sum = sum.plus(&new.times(*c));
+        }
+        sum
+    }
+
+    /// The stride along each axis of a domain of `rank` axes, if the map is affine.
+    pub fn affine(&self, rank: usize) -> Option<Vec<i64>> {
+        let mut strides = vec![0; rank];
+        for (atom, c) in &self.terms {
+            match atom {
+                Atom::Coord(n) => strides[*n] += c,
+                _ => return None,
+            }
+        }
+        Some(strides)
+    }
+
+    /// The value at a point, given the values read from tensors.
+    pub fn eval(&self, at: &[usize], values: &dyn Fn(usize) -> i64) -> i64 {
+        self.terms.iter().fold(self.constant, |sum, (atom, c)| {
+            sum + c * match atom {
+                Atom::Coord(n) => at[*n] as i64,
+                Atom::Div(inner, by) => inner.eval(at, values).div_euclid(*by),
+                Atom::Mod(inner, by) => inner.eval(at, values).rem_euclid(*by),
+                Atom::Value(n) => values(*n),
+            }
+        })
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Row-major strides of a dense tensor.
+pub fn strides(dims: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; dims.len()];
+    for i in (1..dims.len()).rev() {
+        strides[i - 1] = strides[i] * dims[i];
+    }
+    strides
+}
+
+/// The flat row-major offset of `at` in a tensor of extents `dims`.
+pub fn flatten(at: &[Index], dims: &[usize]) -> Index {
+    at.iter().zip(strides(dims)).fold(Index::default(), |sum, (i, s)| sum.plus(&i.times(s as i64)))
+}
+
+/// The coordinates in `dims` of a flat row-major offset; the inverse of [`flatten`].
+pub fn unflatten(offset: &Index, dims: &[usize], domain: &[usize]) -> Vec<Index> {
+    let strides = strides(dims);
+    (0..dims.len())
+        .map(|i| match dims[i] {
+            0 | 1 => Index::default(),
+            d => {
+                let quotient = offset.div(strides[i].max(1) as i64, domain);
+                if i == 0 { quotient } else { quotient.modulo(d as i64, domain) }
+            }
+        })
+        .collect()
+}
+
+impl fmt::Display for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self
+            .terms
+            .iter()
+            .map(|(atom, c)| {
+                let atom = match atom {
+                    Atom::Coord(n) => format!("i{n}"),
+                    Atom::Div(inner, by) => format!("({inner})/{by}"),
+                    Atom::Mod(inner, by) => format!("({inner})%{by}"),
+                    Atom::Value(n) => format!("v{n}"),
+                };
+                if *c == 1 { atom } else { format!("{c}*{atom}") }
+            })
+            .collect();
+        if self.constant != 0 || parts.is_empty() {
+            parts.push(self.constant.to_string());
+        }
+        f.write_str(&parts.join("+"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_and_split_axes_cancel() {
+        // [4 6] -> [24] -> [4 6] is the identity.
+        let domain = [4, 6];
+        let at = [Index::coord(0), Index::coord(1)];
+        let flat = flatten(&at, &[4, 6]);
+        assert_eq!(unflatten(&flat, &[4, 6], &domain), at);
+        // [4 6] read as [4 2 3]: the inner axis needs div and mod of one coordinate.
+        let split = unflatten(&flat, &[4, 2, 3], &domain);
+        assert_eq!(split[0], Index::coord(0));
+        assert_eq!(split[1].to_string(), "(i1)/3");
+        assert_eq!(split[2].to_string(), "(i1)%3");
+    }
+
+    #[test]
+    fn split_axes_rejoin() {
+        // [24] -> [4 6] -> [2 2 6] -> [24] is the identity, although one coordinate was divided.
+        let domain = [24];
+        let at = unflatten(&Index::coord(0), &[4, 6], &domain);
+        let at = unflatten(&flatten(&at, &[4, 6]), &[2, 2, 6], &domain);
+        assert_eq!(flatten(&at, &[2, 2, 6]), Index::coord(0));
+    }
+
+    #[test]
+    fn simplification_keeps_the_value() {
+        let domain = [3, 4, 5];
+        let at: Vec<_> = (0..3).map(Index::coord).collect();
+        let flat = flatten(&at, &domain).plus(&Index::constant(7));
+        for by in [2, 3, 4, 5, 7, 12, 20, 60, 100] {
+            let (q, r) = (flat.div(by, &domain), flat.modulo(by, &domain));
+            for p in 0..60_usize {
+                let point = [p / 20, p / 5 % 4, p % 5];
+                let value = p as i64 + 7;
+                assert_eq!(q.eval(&point, &|_| 0), value / by);
+                assert_eq!(r.eval(&point, &|_| 0), value % by);
+            }
+        }
+    }
+}

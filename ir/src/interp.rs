@@ -1,0 +1,271 @@
+//! The reference interpreter: runs a graph op by op, with whichever scalar one asks for.
+
+use smallvec::SmallVec;
+
+use crate::{
+    Attr, Class, Graph, NodeId, Origin, Scalar, Tensor, Type,
+    graph::Node,
+    index::{Index, flatten},
+    ops::{
+        Access, Leaf, Piece, ViewCall,
+        eval::{Call, Element, Elements, Eval, Value, broadcast_strides, offsets},
+    },
+};
+
+/// Why a graph could not be interpreted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InterpError {
+    /// Inputs or parameters without a value, or with one of another type; each with what is wanted and what was given.
+    #[error("{}", list(.0))]
+    Given(Vec<(String, Type, Option<Type>)>),
+    /// A dimension has no number yet.
+    #[error("dimension {0} has no value; bind the graph's symbols first")]
+    Unbound(String),
+    /// An index that was read from a tensor lies outside the axis that it indexes.
+    #[error("index {index} is out of range for an axis of {extent}, read by `{op}` (value {}) in {origin}", .node.0)]
+    IndexOutOfRange {
+        /// The index.
+        index: i64,
+        /// The extent of the axis.
+        extent: usize,
+        /// The op that reads.
+        op: String,
+        /// The node.
+        node: NodeId,
+        /// The model part that made it.
+        origin: Origin,
+    },
+}
+
+fn list(given: &[(String, Type, Option<Type>)]) -> String {
+    let line = |(name, want, got): &(String, Type, Option<Type>)| match got {
+        Some(got) => format!("`{name}` is {want}, but {got} was given"),
+        None => format!("`{name}` : {want} was not given"),
+    };
+    given.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+/// The outputs of a graph, in order. `given` has the inputs and the parameters by name; what it has for a name that the
+/// graph does not use is not asked for.
+///
+/// # Errors
+/// When an input is missing or of the wrong type, a dimension is unbound, or an index read from a tensor is out of range.
+pub fn interpret<S: Scalar>(
+    graph: &Graph,
+    given: &dyn Fn(&str) -> Option<Tensor>,
+) -> Result<Vec<Value<S>>, InterpError> {
+    if let Some(symbol) = graph.symbols().first() {
+        return Err(InterpError::Unbound(symbol.to_string()));
+    }
+    let leaves = leaves(graph, given)?;
+    let last_use = last_uses(graph);
+    let mut values: Vec<Vec<Value<S>>> = vec![Vec::new(); graph.len()];
+    for (id, node) in graph.nodes() {
+        let at = id.0 as usize;
+        // A value that nothing needs is not computed.
+        if last_use[at] == 0 {
+            continue;
+        }
+        values[at] = match (&leaves[at], node.op.def().class) {
+            (Some(tensor), _) => vec![Value::from_tensor(tensor)],
+            (None, Class::Project) => vec![projected(node, &values[node.operands[0].0 as usize])],
+            _ => {
+                let operands: SmallVec<[&Value<S>; 4]> =
+                    node.operands.iter().map(|o| &values[o.0 as usize][0]).collect();
+                evaluate(id, node, &operands)?
+            }
+        };
+        for operand in &node.operands {
+            if last_use[operand.0 as usize] == at {
+                values[operand.0 as usize] = Vec::new();
+            }
+        }
+    }
+    Ok(graph.outputs().iter().map(|(_, id)| values[id.0 as usize][0].clone()).collect())
+}
+
+/// The tensor of each input, parameter and constant.
+fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<Option<Tensor>>, InterpError> {
+    let (mut leaves, mut wrong) = (vec![None; graph.len()], Vec::new());
+    for (id, node) in graph.nodes() {
+        let tensor = match (node.op.def().class, node.attrs.first()) {
+            (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) => {
+                let tensor = given(name);
+                if tensor.as_ref().map(Tensor::ty).as_ref() != Some(&node.ty) {
+                    wrong.push((name.to_string(), node.ty.clone(), tensor.as_ref().map(Tensor::ty)));
+                }
+                tensor
+            }
+            (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(tensor.clone()),
+            _ => None,
+        };
+        leaves[id.0 as usize] = tensor;
+    }
+    if wrong.is_empty() { Ok(leaves) } else { Err(InterpError::Given(wrong)) }
+}
+
+/// The last node that reads each value: `usize::MAX` for outputs, 0 for what nothing needs.
+fn last_uses(graph: &Graph) -> Vec<usize> {
+    let mut last = vec![0; graph.len()];
+    for (_, id) in graph.outputs() {
+        last[id.0 as usize] = usize::MAX;
+    }
+    let nodes: Vec<_> = graph.nodes().collect();
+    for (id, node) in nodes.into_iter().rev() {
+        let at = id.0 as usize;
+        if last[at] > 0 {
+            node.operands.iter().for_each(|o| last[o.0 as usize] = last[o.0 as usize].max(at));
+        }
+    }
+    last
+}
+
+fn projected<S: Scalar>(node: &Node, parts: &[Value<S>]) -> Value<S> {
+    // The graph was checked when it was built: the index is in range.
+    parts[node.attrs[0].int().unwrap_or(0) as usize].clone()
+}
+
+/// Evaluates one node that is no input, parameter, constant or projection.
+///
+/// # Errors
+/// When an index read from a tensor is out of range.
+pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
+    match (node.op.def().eval, node.op.def().class) {
+        (Eval::Elements(eval), _) => Ok(vec![pointwise(&eval, node, operands)]),
+        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&Call { operands, attrs: &node.attrs, result: &node.ty })),
+        (_, Class::View(map)) => {
+            view(map, node, operands).map(|v| vec![v]).map_err(|(index, extent)| InterpError::IndexOutOfRange {
+                index,
+                extent,
+                op: node.op.to_string(),
+                node: id,
+                origin: node.origin.clone(),
+            })
+        }
+        _ => Ok(vec![iota(node)]),
+    }
+}
+
+fn result(node: &Node) -> (crate::DType, Vec<usize>) {
+    (node.ty.dtype().expect("one result"), node.ty.dims().expect("bound dims"))
+}
+
+fn pointwise<S: Scalar>(eval: &Elements, node: &Node, operands: &[&Value<S>]) -> Value<S> {
+    let (dtype, dims) = result(node);
+    let f = S::elements(eval);
+    let at: SmallVec<[Option<Vec<i64>>; 3]> = operands
+        .iter()
+        .map(|x| (x.dims != dims).then(|| offsets(&dims, &broadcast_strides(&x.dims, dims.len()), 0)))
+        .collect();
+    let elements = (0..dims.iter().product()).map(|i| {
+        let read = |(x, at): (&&Value<S>, &Option<Vec<i64>>)| x.get(at.as_ref().map_or(i, |at| at[i] as usize));
+        let elements: SmallVec<[Element<S>; 3]> = operands.iter().zip(&at).map(read).collect();
+        f(&elements, &node.attrs, dtype)
+    });
+    Value::from_elements(dtype, &dims, elements)
+}
+
+fn iota<S: Scalar>(node: &Node) -> Value<S> {
+    let (dtype, dims) = result(node);
+    let axis = (node.attrs[1].int().expect("an axis") + dims.len() as i64) as usize;
+    let along: Vec<i64> = (0..dims.len()).map(|i| i64::from(i == axis)).collect();
+    let elements = offsets(&dims, &along, 0).into_iter().map(|n| match dtype.is_float() {
+        true => Element::Real(S::exact(n as f64)),
+        false => Element::Int(Some(n)),
+    });
+    Value::from_elements(dtype, &dims, elements)
+}
+
+/// Reads a view through its index map; the error is an index out of range and the extent of its axis.
+fn view<S: Scalar>(
+    map: fn(&ViewCall<'_>) -> Access,
+    node: &Node,
+    operands: &[&Value<S>],
+) -> Result<Value<S>, (i64, usize)> {
+    let (dtype, dims) = result(node);
+    let extents: Vec<_> = operands.iter().map(|x| x.dims.clone()).collect();
+    let at: Vec<_> = (0..dims.len()).map(Index::coord).collect();
+    let access = map(&ViewCall { attrs: &node.attrs, operands: &extents, result: &dims, at: &at, domain: &dims });
+    let fill = access.fill.map(|x| match dtype.is_float() {
+        true => Element::Real(S::element(x, dtype)),
+        false => Element::Int(Some(x as i64)),
+    });
+    let pieces: Vec<_> = access.pieces.iter().map(|piece| Read::new(piece, &extents, dims.len())).collect();
+    if let ([Read { affine: Some((strides, start)), piece, .. }], None) = (pieces.as_slice(), &fill) {
+        let x = operands[piece.operand];
+        let elements = offsets(&dims, strides, *start).into_iter().map(|i| x.get(i as usize));
+        return Ok(Value::from_elements(dtype, &dims, elements));
+    }
+    let mut elements = Vec::with_capacity(dims.iter().product());
+    let mut failure = Ok(());
+    each_point(&dims, |point| {
+        let piece = pieces.iter().find(|p| p.piece.guards.iter().all(|(i, r)| r.contains(&i.eval(point, &|_| 0))));
+        let element = match (piece, fill) {
+            (Some(piece), _) => piece.at(point, operands),
+            (None, Some(fill)) => Ok(fill),
+            (None, None) => unreachable!("the pieces of a view without a fill value cover it"),
+        };
+        match element {
+            Ok(element) => elements.push(element),
+            Err(error) => failure = Err(error),
+        }
+        failure.is_ok()
+    });
+    failure?;
+    Ok(Value::from_elements(dtype, &dims, elements.into_iter()))
+}
+
+/// A piece of a view, ready to be read.
+struct Read<'a> {
+    piece: &'a Piece,
+    /// The flat offset in the operand.
+    offset: Index,
+    /// Its strides and start, where the map is affine and always holds.
+    affine: Option<(Vec<i64>, i64)>,
+    /// For an indirect read: the flat offset of the index, and the axis's extent.
+    via: Option<(usize, Index, usize)>,
+}
+
+impl Read<'_> {
+    fn new<'a>(piece: &'a Piece, extents: &[Vec<usize>], rank: usize) -> Read<'a> {
+        let dims = &extents[piece.operand];
+        let offset = flatten(&piece.at, dims);
+        let via = piece.via.as_ref().map(|(operand, at)| {
+            let axis = piece.at.iter().position(|i| *i == Index::gathered()).unwrap_or(0);
+            (*operand, flatten(at, &extents[*operand]), dims[axis])
+        });
+        let affine = offset.affine(rank).filter(|_| piece.guards.is_empty() && via.is_none());
+        let affine = affine.map(|strides| (strides, offset.constant));
+        Read { piece, offset, affine, via }
+    }
+
+    fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, (i64, usize)> {
+        let mut chosen = 0;
+        if let Some((operand, at, extent)) = &self.via {
+            match operands[*operand].get(at.eval(point, &|_| 0) as usize) {
+                Element::Int(Some(n)) if (0..*extent as i64).contains(&n) => chosen = n,
+                Element::Int(Some(n)) => return Err((n, *extent)),
+                // Rounding decides which element is read: none of them is right for sure.
+                _ => return Ok(Element::open(operands[self.piece.operand].dtype)),
+            }
+        }
+        Ok(operands[self.piece.operand].get(self.offset.eval(point, &|_| chosen) as usize))
+    }
+}
+
+/// Visits the points of a domain in row-major order, until `visit` says no.
+fn each_point(dims: &[usize], mut visit: impl FnMut(&[usize]) -> bool) {
+    let mut point = vec![0; dims.len()];
+    for _ in 0..dims.iter().product() {
+        if !visit(&point) {
+            return;
+        }
+        for axis in (0..dims.len()).rev() {
+            point[axis] += 1;
+            if point[axis] < dims[axis] {
+                break;
+            }
+            point[axis] = 0;
+        }
+    }
+}

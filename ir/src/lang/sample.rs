@@ -1,0 +1,300 @@
+//! Sampling: chooses types and attributes that satisfy patterns and relations, for tests of ops and rules.
+//!
+//! What is bound already stays. Each relation has its own way to choose what is still free in it; what no relation
+//! speaks of is drawn last. A choice may turn out not to fit a later relation: then [`sample`] says so, and one draws again.
+
+use super::{
+    relation::{RelationArg, RelationCall},
+    typing::{
+        Bindings, Bound, DTypeClass, DTypePattern, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, Slot, SlotKind,
+        Status, TypePattern,
+    },
+};
+use crate::{Attr, DType, Dim, Shape};
+
+/// A source of numbers below the one that it is given (which is not 0).
+pub type Random<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+/// What has been chosen so far.
+pub struct Sampler<'a> {
+    scope: &'a Scope,
+    /// The patterns of what is to be sampled.
+    patterns: &'a [&'a TypePattern],
+    /// The choices.
+    pub bindings: Bindings,
+    random: Random<'a>,
+}
+
+/// Binds every variable of the patterns and whatever the relations determine.
+///
+/// # Errors
+/// When the choices made on the way contradict each other; another draw may do better.
+pub fn sample(
+    scope: &Scope,
+    patterns: &[&TypePattern],
+    relations: &[RelationCall],
+    bindings: Bindings,
+    random: Random<'_>,
+) -> Result<Bindings, String> {
+    let mut sampler = Sampler { scope, patterns, bindings, random };
+    let mut open: Vec<&RelationCall> = relations.iter().collect();
+    while !open.is_empty() {
+        let before = (open.len(), sampler.bindings.clone());
+        let mut failure = None;
+        open.retain(|call| match call.solve(&mut sampler.bindings) {
+            Ok(status) => status == Status::Later,
+            Err(problem) => {
+                failure = Some(problem);
+                true
+            }
+        });
+        if let Some(problem) = failure {
+            return Err(problem);
+        }
+        let Some(first) = open.first() else { break };
+        if before == (open.len(), sampler.bindings.clone()) {
+            (first.relation.sample)(&first.args, &mut sampler)?;
+            if before.1 == sampler.bindings {
+                return Err(format!("`{}` does not say what to choose", first.relation.name));
+            }
+        }
+    }
+    for pattern in patterns {
+        sampler.dtype(pattern.dtype)?;
+        sampler.shape(&pattern.dims)?;
+    }
+    Ok(sampler.bindings)
+}
+
+impl Sampler<'_> {
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.random)(n.max(1))
+    }
+
+    /// One of these.
+    pub fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
+        &all[self.below(all.len())]
+    }
+
+    /// A small extent; 1 and odd numbers are as likely as others.
+    pub fn extent(&mut self) -> Dim {
+        Dim::Known(*self.of(&[1, 2, 3, 4, 5, 7]))
+    }
+
+    /// A shape of at least `least` axes.
+    pub fn any_shape(&mut self, least: usize) -> Shape {
+        let rank = least + self.below(4 - least.min(3));
+        (0..rank).map(|_| self.extent()).collect()
+    }
+
+    /// Binds a slot.
+    ///
+    /// # Errors
+    /// When it is bound to something else.
+    pub fn bind(&mut self, slot: Slot, value: Bound) -> Result<(), String> {
+        let scope = self.scope;
+        self.bindings.bind(slot, value).map_err(|m| m.describe(scope))
+    }
+
+    /// Makes an argument this shape.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn set_shape(&mut self, arg: &RelationArg, shape: Shape) -> Result<(), String> {
+        arg.set_dims(shape, &mut self.bindings).map(|_| ())
+    }
+
+    /// Makes an argument this integer.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn set_int(&mut self, arg: &RelationArg, n: i64) -> Result<(), String> {
+        match arg {
+            RelationArg::Attr(slot) => self.bind(*slot, Bound::Attr(Attr::Int(n))),
+            RelationArg::Dim(p) => {
+                let scope = self.scope;
+                p.unify(&Dim::Known(n), &mut self.bindings).map(|_| ()).map_err(|m| m.describe(scope))
+            }
+            _ => Err("an integer is wanted".into()),
+        }
+    }
+
+    /// Makes an argument this attribute.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn set_attr(&mut self, arg: &RelationArg, value: impl Into<Attr>) -> Result<(), String> {
+        match arg {
+            RelationArg::Attr(slot) => self.bind(*slot, Bound::Attr(value.into())),
+            _ => Err("an attribute is wanted".into()),
+        }
+    }
+
+    /// The shape of an argument, chosen with at least `least` axes where it is free.
+    ///
+    /// # Errors
+    /// When it is no shape.
+    pub fn shape_of(&mut self, arg: &RelationArg, least: usize) -> Result<Shape, String> {
+        if let Some(shape) = arg.dims(&self.bindings) {
+            return Ok(shape);
+        }
+        match arg {
+            // A sequence on its own.
+            RelationArg::Dims(DimsPattern(items)) if matches!(items.as_slice(), [DimsItem::Many(_)]) => {
+                let shape = self.any_shape(least);
+                self.set_shape(arg, shape.clone())?;
+                Ok(shape)
+            }
+            RelationArg::Dims(pattern) => self.shape(pattern),
+            _ => {
+                let shape = self.any_shape(least);
+                self.set_shape(arg, shape.clone())?;
+                Ok(shape)
+            }
+        }
+    }
+
+    /// The shape of a pattern, its free variables chosen.
+    ///
+    /// # Errors
+    /// When an extent comes out negative or a quotient is not exact.
+    pub fn shape(&mut self, pattern: &DimsPattern) -> Result<Shape, String> {
+        for item in &pattern.0 {
+            match item {
+                DimsItem::One(p) => self.choose_dims(p)?,
+                DimsItem::Many(slot) if self.bindings.get(*slot).is_none() => {
+                    let rank = self.below(3);
+                    let dims = (0..rank).map(|_| self.extent()).collect();
+                    self.bind(*slot, Bound::Dims(dims))?;
+                }
+                DimsItem::Many(_) => {}
+            }
+        }
+        pattern.value(&self.bindings).ok_or_else(|| format!("{} has no value", pattern.show(self.scope)))
+    }
+
+    /// Chooses the free variables of a dimension.
+    ///
+    /// # Errors
+    /// When one of them is bound to something that is no dimension.
+    pub fn choose_dims(&mut self, pattern: &DimPattern) -> Result<(), String> {
+        match pattern {
+            DimPattern::Number(_) => Ok(()),
+            DimPattern::Var(slot) if self.bindings.get(*slot).is_some() => Ok(()),
+            DimPattern::Var(slot) => {
+                let dim = self.extent();
+                self.bind(*slot, Bound::Dim(dim))
+            }
+            DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().try_for_each(|p| self.choose_dims(p)),
+            DimPattern::Difference(pair) | DimPattern::Quotient(pair) => {
+                pair.iter().try_for_each(|p| self.choose_dims(p))
+            }
+        }
+    }
+
+    /// The element type of a pattern, chosen where it is free.
+    ///
+    /// # Errors
+    /// When the variable is bound to something else.
+    pub fn dtype(&mut self, pattern: DTypePattern) -> Result<DType, String> {
+        match pattern {
+            DTypePattern::Fixed(dtype) => Ok(dtype),
+            DTypePattern::Var(slot, _) => self.dtype_of(slot),
+        }
+    }
+
+    /// The element type in a slot, chosen where it is free.
+    ///
+    /// # Errors
+    /// When the variable stands for something else.
+    pub fn dtype_of(&mut self, slot: Slot) -> Result<DType, String> {
+        if let Some(Bound::DType(dtype)) = self.bindings.get(slot) {
+            return Ok(*dtype);
+        }
+        let SlotKind::DType(class) = self.scope.variables[slot].1 else {
+            return Err(format!("{} is no element type", self.scope.name(slot)));
+        };
+        let dtype = self.dtype_in(class);
+        self.bind(slot, Bound::DType(dtype))?;
+        Ok(dtype)
+    }
+
+    fn dtype_in(&mut self, class: DTypeClass) -> DType {
+        let fitting: Vec<_> = DType::ALL.into_iter().filter(|d| class.contains(*d)).collect();
+        *self.of(&fitting)
+    }
+
+    /// Whether an element type variable belongs to something that is to be sampled.
+    pub fn needs(&self, dtype: Slot) -> bool {
+        self.patterns.iter().any(|p| matches!(p.dtype, DTypePattern::Var(slot, _) if slot == dtype))
+    }
+
+    /// A part of a shape that expands to it: without some outer axes, some others of extent 1.
+    pub fn shrunk(&mut self, shape: &Shape) -> Shape {
+        let skipped = if self.below(2) == 0 { 0 } else { self.below(shape.rank() + 1) };
+        shape[skipped..].iter().map(|d| if self.below(3) == 0 { Dim::Known(1) } else { d.clone() }).collect()
+    }
+
+    /// A shape that a shape expands to.
+    pub fn grown(&mut self, shape: &Shape) -> Shape {
+        let added = self.below(3).min(4_usize.saturating_sub(shape.rank()));
+        let mut dims: Vec<Dim> = (0..added).map(|_| self.extent()).collect();
+        for d in shape.iter() {
+            dims.push(if *d == Dim::Known(1) && self.below(2) == 0 { self.extent() } else { d.clone() });
+        }
+        dims.into_iter().collect()
+    }
+
+    /// An axis of a shape, counted from the end.
+    pub fn axis(&mut self, rank: usize) -> i64 {
+        -1 - self.below(rank) as i64
+    }
+
+    /// Some axes of a shape, counted from the end, ascending; at least one.
+    pub fn axes(&mut self, rank: usize) -> Vec<i64> {
+        let sure = self.axis(rank);
+        (-(rank as i64)..0).filter(|&axis| axis == sure || self.below(2) == 0).collect()
+    }
+
+    /// The axes of a shape in any order.
+    pub fn permutation(&mut self, rank: usize) -> Vec<i64> {
+        let mut perm: Vec<i64> = (-(rank as i64)..0).collect();
+        for i in (1..rank).rev() {
+            perm.swap(i, self.below(i + 1));
+        }
+        perm
+    }
+
+    /// Another shape of as many elements.
+    pub fn reshaped(&mut self, shape: &Shape) -> Shape {
+        let mut dims: Vec<Dim> = shape.to_vec();
+        for _ in 0..self.below(4) {
+            match self.below(4) {
+                0 => dims.insert(self.below(dims.len() + 1), Dim::Known(1)),
+                1 | 2 if dims.len() > 1 => {
+                    let at = self.below(dims.len() - 1);
+                    let next = dims.remove(at + 1);
+                    dims[at] = &dims[at] * &next;
+                }
+                _ => {
+                    let at = self.below(dims.len().max(1));
+                    let half = dims.get(at).and_then(|d| d.checked_div(&Dim::Known(2)));
+                    if let Some(half) = half {
+                        dims[at] = half;
+                        dims.insert(at, Dim::Known(2));
+                    }
+                }
+            }
+        }
+        dims.into_iter().collect()
+    }
+}
+
+/// What a relation says of a mismatch inside it.
+pub(super) fn told(m: Mismatch) -> String {
+    match m {
+        Mismatch::Conflict { old, new, .. } => format!("{new} is wanted, {old} found"),
+        other => other.describe(&Scope::default()),
+    }
+}

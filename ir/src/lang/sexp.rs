@@ -1,0 +1,321 @@
+//! The S-expression reader, and errors that point into the source.
+
+use std::{ops::Range, sync::Arc};
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+
+/// A source file (or an embedded one, or a string), for error messages.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Path or a made-up name such as `<signature of matmul>`.
+    pub name: Arc<str>,
+    /// The whole text.
+    pub text: Arc<str>,
+}
+
+impl Source {
+    /// A source named `name`.
+    pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Source {
+        Source { name: name.into(), text: text.into() }
+    }
+
+    /// An error at `span` of this source.
+    pub fn error(&self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> LangError {
+        let help: String = help.into();
+        LangError {
+            message: message.into(),
+            label: "here".into(),
+            help: (!help.is_empty()).then_some(help),
+            source_code: Arc::new(NamedSource::new(&self.name, self.text.clone())),
+            span: span.into(),
+        }
+    }
+
+    /// Line and column (from 1) of a byte offset.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let before = &self.text[..offset.min(self.text.len())];
+        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// One thing that is wrong in a source: what, where (with an excerpt and a caret) and what to do.
+#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct LangError {
+    /// What is wrong.
+    pub message: String,
+    label: String,
+    /// What to do about it.
+    #[help]
+    pub help: Option<String>,
+    #[source_code]
+    source_code: Arc<NamedSource<Arc<str>>>,
+    #[label("{label}")]
+    span: SourceSpan,
+}
+
+impl LangError {
+    /// The text under the caret.
+    pub fn with_label(mut self, label: impl Into<String>) -> LangError {
+        self.label = label.into();
+        self
+    }
+
+    /// Byte offset of the caret.
+    pub fn offset(&self) -> usize {
+        self.span.offset()
+    }
+
+    /// The name of the source.
+    pub fn source_name(&self) -> &str {
+        self.source_code.name()
+    }
+}
+
+/// Everything that is wrong in one or more sources.
+#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
+#[error("{} error{} in {}", self.0.len(), if self.0.len() == 1 { "" } else { "s" }, self.names())]
+pub struct Errors(#[related] pub Vec<LangError>);
+
+impl Errors {
+    fn names(&self) -> String {
+        let mut names: Vec<_> = self.0.iter().map(|e| e.source_name()).collect();
+        names.dedup();
+        names.join(", ")
+    }
+}
+
+impl From<LangError> for Errors {
+    fn from(error: LangError) -> Errors {
+        Errors(vec![error])
+    }
+}
+
+/// A node of the syntax tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sexp {
+    /// What it is.
+    pub kind: SexpKind,
+    /// Where it stands, in bytes of the source.
+    pub span: Range<usize>,
+}
+
+/// The forms of the syntax.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SexpKind {
+    /// A word: a name, a number, `:keyword`, `?variable`, `=>`.
+    Atom(String),
+    /// A string in double quotes, unescaped.
+    Text(String),
+    /// `(…)`.
+    List(Vec<Sexp>),
+    /// `[…]`, with the word that stands directly before it: `F[B.. M]`; empty where there is none.
+    Bracket(String, Vec<Sexp>),
+    /// `{…}`: the elements of a constant.
+    Brace(Vec<Sexp>),
+}
+
+impl Sexp {
+    /// The word of an atom.
+    pub fn atom(&self) -> Option<&str> {
+        match &self.kind {
+            SexpKind::Atom(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The items of a `(…)`.
+    pub fn list(&self) -> Option<&[Sexp]> {
+        match &self.kind {
+            SexpKind::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The items after the head of a `(head …)`.
+    pub fn call(&self) -> Option<(&str, &[Sexp])> {
+        let (head, rest) = self.list()?.split_first()?;
+        Some((head.atom()?, rest))
+    }
+}
+
+/// Deepest nesting that the reader takes: deeper input is refused instead of exhausting the stack.
+const MAX_DEPTH: usize = 128;
+
+/// Reads all top-level expressions of a source. `;` starts a comment that runs to the end of the line.
+///
+/// # Errors
+/// Every unbalanced bracket, unclosed string and over-deep nesting; nothing is read on after the first of them in
+/// one top-level form, but later top-level forms are (a form starts with `(` in the first column).
+pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
+    let (mut forms, mut errors) = (Vec::new(), Vec::new());
+    let mut reader = Reader { source, at: 0 };
+    loop {
+        reader.skip_blank();
+        if reader.rest().is_empty() {
+            break;
+        }
+        match reader.expression(0) {
+            Ok(form) => forms.push(form),
+            Err(error) => {
+                errors.push(*error);
+                match source.text[reader.at..].find("\n(") {
+                    Some(next) => reader.at += next + 1,
+                    None => break,
+                }
+            }
+        }
+    }
+    if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.source.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn skip_blank(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with(';') {
+                return;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    fn fail<T>(&self, span: Range<usize>, message: String, help: &str) -> Result<T, Box<LangError>> {
+        Err(Box::new(self.source.error(span, message, help)))
+    }
+
+    fn expression(&mut self, depth: usize) -> Result<Sexp, Box<LangError>> {
+        let start = self.at;
+        if depth > MAX_DEPTH {
+            return self.fail(
+                start..start + 1,
+                format!("expressions are nested more than {MAX_DEPTH} deep"),
+                "name parts of it with `let`",
+            );
+        }
+        let kind = match self.peek() {
+            Some('(') => SexpKind::List(self.items(')', depth)?),
+            Some('[') => SexpKind::Bracket(String::new(), self.items(']', depth)?),
+            Some('{') => SexpKind::Brace(self.items('}', depth)?),
+            Some('"') => SexpKind::Text(self.text()?),
+            Some(c @ (')' | ']' | '}')) => {
+                return self.fail(
+                    start..start + 1,
+                    format!("`{c}` closes nothing"),
+                    "remove it, or open a bracket before it",
+                );
+            }
+            _ => {
+                let word = self.word();
+                if self.peek() == Some('[') {
+                    SexpKind::Bracket(word, self.items(']', depth)?)
+                } else {
+                    SexpKind::Atom(word)
+                }
+            }
+        };
+        Ok(Sexp { kind, span: start..self.at })
+    }
+
+    fn items(&mut self, close: char, depth: usize) -> Result<Vec<Sexp>, Box<LangError>> {
+        let open = self.at;
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            self.skip_blank();
+            match self.peek() {
+                None => {
+                    return self.fail(open..open + 1, "this bracket is never closed".into(), &format!("add `{close}`"));
+                }
+                Some(c) if c == close => {
+                    self.at += 1;
+                    return Ok(items);
+                }
+                Some(_) => items.push(self.expression(depth + 1)?),
+            }
+        }
+    }
+
+    fn text(&mut self) -> Result<String, Box<LangError>> {
+        let start = self.at;
+        let mut text = String::new();
+        let mut chars = self.rest().char_indices().skip(1);
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at = start + i + 1;
+                    return Ok(text);
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, c)) => text.push(c),
+                    None => break,
+                },
+                c => text.push(c),
+            }
+        }
+        self.fail(start..start + 1, "this string is never closed".into(), "add `\"`")
+    }
+
+    fn word(&mut self) -> String {
+        let rest = self.rest();
+        let end = rest.find(|c: char| c.is_whitespace() || "()[]{}\";".contains(c)).unwrap_or(rest.len());
+        self.at += end;
+        rest[..end].to_string()
+    }
+}
+
+/// The name that was probably meant.
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let scored = known.map(|k| (strsim::jaro_winkler(name, k), k)).filter(|(score, _)| *score > 0.75);
+    scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, k)| k)
+}
+
+/// Quotes a text so that [`read`] gives it back.
+pub fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_form() {
+        let source = Source::new("t", "(a :b -1 ; note\n F[B.. (* 2 H)] [1 2] \"x\\\"y\" {1.5})");
+        let forms = read(&source).unwrap();
+        let (head, rest) = forms[0].call().unwrap();
+        assert_eq!((head, rest.len()), ("a", 6));
+        assert!(matches!(&rest[2].kind, SexpKind::Bracket(f, items) if f == "F" && items.len() == 2));
+        assert!(matches!(&rest[4].kind, SexpKind::Text(t) if t == "x\"y"));
+    }
+
+    #[test]
+    fn reports_each_broken_form() {
+        let source = Source::new("t", "(a (b)\n(c]\n(d)\n(e \"x");
+        let errors = read(&source).unwrap_err();
+        assert_eq!(errors.0.len(), 2, "{errors:?}");
+        assert_eq!(source.position(errors.0[1].offset()), (4, 4));
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error() {
+        assert!(read(&Source::new("t", "(".repeat(100_000))).is_err());
+    }
+}

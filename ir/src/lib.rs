@@ -1,0 +1,32 @@
+//! The tensor-program IR: types, attributes, the op table, graphs and the reference interpreter.
+//!
+//! Everything else in Eutectic speaks in the terms that are defined here. An op is declared once, in
+//! [`ops`]; its type signature is written in the same little language ([`lang`]) as the rewrite rules.
+
+pub mod attr;
+pub mod bounded;
+pub mod dim;
+pub mod dot;
+pub mod dtype;
+pub mod eclasses;
+pub mod graph;
+pub mod index;
+pub mod interp;
+pub mod lang;
+pub mod ops;
+pub mod outline;
+pub mod scalar;
+pub mod tensor;
+pub mod text;
+pub mod types;
+
+pub use attr::{Attr, Attrs};
+pub use bounded::Bounded;
+pub use dim::Dim;
+pub use dtype::DType;
+pub use graph::{Graph, GraphError, NodeId, Origin};
+pub use interp::{InterpError, interpret};
+pub use ops::{Class, Op, OpDef};
+pub use scalar::Scalar;
+pub use tensor::Tensor;
+pub use types::{Shape, Type};

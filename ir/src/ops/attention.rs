@@ -1,0 +1,240 @@
+//! Attention: the anchor, the surface op with masks and grouped heads, rotary embedding and gated activation.
+
+use super::{
+    Anchor,
+    AttrKind::*,
+    Class, Default, OpDef, attr, attr_or, each,
+    eval::{Call, Data, Value, broadcast_strides, offsets, tensors},
+    extent,
+    normalisation::probabilities,
+    op,
+};
+use crate::{Scalar, Type, scalar::Accumulator};
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef {
+        attrs: &[
+            attr("scale", Float),
+            attr_or("softcap", Float, Default::Float(0.0)),
+            attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan")),
+        ],
+        legal: "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[B.. S T]? -> F[B.. S E]",
+        flops: attention_flops,
+        ..op(
+            "attention",
+            "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
+             A row whose scores are all −∞ gives NaN or zeros, as `empty` says.",
+            Class::Anchor(Anchor::Attention),
+            "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[A..]? -> F[B.. S E] (broadcasts-to A [B.. S T])",
+            tensors!(attention),
+        )
+    },
+    OpDef {
+        attrs: &[
+            attr("scale", Float),
+            attr_or("softcap", Float, Default::Float(0.0)),
+            attr("mask", Word(&["none", "causal", "window", "keep", "additive"])),
+            attr_or("window", Int, Default::Int(0)),
+        ],
+        flops: attention_flops,
+        ..op(
+            "sdpa",
+            "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false (a row of \
+             false gives zeros); `additive` is added to the scaled scores; `causal`: key j is visible to query i where \
+             j ≤ i + (T − S); `window`: of these, the last `window` keys, the query's own included.",
+            Class::Composite,
+            "(F float) (M any) F[B.. (* G R) S D] F[B.. G T D] F[B.. G T E] M[A..]? -> F[B.. (* G R) S E] \
+             (broadcasts-to A [B.. (* G R) S T]) (mask mask window M F)",
+            tensors!(sdpa),
+        )
+    },
+    OpDef {
+        attrs: &[attr("style", Word(&["half", "adjacent"]))],
+        flops: each::<3>,
+        ..op(
+            "rope",
+            "Rotary embedding of the first 2P coordinates, by the angle whose cosine and sine are given for each position; \
+             the others pass through. Coordinate p goes with p + P (`half`), or 2p with 2p + 1 (`adjacent`): \
+             (x, y) → (x cos − y sin, y cos + x sin).",
+            Class::Composite,
+            "(F float) F[B.. S D] F[S P] F[S P] -> F[B.. S D] (at-most (* 2 P) D)",
+            tensors!(rope),
+        )
+    },
+    OpDef {
+        attrs: &[attr("gate", Word(&["first", "second"]))],
+        flops: each::<12>,
+        ..op(
+            "swiglu",
+            "up · silu(gate), where one half of the last axis is the gate and the other is up.",
+            Class::Composite,
+            "(F float) F[B.. (* 2 H)] -> F[B.. H]",
+            tensors!(swiglu),
+        )
+    },
+];
+
+/// Two products over each pair of query and key, and about ten operations for its softmax.
+fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
+    let (keys, depth, width) = (extent(operands[1], -2), extent(operands[0], -1), extent(result, -1));
+    let rows = result.count() as f64 / width.max(1.0);
+    rows * keys * (2.0 * (depth + width) + 10.0)
+}
+
+/// What is added to the score of a query and a key.
+enum Bias<S> {
+    /// This number.
+    Term(S),
+    /// Nothing, and the key takes part or not (`None`: rounding decides).
+    Visible(Option<bool>),
+}
+
+/// One head: queries [S D], keys [T D], values [T E]; appends [S E].
+struct Head<'a, S> {
+    query: Matrix<'a, S>,
+    key: Matrix<'a, S>,
+    value: Matrix<'a, S>,
+    scale: S,
+    softcap: f64,
+    zeros: bool,
+}
+
+/// A matrix of a tensor's two inner axes.
+struct Matrix<'a, S> {
+    elements: &'a [S],
+    rows: usize,
+    columns: usize,
+}
+
+impl<'a, S: Scalar> Matrix<'a, S> {
+    /// The `n`th matrix of a tensor.
+    fn of(x: &'a Value<S>, n: usize) -> Matrix<'a, S> {
+        let (rows, columns) = (x.extent(1), x.extent(0));
+        let size = rows * columns;
+        Matrix { elements: &x.reals()[n * size..(n + 1) * size], rows, columns }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'a [S]> {
+        let (elements, columns) = (self.elements, self.columns);
+        (0..self.rows).map(move |i| &elements[i * columns..(i + 1) * columns])
+    }
+}
+
+impl<S: Scalar> Head<'_, S> {
+    fn attend(&self, bias: impl Fn(usize, usize) -> Bias<S>, result: &mut Vec<S>) {
+        for (i, q) in self.query.rows().enumerate() {
+            let scores: Vec<S> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
+            let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
+            if self.zeros && empty {
+                result.extend(std::iter::repeat_n(S::exact(0.0), self.value.columns));
+                continue;
+            }
+            let mut sums = vec![S::Sum::default(); self.value.columns];
+            for (p, row) in probabilities(&scores).into_iter().zip(self.value.rows()) {
+                sums.iter_mut().zip(row).for_each(|(sum, &v)| sum.add_product(p, v));
+            }
+            result.extend(sums.iter().map(|sum| sum.total()));
+        }
+    }
+
+    fn score(&self, q: &[S], k: &[S], bias: Bias<S>) -> S {
+        let hidden = S::exact(f64::NEG_INFINITY);
+        if let Bias::Visible(Some(false)) = bias {
+            return hidden;
+        }
+        let mut sum = S::Sum::default();
+        q.iter().zip(k).for_each(|(&x, &y)| sum.add_product(x, y));
+        let score = sum.total() * self.scale;
+        let cap = S::exact(self.softcap);
+        let score = if self.softcap == 0.0 { score } else { (score / cap).tanh() * cap };
+        match bias {
+            Bias::Term(x) => score + x,
+            Bias::Visible(None) => score.either(hidden),
+            Bias::Visible(Some(_)) => score,
+        }
+    }
+}
+
+/// Every head of a call, with the bias of (matrix, query, key). `share`: consecutive query heads that read one key head.
+fn heads<S: Scalar>(
+    call: &Call<'_, S>,
+    share: usize,
+    zeros: bool,
+    bias: impl Fn(usize, usize, usize) -> Bias<S>,
+) -> Vec<Value<S>> {
+    let [q, k, v] = call.operands[..3] else { unreachable!("the signature has three operands or more") };
+    let mut result = Vec::new();
+    for n in 0..q.dims[..q.dims.len() - 2].iter().product() {
+        let head = Head {
+            query: Matrix::of(q, n),
+            key: Matrix::of(k, n / share),
+            value: Matrix::of(v, n / share),
+            scale: call.number(0),
+            softcap: call.attrs[1].float().unwrap_or(0.0),
+            zeros,
+        };
+        head.attend(|i, j| bias(n, i, j), &mut result);
+    }
+    call.reals(result)
+}
+
+/// Where the optional fourth operand, broadcast to [.. S T], has the element of (matrix, query, key).
+fn bias_offsets<S: Scalar>(call: &Call<'_, S>) -> impl Fn(usize, usize, usize) -> usize {
+    let (q, keys) = (call.operands[0], call.operands[1].extent(1));
+    let mut dims = q.dims.clone();
+    *dims.last_mut().expect("a matrix") = keys;
+    let rows = q.extent(1);
+    let at = call.operands.get(3).map(|b| offsets(&dims, &broadcast_strides(&b.dims, dims.len()), 0));
+    move |n, i, j| at.as_ref().map_or(0, |at| at[(n * rows + i) * keys + j] as usize)
+}
+
+fn attention<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let at = bias_offsets(call);
+    let bias = call.operands.get(3).map(|b| b.reals());
+    let zeros = call.attrs[2].word() == Some("zeros");
+    heads(call, 1, zeros, |n, i, j| bias.map_or(Bias::Visible(Some(true)), |b| Bias::Term(b[at(n, i, j)])))
+}
+
+fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let (q, k) = (call.operands[0], call.operands[1]);
+    let share = q.extent(2) / k.extent(2).max(1);
+    let (kind, window) = (call.attrs[2].word().unwrap_or_default(), call.attrs[3].int().unwrap_or(0));
+    // Key j is at the query's own place where this is 0, before it where it is positive.
+    let ahead = k.extent(1) as i64 - q.extent(1) as i64;
+    let distance = move |i: usize, j: usize| i as i64 + ahead - j as i64;
+    let at = bias_offsets(call);
+    let mask = call.operands.get(3).map(|m| &m.data);
+    heads(call, share.max(1), kind != "additive", |n, i, j| match mask {
+        Some(Data::Real(m)) => Bias::Term(m[at(n, i, j)]),
+        Some(Data::Int(m)) => Bias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
+        None if window > 0 => Bias::Visible(Some((0..window).contains(&distance(i, j)))),
+        None => Bias::Visible(Some(kind == "none" || distance(i, j) >= 0)),
+    })
+}
+
+fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let [x, cos, sin] = call.operands else { unreachable!("the signature has three operands") };
+    let (positions, pairs) = (cos.extent(1), cos.extent(0));
+    let half = call.attrs[0].word() == Some("half");
+    let row = |(n, row): (usize, &[S])| {
+        let angle = |p: usize| (n % positions) * pairs + p;
+        let mut turned = row.to_vec();
+        for p in 0..pairs {
+            let (i, j) = if half { (p, p + pairs) } else { (2 * p, 2 * p + 1) };
+            let (c, s) = (cos.reals()[angle(p)], sin.reals()[angle(p)]);
+            turned[i] = row[i] * c - row[j] * s;
+            turned[j] = row[j] * c + row[i] * s;
+        }
+        turned
+    };
+    call.reals(x.rows().enumerate().flat_map(row))
+}
+
+fn swiglu<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let first = call.attrs[0].word() == Some("first");
+    call.reals(call.operands[0].rows().flat_map(|row| {
+        let (a, b) = row.split_at(row.len() / 2);
+        let (gate, up) = if first { (a, b) } else { (b, a) };
+        gate.iter().zip(up).map(|(&g, &u)| u * g * g.sigmoid()).collect::<Vec<_>>()
+    }))
+}

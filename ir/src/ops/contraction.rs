@@ -1,0 +1,79 @@
+//! Contractions: matrix products and the linear layer.
+
+use super::{
+    Anchor,
+    AttrKind::*,
+    Class, Default, OpDef, attr_or,
+    eval::{Call, Value, broadcast_strides, offsets, tensors},
+    op,
+    pointwise::{ACTIVATIONS, activate},
+};
+use crate::{Scalar, Type, scalar::Accumulator};
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef {
+        legal: "(F float) F[B.. M K] F[B.. K N] -> F[B.. M N]",
+        flops: matmul_flops,
+        ..op(
+            "matmul",
+            "Σ_k a[.. m k] · b[.. k n]; outer axes broadcast.",
+            Class::Anchor(Anchor::Contraction),
+            "(F float) F[A.. M K] F[B.. K N] -> F[C.. M N] (broadcast A B C)",
+            tensors!(matmul),
+        )
+    },
+    OpDef {
+        attrs: &[attr_or("act", Word(ACTIVATIONS), Default::Word("none"))],
+        flops: |operands, result| matmul_flops(operands, result) + 2.0 * result.count() as f64,
+        ..op(
+            "linear",
+            "act(x·w + b), with an activation of `act`.",
+            Class::Composite,
+            "(F float) F[B.. M K] F[K N] F[N]? -> F[B.. M N]",
+            tensors!(linear),
+        )
+    },
+];
+
+/// A multiplication and an addition for each element of the result and of the contracted axis.
+fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
+    2.0 * result.count() as f64 * super::extent(operands[0], -1)
+}
+
+fn matmul<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let [a, b] = call.operands else { unreachable!("the signature has two operands") };
+    let (_, dims) = call.result();
+    let outer = &dims[..dims.len() - 2];
+    let (m, k, n) = (a.extent(1), a.extent(0), b.extent(0));
+    // Which matrix of each operand goes into each matrix of the result.
+    let matrices = |x: &Value<S>| offsets(outer, &broadcast_strides(&x.dims[..x.dims.len() - 2], outer.len()), 0);
+    let mut product = Vec::new();
+    for (i, j) in matrices(a).into_iter().zip(matrices(b)) {
+        let (i, j) = (i as usize * m * k, j as usize * k * n);
+        product_of(&a.reals()[i..i + m * k], &b.reals()[j..j + k * n], (m, k, n), &mut product);
+    }
+    call.reals(product)
+}
+
+/// Appends the product of two row-major matrices [m k] and [k n].
+fn product_of<S: Scalar>(a: &[S], b: &[S], (m, k, n): (usize, usize, usize), product: &mut Vec<S>) {
+    let mut sums = vec![S::Sum::default(); n];
+    for i in 0..m {
+        sums.fill(S::Sum::default());
+        for (&x, row) in a[i * k..(i + 1) * k].iter().zip(b.chunks(n.max(1))) {
+            sums.iter_mut().zip(row).for_each(|(sum, &y)| sum.add_product(x, y));
+        }
+        product.extend(sums.iter().map(|sum| sum.total()));
+    }
+}
+
+fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let (x, w) = (call.operands[0], call.operands[1]);
+    let (k, n) = (w.extent(1), w.extent(0));
+    let rows = x.dims[..x.dims.len() - 1].iter().product();
+    let mut product = Vec::new();
+    product_of(x.reals(), w.reals(), (rows, k, n), &mut product);
+    let kind = call.attrs[0].word().unwrap_or_default();
+    let bias = call.operands.get(2).map(|b| b.reals());
+    call.reals(product.into_iter().enumerate().map(|(i, y)| activate(bias.map_or(y, |b| y + b[i % n]), kind)))
+}

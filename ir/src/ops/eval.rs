@@ -1,0 +1,277 @@
+//! How ops say what they compute: reference evaluation, generic over the scalar.
+//!
+//! Floating tensors are carried by a [`Scalar`] (`f64`, or a value with a running error bound), integer and `bool`
+//! tensors by `i64`, wrapped to the width of their type. Views have no evaluation of their own: their index map is it.
+
+use crate::{Attr, Bounded, DType, Scalar, Tensor, Type};
+
+/// An integer or truth value; `None` where rounding decides which it is, so that it cannot be judged.
+pub type Whole = Option<i64>;
+
+/// One element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Element<S> {
+    /// Of a floating tensor.
+    Real(S),
+    /// Of an integer or `bool` tensor.
+    Int(Whole),
+}
+
+/// The elements of a tensor, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data<S> {
+    /// Of a floating tensor.
+    Real(Vec<S>),
+    /// Of an integer or `bool` tensor.
+    Int(Vec<Whole>),
+}
+
+/// A tensor during reference evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value<S> {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub dims: Vec<usize>,
+    /// Elements.
+    pub data: Data<S>,
+}
+
+/// One op to evaluate on whole tensors.
+pub struct Call<'a, S> {
+    /// The operands.
+    pub operands: &'a [&'a Value<S>],
+    /// The attributes.
+    pub attrs: &'a [Attr],
+    /// The type of the result.
+    pub result: &'a Type,
+}
+
+/// Evaluates one element: of the operands' elements, the attributes and the result's element type.
+pub type ElementFn<S> = fn(&[Element<S>], &[Attr], DType) -> Element<S>;
+/// Evaluates whole tensors; several results for a tuple.
+pub type TensorFn<S> = fn(&Call<'_, S>) -> Vec<Value<S>>;
+
+/// The evaluation of a pointwise op: one generic function, for each carrier.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements {
+    /// In real arithmetic.
+    pub exact: ElementFn<f64>,
+    /// With error bounds.
+    pub bounded: ElementFn<Bounded>,
+}
+
+/// The evaluation on whole tensors: one generic function, for each carrier.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensors {
+    /// In real arithmetic.
+    pub exact: TensorFn<f64>,
+    /// With error bounds.
+    pub bounded: TensorFn<Bounded>,
+}
+
+/// The reference evaluation of an op.
+#[derive(Clone, Copy, Debug)]
+pub enum Eval {
+    /// A leaf or a projection: whoever evaluates has its value.
+    Given,
+    /// A view: read through its index map.
+    View,
+    /// Pointwise, with the NumPy broadcast of the operands.
+    Elements(Elements),
+    /// Anything else.
+    Tensors(Tensors),
+}
+
+/// The evaluation of a pointwise op, from an expression over a [`Scalar`] named `S`.
+macro_rules! elements {
+    (|$operands:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {{
+        fn eval<S: $crate::Scalar>(
+            $operands: &[$crate::ops::eval::Element<S>],
+            $attrs: &[$crate::Attr],
+            $to: $crate::DType,
+        ) -> $crate::ops::eval::Element<S> {
+            $body
+        }
+        $crate::ops::eval::Eval::Elements($crate::ops::eval::Elements {
+            exact: eval::<f64>,
+            bounded: eval::<$crate::Bounded>,
+        })
+    }};
+}
+
+/// The evaluation on whole tensors, from the name of a function that is generic over the [`Scalar`].
+macro_rules! tensors {
+    ($eval:ident) => {
+        $crate::ops::eval::Eval::Tensors($crate::ops::eval::Tensors {
+            exact: $eval::<f64>,
+            bounded: $eval::<$crate::Bounded>,
+        })
+    };
+}
+
+pub(crate) use {elements, tensors};
+
+/// The low bits of an integer, as the type reads them; `bool` is nonzero-ness.
+pub fn wrap(n: i64, dtype: DType) -> i64 {
+    match dtype {
+        DType::I8 => i64::from(n as i8),
+        DType::U8 => i64::from(n as u8),
+        DType::I32 => i64::from(n as i32),
+        DType::U32 => i64::from(n as u32),
+        DType::Bool => i64::from(n != 0),
+        _ => n,
+    }
+}
+
+/// The least and the greatest integer of a type.
+pub fn limits(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::U8 => (0, u8::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::Bool => (0, 1),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+impl<S: Scalar> Element<S> {
+    /// The element as a tensor of that type keeps it.
+    pub fn store(self, dtype: DType) -> Element<S> {
+        match self {
+            Element::Real(x) => Element::Real(x.store(dtype)),
+            Element::Int(n) => Element::Int(n.map(|n| wrap(n, dtype))),
+        }
+    }
+
+    /// An element that cannot be judged.
+    pub fn open(dtype: DType) -> Element<S> {
+        match dtype.is_float() {
+            true => Element::Real(S::element(0.0, dtype).either(S::element(f64::INFINITY, dtype))),
+            false => Element::Int(None),
+        }
+    }
+
+    /// The scalar of a floating element.
+    pub(crate) fn real(self) -> S {
+        match self {
+            Element::Real(x) => x,
+            Element::Int(_) => unreachable!("the signature asks for floating elements"),
+        }
+    }
+
+    /// The integer of any other.
+    pub(crate) fn int(self) -> Whole {
+        match self {
+            Element::Int(n) => n,
+            Element::Real(_) => unreachable!("the signature asks for integers or bool"),
+        }
+    }
+}
+
+impl<S: Scalar> Value<S> {
+    /// The value of a host tensor.
+    pub fn from_tensor(tensor: &Tensor) -> Value<S> {
+        let dtype = tensor.dtype();
+        let data = if dtype.is_float() {
+            Data::Real(tensor.to_f64().into_iter().map(|x| S::element(x, dtype)).collect())
+        } else {
+            Data::Int(tensor.to_i64().into_iter().map(Some).collect())
+        };
+        Value { dtype, dims: tensor.dims().to_vec(), data }
+    }
+
+    /// A value from elements that are all of the type's kind, stored.
+    pub fn from_elements(dtype: DType, dims: &[usize], elements: impl Iterator<Item = Element<S>>) -> Value<S> {
+        let elements = elements.map(|e| e.store(dtype));
+        let data = match dtype.is_float() {
+            true => Data::Real(elements.map(Element::real).collect()),
+            false => Data::Int(elements.map(Element::int).collect()),
+        };
+        Value { dtype, dims: dims.to_vec(), data }
+    }
+
+    /// A floating value, stored.
+    pub fn from_reals(dtype: DType, dims: &[usize], elements: impl IntoIterator<Item = S>) -> Value<S> {
+        Value::from_elements(dtype, dims, elements.into_iter().map(Element::Real))
+    }
+
+    /// The tensor of the values, rounded to the element type; what cannot be judged is NaN or 0.
+    pub fn to_tensor(&self) -> Tensor {
+        match &self.data {
+            Data::Real(x) => Tensor::from_f64(self.dtype, &self.dims, x.iter().map(|x| x.value())),
+            Data::Int(n) => Tensor::from_i64(self.dtype, &self.dims, n.iter().map(|n| n.unwrap_or(0))),
+        }
+    }
+
+    /// Number of elements.
+    pub fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The type.
+    pub fn ty(&self) -> Type {
+        Type::tensor(self.dtype, &self.dims)
+    }
+
+    /// One element, by its row-major offset.
+    pub fn get(&self, at: usize) -> Element<S> {
+        match &self.data {
+            Data::Real(x) => Element::Real(x[at]),
+            Data::Int(n) => Element::Int(n[at]),
+        }
+    }
+
+    /// The elements of a floating tensor.
+    pub(crate) fn reals(&self) -> &[S] {
+        match &self.data {
+            Data::Real(x) => x,
+            Data::Int(_) => unreachable!("the signature asks for floating elements"),
+        }
+    }
+
+    /// The extent of the last axis but `n`.
+    pub(crate) fn extent(&self, n: usize) -> usize {
+        self.dims[self.dims.len() - 1 - n]
+    }
+
+    /// A floating tensor, row by row over the last axis.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[S]> {
+        let row = self.extent(0);
+        (0..self.count().checked_div(row).unwrap_or(0)).map(move |i| &self.reals()[i * row..(i + 1) * row])
+    }
+}
+
+impl<S: Scalar> Call<'_, S> {
+    /// Element type and extents of the only result.
+    pub(crate) fn result(&self) -> (DType, Vec<usize>) {
+        let dtype = self.result.dtype().expect("one result");
+        (dtype, self.result.dims().expect("bound dims"))
+    }
+
+    /// The only result, of floating elements.
+    pub(crate) fn reals(&self, elements: impl IntoIterator<Item = S>) -> Vec<Value<S>> {
+        let (dtype, dims) = self.result();
+        vec![Value::from_reals(dtype, &dims, elements)]
+    }
+
+    /// A number among the attributes, as a constant of the formula.
+    pub(crate) fn number(&self, attr: usize) -> S {
+        S::exact(self.attrs[attr].float().expect("a number"))
+    }
+}
+
+/// The flat offsets at which each point of a domain reads an operand of affine strides, in row-major order.
+pub fn offsets(domain: &[usize], strides: &[i64], start: i64) -> Vec<i64> {
+    domain.iter().zip(strides).fold(vec![start], |starts, (&extent, &stride)| {
+        starts.iter().flat_map(|&s| (0..extent as i64).map(move |i| s + i * stride)).collect()
+    })
+}
+
+/// The strides at which a tensor is read when it is broadcast to `rank` axes the NumPy way.
+pub fn broadcast_strides(dims: &[usize], rank: usize) -> Vec<i64> {
+    let own = crate::index::strides(dims);
+    let stride = |i: usize| if dims[i] == 1 { 0 } else { own[i] as i64 };
+    std::iter::repeat_n(0, rank - dims.len()).chain((0..dims.len()).map(stride)).collect()
+}

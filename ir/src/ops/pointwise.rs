@@ -1,0 +1,295 @@
+//! Pointwise ops: arithmetic, elementary functions, comparison, selection and conversion.
+
+use std::{
+    cmp::Ordering::{self, *},
+    f64::consts::{FRAC_1_SQRT_2, PI},
+};
+
+use super::{
+    AttrKind::*,
+    Class, Default, OpDef, attr, each,
+    eval::{Element, Whole, elements, limits},
+    op,
+};
+use crate::Scalar;
+
+/// The kinds of `act` and of the activation of `linear`.
+pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
+
+/// One operand: name, what it computes, the class of its element types, flops of an element, how.
+macro_rules! unary {
+    ($name:literal, $doc:literal, $class:literal, $flops:literal, |$x:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {
+        OpDef {
+            flops: each::<$flops>,
+            ..op(
+                $name,
+                $doc,
+                Class::Pointwise,
+                concat!("(F ", $class, ") F[A..] -> F[A..]"),
+                elements!(|$x, $attrs, $to| $body),
+            )
+        }
+    };
+    // A method of the scalar.
+    ($name:literal, $doc:literal, $flops:literal, $method:ident) => {
+        unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().$method()))
+    };
+    // A function that jumps.
+    ($name:literal, $doc:literal, step $f:path) => {
+        unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f)))
+    };
+}
+
+/// Two operands of one class, and the element type of the result.
+macro_rules! binary {
+    ($name:literal, $doc:literal, $class:literal -> $result:literal, $commutative:literal, $flops:literal,
+     |$x:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {
+        OpDef {
+            legal: concat!("(F ", $class, ") F[A..] F[A..] -> ", $result, "[A..]"),
+            commutative: $commutative,
+            flops: each::<$flops>,
+            ..op(
+                $name,
+                $doc,
+                Class::Pointwise,
+                concat!("(F ", $class, ") F[A..] F[B..] -> ", $result, "[C..] (broadcast A B C)"),
+                elements!(|$x, $attrs, $to| $body),
+            )
+        }
+    };
+    // Numbers: on reals and on integers.
+    ($name:literal, $doc:literal, $commutative:literal, $flops:literal, $real:expr, $int:expr) => {
+        binary!($name, $doc, "number" -> "F", $commutative, $flops, |x, _, _| numbers(x, $real, $int))
+    };
+    // Comparison: for which orders it holds (`None`: one is NaN).
+    ($name:literal, $doc:literal, $commutative:literal, $($order:pat_param)|+) => {
+        binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
+    };
+}
+
+pub(super) const OPS: &[OpDef] = &[
+    unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg)),
+    unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
+        x,
+        |a| a.gentle(f64::abs, 0.0, 0.0),
+        i64::wrapping_abs
+    )),
+    unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
+        number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
+    }),
+    unary!("exp", "eˣ.", 8, exp),
+    unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
+    unary!("sqrt", "√x: NaN below 0.", 4, sqrt),
+    unary!("rsqrt", "1/√x.", 4, rsqrt),
+    unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real())),
+    unary!("sin", "The sine of x radians.", 8, sin),
+    unary!("cos", "The cosine of x radians.", 8, cos),
+    unary!("tan", "The tangent of x radians.", "float", 16, |x, _, _| {
+        Element::Real(x[0].real().sin() / x[0].real().cos())
+    }),
+    unary!("atan", "The arc tangent in radians.", 16, atan),
+    unary!("tanh", "The hyperbolic tangent.", 10, tanh),
+    unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf),
+    unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid),
+    unary!("floor", "The largest integer not above x.", step f64::floor),
+    unary!("ceil", "The smallest integer not below x.", step f64::ceil),
+    unary!("round", "The nearest integer; halves go to the even one.", step f64::round_ties_even),
+    OpDef {
+        flops: each::<1>,
+        ..op(
+            "is-nan",
+            "Whether x is not a number.",
+            Class::Pointwise,
+            "(F float) F[A..] -> bool[A..]",
+            elements!(|x, _, _| compare(&[x[0], x[0]], |o| o.is_none())),
+        )
+    },
+    unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n))),
+    binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add),
+    binary!("sub", "a − b; integers wrap.", false, 1, S::sub, i64::wrapping_sub),
+    binary!("mul", "a · b; integers wrap.", true, 1, S::mul, i64::wrapping_mul),
+    binary!(
+        "div",
+        "a / b; integers truncate towards 0, and give 0 where b is 0.",
+        false,
+        4,
+        S::div,
+        |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }
+    ),
+    binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max),
+    binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min),
+    binary!(
+        "pow",
+        "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
+        false,
+        20,
+        S::pow,
+        integer_power
+    ),
+    binary!(
+        "mod",
+        "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
+        false,
+        6,
+        S::modulo,
+        |a, b| if b == 0 {
+            0
+        } else {
+            let r = a.wrapping_rem(b);
+            if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+        }
+    ),
+    binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b)),
+    binary!("or", "One or both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b)),
+    binary!("xor", "One, not both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, -1, |a, b| a ^ b)),
+    binary!("eq", "a = b; false if one is NaN.", true, Some(Equal)),
+    binary!("ne", "a ≠ b; true if one is NaN.", true, None | Some(Less | Greater)),
+    binary!("lt", "a < b; false if one is NaN.", false, Some(Less)),
+    binary!("le", "a ≤ b; false if one is NaN.", false, Some(Less | Equal)),
+    binary!("gt", "a > b; false if one is NaN.", false, Some(Greater)),
+    binary!("ge", "a ≥ b; false if one is NaN.", false, Some(Greater | Equal)),
+    OpDef {
+        legal: "(F any) bool[A..] F[A..] F[A..] -> F[A..]",
+        flops: each::<1>,
+        ..op(
+            "where",
+            "a where the condition holds, b elsewhere.",
+            Class::Pointwise,
+            "(F any) bool[A..] F[B..] F[C..] -> F[D..] (broadcast A B [X..]) (broadcast X C D)",
+            elements!(|x, _, _| select(x[0].int(), x[1], x[2])),
+        )
+    },
+    OpDef {
+        attrs: &[attr("to", DType)],
+        flops: each::<1>,
+        ..op(
+            "cast",
+            "x as an element of another type. Floats round to nearest, halves to even; float to integer truncates and \
+             saturates, NaN gives 0; integers wrap; to bool: x ≠ 0 (NaN is true).",
+            Class::Pointwise,
+            "(F any) (G any) F[A..] -> G[A..] (dtype to G)",
+            elements!(|x, _, to| cast(x[0], to)),
+        )
+    },
+    OpDef {
+        attrs: &[attr("kind", Word(ACTIVATIONS))],
+        ..unary!(
+            "act",
+            "An activation: x, max(x, 0), x·(1 + erf(x/√2))/2, x·(1 + tanh(√(2/π)·(x + 0.044715 x³)))/2, x·sigmoid(x), \
+             sigmoid(x), tanh(x).",
+            "float",
+            16,
+            |x, attrs, _| Element::Real(activate(x[0].real(), attrs[0].word().unwrap_or_default()))
+        )
+    },
+    OpDef {
+        attrs: &[attr_or_infinite("min", f64::NEG_INFINITY), attr_or_infinite("max", f64::INFINITY)],
+        ..unary!("clamp", "min(max(x, :min), :max); NaN stays.", "float", 2, |x, attrs, _| {
+            let bound = |n: usize| S::exact(attrs[n].float().unwrap_or(f64::NAN));
+            Element::Real(x[0].real().larger(bound(0)).smaller(bound(1)))
+        })
+    },
+];
+
+fn number<S: Scalar>(x: &[Element<S>], real: impl Fn(S) -> S, int: impl Fn(i64) -> i64) -> Element<S> {
+    match x[0] {
+        Element::Real(a) => Element::Real(real(a)),
+        Element::Int(a) => Element::Int(a.map(int)),
+    }
+}
+
+fn numbers<S: Scalar>(x: &[Element<S>], real: impl Fn(S, S) -> S, int: impl Fn(i64, i64) -> i64) -> Element<S> {
+    match x[0] {
+        Element::Real(a) => Element::Real(real(a, x[1].real())),
+        Element::Int(a) => Element::Int(a.zip(x[1].int()).map(|(a, b)| int(a, b))),
+    }
+}
+
+/// A truth function; `decides` is the operand that settles the result whatever the other is.
+fn truths<S: Scalar>(x: &[Element<S>], decides: i64, f: impl Fn(i64, i64) -> i64) -> Element<S> {
+    Element::Int(match (x[0].int(), x[1].int()) {
+        (Some(a), Some(b)) => Some(f(a, b)),
+        (Some(a), None) | (None, Some(a)) if a == decides => Some(a),
+        _ => None,
+    })
+}
+
+fn compare<S: Scalar>(x: &[Element<S>], holds: fn(Option<Ordering>) -> bool) -> Element<S> {
+    let answer = match x[0] {
+        Element::Real(a) => a.judge(x[1].real(), holds),
+        Element::Int(a) => a.zip(x[1].int()).map(|(a, b)| holds(Some(a.cmp(&b)))),
+    };
+    Element::Int(answer.map(i64::from))
+}
+
+fn select<S: Scalar>(condition: Whole, a: Element<S>, b: Element<S>) -> Element<S> {
+    match (condition, a, b) {
+        (Some(0), ..) => b,
+        (Some(_), ..) => a,
+        (None, Element::Real(a), Element::Real(b)) => Element::Real(a.either(b)),
+        (None, ..) if a == b => a,
+        (None, ..) => Element::Int(None),
+    }
+}
+
+fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
+    let (low, high) = limits(to);
+    match x {
+        Element::Real(a) if to.is_float() => Element::Real(a),
+        Element::Real(_) if to == crate::DType::Bool => {
+            compare(&[x, Element::Real(S::exact(0.0))], |o| o != Some(Equal))
+        }
+        // `as` truncates and saturates, and takes NaN to 0.
+        Element::Real(a) => {
+            let whole = move |v: f64| (v as i64).clamp(low, high);
+            Element::Int(a.step(move |v| whole(v) as f64).certain().map(|_| whole(a.value())))
+        }
+        Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(n as f64, to)),
+        Element::Int(None) => Element::open(to),
+        Element::Int(n) => Element::Int(n),
+    }
+}
+
+fn integer_power(a: i64, b: i64) -> i64 {
+    match (a, b) {
+        (_, 0..) => power_of(a, b),
+        (1, _) => 1,
+        (-1, _) => 1 - 2 * (b & 1),
+        _ => 0,
+    }
+}
+
+/// By squaring, modulo 2⁶⁴; `b` ≥ 0.
+fn power_of(mut a: i64, mut b: i64) -> i64 {
+    let mut power = 1_i64;
+    while b > 0 {
+        if b & 1 == 1 {
+            power = power.wrapping_mul(a);
+        }
+        a = a.wrapping_mul(a);
+        b >>= 1;
+    }
+    power
+}
+
+/// The activation of that name.
+pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
+    let (one, half) = (S::exact(1.0), S::exact(0.5));
+    match kind {
+        "none" => x,
+        "relu" => x.larger(S::exact(0.0)),
+        "gelu-erf" => x * half * (one + (x * S::exact(FRAC_1_SQRT_2)).erf()),
+        "gelu-tanh" => {
+            let inner = S::exact((2.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
+            x * half * (one + inner.tanh())
+        }
+        "silu" => x * x.sigmoid(),
+        "sigmoid" => x.sigmoid(),
+        "tanh" => x.tanh(),
+        _ => unreachable!("ACTIVATIONS lists what there is"),
+    }
+}
+
+const fn attr_or_infinite(name: &'static str, default: f64) -> super::AttrDef {
+    super::attr_or(name, Float, Default::Float(default))
+}

@@ -1,0 +1,123 @@
+//! Reductions over axes.
+
+use super::{
+    Anchor, AttrDef,
+    AttrKind::*,
+    Class, Default, OpDef, Reduction, attr, attr_or,
+    eval::{Call, Data, Element, Eval, Value, Whole, limits, offsets, tensors},
+    op, read,
+};
+use crate::{DType, Scalar, index::strides};
+
+const ATTRS: &[AttrDef] = &[attr("axes", Axes), attr_or("keep", Bool, Default::Bool(true))];
+
+/// Name, formula, how, and the class of its element types.
+const fn anchor(name: &'static str, doc: &'static str, how: Reduction, eval: Eval) -> OpDef {
+    OpDef {
+        legal: "(F number) F[A..] -> F[C..] (trailing axes) (holds keep) (reduce A axes keep C)",
+        attrs: ATTRS,
+        flops: read::<1>,
+        ..op(
+            name,
+            doc,
+            Class::Anchor(Anchor::Reduction(how)),
+            "(F number) F[A..] -> F[C..] (reduce A axes keep C)",
+            eval,
+        )
+    }
+}
+
+pub(super) const OPS: &[OpDef] = &[
+    anchor("reduce-sum", "Σ x over the axes; 0 for no elements. Integers wrap.", Reduction::Sum, tensors!(sum)),
+    anchor(
+        "reduce-prod",
+        "Π x over the axes; 1 for no elements. Integers wrap.",
+        Reduction::Product,
+        tensors!(product),
+    ),
+    anchor(
+        "reduce-max",
+        "The largest over the axes; NaN if one is NaN, the type's least for no elements.",
+        Reduction::Max,
+        tensors!(greatest),
+    ),
+    anchor(
+        "reduce-min",
+        "The smallest over the axes; NaN if one is NaN, the type's greatest for no elements.",
+        Reduction::Min,
+        tensors!(least),
+    ),
+    OpDef {
+        attrs: ATTRS,
+        flops: read::<1>,
+        ..op(
+            "reduce-mean",
+            "Σ x / n over the axes, where n is the number of elements that go into one result; NaN for none.",
+            Class::Composite,
+            "(F float) F[A..] -> F[C..] (reduce A axes keep C)",
+            tensors!(mean),
+        )
+    },
+];
+
+/// How many elements go into one of the result, and where: the first of each group, and the rest relative to it.
+fn groups<S: Scalar>(call: &Call<'_, S>) -> (Vec<i64>, Vec<i64>) {
+    let dims = &call.operands[0].dims;
+    let strides: Vec<_> = strides(dims).into_iter().map(|s| s as i64).collect();
+    let axes = call.attrs[0].ints().expect("axes");
+    let gone = |i: usize| axes.contains(&(i as i64 - dims.len() as i64));
+    let over = |inside: bool| {
+        let (dims, strides): (Vec<_>, Vec<_>) =
+            (0..dims.len()).filter(|&i| gone(i) == inside).map(|i| (dims[i], strides[i])).unzip();
+        offsets(&dims, &strides, 0)
+    };
+    (over(false), over(true))
+}
+
+/// Combines each group, by one way for reals and one for integers.
+fn reduce<S: Scalar>(
+    call: &Call<'_, S>,
+    real: impl Fn(&mut dyn Iterator<Item = S>) -> S,
+    int: impl Fn(&mut dyn Iterator<Item = Whole>) -> Whole,
+) -> Vec<Value<S>> {
+    let (first, rest) = groups(call);
+    let (dtype, dims) = call.result();
+    let elements = first.iter().map(|&start| {
+        let at = rest.iter().map(|&i| (start + i) as usize);
+        match &call.operands[0].data {
+            Data::Real(x) => Element::Real(real(&mut at.map(|i| x[i]))),
+            Data::Int(n) => Element::Int(int(&mut at.map(|i| n[i]))),
+        }
+    });
+    vec![Value::from_elements(dtype, &dims, elements)]
+}
+
+/// Combines integers from a start, unless one of them is open.
+fn fold(start: i64, f: impl Fn(i64, i64) -> i64) -> impl Fn(&mut dyn Iterator<Item = Whole>) -> Whole {
+    move |mut n| Iterator::try_fold(&mut n, start, |a, b| b.map(|b| f(a, b)))
+}
+
+fn dtype<S>(call: &Call<'_, S>) -> DType {
+    call.operands[0].dtype
+}
+
+fn sum<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    reduce(call, |x| S::sum(x), fold(0, i64::wrapping_add))
+}
+
+fn product<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    reduce(call, |x| x.fold(S::exact(1.0), S::mul), fold(1, i64::wrapping_mul))
+}
+
+fn greatest<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    reduce(call, |x| x.fold(S::exact(f64::NEG_INFINITY), S::larger), fold(limits(dtype(call)).0, i64::max))
+}
+
+fn least<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    reduce(call, |x| x.fold(S::exact(f64::INFINITY), S::smaller), fold(limits(dtype(call)).1, i64::min))
+}
+
+fn mean<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let count = S::exact(groups(call).1.len() as f64);
+    reduce(call, |x| S::sum(x) / count, |_| unreachable!("the signature asks for floating elements"))
+}

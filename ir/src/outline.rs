@@ -1,0 +1,93 @@
+//! Outlining: cuts a graph into blocks, so that a layer that repeats is optimized once and stamped out.
+//!
+//! The cuts are values that everything later hangs on, such as the output of a layer. They are found by walking two
+//! candidates backwards at once (`chain`): where the cone of one layer's output matches the cone of the output before
+//! it, down to that very value, a layer repeats. What lies between two cuts becomes a block's body (`body`); calls whose
+//! bodies are equal share the block.
+
+mod body;
+mod chain;
+
+use crate::{Graph, NodeId, Origin};
+use rustc_hash::FxHashMap;
+
+use body::{Body, Segments};
+use chain::Analysis;
+
+/// Constants of at most so many elements stay in a body by value, because rules match on scalars; a larger constant is
+/// handed in like a parameter.
+const SMALL: usize = 64;
+
+/// A graph as calls of blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlined {
+    /// The distinct bodies, in the order in which they are first called.
+    pub blocks: Vec<Block>,
+    /// In topological order; together they compute every output of the graph, each exactly once.
+    pub calls: Vec<Call>,
+    /// The run-time values that one call makes and another reads. They are stored; fusion across them is given up.
+    pub cuts: Vec<NodeId>,
+}
+
+/// A body that one or more calls share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Its inputs are named `in0`…, its parameters `p0`…, its outputs `out0`….
+    pub graph: Graph,
+}
+
+/// One use of a block. All ids are those of the graph that was outlined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Which of [`Outlined::blocks`].
+    pub block: usize,
+    /// What goes in: inputs of the graph, and outputs of earlier calls.
+    pub inputs: Vec<NodeId>,
+    /// The parameters, and constants of more than 64 elements.
+    pub params: Vec<NodeId>,
+    /// The values that come out.
+    pub outputs: Vec<NodeId>,
+    /// For each model part that the body remembers: the part that it is in this call.
+    pub origins: Vec<(Origin, Origin)>,
+}
+
+/// Cuts a graph into blocks where layers repeat; one block where nothing does.
+pub fn outline(graph: &Graph) -> Outlined {
+    let analysis = Analysis::new(graph);
+    let cuts = chain::cuts(&analysis);
+    if cuts.is_empty() {
+        return assemble(graph, Segments::one(&analysis));
+    }
+    let outlined = assemble(graph, Segments::between(&analysis, &cuts));
+    // Cuts that no block profits from only cost fusion.
+    if outlined.calls.len() == outlined.blocks.len() { assemble(graph, Segments::one(&analysis)) } else { outlined }
+}
+
+/// The whole graph as one block.
+pub fn whole(graph: &Graph) -> Outlined {
+    assemble(graph, Segments::one(&Analysis::new(graph)))
+}
+
+fn assemble(graph: &Graph, segments: Segments<'_, '_>) -> Outlined {
+    let mut blocks: Vec<(Body, Block)> = Vec::new();
+    let mut by_hash: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    let mut calls = Vec::new();
+    for body in segments.bodies() {
+        let same = by_hash.entry(body.hash()).or_default();
+        let found = same.iter().copied().find(|&block| blocks[block].0.same_structure(&body));
+        let block = found.unwrap_or_else(|| {
+            same.push(blocks.len());
+            blocks.push((body.clone(), Block { graph: body.graph(graph) }));
+            blocks.len() - 1
+        });
+        let origins = blocks[block].0.origins(&body, graph);
+        let Body { inputs, params, outputs, .. } = body;
+        calls.push(Call { block, inputs, params, outputs, origins });
+    }
+    let made: Vec<NodeId> = calls.iter().flat_map(|c: &Call| c.outputs.iter().copied()).collect();
+    let mut cuts: Vec<NodeId> =
+        calls.iter().flat_map(|c| c.inputs.iter().copied()).filter(|v| made.contains(v)).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    Outlined { blocks: blocks.into_iter().map(|b| b.1).collect(), calls, cuts }
+}

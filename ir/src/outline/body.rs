@@ -1,0 +1,224 @@
+//! The bodies between the cuts: which nodes, in a numbering that isomorphic bodies share.
+
+use std::hash::{Hash, Hasher};
+
+use crate::{Attr, Attrs, Class, Graph, NodeId, Op, Origin, Type, ops::Leaf};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use smallvec::SmallVec;
+
+use super::chain::{Analysis, is_given};
+
+/// A partition of the computed nodes, in topological order.
+pub struct Segments<'a, 'g> {
+    analysis: &'a Analysis<'g>,
+    /// The segment of each node of the order.
+    of: Vec<usize>,
+    count: usize,
+}
+
+/// What stands between two cuts.
+#[derive(Clone)]
+pub struct Body {
+    nodes: Vec<BodyNode>,
+    results: Vec<u32>,
+    pub inputs: Vec<NodeId>,
+    pub params: Vec<NodeId>,
+    pub outputs: Vec<NodeId>,
+}
+
+#[derive(Clone)]
+struct BodyNode {
+    key: Key,
+    /// A node of the original graph that this one stands for.
+    stands_for: NodeId,
+}
+
+/// What a node computes, operands by number: equal keys are one node.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    op: Op,
+    attrs: Attrs,
+    operands: SmallVec<[u32; 3]>,
+}
+
+impl<'a, 'g> Segments<'a, 'g> {
+    /// Everything in one.
+    pub fn one(analysis: &'a Analysis<'g>) -> Segments<'a, 'g> {
+        Segments { analysis, of: vec![0; analysis.order.len()], count: 1 }
+    }
+
+    /// A node belongs behind the last cut that it depends on; where all its users are in one later segment, it goes there.
+    pub fn between(analysis: &'a Analysis<'g>, cuts: &[NodeId]) -> Segments<'a, 'g> {
+        let behind: FxHashMap<NodeId, usize> = cuts.iter().enumerate().map(|(i, &cut)| (cut, i + 1)).collect();
+        let mut of: Vec<usize> = Vec::with_capacity(analysis.order.len());
+        for &id in &analysis.order {
+            let level = |o: &NodeId| {
+                let at = analysis.of(*o).at as usize;
+                behind.get(o).copied().unwrap_or_else(|| if at > 0 { of[at - 1] } else { 0 })
+            };
+            let segment = analysis.graph.node(id).operands.iter().map(level).max().unwrap_or(0);
+            of.push(segment);
+        }
+        let kept: FxHashSet<NodeId> =
+            analysis.graph.outputs().iter().map(|o| o.1).chain(cuts.iter().copied()).collect();
+        for (i, id) in analysis.order.iter().enumerate().rev() {
+            let mut users = analysis.of(*id).users.iter().map(|u| of[analysis.of(*u).at as usize - 1]);
+            // The parts of a tuple stay with it, because a tuple is not stored.
+            if !kept.contains(id)
+                && !matches!(analysis.graph.node(*id).op.def().class, Class::Project)
+                && let Some(segment) = users.next()
+                && users.all(|s| s == segment)
+            {
+                of[i] = segment;
+            }
+        }
+        Segments { analysis, of, count: cuts.len() + 1 }
+    }
+
+    /// The bodies that compute something, in topological order.
+    pub fn bodies(&self) -> impl Iterator<Item = Body> + '_ {
+        let outputs = self.outputs();
+        (0..self.count).zip(outputs).filter(|(_, outputs)| !outputs.is_empty()).map(|(segment, outputs)| {
+            let mut builder = Builder {
+                segments: self,
+                segment,
+                numbers: FxHashMap::default(),
+                known: FxHashMap::default(),
+                body: Body::new(),
+            };
+            builder.body.results = outputs.iter().map(|id| builder.number(*id)).collect();
+            builder.body.outputs = outputs;
+            builder.body
+        })
+    }
+
+    /// What comes out of each segment: what others read, and results of the program. Results that are not computed at run
+    /// time come out of the last.
+    fn outputs(&self) -> Vec<Vec<NodeId>> {
+        let mut outputs = vec![Vec::new(); self.count];
+        let results: FxHashSet<NodeId> = self.analysis.graph.outputs().iter().map(|o| o.1).collect();
+        for (&id, &segment) in self.analysis.order.iter().zip(&self.of) {
+            let read_elsewhere = |u: &NodeId| self.of[self.analysis.of(*u).at as usize - 1] != segment;
+            if results.contains(&id) || self.analysis.of(id).users.iter().any(read_elsewhere) {
+                outputs[segment].push(id);
+            }
+        }
+        let last = outputs.last_mut().expect("at least one segment");
+        for (_, id) in self.analysis.graph.outputs() {
+            if !self.analysis.computed(*id) && !last.contains(id) {
+                last.push(*id);
+            }
+        }
+        outputs
+    }
+}
+
+struct Builder<'s, 'a, 'g> {
+    segments: &'s Segments<'a, 'g>,
+    segment: usize,
+    numbers: FxHashMap<NodeId, u32>,
+    known: FxHashMap<Key, u32>,
+    body: Body,
+}
+
+impl Builder<'_, '_, '_> {
+    /// The number of a value in the body; whatever it needs is added, operands in order.
+    fn number(&mut self, id: NodeId) -> u32 {
+        let graph = self.segments.analysis.graph;
+        let mut stack = vec![id];
+        while let Some(&next) = stack.last() {
+            if self.numbers.contains_key(&next) {
+                stack.pop();
+                continue;
+            }
+            let node = graph.node(next);
+            let from_outside = self.is_outside(next);
+            let missing = |o: &&NodeId| !self.numbers.contains_key(o);
+            if !from_outside && node.operands.iter().any(|o| missing(&o)) {
+                stack.extend(node.operands.iter().rev().filter(missing));
+                continue;
+            }
+            let key = match from_outside {
+                true => self.outside(next),
+                false => Key {
+                    op: node.op,
+                    attrs: node.attrs.clone(),
+                    operands: node.operands.iter().map(|o| self.numbers[o]).collect(),
+                },
+            };
+            let number = *self.known.entry(key.clone()).or_insert_with(|| {
+                self.body.nodes.push(BodyNode { key, stands_for: next });
+                self.body.nodes.len() as u32 - 1
+            });
+            self.numbers.insert(next, number);
+        }
+        self.numbers[&id]
+    }
+
+    fn is_outside(&self, id: NodeId) -> bool {
+        match self.segments.analysis.of(id).at {
+            0 => is_given(self.segments.analysis.graph.node(id)),
+            at => self.segments.of[at as usize - 1] != self.segment,
+        }
+    }
+
+    /// The leaf that stands in the body for a value that comes from outside.
+    fn outside(&mut self, id: NodeId) -> Key {
+        let (kind, name, list) = match self.segments.analysis.of(id).runtime {
+            true => (Leaf::Input, "in", &mut self.body.inputs),
+            false => (Leaf::Param, "p", &mut self.body.params),
+        };
+        let op = Op::all().find(|op| matches!(op.def().class, Class::Leaf(leaf) if leaf == kind)).expect("a leaf op");
+        let ty: Type = self.segments.analysis.graph.ty(id).clone();
+        let name = format!("{name}{}", list.len());
+        list.push(id);
+        Key { op, attrs: [Attr::from(name.as_str()), Attr::Type(ty)].into_iter().collect(), operands: SmallVec::new() }
+    }
+}
+
+impl Body {
+    fn new() -> Body {
+        Body { nodes: Vec::new(), results: Vec::new(), inputs: Vec::new(), params: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// A hash of its structure.
+    pub fn hash(&self) -> u64 {
+        let mut hash = FxHasher::default();
+        self.results.hash(&mut hash);
+        for node in &self.nodes {
+            node.key.hash(&mut hash);
+        }
+        hash.finish()
+    }
+
+    /// Whether the two compute the same function of their inputs and parameters, node by node.
+    pub fn same_structure(&self, other: &Body) -> bool {
+        self.results == other.results
+            && self.nodes.len() == other.nodes.len()
+            && self.nodes.iter().zip(&other.nodes).all(|(a, b)| a.key == b.key)
+    }
+
+    /// The body as a graph; `graph` is the one that it was cut from.
+    pub fn graph(&self, graph: &Graph) -> Graph {
+        let mut block = Graph::new(graph.name.clone());
+        for BodyNode { key, stands_for } in &self.nodes {
+            let attrs: SmallVec<[(&str, Attr); 4]> =
+                key.op.def().attrs.iter().zip(&key.attrs).map(|(def, attr)| (def.name, attr.clone())).collect();
+            let operands: SmallVec<[NodeId; 4]> = key.operands.iter().map(|n| NodeId(*n)).collect();
+            let origin = graph.node(*stands_for).origin.clone();
+            block.apply_at(key.op.name(), &operands, &attrs, origin).expect("a node of a graph that was checked");
+        }
+        for (i, result) in self.results.iter().enumerate() {
+            block.output(&format!("out{i}"), NodeId(*result)).expect("a tensor, under a name of its own");
+        }
+        block
+    }
+
+    /// The model parts of this body, each with the part that `other`, of the same structure, has in its place.
+    pub fn origins(&self, other: &Body, graph: &Graph) -> Vec<(Origin, Origin)> {
+        let mut seen = FxHashSet::default();
+        let origin = |node: &BodyNode| graph.node(node.stands_for).origin.clone();
+        let pairs = self.nodes.iter().zip(&other.nodes).map(|(a, b)| (origin(a), origin(b)));
+        pairs.filter(|(mine, _)| seen.insert(mine.clone())).collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! Where to cut: chains of values, each computed from the one before in the same way.
+
+use std::hash::{Hash, Hasher};
+
+use crate::{
+    Attr, Class, Graph, NodeId, Op, Type,
+    graph::Node,
+    lang::typing::{DimPattern, DimsItem, SignatureResult, Slot},
+    ops::Leaf,
+};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+
+use super::SMALL;
+
+/// How many earlier values of the same form are tried as the predecessor of a cut. A layer holds few values of one form
+/// that are separators (the sums of a residual stream: two).
+const TRIES: usize = 6;
+
+/// What is known about each node, by id.
+pub struct Analysis<'g> {
+    pub graph: &'g Graph,
+    pub nodes: Vec<Facts>,
+    /// The nodes that are computed at run time, in an order that depends on the structure of the graph only:
+    /// what no contraction goes into, then the rest, the longer branch of each node first.
+    pub order: Vec<NodeId>,
+}
+
+#[derive(Clone, Default)]
+pub struct Facts {
+    /// Whether an output needs it.
+    pub live: bool,
+    /// Whether it depends on an input of the graph.
+    pub runtime: bool,
+    /// Most contractions on a path to it, itself included.
+    pub contractions: u32,
+    /// The run-time nodes that read it.
+    pub users: Vec<NodeId>,
+    /// Position in the order, from 1; 0 for whatever is not in it.
+    pub at: u32,
+    /// Longest path from a leaf.
+    depth: u32,
+    /// Hash of op, attributes and type, parameters by type; for what is not run-time: of the whole structure.
+    form: u64,
+}
+
+/// A chain of cuts `values[0] → values[1] → …`: the steps between them are isomorphic.
+struct Chain {
+    values: Vec<NodeId>,
+    score: (u32, usize, usize),
+}
+
+impl<'g> Analysis<'g> {
+    pub fn new(graph: &'g Graph) -> Analysis<'g> {
+        let mut analysis = Analysis { graph, nodes: vec![Facts::default(); graph.len()], order: Vec::new() };
+        analysis.mark_live();
+        analysis.describe();
+        analysis.number();
+        analysis
+    }
+
+    pub fn of(&self, id: NodeId) -> &Facts {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Whether the node is computed at run time: neither a leaf nor a function of parameters only.
+    pub fn computed(&self, id: NodeId) -> bool {
+        self.of(id).at > 0
+    }
+
+    fn mark_live(&mut self) {
+        let mut stack: Vec<_> = self.graph.outputs().iter().map(|o| o.1).collect();
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut self.nodes[id.0 as usize].live, true) {
+                stack.extend(&self.graph.node(id).operands);
+            }
+        }
+    }
+
+    fn describe(&mut self) {
+        let mut contracting: FxHashMap<Op, bool> = FxHashMap::default();
+        for (id, node) in self.graph.nodes() {
+            if !self.of(id).live {
+                continue;
+            }
+            let of = |o: &NodeId| &self.nodes[o.0 as usize];
+            let runtime = is_leaf(node, Leaf::Input) || node.operands.iter().any(|o| of(o).runtime);
+            let above = node.operands.iter().map(|o| of(o).contractions).max().unwrap_or(0);
+            let here = runtime && *contracting.entry(node.op).or_insert_with(|| contracts(node.op));
+            let depth = node.operands.iter().map(|o| of(o).depth + 1).max().unwrap_or(0);
+            let form = self.form(node, runtime);
+            let facts = &mut self.nodes[id.0 as usize];
+            (facts.runtime, facts.depth, facts.form) = (runtime, depth, form);
+            facts.contractions = if runtime { above + u32::from(here) } else { 0 };
+            if runtime {
+                for operand in &node.operands {
+                    let users = &mut self.nodes[operand.0 as usize].users;
+                    if users.last() != Some(&id) {
+                        users.push(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn form(&self, node: &Node, runtime: bool) -> u64 {
+        let mut hash = FxHasher::default();
+        node.ty.hash(&mut hash);
+        if is_given(node) {
+            return hash.finish();
+        }
+        (node.op, &node.attrs, node.operands.len()).hash(&mut hash);
+        if !runtime {
+            for operand in &node.operands {
+                self.of(*operand).form.hash(&mut hash);
+            }
+        }
+        hash.finish()
+    }
+
+    fn number(&mut self) {
+        for first in [true, false] {
+            let mut seen = vec![false; self.nodes.len()];
+            let mut stack: Vec<_> = self.graph.outputs().iter().rev().map(|o| (o.1, false)).collect();
+            while let Some((id, operands_done)) = stack.pop() {
+                let (facts, node) = (self.of(id), self.graph.node(id));
+                if operands_done {
+                    if first == (facts.contractions == 0) {
+                        self.order.push(id);
+                        self.nodes[id.0 as usize].at = self.order.len() as u32;
+                    }
+                } else if facts.runtime && !node.operands.is_empty() && !seen[id.0 as usize] {
+                    seen[id.0 as usize] = true;
+                    stack.push((id, true));
+                    let mut operands = node.operands.clone();
+                    operands.sort_by_key(|o| self.of(*o).depth);
+                    stack.extend(operands.into_iter().map(|o| (o, false)));
+                }
+            }
+        }
+    }
+
+    /// Walks back from `later` and `earlier` at once until the first walk meets `earlier`; gives the value that the second
+    /// walk meets there, if the two steps are of the same form.
+    fn step(&self, later: NodeId, earlier: NodeId) -> Option<NodeId> {
+        let mut image: FxHashMap<NodeId, NodeId> = FxHashMap::default();
+        let mut stack = vec![(later, earlier)];
+        while let Some((a, b)) = stack.pop() {
+            if let Some(known) = image.get(&a) {
+                if *known != b {
+                    return None;
+                }
+                continue;
+            }
+            let (of_a, of_b) = (self.of(a), self.of(b));
+            image.insert(a, b);
+            if a == earlier {
+                if self.graph.ty(a) != self.graph.ty(b) || !of_b.runtime {
+                    return None;
+                }
+            } else if !of_a.runtime {
+                if of_b.runtime || of_a.form != of_b.form {
+                    return None;
+                }
+            } else if a != b {
+                // Whatever else comes from before the step must be the same value for all steps: a mask.
+                let (m, n) = (self.graph.node(a), self.graph.node(b));
+                if of_a.at <= self.of(earlier).at || of_a.form != of_b.form || m.operands.len() != n.operands.len() {
+                    return None;
+                }
+                stack.extend(m.operands.iter().copied().zip(n.operands.iter().copied()));
+            }
+        }
+        image.get(&earlier).copied().filter(|first| *first != earlier)
+    }
+
+    /// The nearest value before each that is needed after it, by position: what else would be alive at a cut there.
+    fn companions(&self) -> Vec<Option<NodeId>> {
+        let last_use = |id: NodeId| self.of(id).users.iter().map(|u| self.of(*u).at).max().unwrap_or(0);
+        let mut alive: Vec<(NodeId, u32)> = Vec::new();
+        self.order
+            .iter()
+            .map(|&id| {
+                let at = self.of(id).at;
+                while alive.last().is_some_and(|(_, last)| *last <= at) {
+                    alive.pop();
+                }
+                let companion = alive.last().map(|a| a.0);
+                alive.push((id, last_use(id)));
+                companion
+            })
+            .collect()
+    }
+
+    /// How many contractions read a value directly (through views); and how many of the next ones it reaches at all.
+    fn readers(&self, id: NodeId) -> (usize, usize) {
+        let next = self.of(id).contractions + 1;
+        let reach = |through: &dyn Fn(NodeId) -> bool| {
+            let (mut seen, mut stack) = (FxHashSet::default(), vec![id]);
+            let mut found = 0;
+            while let Some(value) = stack.pop() {
+                for &user in &self.of(value).users {
+                    if !seen.insert(user) {
+                        continue;
+                    }
+                    if self.of(user).contractions == next && contracts(self.graph.node(user).op) {
+                        found += 1;
+                    } else if self.of(user).contractions < next && through(user) {
+                        stack.push(user);
+                    }
+                }
+            }
+            found
+        };
+        let is_view = |user: NodeId| matches!(self.graph.node(user).op.def().class, Class::View(_));
+        (reach(&is_view), reach(&|_| true))
+    }
+
+    fn chain(&self, end: NodeId, earlier: &[NodeId], possible: &impl Fn(NodeId, NodeId) -> bool) -> Option<Chain> {
+        let candidates = earlier.iter().rev().take(TRIES);
+        let (second, first) = candidates.filter(|u| possible(end, **u)).find_map(|&u| Some((u, self.step(end, u)?)))?;
+        let mut values = vec![end, second, first];
+        while let [.., later, earlier] = values[..]
+            && let Some(image) = self.step(later, earlier)
+        {
+            values.push(image);
+        }
+        values.reverse();
+        let per_step = self.of(end).contractions - self.of(second).contractions;
+        let saved = per_step * (values.len() as u32 - 2);
+        // The last value's readers are not the layer's.
+        let (direct, reached) = self.readers(second);
+        Some(Chain { values, score: (saved, direct, reached) })
+    }
+}
+
+/// The values to cut at, in order: the chains that save most, as far as they do not overlap.
+pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
+    let companions = analysis.companions();
+    // The companion of a cut must come from at least one step before: then it is a value that all steps share.
+    let possible = |later: NodeId, earlier: NodeId| {
+        let (to, from) = (analysis.of(later).contractions, analysis.of(earlier).contractions);
+        let shared = |c: NodeId| match analysis.of(c).contractions {
+            0 => true,
+            n => n + (to - from) <= from,
+        };
+        to > from && companions[analysis.of(earlier).at as usize - 1].is_none_or(shared)
+    };
+    let mut alike: FxHashMap<u64, Vec<NodeId>> = FxHashMap::default();
+    for &id in &analysis.order {
+        let mut hash = FxHasher::default();
+        let node = analysis.graph.node(id);
+        (analysis.of(id).form, node.operands.iter().map(|o| analysis.of(*o).form).collect::<Vec<_>>()).hash(&mut hash);
+        alike.entry(hash.finish()).or_default().push(id);
+    }
+    let mut chains = Vec::new();
+    for mut values in alike.into_values() {
+        let mut taken = FxHashSet::default();
+        while let Some(end) = values.pop() {
+            if taken.contains(&end) || !matches!(analysis.graph.ty(end), Type::Tensor(..)) {
+                continue;
+            }
+            if let Some(chain) = analysis.chain(end, &values, &possible) {
+                taken.extend(chain.values.iter().copied());
+                chains.push(chain);
+            }
+        }
+    }
+    let at = |id: &NodeId| analysis.of(*id).at;
+    chains.sort_by_key(|c| (std::cmp::Reverse(c.score), at(&c.values[0])));
+    let mut cuts: Vec<NodeId> = Vec::new();
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for chain in chains {
+        let span = (at(&chain.values[0]), at(&chain.values[chain.values.len() - 1]));
+        if spans.iter().all(|s| span.1 <= s.0 || s.1 <= span.0) {
+            spans.push(span);
+            cuts.extend(chain.values);
+        }
+    }
+    cuts.sort_by_key(|c| (at(c), *c));
+    cuts.dedup();
+    cuts
+}
+
+/// Whether the value is handed to a body from outside: an input, a parameter, or a constant that is not small.
+pub fn is_given(node: &Node) -> bool {
+    match node.op.def().class {
+        Class::Leaf(Leaf::Input | Leaf::Param) => true,
+        Class::Leaf(Leaf::Const) => matches!(node.attrs.first(), Some(Attr::Tensor(t)) if t.count() > SMALL),
+        _ => false,
+    }
+}
+
+fn is_leaf(node: &Node, leaf: Leaf) -> bool {
+    matches!(node.op.def().class, Class::Leaf(l) if l == leaf)
+}
+
+/// Whether an op sums over a dimension that its first operand shares with another: told by its signature.
+fn contracts(op: Op) -> bool {
+    let signature = op.signature();
+    let Some((first, others)) = signature.operands.split_first() else { return false };
+    let dims = |items: &[DimsItem]| {
+        let mut slots = Vec::new();
+        for item in items {
+            if let DimsItem::One(dim) = item {
+                variables(dim, &mut slots);
+            }
+        }
+        slots
+    };
+    let kept: Vec<_> = signature
+        .results
+        .iter()
+        .flat_map(|r| match r {
+            SignatureResult::Pattern(p) => dims(&p.dims.0),
+            SignatureResult::Attr(_) => Vec::new(),
+        })
+        .collect();
+    let shared: Vec<_> = others.iter().flat_map(|p| dims(&p.dims.0)).collect();
+    dims(&first.dims.0).iter().any(|slot| shared.contains(slot) && !kept.contains(slot))
+}
+
+fn variables(dim: &DimPattern, slots: &mut Vec<Slot>) {
+    match dim {
+        DimPattern::Number(_) => {}
+        DimPattern::Var(slot) => slots.push(*slot),
+        DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().for_each(|p| variables(p, slots)),
+        DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().for_each(|p| variables(p, slots)),
+    }
+}

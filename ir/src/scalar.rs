@@ -1,0 +1,222 @@
+//! What the reference evaluation computes with: plain `f64`, or any other carrier of real numbers.
+
+use std::{
+    cmp::Ordering,
+    fmt,
+    ops::{Add, Div, Mul, Neg, Sub},
+};
+
+use crate::{
+    DType,
+    ops::eval::{ElementFn, Elements, TensorFn, Tensors},
+};
+
+/// A carrier of floating-point elements.
+///
+/// Results are those of real arithmetic: nothing is rounded to the element type on the way, [`Scalar::store`] only
+/// tells a carrier that keeps track of errors where a kernel would round.
+pub trait Scalar:
+    Copy
+    + fmt::Debug
+    + PartialEq
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + 'static
+{
+    /// Sums many terms.
+    type Sum: Accumulator<Self>;
+
+    /// A constant of a formula: exact, and rounded to the type that it meets.
+    fn exact(x: f64) -> Self;
+    /// An element that is read from a tensor of that type.
+    fn element(x: f64, dtype: DType) -> Self;
+    /// The number that it stands for.
+    fn value(self) -> f64;
+    /// It as an element of a stored tensor.
+    fn store(self, dtype: DType) -> Self;
+
+    /// A function that is monotone over short intervals, right to so many units in the last place, and to
+    /// `absolute` unit roundoffs where the result is small.
+    fn monotone(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
+    /// A function whose slope is nowhere steeper than 1; accuracy as for [`Scalar::monotone`].
+    fn gentle(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
+    /// A function that is constant but for jumps; what is too near to a jump cannot be judged.
+    fn step(self, f: impl Fn(f64) -> f64) -> Self;
+    /// The power.
+    fn pow(self, exponent: Self) -> Self;
+    /// a − b·⌊a/b⌋, which has the sign of b.
+    fn modulo(self, divisor: Self) -> Self;
+    /// The larger; NaN if one is NaN. Which of two zeros is open.
+    fn larger(self, other: Self) -> Self;
+    /// One of the two: rounding decides which.
+    fn either(self, other: Self) -> Self;
+    /// Whether a comparison holds, given what it says of an order (`None` if one is NaN); `None` where rounding decides.
+    fn judge(self, other: Self, holds: fn(Option<Ordering>) -> bool) -> Option<bool>;
+    /// The number, unless rounding could make it another.
+    fn certain(self) -> Option<f64>;
+
+    /// The evaluation of one element for this carrier.
+    fn elements(of: &Elements) -> ElementFn<Self>;
+    /// The evaluation of tensors for this carrier.
+    fn tensors(of: &Tensors) -> TensorFn<Self>;
+
+    /// eˣ.
+    fn exp(self) -> Self {
+        self.monotone(f64::exp, 4.0, 0.0)
+    }
+
+    /// The natural logarithm.
+    fn ln(self) -> Self {
+        self.monotone(f64::ln, 4.0, 2.0)
+    }
+
+    /// √x.
+    fn sqrt(self) -> Self {
+        self.monotone(f64::sqrt, 2.0, 0.0)
+    }
+
+    /// 1/√x.
+    fn rsqrt(self) -> Self {
+        self.monotone(|x| 1.0 / x.sqrt(), 3.0, 0.0)
+    }
+
+    /// The sine.
+    fn sin(self) -> Self {
+        self.gentle(f64::sin, 4.0, 2.0)
+    }
+
+    /// The cosine.
+    fn cos(self) -> Self {
+        self.gentle(f64::cos, 4.0, 2.0)
+    }
+
+    /// The arc tangent.
+    fn atan(self) -> Self {
+        self.gentle(f64::atan, 4.0, 2.0)
+    }
+
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self {
+        self.monotone(f64::tanh, 4.0, 2.0)
+    }
+
+    /// The error function.
+    fn erf(self) -> Self {
+        self.monotone(libm::erf, 4.0, 2.0)
+    }
+
+    /// 1/(1 + e⁻ˣ).
+    fn sigmoid(self) -> Self {
+        self.monotone(|x| 1.0 / (1.0 + (-x).exp()), 4.0, 2.0)
+    }
+
+    /// The smaller; NaN if one is NaN. Which of two zeros is open.
+    fn smaller(self, other: Self) -> Self {
+        -(-self).larger(-other)
+    }
+
+    /// The sum of all.
+    fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
+        let mut sum = Self::Sum::default();
+        terms.into_iter().for_each(|x| sum.add(x));
+        sum.total()
+    }
+}
+
+/// A sum of terms and products in any order.
+pub trait Accumulator<S>: Copy + Default {
+    /// Adds a term.
+    fn add(&mut self, x: S);
+    /// Adds a product.
+    fn add_product(&mut self, a: S, b: S);
+    /// The sum.
+    fn total(self) -> S;
+}
+
+impl Accumulator<f64> for f64 {
+    fn add(&mut self, x: f64) {
+        *self += x;
+    }
+
+    fn add_product(&mut self, a: f64, b: f64) {
+        *self += a * b;
+    }
+
+    fn total(self) -> f64 {
+        self
+    }
+}
+
+impl Scalar for f64 {
+    type Sum = f64;
+
+    fn exact(x: f64) -> f64 {
+        x
+    }
+
+    fn element(x: f64, _: DType) -> f64 {
+        x
+    }
+
+    fn value(self) -> f64 {
+        self
+    }
+
+    fn store(self, _: DType) -> f64 {
+        self
+    }
+
+    fn monotone(self, f: fn(f64) -> f64, _: f64, _: f64) -> f64 {
+        f(self)
+    }
+
+    fn gentle(self, f: fn(f64) -> f64, _: f64, _: f64) -> f64 {
+        f(self)
+    }
+
+    fn step(self, f: impl Fn(f64) -> f64) -> f64 {
+        f(self)
+    }
+
+    fn pow(self, exponent: f64) -> f64 {
+        self.powf(exponent)
+    }
+
+    fn modulo(self, divisor: f64) -> f64 {
+        let rest = self % divisor;
+        if rest == 0.0 {
+            rest.copysign(divisor)
+        } else if (rest < 0.0) != (divisor < 0.0) {
+            rest + divisor
+        } else {
+            rest
+        }
+    }
+
+    fn larger(self, other: f64) -> f64 {
+        if self.is_nan() || other.is_nan() { f64::NAN } else { self.max(other) }
+    }
+
+    fn either(self, _: f64) -> f64 {
+        self
+    }
+
+    fn judge(self, other: f64, holds: fn(Option<Ordering>) -> bool) -> Option<bool> {
+        Some(holds(self.partial_cmp(&other)))
+    }
+
+    fn certain(self) -> Option<f64> {
+        Some(self)
+    }
+
+    fn elements(of: &Elements) -> ElementFn<f64> {
+        of.exact
+    }
+
+    fn tensors(of: &Tensors) -> TensorFn<f64> {
+        of.exact
+    }
+}

@@ -1,0 +1,268 @@
+//! Host tensors: what constants hold and what programs are fed with.
+
+use std::{fmt, hash, sync::Arc};
+
+use half::{bf16, f16};
+
+use crate::{DType, Type};
+
+/// A dense row-major tensor in host memory, cheap to clone.
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    dims: Arc<[usize]>,
+    bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
+
+/// Why a tensor could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{dtype}[{dims}] needs {expected} bytes, {got} given", dims = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))]
+pub struct WrongSize {
+    /// Element type asked for.
+    pub dtype: DType,
+    /// Extents asked for.
+    pub dims: Vec<usize>,
+    /// Bytes that these take.
+    pub expected: usize,
+    /// Bytes given.
+    pub got: usize,
+}
+
+impl Tensor {
+    /// A tensor over little-endian bytes, which may be a memory-mapped file. The address need not be aligned.
+    ///
+    /// # Errors
+    /// When the number of bytes is not the one that type and extents ask for.
+    pub fn new(
+        dtype: DType,
+        dims: &[usize],
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Tensor, WrongSize> {
+        let got = bytes.as_ref().len();
+        let expected = dims.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d)).unwrap_or(usize::MAX);
+        if got == expected {
+            Ok(Tensor { dtype, dims: dims.into(), bytes: Arc::new(bytes) })
+        } else {
+            Err(WrongSize { dtype, dims: dims.to_vec(), expected, got })
+        }
+    }
+
+    /// A tensor of numbers, each rounded (floats) or truncated and saturated (integers) to the element type.
+    ///
+    /// # Panics
+    /// If the number of values is not the product of the extents: both come from the same code, never from a user.
+    pub fn from_f64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = f64>) -> Tensor {
+        let mut bytes = Vec::new();
+        for x in values {
+            match dtype {
+                DType::F32 => bytes.extend((x as f32).to_le_bytes()),
+                DType::F64 => bytes.extend(x.to_le_bytes()),
+                DType::F16 => bytes.extend(f16::from_f64(x).to_le_bytes()),
+                DType::Bf16 => bytes.extend(bf16::from_f64(x).to_le_bytes()),
+                DType::I8 => bytes.extend((x as i8).to_le_bytes()),
+                DType::U8 => bytes.push(x as u8),
+                DType::I32 => bytes.extend((x as i32).to_le_bytes()),
+                DType::I64 => bytes.extend((x as i64).to_le_bytes()),
+                DType::U32 => bytes.extend((x as u32).to_le_bytes()),
+                DType::Bool => bytes.push(u8::from(x != 0.0)),
+            }
+        }
+        Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
+    }
+
+    /// A tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1).
+    ///
+    /// # Panics
+    /// As [`Tensor::from_f64`].
+    pub fn from_i64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = i64>) -> Tensor {
+        let mut bytes = Vec::new();
+        for n in values {
+            match dtype {
+                DType::Bool => bytes.push(u8::from(n != 0)),
+                DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 => {
+                    bytes.extend(&n.to_le_bytes()[..dtype.size()]);
+                }
+                float => bytes.extend_from_slice(Tensor::from_f64(float, &[], [n as f64]).bytes()),
+            }
+        }
+        Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
+    }
+
+    /// An `f32` tensor.
+    ///
+    /// # Errors
+    /// When the number of values is not the product of the extents.
+    pub fn from_f32(dims: &[usize], values: &[f32]) -> Result<Tensor, WrongSize> {
+        Tensor::new(DType::F32, dims, bytemuck::cast_slice::<f32, u8>(values).to_vec())
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Number of elements.
+    pub fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The type.
+    pub fn ty(&self) -> Type {
+        Type::tensor(self.dtype, &self.dims)
+    }
+
+    /// The elements, little-endian, row-major.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.bytes).as_ref()
+    }
+
+    /// The elements as `f64` (an `i64` beyond 2⁵³ is rounded).
+    pub fn to_f64(&self) -> Vec<f64> {
+        if self.dtype.is_float() { self.floats() } else { self.to_i64().into_iter().map(|n| n as f64).collect() }
+    }
+
+    /// The elements of an integer or `bool` tensor; floats are truncated and saturated.
+    pub fn to_i64(&self) -> Vec<i64> {
+        let b = self.bytes();
+        match self.dtype {
+            DType::I8 => b.iter().map(|&x| i64::from(x as i8)).collect(),
+            DType::U8 | DType::Bool => b.iter().map(|&x| i64::from(x)).collect(),
+            DType::I32 => words(b).map(|w| i64::from(i32::from_le_bytes(w))).collect(),
+            DType::U32 => words(b).map(|w| i64::from(u32::from_le_bytes(w))).collect(),
+            DType::I64 => words(b).map(i64::from_le_bytes).collect(),
+            _ => self.floats().into_iter().map(|x| x as i64).collect(),
+        }
+    }
+
+    fn floats(&self) -> Vec<f64> {
+        let b = self.bytes();
+        match self.dtype {
+            DType::F32 => words(b).map(|w| f64::from(f32::from_le_bytes(w))).collect(),
+            DType::F16 => words(b).map(|w| f16::from_le_bytes(w).to_f64()).collect(),
+            DType::Bf16 => words(b).map(|w| bf16::from_le_bytes(w).to_f64()).collect(),
+            _ => words(b).map(f64::from_le_bytes).collect(),
+        }
+    }
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+    bytes.chunks_exact(N).map(|w| w.try_into().expect("chunks of N bytes"))
+}
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Tensor {}
+
+impl PartialOrd for Tensor {
+    fn partial_cmp(&self, other: &Tensor) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tensor {
+    fn cmp(&self, other: &Tensor) -> std::cmp::Ordering {
+        (self.dtype, &self.dims).cmp(&(other.dtype, &other.dims)).then_with(|| {
+            if Arc::ptr_eq(&self.bytes, &other.bytes) {
+                std::cmp::Ordering::Equal
+            } else {
+                self.bytes().cmp(other.bytes())
+            }
+        })
+    }
+}
+
+impl hash::Hash for Tensor {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.dtype.hash(state);
+        self.dims.hash(state);
+        self.bytes().hash(state);
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Tensor {
+    /// The type and the elements. Floats print as the shortest text that reads back as the same value, NaNs other than
+    /// the usual one by their bits; `...` stands for more of the last one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {{", self.ty())?;
+        let elements: Vec<_> = self.bytes().chunks_exact(self.dtype.size()).collect();
+        let repeated = elements.iter().rev().take_while(|e| Some(*e) == elements.last()).count();
+        let shown = elements.len() - if repeated > 4 { repeated - 1 } else { 0 };
+        for element in &elements[..shown] {
+            f.write_str(" ")?;
+            write_element(f, self.dtype, element)?;
+        }
+        f.write_str(if shown < elements.len() { " ... }" } else { " }" })
+    }
+}
+
+/// The bytes of a usual NaN.
+fn usual_nan(dtype: DType) -> Vec<u8> {
+    Tensor::from_f64(dtype, &[], [f64::NAN]).bytes().to_vec()
+}
+
+fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, element: &[u8]) -> fmt::Result {
+    let one = Tensor::new(dtype, &[], element.to_vec()).expect("the bytes of one element");
+    if !dtype.is_float() {
+        return write!(f, "{}", one.to_i64()[0]);
+    }
+    let value = one.to_f64()[0];
+    match dtype {
+        _ if value.is_nan() && element != usual_nan(dtype) => {
+            f.write_str("nan:")?;
+            element.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
+        }
+        DType::F64 => write!(f, "{value:?}"),
+        // The shorter types are all exact in f32.
+        _ => write!(f, "{:?}", value as f32),
+    }
+}
+
+/// The element of a floating type that is nearest to a number in text.
+fn read_float(dtype: DType, text: &str) -> Option<Vec<u8>> {
+    Some(match dtype {
+        DType::F64 => text.parse::<f64>().ok()?.to_le_bytes().to_vec(),
+        DType::F32 => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
+        _ => bf16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
+    })
+}
+
+impl Tensor {
+    /// The bytes of an element as [`Tensor`]'s `Display` writes it; `None` where the type does not hold it.
+    pub(crate) fn element_bytes(dtype: DType, text: &str) -> Option<Vec<u8>> {
+        if let Some(bits) = text.strip_prefix("nan:") {
+            let bits = u64::from_str_radix(bits, 16).ok()?.to_le_bytes();
+            let nan = Tensor::new(dtype, &[], bits[..dtype.size()].to_vec()).ok()?;
+            let fits = bits[dtype.size()..].iter().all(|&b| b == 0);
+            return (fits && dtype.is_float() && nan.to_f64()[0].is_nan()).then(|| nan.bytes().to_vec());
+        }
+        if text.eq_ignore_ascii_case("nan") {
+            return dtype.is_float().then(|| usual_nan(dtype));
+        }
+        if dtype.is_float() {
+            return read_float(dtype, text);
+        }
+        let n = match text {
+            "true" => 1,
+            "false" => 0,
+            number => number.parse::<i64>().ok()?,
+        };
+        let one = Tensor::from_i64(dtype, &[], [n]);
+        (one.to_i64()[0] == n).then(|| one.bytes().to_vec())
+    }
+}

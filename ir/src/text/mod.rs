@@ -1,0 +1,28 @@
+//! The text form of graphs: S-expressions that read back as the graph that they were printed from.
+//!
+//! ```
+//! use eutectic_ir::{lang::Source, text};
+//!
+//! let source = Source::new("mlp.graph", r#"
+//!     (graph "mlp"
+//!       (input x f32[B 128])
+//!       (param w f32[128 64])
+//!       (const c f32[2] { 0.5 -1.0 })
+//!       (let h (add (matmul x w) (concat c (const f32[62] { 0.0 ... }) :axis -1)) :origin encoder.layer.0)
+//!       (output y (act h :kind silu)))
+//! "#);
+//! let graph = text::parse(&source).unwrap();
+//! let printed = text::print(&graph, text::Style::default());
+//! assert_eq!(text::parse(&Source::new("again", printed)).unwrap(), graph);
+//! ```
+//!
+//! A statement is `(input NAME TYPE)`, `(param NAME TYPE)`, `(const NAME TYPE { elements })`, `(let NAME value)` or
+//! `(output NAME value)`, each with an optional `:origin` at its end, which holds for all nodes that it makes. A value is
+//! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
+//! rest. `let` names are for the text only; printing numbers the values anew.
+
+mod parse;
+mod print;
+
+pub use parse::parse;
+pub use print::{Style, print};

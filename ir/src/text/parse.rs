@@ -1,0 +1,319 @@
+//! Reads graphs.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
+    lang::{
+        Errors, LangError, Sexp, SexpKind, Source,
+        sexp::{nearest, read},
+    },
+    ops::{AttrDef, AttrKind},
+};
+
+/// Reads the graph of a source.
+///
+/// # Errors
+/// Everything that is wrong with it: what is syntactically broken, or else every name, attribute and type that does
+/// not fit. What depends on something wrong is not reported again.
+pub fn parse(source: &Source) -> Result<Graph, Errors> {
+    let forms = read(source)?;
+    let whole =
+        || source.error(0..source.text.len().min(1), "this is not one graph", "write (graph \"name\" statement …)");
+    let [form] = forms.as_slice() else { return Err(whole().into()) };
+    let Some(("graph", [name, statements @ ..])) = form.call() else { return Err(whole().into()) };
+    let Some(name) = text(name) else {
+        return Err(source.error(name.span.clone(), "a graph begins with its name", "write (graph \"name\" …)").into());
+    };
+    let mut parser = Parser { source, graph: Graph::new(name), names: FxHashMap::default(), errors: Vec::new() };
+    statements.iter().for_each(|s| parser.statement(s));
+    if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
+}
+
+/// A word or a string.
+fn text(sexp: &Sexp) -> Option<&str> {
+    match &sexp.kind {
+        SexpKind::Atom(text) | SexpKind::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn keyword(sexp: &Sexp) -> Option<&str> {
+    sexp.atom()?.strip_prefix(':')
+}
+
+struct Parser<'a> {
+    source: &'a Source,
+    graph: Graph,
+    /// What each name stands for; nothing where its definition was wrong.
+    names: FxHashMap<String, Option<NodeId>>,
+    errors: Vec<LangError>,
+}
+
+impl Parser<'_> {
+    fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
+        self.errors.push(self.source.error(at.span.clone(), message, help));
+        None
+    }
+
+    fn statement(&mut self, sexp: &Sexp) {
+        let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value) or \
+                    (output NAME value)";
+        let Some((head, items)) = sexp.call() else {
+            return self.wrong(sexp, "this is not a statement", help).unwrap_or(());
+        };
+        let (items, origin) = self.origin(items);
+        let leaf = Op::named(head).filter(|op| matches!(op.def().class, Class::Leaf(_)));
+        let Some(name) = items.first().and_then(text) else {
+            return self.wrong(sexp, format!("`{head}` has no name here"), help).unwrap_or(());
+        };
+        match (head, leaf, items) {
+            ("let", _, [_, value]) => {
+                let value = self.value(value, &origin);
+                self.define(&items[0], name, value);
+            }
+            ("output", _, [_, value]) => {
+                if let Some(value) = self.value(value, &origin)
+                    && let Err(e) = self.graph.output(name, value)
+                {
+                    self.wrong(sexp, e.problem, e.help).unwrap_or(())
+                }
+            }
+            (_, Some(op), _) => {
+                // An input's name is its first attribute; a constant's is for the text only.
+                let named = op.def().attrs.first().is_some_and(|a| a.kind == AttrKind::Name);
+                let value = self.leaf(sexp, op, &items[usize::from(!named)..], &origin);
+                self.define(&items[0], name, value);
+            }
+            _ => self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(()),
+        }
+    }
+
+    /// Splits `:origin PATH` from the end of a statement.
+    fn origin<'s>(&mut self, items: &'s [Sexp]) -> (&'s [Sexp], Origin) {
+        match items {
+            [rest @ .., key, path] if keyword(key) == Some("origin") => match text(path) {
+                Some(path) => (rest, Origin::new(path)),
+                None => {
+                    self.wrong(path, "this is not a path", "write words with dots between, or a string").unwrap_or(());
+                    (rest, Origin::default())
+                }
+            },
+            _ => (items, Origin::default()),
+        }
+    }
+
+    fn define(&mut self, at: &Sexp, name: &str, value: Option<NodeId>) {
+        if !self.names.contains_key(name) {
+            self.names.insert(name.to_string(), value);
+        } else {
+            self.wrong(at, format!("`{name}` is defined twice"), "give one of the two another name").unwrap_or(())
+        }
+    }
+
+    fn value(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
+        if let Some(name) = text(sexp) {
+            return match self.names.get(name) {
+                Some(value) => *value,
+                None => {
+                    let near = nearest(name, self.names.keys().map(String::as_str));
+                    let help = near
+                        .map_or("values are defined before they are used".into(), |n| format!("did you mean `{n}`?"));
+                    self.wrong(sexp, format!("there is no value `{name}` here"), help)
+                }
+            };
+        }
+        let Some((head, items)) = sexp.call() else {
+            return self.wrong(sexp, "this is not a value", "write a name, or (op value … :attribute …)");
+        };
+        let Some(op) = Op::named(head) else {
+            let near = nearest(head, Op::all().map(Op::name));
+            let help = near.map_or("`eutectic ops` lists the ops".into(), |n| format!("did you mean `{n}`?"));
+            return self.wrong(sexp, format!("there is no op `{head}`"), help);
+        };
+        match (op.def().class, items) {
+            (Class::Leaf(_), [first, ..]) if keyword(first).is_none() => self.leaf(sexp, op, items, origin),
+            // (get 0 t)
+            (Class::Project, [index, value]) if index.atom().is_some_and(|a| a.parse::<i64>().is_ok()) => {
+                let (attr, _) = self.attribute(&op.def().attrs[0], std::slice::from_ref(index))?;
+                let value = self.value(value, origin)?;
+                self.apply(sexp, op, &[value], &[(op.def().attrs[0].name, attr)], origin)
+            }
+            _ => self.application(sexp, op, items, origin),
+        }
+    }
+
+    /// A leaf whose attributes stand in order, without their names.
+    fn leaf(&mut self, sexp: &Sexp, op: Op, mut items: &[Sexp], origin: &Origin) -> Option<NodeId> {
+        let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
+        for def in op.def().attrs {
+            let (attr, used) = self.attribute(def, items).or_else(|| {
+                let last = items.is_empty();
+                if last {
+                    self.wrong(sexp, format!("`{op}` needs its {}", def.name), format!("it is {}", def.kind))
+                } else {
+                    None
+                }
+            })?;
+            attrs.push((def.name, attr));
+            items = &items[used..];
+        }
+        match items.first() {
+            Some(extra) => self.wrong(extra, format!("`{op}` takes no more than this"), "remove it"),
+            None => self.apply(sexp, op, &[], &attrs, origin),
+        }
+    }
+
+    /// `(op value … :attribute …)`.
+    fn application(&mut self, sexp: &Sexp, op: Op, items: &[Sexp], origin: &Origin) -> Option<NodeId> {
+        let split = items.iter().position(|s| keyword(s).is_some()).unwrap_or(items.len());
+        let (values, mut rest) = items.split_at(split);
+        // All operands are read, so that what is wrong with each is reported.
+        let operands: Vec<_> = values.iter().map(|v| self.value(v, origin)).collect();
+        let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
+        while let [key, after @ ..] = rest {
+            let Some(name) = keyword(key) else {
+                return self.wrong(
+                    key,
+                    "operands come before attributes",
+                    format!("move it before {}", items[split].atom().unwrap_or_default()),
+                );
+            };
+            let Some(def) = op.def().attrs.iter().find(|a| a.name == name) else {
+                let known: Vec<_> = op.def().attrs.iter().map(|a| format!(":{}", a.name)).collect();
+                let known = if known.is_empty() { "no attributes".into() } else { known.join(", ") };
+                return self.wrong(key, format!("`{op}` has no attribute :{name}"), format!("it takes {known}"));
+            };
+            if attrs.iter().any(|(given, _)| given == &name) {
+                return self.wrong(key, format!(":{name} is given twice"), "remove one of the two");
+            }
+            let value = self.attribute(def, after);
+            if after.is_empty() {
+                return self.wrong(key, format!(":{name} has no value"), format!("it is {}", def.kind));
+            }
+            let (value, used) = value?;
+            attrs.push((def.name, value));
+            rest = &after[used..];
+        }
+        let operands: SmallVec<[NodeId; 4]> = operands.into_iter().collect::<Option<_>>()?;
+        self.apply(sexp, op, &operands, &attrs, origin)
+    }
+
+    fn apply(
+        &mut self,
+        sexp: &Sexp,
+        op: Op,
+        operands: &[NodeId],
+        attrs: &[(&str, Attr)],
+        origin: &Origin,
+    ) -> Option<NodeId> {
+        match self.graph.apply_at(op.name(), operands, attrs, origin.clone()) {
+            Ok(id) => Some(id),
+            Err(e) if e.operands.is_empty() => self.wrong(sexp, format!("{op}: {}", e.problem), e.help),
+            Err(e) => self.wrong(sexp, format!("{op} of {}: {}", e.operands, e.problem), e.help),
+        }
+    }
+
+    /// The value of an attribute at the front of `items`, and how many of them it takes.
+    fn attribute(&mut self, def: &AttrDef, items: &[Sexp]) -> Option<(Attr, usize)> {
+        let first = items.first()?;
+        let (atom, before) = (first.atom(), self.errors.len());
+        let read = match def.kind {
+            AttrKind::Int | AttrKind::Axis => atom.and_then(|a| a.parse().ok()).map(Attr::Int),
+            AttrKind::Float => atom.and_then(|a| a.parse::<f64>().ok()).map(Attr::from),
+            AttrKind::Bool => atom.and_then(|a| a.parse().ok()).map(Attr::Bool),
+            AttrKind::Word(words) => atom.filter(|a| words.contains(a)).map(Attr::from),
+            AttrKind::Name => text(first).map(Attr::from),
+            AttrKind::DType => atom.and_then(|a| a.parse().ok()).map(Attr::DType),
+            AttrKind::Axes | AttrKind::Perm => integers(first).map(Attr::Ints),
+            AttrKind::Shape => match &first.kind {
+                SexpKind::Bracket(head, dims) if head.is_empty() => self.shape(dims).map(Attr::Shape),
+                _ => None,
+            },
+            AttrKind::Type => self.ty(first).map(Attr::Type),
+            AttrKind::Tensor => {
+                let Some(SexpKind::Brace(elements)) = items.get(1).map(|s| &s.kind) else {
+                    return self.wrong(first, "this is not a constant", format!(":{} is {}", def.name, def.kind));
+                };
+                let ty = self.ty(first)?;
+                return self.tensor(&items[1], &ty, elements).map(|t| (Attr::Tensor(t), 2));
+            }
+        };
+        match read {
+            Some(attr) => Some((attr, 1)),
+            None if self.errors.len() > before => None,
+            None => self.wrong(first, format!("this is not what :{} takes", def.name), format!("it is {}", def.kind)),
+        }
+    }
+
+    fn ty(&mut self, sexp: &Sexp) -> Option<Type> {
+        let SexpKind::Bracket(dtype, dims) = &sexp.kind else {
+            return None;
+        };
+        match dtype.parse::<DType>() {
+            Ok(dtype) => Some(Type::Tensor(dtype, self.shape(dims)?)),
+            Err(()) => {
+                let all: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+                self.wrong(sexp, format!("there is no element type `{dtype}`"), format!("they are {}", all.join(", ")))
+            }
+        }
+    }
+
+    fn shape(&mut self, dims: &[Sexp]) -> Option<Shape> {
+        dims.iter().map(|d| self.dim(d)).collect::<Option<Vec<Dim>>>().map(|dims| dims.into_iter().collect())
+    }
+
+    /// A number, a symbol, or a sum or product of dimensions.
+    fn dim(&mut self, sexp: &Sexp) -> Option<Dim> {
+        if let Some(atom) = sexp.atom() {
+            return Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known));
+        }
+        let Some((op @ ("+" | "*"), [first, rest @ ..])) = sexp.call() else {
+            return self.wrong(sexp, "this is not a dimension", "write a number, a name, (+ a b) or (* a b)");
+        };
+        let first = self.dim(first)?;
+        rest.iter().try_fold(first, |n, d| Some(if op == "+" { &n + &self.dim(d)? } else { &n * &self.dim(d)? }))
+    }
+
+    fn tensor(&mut self, at: &Sexp, ty: &Type, elements: &[Sexp]) -> Option<Tensor> {
+        let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
+            return self.wrong(at, format!("a constant of type {ty} has no size"), "its dimensions are numbers");
+        };
+        let count = dims.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).filter(|n| n.checked_mul(8).is_some());
+        let repeated = elements.last().and_then(Sexp::atom) == Some("...") && elements.len() > 1;
+        let elements = &elements[..elements.len() - usize::from(repeated)];
+        let mut bytes = Vec::new();
+        for element in elements {
+            let Some(element_bytes) = element.atom().and_then(|a| Tensor::element_bytes(dtype, a)) else {
+                return self.wrong(
+                    element,
+                    format!("this is not an element of {dtype}"),
+                    "write a number that the type holds",
+                );
+            };
+            bytes.extend(element_bytes);
+        }
+        let Some(count) = count.filter(|&n| n == elements.len() || repeated && n > elements.len()) else {
+            let help =
+                if repeated { "`...` repeats the last one" } else { "write `...` after the last one to repeat it" };
+            return self.wrong(at, format!("{ty} is not {} elements", elements.len()), help);
+        };
+        let last = bytes[bytes.len() - if bytes.is_empty() { 0 } else { dtype.size() }..].to_vec();
+        if last.len().checked_mul(count).is_none_or(|n| n > MAX_FILLED) && repeated {
+            return self.wrong(at, format!("{ty} is too large to be filled"), "use (expand …) of a scalar");
+        }
+        bytes.extend(last.repeat(count - elements.len()));
+        Tensor::new(dtype, &dims, bytes).ok()
+    }
+}
+
+/// The most bytes that `...` fills: text that is short should not ask for memory without bound.
+const MAX_FILLED: usize = 1 << 30;
+
+fn integers(sexp: &Sexp) -> Option<SmallVec<[i64; 6]>> {
+    match &sexp.kind {
+        SexpKind::Bracket(head, items) if head.is_empty() => items.iter().map(|s| s.atom()?.parse().ok()).collect(),
+        _ => None,
+    }
+}

@@ -1,0 +1,132 @@
+//! Tensor types: an element type and a shape.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::{DType, Dim};
+
+/// Extents from the outermost axis to the innermost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape(pub SmallVec<[Dim; 5]>);
+
+impl Shape {
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The extents as numbers, or `None` while a symbol is unbound or an extent is negative.
+    pub fn known(&self) -> Option<Vec<usize>> {
+        self.0.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect()
+    }
+
+    /// Number of elements, symbolic where an extent is.
+    pub fn count(&self) -> Dim {
+        self.0.iter().fold(Dim::Known(1), |n, d| &n * d)
+    }
+
+    /// Turns an axis that is counted from the end (negative) or the start into a position; `None` if out of range.
+    pub fn position(&self, axis: i64) -> Option<usize> {
+        let rank = i64::try_from(self.rank()).ok()?;
+        let at = if axis < 0 { axis + rank } else { axis };
+        (0..rank).contains(&at).then_some(at as usize)
+    }
+}
+
+impl<D: Into<Dim>> FromIterator<D> for Shape {
+    fn from_iter<I: IntoIterator<Item = D>>(dims: I) -> Shape {
+        Shape(dims.into_iter().map(Into::into).collect())
+    }
+}
+
+impl std::ops::Deref for Shape {
+    type Target = [Dim];
+
+    fn deref(&self) -> &[Dim] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, d) in self.0.iter().enumerate() {
+            write!(f, "{}{d}", if i == 0 { "" } else { " " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// The type of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Type {
+    /// A tensor.
+    Tensor(DType, Shape),
+    /// The results of an op with several; taken apart by `get`.
+    Tuple(Vec<Type>),
+}
+
+impl Type {
+    /// A tensor type of known extents.
+    pub fn tensor(dtype: DType, dims: &[usize]) -> Type {
+        Type::Tensor(dtype, dims.iter().copied().collect())
+    }
+
+    /// Element type and shape of a tensor; `None` for a tuple.
+    pub fn as_tensor(&self) -> Option<(DType, &Shape)> {
+        match self {
+            Type::Tensor(dtype, shape) => Some((*dtype, shape)),
+            Type::Tuple(_) => None,
+        }
+    }
+
+    /// Element type; `None` for a tuple.
+    pub fn dtype(&self) -> Option<DType> {
+        self.as_tensor().map(|t| t.0)
+    }
+
+    /// Extents as numbers; `None` for a tuple or while a symbol is unbound.
+    pub fn dims(&self) -> Option<Vec<usize>> {
+        self.as_tensor().and_then(|(_, shape)| shape.known())
+    }
+
+    /// Number of elements (all results together for a tuple), saturating; zero while a symbol is unbound.
+    pub fn count(&self) -> usize {
+        match self {
+            Type::Tensor(_, shape) => shape.count().known().and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+            Type::Tuple(parts) => parts.iter().map(Type::count).sum(),
+        }
+    }
+
+    /// Bytes of all elements; zero while a symbol is unbound.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Type::Tensor(dtype, _) => self.count().saturating_mul(dtype.size()),
+            Type::Tuple(parts) => parts.iter().map(Type::bytes).sum(),
+        }
+    }
+
+    /// Replaces symbolic dims by their values; symbols without one stay.
+    pub fn bind(&self, value: &dyn Fn(&str) -> Option<i64>) -> Type {
+        match self {
+            Type::Tensor(dtype, shape) => Type::Tensor(*dtype, shape.iter().map(|d| d.bind(value)).collect()),
+            Type::Tuple(parts) => Type::Tuple(parts.iter().map(|t| t.bind(value)).collect()),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Tensor(dtype, shape) => write!(f, "{dtype}{shape}"),
+            Type::Tuple(parts) => {
+                f.write_str("(")?;
+                for (i, t) in parts.iter().enumerate() {
+                    write!(f, "{}{t}", if i == 0 { "" } else { " " })?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The error bounds hold for plain f32 arithmetic, are not much wider than that, and say what cannot be judged.
+
+use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, interpret, ops::eval::Data};
+
+/// What a kernel computes.
+type Function = fn(f32) -> f32;
+
+/// Evenly spread numbers in −2..2, in no order.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let step = |i: u64| (i + seed * 7919).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (0..count as u64).map(|i| step(i) as f32 / (1 << 24) as f32 * 4.0 - 2.0).collect()
+}
+
+/// The bounds of what a graph over f32 constants computes.
+fn bounds(operands: &[(&[usize], &[f32])], build: impl FnOnce(&mut Graph, &[NodeId]) -> NodeId) -> Vec<Bounded> {
+    let mut graph = Graph::new("bounds");
+    let ids: Vec<_> =
+        operands.iter().map(|(dims, x)| graph.constant(Tensor::from_f32(dims, x).unwrap()).unwrap()).collect();
+    let y = build(&mut graph, &ids);
+    graph.output("y", y).unwrap();
+    match interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data {
+        Data::Real(y) => y,
+        Data::Int(n) => {
+            n.into_iter().map(|n| Bounded::new(n.map_or(f64::NAN, |n| n as f64), 0.0, DType::F32)).collect()
+        }
+    }
+}
+
+/// Every result is admitted, one that is off by `off` of it is not.
+fn assert_bounds(what: &str, bounds: &[Bounded], results: &[f32], off: f64) {
+    assert_eq!(bounds.len(), results.len());
+    let largest = results.iter().fold(0.0_f64, |m, y| m.max(f64::from(y.abs())));
+    for (bound, &y) in bounds.iter().zip(results) {
+        assert_eq!(bound.admits(y.into()), Some(true), "{what}: {y} in {bound:?}");
+        let wrong = f64::from(y) + off * largest.max(1e-6);
+        assert_eq!(bound.admits(wrong), Some(false), "{what}: {wrong} in {bound:?}");
+    }
+}
+
+#[test]
+fn elementary_functions() {
+    let x = numbers(500, 1);
+    let table: [(&str, Function); 11] = [
+        ("exp", f32::exp),
+        ("sin", f32::sin),
+        ("cos", f32::cos),
+        ("tanh", f32::tanh),
+        ("atan", f32::atan),
+        ("erf", libm::erff),
+        ("neg", |x| -x),
+        ("abs", f32::abs),
+        ("sigmoid", |x| 1.0 / (1.0 + (-x).exp())),
+        ("floor", f32::floor),
+        ("reciprocal", |x| 1.0 / x),
+    ];
+    for (op, f) in table {
+        let bounds = bounds(&[(&[500], &x)], |g, x| g.apply(op, x, &[]).unwrap());
+        assert_bounds(op, &bounds, &x.iter().map(|&x| f(x)).collect::<Vec<_>>(), 1e-4);
+    }
+    let x: Vec<_> = x.iter().map(|x| x.abs() + 1e-3).collect();
+    let table: [(&str, Function); 3] = [("log", f32::ln), ("sqrt", f32::sqrt), ("rsqrt", |x| 1.0 / x.sqrt())];
+    for (op, f) in table {
+        let bounds = bounds(&[(&[500], &x)], |g, x| g.apply(op, x, &[]).unwrap());
+        assert_bounds(op, &bounds, &x.iter().map(|&x| f(x)).collect::<Vec<_>>(), 1e-4);
+    }
+}
+
+#[test]
+fn activations() {
+    let x = numbers(300, 2);
+    let table: [(&str, Function); 4] = [
+        ("relu", |x| x.max(0.0)),
+        ("gelu-erf", |x| 0.5 * x * (1.0 + libm::erff(x / std::f32::consts::SQRT_2))),
+        ("gelu-tanh", |x| 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044715 * x.powi(3))).tanh())),
+        ("silu", |x| x / (1.0 + (-x).exp())),
+    ];
+    for (kind, f) in table {
+        let bounds = bounds(&[(&[300], &x)], |g, x| g.act(x[0], kind).unwrap());
+        assert_bounds(kind, &bounds, &x.iter().map(|&x| f(x)).collect::<Vec<_>>(), 1e-5);
+    }
+}
+
+#[test]
+fn sums_in_any_order() {
+    let (m, k, n) = (5, 333, 7);
+    let (a, b) = (numbers(m * k, 3), numbers(k * n, 4));
+    let forwards = |i: usize, j: usize| (0..k).fold(0.0_f32, |s, t| s + a[i * k + t] * b[t * n + j]);
+    let backwards = |i: usize, j: usize| (0..k).rev().fold(0.0_f32, |s, t| a[i * k + t].mul_add(b[t * n + j], s));
+    let bounds = bounds(&[(&[m, k], &a), (&[k, n], &b)], |g, x| g.matmul(x[0], x[1]).unwrap());
+    for f in [&forwards as &dyn Fn(usize, usize) -> f32, &backwards] {
+        let product: Vec<f32> = (0..m * n).map(|i| f(i / n, i % n)).collect();
+        assert_bounds("matmul", &bounds, &product, 1e-2);
+    }
+}
+
+#[test]
+fn rows() {
+    let (rows, d) = (9, 65);
+    let (x, g, b) = (numbers(rows * d, 5), numbers(d, 6), numbers(d, 7));
+    let operands: [(&[usize], &[f32]); 3] = [(&[rows, d], &x), (&[d], &g), (&[d], &b)];
+    let normalised = x.chunks(d).flat_map(|row| {
+        let mean = row.iter().sum::<f32>() / d as f32;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / d as f32;
+        let scale = 1.0 / (variance + 1e-5).sqrt();
+        row.iter().zip(&g).zip(&b).map(|((x, g), b)| (x - mean) * scale * g + b).collect::<Vec<_>>()
+    });
+    let bound = bounds(&operands, |g, x| g.layernorm(x[0], x[1], x[2], 1e-5).unwrap());
+    assert_bounds("layernorm", &bound, &normalised.collect::<Vec<_>>(), 1e-3);
+    let softmax = x.chunks(d).flat_map(|row| {
+        let most = row.iter().copied().fold(f32::MIN, f32::max);
+        let powers: Vec<f32> = row.iter().map(|x| (x - most).exp()).collect();
+        let sum: f32 = powers.iter().sum();
+        powers.into_iter().map(|p| p / sum).collect::<Vec<_>>()
+    });
+    let bound = bounds(&operands[..1], |g, x| g.softmax(x[0], -1).unwrap());
+    assert_bounds("softmax", &bound, &softmax.collect::<Vec<_>>(), 1e-3);
+}
+
+#[test]
+fn jumps_cannot_be_judged() {
+    // The square of a root is 2 but for rounding: what is 2 exactly and what is less cannot be told apart.
+    let near = bounds(&[(&[2], &[2.0, 3.3])], |g, x| {
+        let root = g.sqrt(x[0]).unwrap();
+        let square = g.mul(root, root).unwrap();
+        g.apply("floor", &[square], &[]).unwrap()
+    });
+    assert_eq!((near[0].admits(2.0), near[1].admits(3.0)), (None, Some(true)));
+    // A choice between what is equal at the jump stays judged: max(x, 0) by comparison.
+    let relu = bounds(&[(&[1], &[0.1])], |g, x| {
+        let root = g.sqrt(x[0]).unwrap();
+        let square = g.mul(root, root).unwrap();
+        let rest = g.sub(square, x[0]).unwrap();
+        let zero = g.scalar(0.0, rest).unwrap();
+        let positive = g.gt(rest, zero).unwrap();
+        g.select(positive, rest, zero).unwrap()
+    });
+    assert!(relu[0].admits(0.0) == Some(true) && relu[0].err < 1e-6, "{relu:?}");
+    // Overflow of the type is not judged either; infinities that every kernel gives are.
+    let large = bounds(&[(&[2], &[100.0, f32::NEG_INFINITY])], |g, x| g.exp(x[0]).unwrap());
+    assert_eq!((large[0].admits(f64::INFINITY), large[1].admits(0.0)), (None, Some(true)));
+}
+
+#[test]
+fn short_types_are_rounded_when_stored() {
+    let x = numbers(64, 8);
+    for (to, unit) in [(DType::F16, 2_f64.powi(-11)), (DType::Bf16, 2_f64.powi(-8))] {
+        let bounds = bounds(&[(&[64], &x)], |g, x| {
+            let short = g.cast(x[0], to).unwrap();
+            g.exp(short).unwrap()
+        });
+        for (bound, &x) in bounds.iter().zip(&x) {
+            let short = Tensor::from_f64(to, &[], [f64::from(x)]).to_f64()[0];
+            let stored = Tensor::from_f64(to, &[], [short.exp()]).to_f64()[0];
+            assert_eq!(bound.admits(stored), Some(true), "{stored} in {bound:?}");
+            assert!(bound.err < 6.0 * unit * bound.value.max(1.0), "{bound:?}");
+        }
+    }
+}
+
+#[test]
+fn integers_in_floats_stay_exact() {
+    let ones = vec![1.0_f32; 100];
+    let counted = bounds(&[(&[100], &ones)], |g, x| {
+        let count = g.reduce_sum(x[0], &[-1], false).unwrap();
+        g.apply("cast", &[count], &[("to", Attr::DType(DType::I32))]).unwrap()
+    });
+    assert_eq!(counted[0].value, 100.0);
+}

@@ -1,0 +1,140 @@
+//! Every op evaluates whatever its signature admits, to what its signature says, within the bounds that it states.
+
+use eutectic_ir::{
+    Bounded, DType, Graph, Op, Tensor, Type, interpret,
+    lang::Source,
+    ops::eval::{Data, Value},
+    text::{Style, parse, print},
+};
+
+/// A small generator (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    fn tensor(&mut self, ty: &Type, most: i64) -> Tensor {
+        let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
+        let count = dims.iter().product();
+        match dtype {
+            DType::Bool => Tensor::from_i64(dtype, &dims, (0..count).map(|_| self.below(2) as i64)),
+            _ if dtype.is_int() => {
+                Tensor::from_i64(dtype, &dims, (0..count).map(|_| self.below(most.max(1) as usize) as i64))
+            }
+            _ => Tensor::from_f64(dtype, &dims, (0..count).map(|_| (self.below(4001) as f64 - 2000.0) / 1000.0)),
+        }
+    }
+}
+
+/// A graph of one op on inputs, all its results being outputs, and tensors for the inputs.
+fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
+    let (attrs, types) = op.sample(&mut |n| random.below(n))?;
+    let mut graph = Graph::new(op.name());
+    let ids: Vec<_> =
+        types.iter().enumerate().map(|(i, t)| graph.input(&format!("x{i}"), t.clone()).unwrap()).collect();
+    let given: Vec<_> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
+    let y = graph.apply(op.name(), &ids, &given).unwrap_or_else(|e| panic!("{e}"));
+    match graph.ty(y).clone() {
+        Type::Tensor(..) => graph.output("y", y).unwrap(),
+        Type::Tuple(parts) => {
+            for i in 0..parts.len() {
+                let part = graph.get(y, i as i64).unwrap();
+                graph.output(&format!("y{i}"), part).unwrap();
+            }
+        }
+    }
+    // Integers index an axis, where an op reads through them.
+    let axis = attrs.first().and_then(|a| a.int()).unwrap_or(0);
+    let extent =
+        types.first().and_then(|t| t.as_tensor()).and_then(|(_, s)| s.position(axis).map(|at| s[at].known().unwrap()));
+    let most = if op.name() == "gather" { extent.unwrap_or(1) } else { 20 };
+    let tensors = types.iter().map(|t| random.tensor(t, most)).collect();
+    Some((graph, tensors))
+}
+
+fn given(tensors: &[Tensor]) -> impl Fn(&str) -> Option<Tensor> + '_ {
+    |name| tensors.get(name[1..].parse::<usize>().ok()?).cloned()
+}
+
+#[test]
+fn every_op_evaluates_to_what_its_signature_says() {
+    let mut random = Random(1);
+    for op in Op::all() {
+        let mut cases = 0;
+        for _ in 0..60 {
+            let Some((graph, tensors)) = case(op, &mut random) else { continue };
+            graph.verify().unwrap_or_else(|e| panic!("{e:?}"));
+            let exact = interpret::<f64>(&graph, &given(&tensors)).unwrap_or_else(|e| panic!("{op}: {e}"));
+            let bounded = interpret::<Bounded>(&graph, &given(&tensors)).unwrap();
+            for ((value, bound), (_, id)) in exact.iter().zip(&bounded).zip(graph.outputs()) {
+                assert_eq!((&value.ty(), &bound.ty()), (graph.ty(*id), graph.ty(*id)), "{op}");
+                assert_same(op, value, bound);
+            }
+            cases += 1;
+        }
+        let leaf = matches!(op.name(), "input" | "param" | "const" | "get");
+        assert_eq!(cases, if leaf { 0 } else { 60 }, "{op} cannot be sampled");
+    }
+}
+
+/// Both carriers stand for the same numbers, and what is stored lies within the bound.
+fn assert_same(op: Op, value: &Value<f64>, bound: &Value<Bounded>) {
+    match (&value.data, &bound.data) {
+        (Data::Real(x), Data::Real(y)) => {
+            let stored = value.to_tensor().to_f64();
+            for ((x, y), stored) in x.iter().zip(y).zip(stored) {
+                let same = *x == y.value || x.is_nan() && y.value.is_nan() || y.err.is_infinite();
+                assert!(same, "{op}: {x} is not {y:?}");
+                assert_ne!(y.admits(stored), Some(false), "{op}: {stored} is not within {y:?}");
+            }
+        }
+        (Data::Int(x), Data::Int(y)) => {
+            assert!(x.iter().zip(y).all(|(x, y)| y.is_none() || x == y), "{op}: {x:?} is not {y:?}");
+        }
+        _ => panic!("{op}: the carriers differ"),
+    }
+}
+
+/// A graph of many ops; operands are values that are there, where one has the type, else inputs.
+fn graph(random: &mut Random) -> Graph {
+    let mut graph = Graph::new(["", "a \"graph\"", "g"][random.below(3)]);
+    let ops: Vec<_> = Op::all().collect();
+    for n in 0..1 + random.below(25) {
+        let op = ops[random.below(ops.len())];
+        let Some((attrs, types)) = op.sample(&mut |n| random.below(n)) else { continue };
+        let there: Vec<_> = types.iter().map(|t| graph.nodes().find(|(_, v)| v.ty == *t).map(|(id, _)| id)).collect();
+        let part = ["layer.0", "a b", ":x", ""][random.below(4)];
+        graph.within(part, |g| {
+            let operand = |(i, (ty, there)): (usize, (&Type, Option<_>))| match there {
+                Some(id) => id,
+                None if random.below(2) == 0 => g.constant(random.tensor(ty, 100)).unwrap(),
+                None => g.input(&format!("x {n} {i}"), ty.clone()).unwrap(),
+            };
+            let ids: Vec<_> = types.iter().zip(there).enumerate().map(operand).collect();
+            let given: Vec<_> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
+            let y = g.apply(op.name(), &ids, &given).unwrap();
+            if g.ty(y).as_tensor().is_some() {
+                g.output(&format!("y{n}"), y).unwrap();
+            }
+        });
+    }
+    graph
+}
+
+#[test]
+fn random_graphs_read_back() {
+    let mut random = Random(2);
+    for _ in 0..150 {
+        let graph = graph(&mut random);
+        graph.verify().unwrap_or_else(|e| panic!("{e:?}"));
+        let text = print(&graph, Style { types: random.below(2) == 0 });
+        let again = parse(&Source::new("sample", text.clone())).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        assert!(graph == again, "{text}");
+    }
+}

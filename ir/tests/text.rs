@@ -1,0 +1,118 @@
+//! The text form: what it reads, what it prints, and what it says of mistakes.
+
+use eutectic_ir::{
+    DType, Dim, Graph, Tensor, Type,
+    lang::{Errors, Source},
+    text::{Style, parse, print},
+};
+
+fn read(text: &str) -> Result<Graph, Errors> {
+    parse(&Source::new("test.graph", text))
+}
+
+fn round_trip(graph: &Graph) {
+    for types in [false, true] {
+        let text = print(graph, Style { types });
+        let again = read(&text).unwrap_or_else(|e| panic!("{:?}\n{text}", miette::Report::new(e)));
+        assert!(*graph == again, "{text}");
+    }
+}
+
+#[test]
+fn every_form_reads_back() {
+    let graph = read(
+        r#"(graph "all \"forms\""
+          (input x f32[B (* 2 H) 128])
+          (input "odd name" i64[(+ B 1)] :origin "a part.with space")
+          (param w f32[128 2])
+          (const c f32[2] { 1.0 2.5 })
+          (const odd f16[7] { nan inf -inf -0.0 nan:fe01 5.9604645e-8 65504 })
+          (const many u8[100] { 1 2 ... })
+          (let h (add (matmul x w) c) :origin encoder.layer.0)
+          (let i (iota :shape [2 3] :axis -1 :dtype i32))
+          (let t (add-layernorm h h c (const f32[2] { 0.0 0.0 }) :eps 1e-5))
+          (output y (get 0 t) :origin head)
+          (output z (clamp (get t :index 1) :min -0.5))
+          (output m (reduce-max (transpose h :perm [-1 -3 -2]) :axes [-1] :keep false))
+          (output "a b" (cast i :to f64)))"#,
+    )
+    .unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
+    assert_eq!(graph.outputs().len(), 4);
+    round_trip(&graph);
+}
+
+#[test]
+fn elements_are_kept_bit_by_bit() {
+    let f32s: Vec<u8> = [f32::from_bits(0x7fc0_0001), -f32::NAN, f32::MIN_POSITIVE / 8.0, 0.1, -0.0, f32::MAX]
+        .iter()
+        .flat_map(|x| x.to_le_bytes())
+        .collect();
+    let mut graph = Graph::new("bits");
+    let constant = Tensor::new(DType::F32, &[6], f32s).unwrap();
+    let id = graph.constant(constant).unwrap();
+    graph.output("y", id).unwrap();
+    for dtype in DType::ALL {
+        // Every 16-bit pattern for the short types is too long for one test: take each 7th.
+        let size = dtype.size();
+        let bytes: Vec<u8> = if dtype == DType::Bool {
+            vec![0, 1, 1]
+        } else {
+            (0..3000_u64)
+                .flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()[8 - size..].to_vec())
+                .collect()
+        };
+        let count = bytes.len() / size;
+        let id = graph.constant(Tensor::new(dtype, &[count], bytes).unwrap()).unwrap();
+        graph.output(dtype.name(), id).unwrap();
+    }
+    round_trip(&graph);
+}
+
+#[test]
+fn names_do_not_collide() {
+    let mut graph = Graph::new("");
+    let ty = Type::Tensor(DType::F32, [Dim::symbol("B")].into_iter().collect());
+    let a = graph.input("v2", ty.clone()).unwrap();
+    let b = graph.input("output", ty.clone()).unwrap();
+    let c = graph.apply("add", &[a, b], &[]).unwrap();
+    assert!(graph.param("v2", ty).is_err());
+    graph.output("v2", c).unwrap();
+    round_trip(&graph);
+}
+
+#[test]
+fn each_mistake_is_reported_once() {
+    let source = r#"(graph "wrong"
+  (input x f32[2 3])
+  (input x f33[2 3])
+  (let a (ad x x))
+  (let b (add a y))
+  (let c (softmax x :axs -1))
+  (let d (softmax x :axis last))
+  (let e (matmul x x))
+  (let f (act x :kind swish))
+  (const g f32[2] { 1.0 2.0 3.0 })
+  (const h i8[1] { 300 })
+  (lett i x)
+  (let j (add e f))
+  (let k (reduce-sum x :keep true))
+  (output o xx))"#;
+    let errors = read(source).unwrap_err();
+    let lines: Vec<_> =
+        errors.0.iter().map(|e| (Source::new("", source).position(e.offset()).0, e.message.clone())).collect();
+    let at: Vec<_> = lines.iter().map(|l| l.0).collect();
+    assert_eq!(at, [3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15], "{lines:#?}");
+    assert!(errors.0.iter().all(|e| e.help.is_some()), "{errors:?}");
+    let help = |n: usize| errors.0[n].help.clone().unwrap();
+    assert!(help(2).contains("`add`") && help(12).contains("`x`"), "{errors:?}");
+}
+
+#[test]
+fn broken_text_is_an_error() {
+    for text in ["", "(graph)", "(graph \"x\" (let", "(graph \"x\") (graph \"y\")", "x", "(graph \"x\" [1 2])", "\u{0}"]
+    {
+        assert!(read(text).is_err(), "{text}");
+    }
+    assert!(read("(graph \"x\" (const c f32[4000000000 4000000000] { 1.0 ... }))").is_err());
+    assert!(read("(graph \"x\" (const c f32[100000 100000] { 1.0 ... }))").is_err());
+}
