@@ -1,0 +1,288 @@
+//! Hands a saturated e-graph on as plain data, numbered by structure.
+//!
+//! The numbers come from hashes of what a class is (its type, its nodes, theirs below), refined until no more classes
+//! are told apart, and from a walk down from the outputs in the order of these hashes. They depend neither on the ids
+//! of the e-graph nor on the order in which rules ran.
+
+use std::hash::{Hash, Hasher};
+
+use egg::Id;
+use eutectic_ir::{
+    Op, Origin,
+    eclasses::{Bundle, ClassId, EClass, EClasses, ENode},
+};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+
+use crate::{
+    egraph::{EGraph, Head, Node, TypeId},
+    log::{Log, canonical},
+    recipe::Compiled,
+};
+use std::sync::Arc;
+
+/// The classes, and which of the e-graph's each is.
+pub(crate) struct Extracted {
+    pub classes: EClasses,
+    pub number: FxHashMap<Id, ClassId>,
+    /// The nodes of the e-graph in the order of each class.
+    pub nodes: Vec<Vec<Node>>,
+}
+
+/// The nodes that can be chosen: legal, and with operands that can be computed.
+struct Usable {
+    nodes: FxHashMap<Id, Vec<Node>>,
+    order: Vec<Id>,
+}
+
+pub(crate) fn extract(
+    egraph: &EGraph,
+    outputs: &[Id],
+    program: &[(Option<Id>, Origin)],
+    log: &Log,
+    rules: &[Arc<Compiled>],
+) -> Extracted {
+    let outputs: Vec<Id> = outputs.iter().map(|o| egraph.find(*o)).collect();
+    let usable = Usable::of(egraph, &outputs);
+    let ops: Vec<(Op, u64)> = head_hashes(egraph);
+    let hashes = hashes(egraph, &usable, &ops);
+    let walk = Walk::from(&outputs, &usable, &hashes, &ops);
+    let sources = sources(egraph, &walk.number, program);
+    let mut classes = Vec::with_capacity(walk.order.len());
+    let mut nodes = Vec::with_capacity(walk.order.len());
+    for class in &walk.order {
+        let data = &egraph[*class].data;
+        let sorted = walk.sorted[class].clone();
+        let number = |n: &Node| ENode {
+            op: n.op,
+            attrs: egraph.analysis.attrs(n.head).clone(),
+            operands: n.children.iter().map(|c| walk.number[&egraph.find(*c)]).collect(),
+        };
+        let mut from: Vec<Origin> = Vec::new();
+        for rank in &sources[&walk.number[class]] {
+            let origin = program.get(*rank as usize).map(|(_, o)| o.clone()).unwrap_or_default();
+            if !from.contains(&origin) {
+                from.push(origin);
+            }
+        }
+        classes.push(EClass {
+            ty: egraph.analysis.ty(data.ty).clone(),
+            nodes: sorted.iter().map(number).collect(),
+            constant: data.constant,
+            scalar: data.scalar,
+            origins: from,
+        });
+        nodes.push(sorted);
+    }
+    let outputs = outputs.iter().map(|o| walk.number[o]).collect();
+    let bundles = bundles(egraph, log, rules, &walk.number, &nodes);
+    Extracted { classes: EClasses { classes, outputs, bundles }, number: walk.number, nodes }
+}
+
+impl Usable {
+    fn of(egraph: &EGraph, outputs: &[Id]) -> Usable {
+        let mut order = Vec::new();
+        let mut seen: FxHashSet<Id> = outputs.iter().copied().collect();
+        let mut open: Vec<Id> = outputs.to_vec();
+        let mut nodes: FxHashMap<Id, Vec<Node>> = FxHashMap::default();
+        while let Some(class) = open.pop() {
+            order.push(class);
+            // A node that reads its own class (a reshape to the same shape) computes nothing.
+            let reads_itself = |n: &Node| n.children.iter().any(|c| egraph.find(*c) == class);
+            let usable = |n: &&Node| is_legal(egraph, n) && !reads_itself(n);
+            let legal: Vec<Node> = egraph[class].nodes.iter().filter(usable).cloned().collect();
+            for child in legal.iter().flat_map(|n| n.children.iter()) {
+                let child = egraph.find(*child);
+                if seen.insert(child) {
+                    open.push(child);
+                }
+            }
+            nodes.insert(class, legal);
+        }
+        let mut usable = Usable { nodes, order };
+        usable.drop_uncomputable(egraph);
+        usable
+    }
+
+    /// Removes nodes whose operands no choice computes, as legal forms are missing below.
+    fn drop_uncomputable(&mut self, egraph: &EGraph) {
+        let mut computable: FxHashSet<Id> = FxHashSet::default();
+        loop {
+            let before = computable.len();
+            for class in &self.order {
+                let fits = |n: &Node| n.children.iter().all(|c| computable.contains(&egraph.find(*c)));
+                if !computable.contains(class) && self.nodes[class].iter().any(fits) {
+                    computable.insert(*class);
+                }
+            }
+            if computable.len() == before {
+                break;
+            }
+        }
+        for nodes in self.nodes.values_mut() {
+            nodes.retain(|n| n.children.iter().all(|c| computable.contains(&egraph.find(*c))));
+        }
+    }
+}
+
+fn is_legal(egraph: &EGraph, node: &Node) -> bool {
+    let types: Vec<TypeId> = node.children.iter().map(|c| egraph[*c].data.ty).collect();
+    egraph.analysis.is_legal(node.head, &types)
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Op and hash of each head; by the op's name, because op numbers depend on where the table lists them.
+fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
+    let facts = &egraph.analysis;
+    let of = |n: u32| (facts.op(Head(n)), hash_of(&(facts.op(Head(n)).name(), facts.attrs(Head(n)))));
+    (0..facts.heads() as u32).map(of).collect()
+}
+
+/// A hash for each class, refined until no more classes are told apart.
+fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id, u64> {
+    let place: FxHashMap<Id, usize> = usable.order.iter().enumerate().map(|(n, c)| (*c, n)).collect();
+    let nodes: Vec<Vec<(u64, Vec<usize>)>> = usable
+        .order
+        .iter()
+        .map(|class| {
+            let node =
+                |n: &Node| (heads[n.head.0 as usize].1, n.children.iter().map(|c| place[&egraph.find(*c)]).collect());
+            usable.nodes[class].iter().map(node).collect()
+        })
+        .collect();
+    let mut hashes: Vec<u64> = usable.order.iter().map(|c| hash_of(egraph.analysis.ty(egraph[*c].data.ty))).collect();
+    let distinct = |hashes: &[u64]| hashes.iter().collect::<FxHashSet<_>>().len();
+    let mut told_apart = 0;
+    loop {
+        let now = distinct(&hashes);
+        if now <= told_apart {
+            break;
+        }
+        told_apart = now;
+        hashes = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, nodes)| {
+                let mut each: Vec<u64> = nodes
+                    .iter()
+                    .map(|(head, children)| hash_of(&(head, children.iter().map(|c| hashes[*c]).collect::<Vec<_>>())))
+                    .collect();
+                each.sort_unstable();
+                each.dedup();
+                hash_of(&(hashes[at], each))
+            })
+            .collect();
+    }
+    usable.order.iter().copied().zip(hashes).collect()
+}
+
+/// A walk down from the outputs: operands before users, nodes in structural order.
+struct Walk {
+    order: Vec<Id>,
+    number: FxHashMap<Id, ClassId>,
+    sorted: FxHashMap<Id, Vec<Node>>,
+}
+
+impl Walk {
+    fn from(outputs: &[Id], usable: &Usable, hashes: &FxHashMap<Id, u64>, heads: &[(Op, u64)]) -> Walk {
+        let mut walk = Walk { order: Vec::new(), number: FxHashMap::default(), sorted: FxHashMap::default() };
+        let mut entered: FxHashSet<Id> = FxHashSet::default();
+        for output in outputs {
+            // (class, children still to visit), because programs are deeper than the stack.
+            let mut stack: Vec<(Id, Vec<Id>)> = Vec::new();
+            if entered.insert(*output) {
+                stack.push((*output, walk.enter(*output, usable, hashes, heads)));
+            }
+            while let Some((class, open)) = stack.last_mut() {
+                match open.pop() {
+                    Some(child) if entered.insert(child) => {
+                        let children = walk.enter(child, usable, hashes, heads);
+                        stack.push((child, children));
+                    }
+                    Some(_) => {}
+                    None => {
+                        walk.number.insert(*class, walk.order.len());
+                        walk.order.push(*class);
+                        stack.pop();
+                    }
+                }
+            }
+        }
+        walk
+    }
+
+    /// Sorts the nodes of a class; gives its operands, last first.
+    fn enter(&mut self, class: Id, usable: &Usable, hashes: &FxHashMap<Id, u64>, heads: &[(Op, u64)]) -> Vec<Id> {
+        let mut nodes = usable.nodes[&class].clone();
+        nodes.sort_by_cached_key(|n| {
+            let children: Vec<u64> = n.children.iter().map(|c| hashes.get(c).copied().unwrap_or(0)).collect();
+            let (op, hash) = heads[n.head.0 as usize];
+            (op.name(), hash, children)
+        });
+        let children = nodes.iter().flat_map(|n| n.children.iter().copied()).rev().collect();
+        self.sorted.insert(class, nodes);
+        children
+    }
+}
+
+/// The nodes of the program that each class stems from, in their order: those in it, else the one of the match that made it.
+fn sources(
+    egraph: &EGraph,
+    number: &FxHashMap<Id, ClassId>,
+    program: &[(Option<Id>, Origin)],
+) -> FxHashMap<ClassId, Vec<u32>> {
+    let mut sources: FxHashMap<ClassId, Vec<u32>> = FxHashMap::default();
+    for (rank, (id, _)) in program.iter().enumerate() {
+        if let Some(class) = id.and_then(|id| number.get(&egraph.find(id))) {
+            sources.entry(*class).or_default().push(rank as u32);
+        }
+    }
+    for (class, at) in number {
+        sources.entry(*at).or_insert_with(|| vec![egraph[*class].data.rank]);
+    }
+    sources
+}
+
+/// What flips together: the nodes that one application made or offered, where they are choices in several classes.
+fn bundles(
+    egraph: &EGraph,
+    log: &Log,
+    rules: &[Arc<Compiled>],
+    number: &FxHashMap<Id, ClassId>,
+    nodes: &[Vec<Node>],
+) -> Vec<Bundle> {
+    let mut seen = FxHashSet::default();
+    let mut bundles = Vec::new();
+    let mut places: FxHashMap<(Head, &[Id]), (ClassId, usize)> = FxHashMap::default();
+    for (class, nodes) in nodes.iter().enumerate() {
+        for (at, node) in nodes.iter().enumerate() {
+            places.insert((node.head, &node.children), (class, at));
+        }
+    }
+    for application in &log.applications {
+        let mut choices: Vec<(ClassId, usize)> = Vec::new();
+        for (node, class) in &application.made {
+            if !number.contains_key(&egraph.find(*class)) {
+                continue;
+            }
+            let children = canonical(egraph, &node.children);
+            if let Some(place) = places.get(&(node.head, children.as_slice()))
+                && nodes[place.0].len() > 1
+                && !choices.iter().any(|(c, _)| *c == place.0)
+            {
+                choices.push(*place);
+            }
+        }
+        choices.sort_unstable();
+        let rule = rules[application.rule].rule.name.to_string();
+        if choices.len() > 1 && seen.insert((rule.clone(), choices.clone())) {
+            bundles.push(Bundle { rule, choices });
+        }
+    }
+    bundles.sort_by(|a, b| (&a.choices, &a.rule).cmp(&(&b.choices, &b.rule)));
+    bundles
+}

@@ -1,0 +1,243 @@
+//! The e-graph: what its nodes and the facts about its classes are.
+//!
+//! Attributes are part of a node's head instead of leaf children: a matcher of our own reads them there, and the
+//! e-graph stays smaller (no class for each axis and epsilon). Heads and types are interned, so that hashing a node
+//! never touches a tensor's bytes and what was once worked out for a type serves every repeated layer.
+
+use std::rc::Rc;
+
+use egg::{DidMerge, Id, Language};
+use eutectic_ir::{
+    Attr, Attrs, Class, Op, Type,
+    index::Index,
+    lang::{Mismatch, Signature},
+    ops::{Leaf, ViewCall},
+};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use smallvec::SmallVec;
+
+/// An interned op with its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Head(pub u32);
+
+/// An interned type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TypeId(pub u32);
+
+/// An e-node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    pub head: Head,
+    pub op: Op,
+    pub children: SmallVec<[Id; 4]>,
+}
+
+// The head determines the op; comparing ops would compare their names.
+impl Ord for Node {
+    fn cmp(&self, other: &Node) -> std::cmp::Ordering {
+        self.head.cmp(&other.head).then_with(|| self.children.cmp(&other.children))
+    }
+}
+
+impl PartialOrd for Node {
+    fn partial_cmp(&self, other: &Node) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Language for Node {
+    type Discriminant = Op;
+
+    fn discriminant(&self) -> Op {
+        self.op
+    }
+
+    fn matches(&self, other: &Node) -> bool {
+        self.op == other.op && self.children.len() == other.children.len()
+    }
+
+    fn children(&self) -> &[Id] {
+        &self.children
+    }
+
+    fn children_mut(&mut self) -> &mut [Id] {
+        &mut self.children
+    }
+}
+
+/// What is known of a class.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    pub ty: TypeId,
+    /// Depends on parameters and constants only.
+    pub constant: bool,
+    /// The value of all elements, where they are known to be equal.
+    pub scalar: Option<f64>,
+    /// The first node of the program that it stems from: order and provenance. Outside the lattice: it never
+    /// propagates to other classes.
+    pub rank: u32,
+    /// The round in which it last changed.
+    pub stamp: u32,
+}
+
+/// A head with the types of its operands.
+type Applied = (Head, SmallVec<[TypeId; 4]>);
+
+/// The interners, and the analysis.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    heads: IndexSet<(Op, Attrs), FxBuildHasher>,
+    types: IndexSet<Type, FxBuildHasher>,
+    inferred: FxHashMap<Applied, Result<TypeId, String>>,
+    legal: FxHashMap<Op, Option<Rc<Signature>>>,
+    /// The round that is running.
+    pub now: u32,
+    /// What new nodes get as their rank.
+    pub rank: u32,
+    /// The first conflict that a merge or a new node ran into. The applier checks before it unites, so there is
+    /// none unless it is wrong.
+    pub alarm: Option<String>,
+}
+
+pub(crate) type EGraph = egg::EGraph<Node, Facts>;
+
+impl Facts {
+    pub fn head(&mut self, op: Op, attrs: Attrs) -> Head {
+        Head(self.heads.insert_full((op, attrs)).0 as u32)
+    }
+
+    pub fn find_head(&self, op: Op, attrs: &Attrs) -> Option<Head> {
+        self.heads.get_index_of(&(op, attrs.clone())).map(|n| Head(n as u32))
+    }
+
+    pub fn op(&self, head: Head) -> Op {
+        self.heads[head.0 as usize].0
+    }
+
+    pub fn attrs(&self, head: Head) -> &Attrs {
+        &self.heads[head.0 as usize].1
+    }
+
+    pub fn type_id(&mut self, ty: Type) -> TypeId {
+        TypeId(self.types.insert_full(ty).0 as u32)
+    }
+
+    pub fn ty(&self, id: TypeId) -> &Type {
+        &self.types[id.0 as usize]
+    }
+
+    pub fn heads(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// The type of a node, worked out once for each head and operand types.
+    pub fn infer(&mut self, head: Head, operands: &[TypeId]) -> Result<TypeId, String> {
+        if let Some(known) = self.inferred.get(&(head, SmallVec::from_slice(operands))) {
+            return known.clone();
+        }
+        let ty = {
+            let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
+            let (op, attrs) = &self.heads[head.0 as usize];
+            op.infer(attrs, &types).map_err(|m: Mismatch| m.describe(&op.signature().scope))
+        };
+        let ty = ty.map(|ty| self.type_id(ty));
+        self.inferred.insert((head, operands.into()), ty.clone());
+        ty
+    }
+
+    /// The legal form of an op, if it is narrower than its signature.
+    pub fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
+        self.legal.entry(op).or_insert_with(|| crate::instantiate::legal_signature(op).map(Rc::new)).clone()
+    }
+
+    /// Whether kernels take a node in this form.
+    pub fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
+        let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
+        let (op, attrs) = &self.heads[head.0 as usize];
+        op.is_legal(attrs, &types)
+    }
+}
+
+impl egg::Analysis<Node> for Facts {
+    type Data = Data;
+
+    fn make(egraph: &mut EGraph, node: &Node, _: Id) -> Data {
+        let operands: SmallVec<[TypeId; 4]> = node.children.iter().map(|c| egraph[*c].data.ty).collect();
+        let ty = egraph.analysis.infer(node.head, &operands).unwrap_or_else(|problem| {
+            egraph.analysis.alarm.get_or_insert(format!("{}: {problem}", node.op));
+            egraph.analysis.type_id(Type::Tuple(Vec::new()))
+        });
+        let constant = match node.op.def().class {
+            Class::Leaf(leaf) => leaf != Leaf::Input,
+            _ => node.children.iter().all(|c| egraph[*c].data.constant),
+        };
+        let scalars: SmallVec<[Option<f64>; 4]> = node.children.iter().map(|c| egraph[*c].data.scalar).collect();
+        let facts = &egraph.analysis;
+        let scalar = scalar_of(facts, node, &operands, &scalars, ty);
+        Data { ty, constant, scalar, rank: facts.rank, stamp: facts.now }
+    }
+
+    fn remake(egraph: &mut EGraph, node: &Node, id: Id) -> Data {
+        // A rank is the class's own; working a node out anew must not lend it the one of the rule that is running.
+        Data { rank: u32::MAX, ..Facts::make(egraph, node, id) }
+    }
+
+    fn merge(&mut self, a: &mut Data, b: Data) -> DidMerge {
+        if a.ty != b.ty {
+            let conflict = format!("{} was united with {}", self.ty(a.ty), self.ty(b.ty));
+            self.alarm.get_or_insert(conflict);
+        }
+        let constant = a.constant || b.constant;
+        // Two values of one class differ by rounding at most; the smaller one is kept, whatever the order.
+        let scalar = match (a.scalar, b.scalar) {
+            (Some(x), Some(y)) => Some(if x.total_cmp(&y).is_le() { x } else { y }),
+            (x, y) => x.or(y),
+        };
+        let differs = |d: &Data| d.constant != constant || d.scalar.map(f64::to_bits) != scalar.map(f64::to_bits);
+        let changed = DidMerge(differs(a), differs(&b));
+        (a.constant, a.scalar, a.rank, a.stamp) = (constant, scalar, a.rank.min(b.rank), self.now);
+        changed
+    }
+}
+
+/// The one value of all elements of a node, where that follows from the operands' values.
+fn scalar_of(facts: &Facts, node: &Node, operands: &[TypeId], scalars: &[Option<f64>], ty: TypeId) -> Option<f64> {
+    let attrs = facts.attrs(node.head);
+    match node.op.def().class {
+        Class::Leaf(_) => match attrs.first() {
+            Some(Attr::Tensor(t)) => uniform(t),
+            _ => None,
+        },
+        Class::Pointwise => {
+            let value = |(x, t): (&Option<f64>, &TypeId)| Some(((*x)?, facts.ty(*t).dtype()?));
+            let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
+            node.op.fold(attrs, &values, facts.ty(ty).dtype()?)
+        }
+        Class::View(read) => {
+            if scalars.iter().all(Option::is_none) {
+                return None;
+            }
+            let result = facts.ty(ty).dims()?;
+            let dims: Vec<_> = operands.iter().map(|t| facts.ty(*t).dims()).collect::<Option<_>>()?;
+            let at: Vec<_> = (0..result.len()).map(Index::coord).collect();
+            let access = read(&ViewCall { attrs, operands: &dims, result: &result, at: &at, domain: &result });
+            let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Some));
+            let first = values.next()??;
+            values.all(|v| v.is_some_and(|v| v.to_bits() == first.to_bits())).then_some(first)
+        }
+        _ => None,
+    }
+}
+
+/// The value of all elements of a constant, if they are equal.
+fn uniform(tensor: &eutectic_ir::Tensor) -> Option<f64> {
+    let size = tensor.dtype().size();
+    let mut elements = tensor.bytes().chunks_exact(size);
+    let first = elements.next()?;
+    if !elements.all(|e| e == first) {
+        return None;
+    }
+    let one = eutectic_ir::Tensor::new(tensor.dtype(), &[], first.to_vec()).ok()?;
+    one.to_f64().first().copied()
+}

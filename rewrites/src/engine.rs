@@ -1,0 +1,483 @@
+//! The engine: searches and applies the rules of a phase until nothing changes or a limit is met.
+//!
+//! Rules are searched in the order of their names, where something changed since they were last searched; matches are
+//! collected first and applied in that order, so that a run repeats exactly. What a match amounts to is worked out
+//! once for all matches that look alike.
+
+use std::{
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use egg::Id;
+use eutectic_ir::{
+    Attr, Op,
+    lang::{Bindings, LangError},
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::{
+    egraph::{EGraph, Node},
+    guard::{Refusal, Sight, guard},
+    instantiate::Ref,
+    log::{Application, Log, canonical},
+    parse::located,
+    pattern::Match,
+    recipe::{Compiled, Recipe, gains},
+    rule::{Phase, Term, VariableKind},
+};
+
+/// Where the engine stops. All are counts, so that results repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most e-nodes.
+    pub nodes: usize,
+    /// Most rounds of a phase.
+    pub iterations: usize,
+    /// Most matches of a phase.
+    pub matches: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 200_000, iterations: 60, matches: 1_000_000 }
+    }
+}
+
+/// Why a phase ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing changed any more.
+    Saturated,
+    /// The limit on e-nodes.
+    Nodes,
+    /// The limit on rounds.
+    Iterations,
+    /// The limit on matches.
+    Matches,
+}
+
+/// What a phase did.
+#[derive(Clone, Debug)]
+pub struct PhaseReport {
+    /// Which.
+    pub phase: Phase,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Rounds.
+    pub iterations: usize,
+    /// Matches found.
+    pub matches: usize,
+    /// E-nodes at its end.
+    pub nodes: usize,
+    /// E-classes at its end.
+    pub classes: usize,
+    /// Time that it took.
+    pub time: Duration,
+}
+
+/// What a rule did.
+#[derive(Clone, Debug, Default)]
+pub struct RuleStatistics {
+    /// The rule.
+    pub name: Arc<str>,
+    /// Matches, guards included.
+    pub matches: usize,
+    /// Applications: matches that were new.
+    pub applications: usize,
+    /// Applications that united classes or made nodes.
+    pub changes: usize,
+    /// Time of searching and applying.
+    pub time: Duration,
+}
+
+/// A match that the guard admitted; several members where the rule is a group.
+struct Found {
+    rule: usize,
+    members: Vec<Match>,
+}
+
+type Key = (u32, SmallVec<[Sight; 1]>);
+
+/// For each op, the classes with a node of it, and how far below them something changed.
+type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
+
+/// What the members of a group agree in: classes, attributes and numbers.
+type Shared = (Vec<Id>, Vec<Option<Attr>>);
+
+pub(crate) struct Engine<'r> {
+    pub egraph: EGraph,
+    pub log: Log,
+    pub statistics: Vec<RuleStatistics>,
+    rules: &'r [Arc<Compiled>],
+    limits: Limits,
+    guards: FxHashMap<(u32, Sight), Option<Rc<Bindings>>>,
+    recipes: FxHashMap<Key, Option<Rc<Recipe>>>,
+    applied: Vec<FxHashSet<Vec<Match>>>,
+    /// The round before which each rule has seen everything.
+    seen: Vec<u32>,
+    /// Classes that a group rule made: it does not take them as members again.
+    products: Vec<(usize, Id)>,
+}
+
+impl<'r> Engine<'r> {
+    pub fn new(egraph: EGraph, rules: &'r [Arc<Compiled>], limits: Limits) -> Engine<'r> {
+        let statistics = |c: &Arc<Compiled>| RuleStatistics { name: c.rule.name.clone(), ..Default::default() };
+        Engine {
+            egraph,
+            log: Log::default(),
+            statistics: rules.iter().map(statistics).collect(),
+            rules,
+            limits,
+            guards: FxHashMap::default(),
+            recipes: FxHashMap::default(),
+            applied: vec![FxHashSet::default(); rules.len()],
+            seen: vec![0; rules.len()],
+            products: Vec::new(),
+        }
+    }
+
+    /// Runs a phase: its `once` rules on what is there, then all rules up to it until nothing changes; groups when the
+    /// others are at rest, so that they see whole sets.
+    ///
+    /// # Errors
+    /// When a rule's sides do not have one type.
+    pub fn run(&mut self, phase: Phase) -> Result<PhaseReport, LangError> {
+        let start = Instant::now();
+        let of = |engine: &Self, pick: &dyn Fn(&Compiled) -> bool| -> Vec<usize> {
+            (0..engine.rules.len()).filter(|r| pick(&engine.rules[*r])).collect()
+        };
+        let once = of(self, &|c| c.rule.once && c.rule.phase == phase);
+        let single = of(self, &|c| !c.rule.once && c.rule.phase <= phase && !c.rule.group);
+        let groups = of(self, &|c| !c.rule.once && c.rule.phase <= phase && c.rule.group);
+        let (mut matches, mut iterations) = (0, 0);
+        self.egraph.rebuild();
+        if !once.is_empty() {
+            let found = self.search(&once);
+            matches += found.len();
+            self.apply_all(found)?;
+        }
+        let stop = loop {
+            if iterations >= self.limits.iterations {
+                break Stop::Iterations;
+            }
+            iterations += 1;
+            let mut found = self.search(&single);
+            if found.is_empty() {
+                found = self.search_groups(&groups);
+            }
+            matches += found.len();
+            if matches > self.limits.matches {
+                break Stop::Matches;
+            }
+            if found.is_empty() {
+                break Stop::Saturated;
+            }
+            if !self.apply_all(found)? {
+                break Stop::Nodes;
+            }
+        };
+        Ok(PhaseReport {
+            phase,
+            stop,
+            iterations,
+            matches,
+            nodes: self.egraph.total_number_of_nodes(),
+            classes: self.egraph.number_of_classes(),
+            time: start.elapsed(),
+        })
+    }
+
+    /// The classes below which something changed since `round`, with the distance to it, for each op; ascending.
+    fn changed(&self, round: u32, depth: usize) -> Changed {
+        let mut distance: FxHashMap<Id, usize> = FxHashMap::default();
+        let mut level: Vec<Id> = self.egraph.classes().filter(|c| c.data.stamp >= round).map(|c| c.id).collect();
+        for steps in 0..depth {
+            level.retain(|c| match distance.entry(*c) {
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    entry.insert(steps);
+                    true
+                }
+                std::collections::hash_map::Entry::Occupied(_) => false,
+            });
+            let parents = level.iter().flat_map(|c| self.egraph[*c].parents()).map(|p| self.egraph.find(p));
+            level = parents.filter(|p| !distance.contains_key(p)).collect();
+            level.sort_unstable();
+            level.dedup();
+        }
+        let mut classes: Vec<_> = distance.into_iter().collect();
+        classes.sort_unstable();
+        let mut by_op = Changed::default();
+        for (class, distance) in classes {
+            for node in &self.egraph[class].nodes {
+                let list = by_op.entry(node.op).or_default();
+                if list.last().is_none_or(|(last, _)| *last != class) {
+                    list.push((class, distance));
+                }
+            }
+        }
+        by_op
+    }
+
+    /// The classes that have a node of the op, ascending.
+    fn classes_of(&self, op: Op) -> Vec<Id> {
+        let mut classes: Vec<Id> = self.egraph.classes_for_op(&op).into_iter().flatten().collect();
+        classes.sort_unstable();
+        classes
+    }
+
+    fn search(&mut self, rules: &[usize]) -> Vec<Found> {
+        let mut found = Vec::new();
+        let depth = rules.iter().map(|r| self.rules[*r].pattern.depth).max().unwrap_or(0);
+        let now = self.egraph.analysis.now;
+        // Rules differ in what they have seen only when a phase begins. Those with several roots see everything each
+        // time: a change below one root may be far from the other, where the search starts.
+        let mut changed: Vec<(u32, Changed)> = Vec::new();
+        for &rule in rules {
+            let start = Instant::now();
+            let compiled = &self.rules[rule];
+            let since = if compiled.pattern.roots.len() > 1 { 0 } else { self.seen[rule] };
+            if since > 0 && !changed.iter().any(|(round, _)| *round == since) {
+                changed.push((since, self.changed(since, depth)));
+            }
+            let (_, op) = compiled.pattern.entry();
+            let classes: Vec<Id> = match changed.iter().find(|(round, _)| *round == since) {
+                None => self.classes_of(op),
+                Some((_, by_op)) => {
+                    let near = by_op.get(&op).into_iter().flatten();
+                    near.filter(|(_, distance)| *distance < compiled.pattern.depth).map(|(class, _)| *class).collect()
+                }
+            };
+            let mut seen = Vec::new();
+            for class in classes {
+                compiled.pattern.search(&self.egraph, class, &mut |m| {
+                    seen.push(m.clone());
+                    seen.len() < self.limits.matches
+                });
+            }
+            for one in seen {
+                if !self.applied[rule].contains(std::slice::from_ref(&one)) && self.admit(rule, &one).is_some() {
+                    self.statistics[rule].matches += 1;
+                    self.applied[rule].insert(vec![one.clone()]);
+                    found.push(Found { rule, members: vec![one] });
+                }
+            }
+            self.seen[rule] = now + 1;
+            self.statistics[rule].time += start.elapsed();
+        }
+        found
+    }
+
+    /// The variables of a match, if it is one.
+    fn admit(&mut self, rule: usize, found: &Match) -> Option<Rc<Bindings>> {
+        let compiled = &self.rules[rule];
+        let sight = Sight::of(&compiled.pattern, &self.egraph, found);
+        let key = (rule as u32, sight);
+        if let Some(known) = self.guards.get(&key) {
+            return known.clone();
+        }
+        let bindings = match guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1) {
+            Ok(bindings) => Some(Rc::new(bindings)),
+            Err(Refusal::Mismatch | Refusal::Unsolved(..)) => None,
+        };
+        self.guards.insert(key, bindings.clone());
+        bindings
+    }
+
+    /// The maximal sets of members that agree in all that the right side does not splat.
+    fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
+        let mut found = Vec::new();
+        for &rule in rules {
+            let start = Instant::now();
+            let compiled = self.rules[rule].clone();
+            let products: FxHashSet<Id> =
+                self.products.iter().filter(|(r, _)| *r == rule).map(|(_, c)| self.egraph.find(*c)).collect();
+            let (_, op) = compiled.pattern.entry();
+            let mut seen = Vec::new();
+            for class in self.classes_of(op).into_iter().filter(|c| !products.contains(&self.egraph.find(*c))) {
+                compiled.pattern.search(&self.egraph, class, &mut |m| {
+                    seen.push(m.clone());
+                    seen.len() < self.limits.matches
+                });
+            }
+            let mut sets: FxHashMap<Shared, Vec<Match>> = FxHashMap::default();
+            for one in seen {
+                if let Some(bindings) = self.admit(rule, &one) {
+                    self.statistics[rule].matches += 1;
+                    sets.entry(shared(&compiled, &one, &bindings)).or_default().push(one);
+                }
+            }
+            let mut sets: Vec<_> = sets.into_values().map(|set| self.in_order(&compiled, set)).collect();
+            sets.retain(|set| set.len() > 1);
+            sets.sort_by_key(|set| self.rank(&compiled, &set[0]));
+            for members in sets {
+                if self.applied[rule].insert(members.clone()) {
+                    found.push(Found { rule, members });
+                }
+            }
+            self.statistics[rule].time += start.elapsed();
+        }
+        found
+    }
+
+    fn rank(&self, compiled: &Compiled, member: &Match) -> (u32, Id) {
+        let class = member.classes[compiled.pattern.roots[0]];
+        (self.egraph[class].data.rank, class)
+    }
+
+    /// Members in the order of the program, one for each class.
+    fn in_order(&self, compiled: &Compiled, mut set: Vec<Match>) -> Vec<Match> {
+        let root = compiled.pattern.roots[0];
+        set.sort_by(|a, b| {
+            let key = |m: &Match| (self.rank(compiled, m), m.heads.clone(), m.classes.clone());
+            key(a).cmp(&key(b))
+        });
+        set.dedup_by_key(|m| m.classes[root]);
+        set
+    }
+
+    /// Applies matches in order, then restores the e-graph. False: the limit on nodes is met.
+    fn apply_all(&mut self, found: Vec<Found>) -> Result<bool, LangError> {
+        self.egraph.analysis.now += 1;
+        let mut within = true;
+        for one in found {
+            let start = Instant::now();
+            let rule = one.rule;
+            self.apply(one)?;
+            self.statistics[rule].time += start.elapsed();
+            if self.egraph.total_number_of_nodes() > self.limits.nodes {
+                within = false;
+                break;
+            }
+        }
+        self.egraph.rebuild();
+        Ok(within)
+    }
+
+    fn recipe(&mut self, rule: usize, members: &[Match]) -> Result<Option<Rc<Recipe>>, LangError> {
+        let compiled = self.rules[rule].clone();
+        let sights: SmallVec<[Sight; 1]> =
+            members.iter().map(|m| Sight::of(&compiled.pattern, &self.egraph, m)).collect();
+        let key = (rule as u32, sights);
+        if let Some(known) = self.recipes.get(&key) {
+            return Ok(known.clone());
+        }
+        let bindings: Option<Vec<Bindings>> =
+            members.iter().map(|m| self.admit(rule, m).map(|b| (*b).clone())).collect();
+        let recipe = match bindings {
+            None => None,
+            Some(bindings) => {
+                let sights: Vec<&Sight> = key.1.iter().collect();
+                compiled
+                    .recipe(&mut self.egraph.analysis, &sights, &bindings)
+                    .map_err(|(message, span)| {
+                        let help = "both sides must have one type for all that the left side matches";
+                        located(&compiled.rule.source, &compiled.rule.name, span, message, help)
+                    })?
+                    .map(Rc::new)
+            }
+        };
+        self.recipes.insert(key, recipe.clone());
+        Ok(recipe)
+    }
+
+    fn apply(&mut self, found: Found) -> Result<(), LangError> {
+        let Found { rule, members } = found;
+        let compiled = self.rules[rule].clone();
+        let Some(recipe) = self.recipe(rule, &members)? else { return Ok(()) };
+        if compiled.rule.once && !gains(&compiled, &self.egraph, &members[0], &recipe) {
+            return Ok(());
+        }
+        self.statistics[rule].applications += 1;
+        let pattern = &compiled.pattern;
+        let roots: SmallVec<[Id; 2]> =
+            members.iter().flat_map(|m| pattern.roots.iter().map(|r| m.classes[*r])).collect();
+        let variables: SmallVec<[Id; 4]> =
+            members.iter().flat_map(|m| pattern.tensors.iter().map(|t| m.classes[*t])).collect();
+        let root = self.egraph.find(roots[0]);
+        self.egraph.analysis.rank = self.egraph[root].data.rank;
+        let mut changed = false;
+        let mut ids: Vec<Id> = Vec::with_capacity(recipe.instrs.len());
+        let mut made: SmallVec<[(Node, Id); 4]> = SmallVec::new();
+        for instr in &recipe.instrs {
+            let children = instr.args.iter().map(|arg| match arg {
+                Ref::Class(n) => self.egraph.find(variables[*n]),
+                Ref::Instr(n) => self.egraph.find(ids[*n]),
+                Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+            });
+            let node = Node { head: instr.head, op: self.egraph.analysis.op(instr.head), children: children.collect() };
+            let before = self.egraph.nodes().len();
+            let id = self.egraph.add(node.clone());
+            changed |= self.egraph.nodes().len() > before;
+            ids.push(id);
+            made.push((node, id));
+        }
+        for (root, top) in roots.iter().zip(&recipe.tops) {
+            let top = match top {
+                Ref::Class(n) => variables[*n],
+                Ref::Instr(n) => ids[*n],
+                Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+            };
+            changed |= self.egraph.union(*root, top);
+        }
+        if let Some(alarm) = &self.egraph.analysis.alarm {
+            let help = "this is a defect of Eutectic: the applier should have refused it";
+            let span = compiled.rule.roots[0].span.clone();
+            return Err(located(&compiled.rule.source, &compiled.rule.name, span, alarm, help));
+        }
+        if compiled.rule.group {
+            let inner = (0..ids.len()).filter(|n| !recipe.tops.contains(&Ref::Instr(*n)));
+            self.products.extend(inner.map(|n| (rule, ids[n])));
+        }
+        self.statistics[rule].changes += usize::from(changed);
+        let matched = members.iter().flat_map(|m| matched(pattern, &self.egraph, m)).collect();
+        self.log.applications.push(Application { rule, roots, variables, matched, made, changed });
+        Ok(())
+    }
+}
+
+/// The e-nodes of a match.
+fn matched(
+    pattern: &crate::pattern::Pattern,
+    egraph: &EGraph,
+    found: &Match,
+) -> Vec<(crate::egraph::Head, SmallVec<[Id; 4]>)> {
+    let node = |(at, pat): (usize, &crate::pattern::Pat)| match pat {
+        crate::pattern::Pat::Op { args, .. } => {
+            let mut children: SmallVec<[Id; 4]> = args.iter().map(|a| found.classes[*a]).collect();
+            if found.swapped >> at & 1 == 1 {
+                children.swap(0, 1);
+            }
+            Some((found.heads[at], canonical(egraph, &children)))
+        }
+        _ => None,
+    };
+    pattern.nodes.iter().enumerate().filter_map(node).collect()
+}
+
+/// What members of a group agree in: the tensors that the right side does not splat, attributes and numbers.
+fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Shared {
+    let rule = &compiled.rule;
+    let mut splatted = vec![false; rule.variables.len()];
+    let rights = rule.roots.iter().map(|r| &r.right).chain(rule.lets.iter().map(|(_, t)| t));
+    for right in rights {
+        right.visit(&mut |term| {
+            if let Term::Splat(at) = term {
+                splatted[*at] = true;
+            }
+        });
+    }
+    let (mut tensors, mut attrs) = (Vec::new(), Vec::new());
+    for (at, variable) in rule.variables.iter().enumerate() {
+        match &variable.kind {
+            VariableKind::Tensor { .. } if !splatted[at] => {
+                tensors.push(found.classes[compiled.pattern.tensors[rule.tensor(at)]]);
+            }
+            VariableKind::Tensor { .. } => {}
+            VariableKind::Number(slot) | VariableKind::Attr(slot, _) => attrs.push(bindings.attr(*slot).cloned()),
+        }
+    }
+    (tensors, attrs)
+}

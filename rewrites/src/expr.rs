@@ -1,0 +1,200 @@
+//! Arithmetic on numbers in rules: what right-hand attributes and constants are computed with.
+
+use eutectic_ir::{
+    Attr,
+    lang::{
+        Bindings,
+        typing::{Bound, Slot},
+    },
+};
+
+/// An expression over numbers, dims and attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Expr {
+    /// A literal.
+    Number(Number),
+    /// A dim, an integer attribute or a number variable.
+    Slot(Slot),
+    /// A function of others.
+    Call(Function, Vec<Expr>),
+    /// `(offset ?y)`: in a group, the last extents of the members before this one, summed.
+    Offset,
+}
+
+/// A number that remembers whether it is an integer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    pub fn get(self) -> f64 {
+        match self {
+            Number::Int(n) => n as f64,
+            Number::Float(x) => x,
+        }
+    }
+
+    /// The integer, also where a float happens to be one.
+    pub fn int(self) -> Option<i64> {
+        match self {
+            Number::Int(n) => Some(n),
+            Number::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Some(x as i64),
+            Number::Float(_) => None,
+        }
+    }
+
+    /// Reads a literal.
+    pub fn parse(text: &str) -> Option<Number> {
+        match text {
+            "inf" | "+inf" => return Some(Number::Float(f64::INFINITY)),
+            "-inf" => return Some(Number::Float(f64::NEG_INFINITY)),
+            "nan" => return Some(Number::Float(f64::NAN)),
+            _ => {}
+        }
+        // What Rust reads as a float but does not start like one (`infinity`) is a word.
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        text.parse().map(Number::Int).or_else(|_| text.parse().map(Number::Float)).ok()
+    }
+}
+
+/// A function: its name, how many arguments it takes, on integers (`None` where it leaves them) and on floats.
+#[derive(Debug)]
+pub(crate) struct FunctionDef {
+    pub name: &'static str,
+    arity: std::ops::RangeInclusive<usize>,
+    int: fn(&[i64]) -> Option<i64>,
+    float: fn(&[f64]) -> f64,
+}
+
+/// A function of the table.
+pub(crate) type Function = &'static FunctionDef;
+
+impl PartialEq for FunctionDef {
+    fn eq(&self, other: &FunctionDef) -> bool {
+        self.name == other.name
+    }
+}
+
+const MANY: usize = usize::MAX;
+
+const FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef {
+        name: "+",
+        arity: 2..=MANY,
+        int: |a| a.iter().try_fold(0_i64, |s, x| s.checked_add(*x)),
+        float: |a| a.iter().sum(),
+    },
+    FunctionDef {
+        name: "*",
+        arity: 2..=MANY,
+        int: |a| a.iter().try_fold(1_i64, |s, x| s.checked_mul(*x)),
+        float: |a| a.iter().product(),
+    },
+    FunctionDef { name: "-", arity: 2..=2, int: |a| a[0].checked_sub(a[1]), float: |a| a[0] - a[1] },
+    FunctionDef {
+        name: "/",
+        arity: 2..=2,
+        int: |a| (a[1] != 0 && a[0].checked_rem(a[1]) == Some(0)).then(|| a[0] / a[1]),
+        float: |a| a[0] / a[1],
+    },
+    FunctionDef { name: "min", arity: 2..=2, int: |a| Some(a[0].min(a[1])), float: |a| a[0].min(a[1]) },
+    FunctionDef { name: "max", arity: 2..=2, int: |a| Some(a[0].max(a[1])), float: |a| a[0].max(a[1]) },
+    FunctionDef { name: "neg", arity: 1..=1, int: |a| a[0].checked_neg(), float: |a| -a[0] },
+    FunctionDef { name: "sqrt", arity: 1..=1, int: |_| None, float: |a| a[0].sqrt() },
+    FunctionDef { name: "rsqrt", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0].sqrt() },
+    FunctionDef { name: "reciprocal", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0] },
+    FunctionDef { name: "exp", arity: 1..=1, int: |_| None, float: |a| a[0].exp() },
+    FunctionDef { name: "log", arity: 1..=1, int: |_| None, float: |a| a[0].ln() },
+    FunctionDef { name: "pow", arity: 2..=2, int: |_| None, float: |a| a[0].powf(a[1]) },
+    FunctionDef { name: "floor", arity: 1..=1, int: |a| Some(a[0]), float: |a| a[0].floor() },
+];
+
+/// The function of that name for that many arguments.
+pub(crate) fn function(name: &str, arguments: usize) -> Option<Function> {
+    FUNCTIONS.iter().find(|f| f.name == name && f.arity.contains(&arguments))
+}
+
+impl Expr {
+    /// The value; `None` where a variable is unbound or a dim is not a number.
+    pub fn value(&self, bindings: &Bindings, offset: i64) -> Option<Number> {
+        match self {
+            Expr::Number(n) => Some(*n),
+            Expr::Offset => Some(Number::Int(offset)),
+            Expr::Slot(slot) => match bindings.get(*slot)? {
+                Bound::Dim(d) => d.known().map(Number::Int),
+                Bound::Attr(Attr::Int(n)) => Some(Number::Int(*n)),
+                Bound::Attr(Attr::Float(x)) => Some(Number::Float(x.get())),
+                _ => None,
+            },
+            Expr::Call(function, args) => {
+                let args: Vec<_> = args.iter().map(|a| a.value(bindings, offset)).collect::<Option<_>>()?;
+                let ints: Option<Vec<i64>> =
+                    args.iter().map(|n| if let Number::Int(n) = n { Some(*n) } else { None }).collect();
+                if let Some(n) = ints.and_then(|ints| (function.int)(&ints)) {
+                    return Some(Number::Int(n));
+                }
+                let floats: Vec<_> = args.iter().map(|n| n.get()).collect();
+                Some(Number::Float((function.float)(&floats)))
+            }
+        }
+    }
+
+    /// Calls `visit` with every variable in it.
+    pub fn slots(&self, visit: &mut dyn FnMut(Slot)) {
+        match self {
+            Expr::Slot(slot) => visit(*slot),
+            Expr::Call(_, args) => args.iter().for_each(|a| a.slots(visit)),
+            Expr::Number(_) | Expr::Offset => {}
+        }
+    }
+
+    /// The value where it is a literal.
+    pub fn literal(&self) -> Option<f64> {
+        match self {
+            Expr::Number(n) => Some(n.get()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether `x` is `y` within 4 eps, where `eps` is twice the unit roundoff of the element type (0: exactly).
+pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
+    x == y || (x.is_nan() && y.is_nan()) || (y.is_finite() && (x - y).abs() <= 8.0 * unit_roundoff * y.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_stay_integers_where_they_can() {
+        let int = |n| Expr::Number(Number::Int(n));
+        let call = |name, args: Vec<Expr>| Expr::Call(function(name, args.len()).unwrap(), args);
+        let value = |e: Expr| e.value(&Bindings::default(), 0).unwrap();
+        assert_eq!(value(call("/", vec![int(6), int(3)])), Number::Int(2));
+        assert_eq!(value(call("/", vec![int(1), int(4)])), Number::Float(0.25));
+        assert_eq!(value(call("+", vec![int(i64::MAX), int(1)])).int(), None);
+        assert_eq!(value(call("/", vec![int(i64::MIN), int(-1)])).int(), None);
+    }
+
+    #[test]
+    fn literals_are_not_words() {
+        assert_eq!(Number::parse("-inf"), Some(Number::Float(f64::NEG_INFINITY)));
+        assert_eq!(Number::parse("infinity"), None);
+        assert_eq!(Number::parse("-"), None);
+        assert_eq!(Number::parse("1e-5"), Some(Number::Float(1e-5)));
+    }
+
+    #[test]
+    fn near_is_relative() {
+        let eps = eutectic_ir::DType::F32.unit_roundoff();
+        assert!(near(f64::from(std::f32::consts::FRAC_1_SQRT_2), std::f64::consts::FRAC_1_SQRT_2, eps));
+        assert!(!near(0.7072, std::f64::consts::FRAC_1_SQRT_2, eps));
+        assert!(near(f64::NEG_INFINITY, f64::NEG_INFINITY, eps) && !near(1e-30, 0.0, eps));
+    }
+}

@@ -1,0 +1,271 @@
+//! Decides whether what the matcher found is a match, and what its variables are.
+
+use std::ops::Range;
+
+use eutectic_ir::{
+    Attr, DType, Shape, Type,
+    lang::{
+        Bindings, Mismatch, RelationCall, TypePattern,
+        typing::{Bound, DimPattern, DimsPattern, Slot, SlotKind, Status},
+    },
+};
+
+use crate::{
+    egraph::{Facts, Head, TypeId},
+    expr::{Expr, near},
+    instantiate::{Builder, Fault, Ref},
+    pattern::{Pat, Pattern, unbound},
+    rule::{AttrTerm, AttrVariable, Phase, Rule, Term, VariableKind},
+};
+
+/// What a match looks like to the guard: no classes, so that alike layers ask the same question.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sight {
+    /// The head of each op of the pattern.
+    pub heads: smallvec::SmallVec<[Head; 12]>,
+    /// The type of each node of the pattern.
+    pub types: smallvec::SmallVec<[TypeId; 12]>,
+    /// The bits of the value of each number on the left.
+    pub numbers: smallvec::SmallVec<[u64; 2]>,
+}
+
+/// The type of a pattern node that an equal one stands for.
+const NO_TYPE: TypeId = TypeId(u32::MAX);
+
+/// Why there is no match.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// A type, attribute or relation does not fit.
+    Mismatch,
+    /// Something is still open when nothing moves any more.
+    Unsolved(String, Range<usize>),
+}
+
+impl From<Mismatch> for Refusal {
+    fn from(_: Mismatch) -> Refusal {
+        Refusal::Mismatch
+    }
+}
+
+/// What is still to be settled.
+enum Constraint<'a> {
+    Type(&'a TypePattern, &'a Type),
+    Dim(&'a DimPattern, i64),
+    Shape(&'a DimsPattern, &'a Shape),
+    Relation(&'a RelationCall),
+}
+
+/// A number that is to be near what an expression gives, once everything is bound.
+struct NumberCheck<'a> {
+    expr: &'a Expr,
+    value: f64,
+    roundoff: f64,
+}
+
+/// Binds the variables of a rule for one match.
+///
+/// # Errors
+/// When it is no match.
+pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, Refusal> {
+    if rule.phase == Phase::Legalize && is_legal(pattern, facts, sight) {
+        return Err(Refusal::Mismatch);
+    }
+    let bindings = bind(rule, pattern, facts, sight)?;
+    let members = [bindings];
+    same_types(rule, pattern, facts, sight, &members)?;
+    let [bindings] = members;
+    Ok(bindings)
+}
+
+/// Whether the (first) root is in legal form already.
+fn is_legal(pattern: &Pattern, facts: &Facts, sight: &Sight) -> bool {
+    let root = pattern.roots[0];
+    let Pat::Op { args, .. } = &pattern.nodes[root] else { return true };
+    let types: Vec<_> = args.iter().map(|a| sight.types[*a]).collect();
+    facts.is_legal(sight.heads[root], &types)
+}
+
+fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<Bindings, Refusal> {
+    let mut bindings = Bindings::default();
+    let (mut open, mut checks) = (Vec::new(), Vec::new());
+    for (at, (variable, ty, _)) in rule.tensors().enumerate() {
+        open.push((Constraint::Type(ty, facts.ty(sight.types[pattern.tensors[at]])), &variable.span));
+    }
+    numbers(rule, pattern, facts, sight, &mut bindings, &mut checks)?;
+    for (at, node) in pattern.nodes.iter().enumerate() {
+        let Pat::Op { op, call: Some((id, kept)), .. } = node else { continue };
+        let Some(call) = &pattern.terms[*id] else { continue };
+        let keep = if *kept { op.attr("keep") } else { None };
+        for (n, (term, attr)) in call.attrs.iter().zip(facts.attrs(sight.heads[at])).enumerate() {
+            match term {
+                _ if keep == Some(n) => {}
+                Some(AttrTerm::Slot(slot)) => bind_slot(rule, *slot, attr, &mut bindings)?,
+                Some(AttrTerm::Dim(dim)) => {
+                    open.push((Constraint::Dim(dim, attr.int().ok_or(Refusal::Mismatch)?), &call.span));
+                }
+                Some(AttrTerm::Shape(dims)) => {
+                    open.push((Constraint::Shape(dims, attr.shape().ok_or(Refusal::Mismatch)?), &call.span));
+                }
+                Some(AttrTerm::Number(expr)) => {
+                    let value = attr.float().ok_or(Refusal::Mismatch)?;
+                    checks.push(NumberCheck { expr, value, roundoff: DType::F32.unit_roundoff() });
+                }
+                _ => {}
+            }
+        }
+    }
+    open.extend(rule.relations.iter().map(|(call, span)| (Constraint::Relation(call), span)));
+    settle(open, &mut bindings)?;
+    variables_fit(rule, pattern, &bindings)?;
+    for check in checks {
+        let value = check.expr.value(&bindings, 0).ok_or(Refusal::Mismatch)?.get();
+        if !near(check.value, value, check.roundoff) {
+            return Err(Refusal::Mismatch);
+        }
+    }
+    Ok(bindings)
+}
+
+/// Binds number variables that stand as operands; notes what else numbers are to be near.
+fn numbers<'a>(
+    rule: &'a Rule,
+    pattern: &Pattern,
+    facts: &Facts,
+    sight: &Sight,
+    bindings: &mut Bindings,
+    checks: &mut Vec<NumberCheck<'a>>,
+) -> Result<(), Refusal> {
+    let mut result = Ok(());
+    for root in &rule.roots {
+        root.left.visit(&mut |term| {
+            let Term::Number { id, expr } = term else { return };
+            let value = f64::from_bits(sight.numbers[*id]);
+            let roundoff = facts.ty(sight.types[pattern.numbers[*id]]).dtype().map_or(0.0, |d| d.unit_roundoff());
+            if let Expr::Slot(slot) = expr
+                && rule.scope.variables[*slot].1 == SlotKind::Attr
+                && bindings.get(*slot).is_none()
+            {
+                let is_int = rule
+                    .variables
+                    .iter()
+                    .any(|v| matches!(&v.kind, VariableKind::Attr(s, AttrVariable::Int) if s == slot));
+                let attr = match is_int {
+                    true if value.fract() == 0.0 => Attr::Int(value as i64),
+                    true => return result = Err(Refusal::Mismatch),
+                    false => Attr::from(value),
+                };
+                // The slot is open.
+                let _ = bindings.bind(*slot, Bound::Attr(attr));
+            } else if expr.literal().is_none() {
+                checks.push(NumberCheck { expr, value, roundoff });
+            }
+        });
+    }
+    result
+}
+
+fn bind_slot(rule: &Rule, slot: Slot, attr: &Attr, bindings: &mut Bindings) -> Result<(), Refusal> {
+    match (rule.scope.variables[slot].1, attr) {
+        (SlotKind::DType(class), Attr::DType(dtype)) if class.contains(*dtype) => {
+            bindings.bind(slot, Bound::DType(*dtype))?;
+        }
+        (SlotKind::DType(_), _) => return Err(Refusal::Mismatch),
+        _ => bindings.bind(slot, Bound::Attr(attr.clone()))?,
+    }
+    Ok(())
+}
+
+/// Settles constraints in whatever order works.
+fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), Refusal> {
+    while !open.is_empty() {
+        let before = (open.len(), bindings.clone());
+        let mut failure = Ok(());
+        open.retain(|(constraint, _)| {
+            let status = match constraint {
+                Constraint::Type(pattern, ty) => pattern.unify(ty, bindings).map_err(Refusal::from),
+                Constraint::Dim(pattern, n) => {
+                    pattern.unify(&eutectic_ir::Dim::Known(*n), bindings).map_err(Refusal::from)
+                }
+                Constraint::Shape(pattern, shape) => pattern.unify(shape, bindings).map_err(Refusal::from),
+                Constraint::Relation(call) => call.solve(bindings).map_err(|_| Refusal::Mismatch),
+            };
+            match status {
+                Ok(status) => status == Status::Later,
+                Err(refusal) => {
+                    failure = Err(refusal);
+                    false
+                }
+            }
+        });
+        failure?;
+        if !open.is_empty() && before == (open.len(), bindings.clone()) {
+            let (constraint, span) = &open[0];
+            let what = match constraint {
+                Constraint::Type(..) => "the dims of this type",
+                Constraint::Dim(..) => "the dim of an attribute",
+                Constraint::Shape(..) => "the shape of an attribute",
+                Constraint::Relation(_) => "this relation",
+            };
+            return Err(Refusal::Unsolved(what.into(), (*span).clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Words are among those declared, number attributes near what is declared.
+fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), Refusal> {
+    for variable in &rule.variables {
+        let fits = match (&variable.kind, variable.near) {
+            (VariableKind::Attr(slot, AttrVariable::OneOf(words)), _) => match bindings.attr(*slot) {
+                Some(Attr::Word(w)) => words.iter().any(|o| **o == **w),
+                _ => true,
+            },
+            (VariableKind::Number(slot), Some(want)) => {
+                // What stands as an operand was compared already, with its own element type.
+                let is_attr = |term: &AttrTerm| *term == AttrTerm::Slot(*slot);
+                let in_attrs = pattern.terms.iter().flatten().any(|c| c.attrs.iter().flatten().any(is_attr));
+                let has = bindings.attr(*slot).and_then(Attr::float);
+                !in_attrs || has.is_none_or(|has| near(has, want, DType::F32.unit_roundoff()))
+            }
+            _ => true,
+        };
+        if !fits {
+            return Err(Refusal::Mismatch);
+        }
+    }
+    Ok(())
+}
+
+/// The left side, typed as it is written, has the types of the classes that it matched.
+fn same_types(
+    rule: &Rule,
+    pattern: &Pattern,
+    facts: &mut Facts,
+    sight: &Sight,
+    members: &[Bindings],
+) -> Result<(), Refusal> {
+    let types: Vec<TypeId> = pattern.tensors.iter().map(|t| sight.types[*t]).collect();
+    let mut builder = Builder::new(facts, rule, members, &types);
+    (builder.left, builder.legal) = (true, false);
+    for (root, at) in rule.roots.iter().zip(&pattern.roots) {
+        let want = builder.facts.ty(sight.types[*at]).dtype();
+        match builder.term(&root.left, 0, want) {
+            Ok((Ref::Instr(_), ty)) if ty == sight.types[*at] => {}
+            Ok(_) | Err(Fault::Inapplicable | Fault::Wrong { .. }) => return Err(Refusal::Mismatch),
+        }
+    }
+    let fits = builder.calls.iter().all(|(id, (_, ty))| {
+        pattern.calls.iter().find(|(call, _)| call == id).is_none_or(|(_, at)| sight.types[*at] == *ty)
+    });
+    if fits { Ok(()) } else { Err(Refusal::Mismatch) }
+}
+
+impl Sight {
+    /// What the guard sees of a match.
+    pub fn of(pattern: &Pattern, egraph: &crate::egraph::EGraph, found: &crate::pattern::Match) -> Sight {
+        let ty = |class: &egg::Id| if *class == unbound() { NO_TYPE } else { egraph[*class].data.ty };
+        let types = found.classes.iter().map(ty).collect();
+        let number = |at: &usize| egraph[found.classes[*at]].data.scalar.unwrap_or(f64::NAN).to_bits();
+        Sight { heads: found.heads.clone(), types, numbers: pattern.numbers.iter().map(number).collect() }
+    }
+}

@@ -1,0 +1,397 @@
+//! Instantiates terms for given types: what a side of a rule looks like, in legal form, for one match.
+//!
+//! Right sides are built with it, and left sides too, once, for a sample: what it inserts to reach the legal form
+//! (an `expand` here, a `reshape` there) is then part of the pattern.
+
+use std::ops::Range;
+
+use eutectic_ir::{
+    Attr, Attrs, Class, DType, Dim, Op, Shape, Tensor, Type,
+    lang::{
+        Bindings, Signature,
+        typing::{Bound, DTypePattern, DimPattern, DimsItem, SignatureResult, TypePattern},
+    },
+    ops::{Anchor, AttrKind},
+};
+use smallvec::SmallVec;
+
+use crate::{
+    egraph::{Facts, Head, TypeId},
+    rule::{AttrTerm, Call, Rule, Term},
+};
+
+/// What an instruction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ref {
+    /// A class of the match: tensor variable `n % variables` of member `n / variables`.
+    Class(usize),
+    /// A number on the left.
+    Number(usize),
+    /// The result of an instruction.
+    Instr(usize),
+}
+
+/// Where an instruction comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum From {
+    /// A call of the rule.
+    Call,
+    /// The reduction of a call, with the reduced axes kept.
+    Kept(usize),
+    /// Put in to reach the legal form.
+    Inserted,
+}
+
+/// One node to make.
+#[derive(Clone, Debug)]
+pub(crate) struct Instr {
+    pub head: Head,
+    pub args: SmallVec<[Ref; 4]>,
+    pub ty: TypeId,
+    pub from: From,
+}
+
+/// Why a term has no instance.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// A value does not work out (an inexact quotient): the rule does not apply.
+    Inapplicable,
+    /// The term is wrong.
+    Wrong { message: String, span: Range<usize> },
+}
+
+type Made = (Ref, TypeId);
+
+/// Builds instances of a rule's terms.
+pub(crate) struct Builder<'a> {
+    pub facts: &'a mut Facts,
+    pub rule: &'a Rule,
+    /// One for each member; one where the rule is no group.
+    pub members: &'a [Bindings],
+    /// The types of the tensor variables, member by member.
+    pub types: &'a [TypeId],
+    /// What lies before each member.
+    pub offsets: &'a [i64],
+    /// Brings what it makes into legal form.
+    pub legal: bool,
+    /// Numbers stay open, and equal terms (not equal instances) are shared.
+    pub left: bool,
+    pub instrs: Vec<Instr>,
+    /// The type of each call of the rule that was built, by the call's id.
+    pub calls: Vec<(usize, Made)>,
+    terms: Vec<(Term, Made)>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(facts: &'a mut Facts, rule: &'a Rule, members: &'a [Bindings], types: &'a [TypeId]) -> Builder<'a> {
+        Builder {
+            facts,
+            rule,
+            members,
+            types,
+            offsets: &[0],
+            legal: rule.phase != crate::Phase::Legalize,
+            left: false,
+            instrs: Vec::new(),
+            calls: Vec::new(),
+            terms: Vec::new(),
+        }
+    }
+
+    /// Builds a term for a member; `want` is the element type of a number that stands alone.
+    pub fn term(&mut self, term: &Term, member: usize, want: Option<DType>) -> Result<Made, Fault> {
+        let variables = self.types.len() / self.members.len();
+        match term {
+            Term::Tensor(at) => {
+                let at = member * variables + self.rule.tensor(*at);
+                Ok((Ref::Class(at), self.types[at]))
+            }
+            Term::Let(at) => {
+                let rule = self.rule;
+                self.term(&rule.lets[*at].1, member, want)
+            }
+            Term::Number { id, expr } => self.number(*id, expr, member, want),
+            Term::Call(call) => {
+                if self.left
+                    && let Some((_, made)) = self.terms.iter().find(|(t, _)| t == term)
+                {
+                    let made = *made;
+                    self.calls.push((call.id, made));
+                    return Ok(made);
+                }
+                let made = self.call(call, member, want)?;
+                self.calls.push((call.id, made));
+                if self.left {
+                    self.terms.push((term.clone(), made));
+                }
+                Ok(made)
+            }
+            Term::Splat(_) => Err(Fault::Wrong {
+                message: "a splat stands here alone".into(),
+                span: self.rule.span.start..self.rule.span.start + 1,
+            }),
+        }
+    }
+
+    fn number(
+        &mut self,
+        id: usize,
+        expr: &crate::expr::Expr,
+        member: usize,
+        want: Option<DType>,
+    ) -> Result<Made, Fault> {
+        let Some(dtype) = want else {
+            return Err(Fault::Wrong { message: "nothing says the element type of a number here".into(), span: 0..0 });
+        };
+        if self.left {
+            let ty = self.facts.type_id(Type::tensor(dtype, &[]));
+            return Ok((Ref::Number(id), ty));
+        }
+        let value = expr.value(&self.members[member], self.offset(member)).ok_or(Fault::Inapplicable)?;
+        let tensor = match value.int() {
+            Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
+            _ => Tensor::from_f64(dtype, &[], [value.get()]),
+        };
+        let op = Op::named("const").expect("the op table has constants");
+        let head = self.facts.head(op, Attrs::from_iter([Attr::Tensor(tensor)]));
+        self.push(head, SmallVec::new(), &[], From::Call).map_err(|message| self.wrong(message, &(0..0)))
+    }
+
+    fn offset(&self, member: usize) -> i64 {
+        self.offsets.get(member).copied().unwrap_or(0)
+    }
+
+    fn wrong(&self, message: String, span: &Range<usize>) -> Fault {
+        Fault::Wrong { message, span: span.clone() }
+    }
+
+    fn call(&mut self, call: &Call, member: usize, want: Option<DType>) -> Result<Made, Fault> {
+        if let [Term::Splat(_), ..] = call.args.as_slice() {
+            return self.fold(call, member);
+        }
+        let mut made: SmallVec<[Option<Made>; 4]> = SmallVec::from_elem(None, call.args.len());
+        // Variables first, numbers last: the others say of which type they are.
+        let wait = |arg: &Term| match arg {
+            Term::Tensor(_) => 0,
+            arg if is_number(arg, self.rule) => 2,
+            _ => 1,
+        };
+        let mut order: SmallVec<[usize; 4]> = (0..call.args.len()).collect();
+        order.sort_by_key(|at| wait(&call.args[*at]));
+        for at in order {
+            let dtype = self.number_type(call.op, at, &made, want);
+            made[at] = Some(self.term(&call.args[at], member, dtype).map_err(|fault| match fault {
+                Fault::Wrong { message, span } if span.is_empty() => Fault::Wrong { message, span: call.span.clone() },
+                other => other,
+            })?);
+        }
+        let made: SmallVec<[Made; 4]> = made.into_iter().flatten().collect();
+        self.apply(call, &made, member)
+    }
+
+    /// `(concat ?w.. :axis -1)`: the op folded over all members, from the left.
+    fn fold(&mut self, call: &Call, member: usize) -> Result<Made, Fault> {
+        let [Term::Splat(variable)] = call.args.as_slice() else {
+            return Err(self.wrong("a splat is the only operand of its op".into(), &call.span));
+        };
+        let variables = self.types.len() / self.members.len();
+        let at = |m: usize| m * variables + self.rule.tensor(*variable);
+        let mut made = (Ref::Class(at(0)), self.types[at(0)]);
+        for next in (1..self.members.len()).map(at) {
+            made = self.apply(call, &[made, (Ref::Class(next), self.types[next])], member)?;
+        }
+        Ok(made)
+    }
+
+    /// The element type that operand `at` of an op is to have, given those of others, or of the result.
+    fn number_type(&self, op: Op, at: usize, made: &[Option<Made>], want: Option<DType>) -> Option<DType> {
+        let signature = op.signature();
+        let slot = match signature.operands.get(at)?.dtype {
+            DTypePattern::Fixed(dtype) => return Some(dtype),
+            DTypePattern::Var(slot, _) => slot,
+        };
+        let same = |p: &TypePattern| matches!(p.dtype, DTypePattern::Var(s, _) if s == slot);
+        let of_operand = signature.operands.iter().zip(made).find_map(|(p, m)| {
+            let (_, ty) = (*m)?;
+            same(p).then(|| self.facts.ty(ty).dtype())?
+        });
+        let of_result = || match signature.results.first()? {
+            SignatureResult::Pattern(p) if same(p) => want,
+            _ => None,
+        };
+        of_operand.or_else(of_result)
+    }
+
+    fn apply(&mut self, call: &Call, made: &[Made], member: usize) -> Result<Made, Fault> {
+        let mut given: SmallVec<[(&str, Attr); 4]> = SmallVec::new();
+        for (def, term) in call.op.def().attrs.iter().zip(&call.attrs) {
+            if let Some(term) = term {
+                given.push((def.name, self.attr(def.kind, term, member)?));
+            }
+        }
+        let attrs = {
+            let types: SmallVec<[&Type; 4]> = made.iter().map(|m| self.facts.ty(m.1)).collect();
+            call.op.attributes(&given, &types)
+        };
+        let attrs = attrs.map_err(|(message, help)| self.wrong(format!("{message}; {help}"), &call.span))?;
+        let head = self.facts.head(call.op, attrs);
+        let types: SmallVec<[TypeId; 4]> = made.iter().map(|m| m.1).collect();
+        let result = self.facts.infer(head, &types).map_err(|message| {
+            let operands: Vec<_> = types.iter().map(|t| self.facts.ty(*t).to_string()).collect();
+            self.wrong(format!("{}({}): {message}", call.op, operands.join(", ")), &call.span)
+        })?;
+        let args: SmallVec<[Ref; 4]> = made.iter().map(|m| m.0).collect();
+        if !self.legal || self.facts.is_legal(head, &types) {
+            return Ok(self.emit(head, args, result, From::Call));
+        }
+        if let Some(made) = self.keep_axes(call.id, head, &args, &types, result) {
+            return Ok(made);
+        }
+        Ok(self.expand_operands(head, made, result))
+    }
+
+    /// A reduction that drops its axes, as a reshape of the one that keeps them.
+    fn keep_axes(&mut self, id: usize, head: Head, args: &[Ref], types: &[TypeId], result: TypeId) -> Option<Made> {
+        let op = self.facts.op(head);
+        let (Class::Anchor(Anchor::Reduction(_)), Some(keep)) = (op.def().class, op.attr("keep")) else {
+            return None;
+        };
+        let mut attrs = self.facts.attrs(head).clone();
+        attrs[keep] = true.into();
+        let kept = self.facts.head(op, attrs);
+        if !self.facts.is_legal(kept, types) {
+            return None;
+        }
+        let ty = self.facts.infer(kept, types).ok()?;
+        let reduced = self.emit(kept, args.into(), ty, From::Kept(id));
+        Some(self.view("reshape", reduced, result))
+    }
+
+    /// The same op, with each operand expanded to the shape that the legal form wants.
+    fn expand_operands(&mut self, head: Head, made: &[Made], result: TypeId) -> Made {
+        let mut args: SmallVec<[Ref; 4]> = made.iter().map(|m| m.0).collect();
+        if let Some(shapes) = self.wanted_shapes(head, made, result) {
+            for (at, (from, shape)) in made.iter().zip(shapes).enumerate() {
+                let Some((dtype, has)) = self.facts.ty(from.1).as_tensor() else { continue };
+                if *has != shape && !matches!(from.0, Ref::Number(_)) {
+                    let ty = self.facts.type_id(Type::Tensor(dtype, shape));
+                    args[at] = self.view("expand", *from, ty).0;
+                }
+            }
+        }
+        self.emit(head, args, result, From::Call)
+    }
+
+    /// `expand` or `reshape` to a type.
+    pub fn view(&mut self, name: &str, from: Made, ty: TypeId) -> Made {
+        let op = Op::named(name).expect("the op table has views");
+        let shape = self.facts.ty(ty).as_tensor().map(|(_, s)| s.clone()).unwrap_or_default();
+        let head = self.facts.head(op, Attrs::from_iter([Attr::Shape(shape)]));
+        self.emit(head, SmallVec::from_slice(&[from.0]), ty, From::Inserted)
+    }
+
+    /// The operand shapes of the legal form that has this result, where they follow from it.
+    ///
+    /// What the result leaves open (the inner axis of a product) is taken from the operand itself, counted from the end.
+    fn wanted_shapes(&mut self, head: Head, made: &[Made], result: TypeId) -> Option<SmallVec<[Shape; 4]>> {
+        let op = self.facts.op(head);
+        let legal = self.facts.legal(op)?;
+        let mut bindings = Bindings::default();
+        for (slot, attr) in self.facts.attrs(head).iter().enumerate() {
+            bindings.bind(slot, Bound::Attr(attr.clone())).ok()?;
+        }
+        let (SignatureResult::Pattern(pattern), Type::Tensor(dtype, shape)) =
+            (legal.results.first()?, self.facts.ty(result).clone())
+        else {
+            return None;
+        };
+        pattern.unify(&Type::Tensor(dtype, shape), &mut bindings).ok()?;
+        let shapes = made.iter().zip(&legal.operands).map(|(m, pattern)| {
+            let (_, has) = self.facts.ty(m.1).as_tensor()?;
+            bind_from_the_end(pattern, has, &mut bindings);
+            let shape = pattern.dims.value(&bindings)?;
+            (eutectic_ir::lang::relation::broadcast(has, &shape).as_ref() == Ok(&shape)).then_some(shape)
+        });
+        shapes.collect()
+    }
+
+    fn push(&mut self, head: Head, args: SmallVec<[Ref; 4]>, types: &[TypeId], from: From) -> Result<Made, String> {
+        let ty = self.facts.infer(head, types)?;
+        Ok(self.emit(head, args, ty, from))
+    }
+
+    fn emit(&mut self, head: Head, args: SmallVec<[Ref; 4]>, ty: TypeId, from: From) -> Made {
+        if !self.left
+            && let Some(at) = self.instrs.iter().position(|i| i.head == head && i.args == args)
+        {
+            return (Ref::Instr(at), ty);
+        }
+        self.instrs.push(Instr { head, args, ty, from });
+        (Ref::Instr(self.instrs.len() - 1), ty)
+    }
+
+    /// The value of an attribute.
+    fn attr(&self, kind: AttrKind, term: &AttrTerm, member: usize) -> Result<Attr, Fault> {
+        let bindings = &self.members[member];
+        let ints = |a: Attr| a.ints().map(<[i64]>::to_vec).ok_or(Fault::Inapplicable);
+        match term {
+            AttrTerm::Value(value) => Ok(value.clone()),
+            AttrTerm::Slot(slot) => match bindings.get(*slot) {
+                Some(Bound::Attr(Attr::Int(n))) if kind == AttrKind::Float => Ok((*n as f64).into()),
+                Some(Bound::Attr(attr)) => Ok(attr.clone()),
+                Some(Bound::DType(dtype)) => Ok((*dtype).into()),
+                _ => Err(Fault::Inapplicable),
+            },
+            AttrTerm::Dim(dim) => dim.value(bindings).and_then(|d| d.known()).map(Attr::Int).ok_or(Fault::Inapplicable),
+            AttrTerm::Shape(dims) => dims.value(bindings).map(Attr::Shape).ok_or(Fault::Inapplicable),
+            AttrTerm::Number(expr) => {
+                let value = expr.value(bindings, self.offset(member)).ok_or(Fault::Inapplicable)?;
+                match kind {
+                    AttrKind::Float => Ok(value.get().into()),
+                    _ => value.int().map(Attr::Int).ok_or(Fault::Inapplicable),
+                }
+            }
+            AttrTerm::Compose(pair) => {
+                let [p, q] = [ints(self.attr(kind, &pair[0], member)?)?, ints(self.attr(kind, &pair[1], member)?)?];
+                let at = |n: &i64| p.get((n + p.len() as i64) as usize).copied();
+                let composed: Option<Vec<i64>> = q.iter().map(at).collect();
+                composed.filter(|c| c.len() == p.len()).map(|c| Attr::from(&c[..])).ok_or(Fault::Inapplicable)
+            }
+            AttrTerm::Inverse(p) => {
+                let p = ints(self.attr(kind, p, member)?)?;
+                let rank = p.len() as i64;
+                let place = |n: i64| p.iter().position(|m| *m == n).map(|at| at as i64 - rank);
+                let inverse: Option<Vec<i64>> = (-rank..0).map(place).collect();
+                inverse.map(|c| Attr::from(&c[..])).ok_or(Fault::Inapplicable)
+            }
+        }
+    }
+}
+
+fn is_number(term: &Term, rule: &Rule) -> bool {
+    match term {
+        Term::Number { .. } => true,
+        Term::Let(at) => is_number(&rule.lets[*at].1, rule),
+        _ => false,
+    }
+}
+
+/// Binds the dims of a pattern that are still open to those of a shape, from the last axis on.
+fn bind_from_the_end(pattern: &TypePattern, shape: &Shape, bindings: &mut Bindings) {
+    for (back, item) in pattern.dims.0.iter().rev().enumerate() {
+        let DimsItem::One(DimPattern::Var(slot)) = item else { return };
+        if bindings.get(*slot).is_none() && back < shape.rank() {
+            let dim: Dim = shape[shape.rank() - 1 - back].clone();
+            // The slot is open, so that it takes anything.
+            let _ = bindings.bind(*slot, Bound::Dim(dim));
+        }
+    }
+}
+
+/// The legal form of an op, parsed.
+pub(crate) fn legal_signature(op: Op) -> Option<Signature> {
+    let def = op.def();
+    let attrs: Vec<_> = def.attrs.iter().map(|a| a.name).collect();
+    let source = eutectic_ir::lang::Source::new(format!("<legal form of {}>", def.name), def.legal);
+    if def.legal.is_empty() { None } else { Signature::parse(&source, &attrs).ok() }
+}

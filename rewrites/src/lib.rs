@@ -1,0 +1,132 @@
+//! Rewriting: rules as data, an e-graph, and the engine that saturates it.
+//!
+//! This is the only crate that names `egg`. It reads rule files, types every rule, searches and applies them in
+//! phases, and hands the saturated e-graph on as plain data ([`eutectic_ir::eclasses::EClasses`]).
+//!
+//! # The rule language
+//!
+//! A rule file (`*.rules`) holds rules; `;` starts a comment. The `;;` comment right above a rule is its
+//! documentation and must be there: state the algebra.
+//!
+//! ```lisp
+//! ;; act(x·w + b) is one kernel with an epilogue instead of three passes over the activation
+//! (rule fuse/linear-act
+//!   (forall (F float) (?x F[B.. M K]) (?w F[K N]) (?b F[N]) (?a (one-of relu gelu-erf gelu-tanh silu)))
+//!   (=> (act (add (matmul ?x ?w) ?b) :kind ?a)
+//!       (linear ?x ?w ?b :act ?a))
+//!   (eq reassoc))
+//! ```
+//!
+//! `(rule PACK/NAME (forall …) (where …)? (let ?y …)* SIDES (eq …) FLAG*)`. The pack decides the phase:
+//! `legalize` | `algebra` | `unfuse`, `templates` | every other (`simplify`, `decompose`, `fuse`, …: the main phase).
+//! Phases are cumulative: the rules of earlier phases stay active in later ones.
+//!
+//! ## `forall`: the variables
+//!
+//! | Declaration | The variable is |
+//! |---|---|
+//! | `(F float)`, `(F any)`, `int`, `number`, `f32`, … | an element type of that class |
+//! | `(?x F[B.. M K])` | a tensor. `B..` is a sequence of dims, `M` a dim; neither needs a declaration of its own. `(* 2 H)`, `(+ M 1)`, `(/ D 2)`, `(- A B)` are solved for their one unknown or fail to match |
+//! | `(?w F[K N] const)` | a tensor computed from parameters and constants only |
+//! | `(?s float)` (or `f32`) | a number: a float attribute; or, standing as an operand on the left, a tensor whose elements are all one known number (seen through expand, reshape and arithmetic on constants); any shape |
+//! | `(near ?c 0.70710678)` | such a number, within 4 eps (of its tensor's element type) of the given one |
+//! | `(?n int)`, `(?ax axis)`, `(?axs axes)`, `(?p perm)`, `(?s shape)`, `(?k bool)`, `(?d dtype)` | an attribute of that kind |
+//! | `(?k (one-of none relu))` | a word attribute with one of these values; or, standing as an op's name (`(?k ?x ?y)`), the op: the rule is then one rule per word, named `pack/name[word]` |
+//!
+//! Every variable must occur on the left (or be solved by a `where` relation).
+//!
+//! ## Terms
+//!
+//! - `(op operand … :attribute value …)`. **On the left every attribute of the op must be written** (also those with
+//!   defaults); on the right those with a default may be left out. Optional operands that are not written are not there:
+//!   `(linear ?x ?w :act none)` matches only linears without a bias.
+//! - `(get 1 ?t)` is short for `(get ?t :index 1)`.
+//! - Attribute values on the left: a literal (`:axis -1`, `:kind relu`, `:axes [-1]`, `:perm [-1 -2]`, `:keep true`),
+//!   a variable, a dim or expression over dims (`:len H`, `:at (+ H 1)`), a shape (`:shape [B.. M 1]`), an
+//!   element-type variable (`:to G`).
+//! - Attribute values on the right: all of these, and arithmetic over numbers, number variables, `int`s and dims:
+//!   `+ - * / min max neg sqrt rsqrt reciprocal exp log pow floor` (`:at (+ ?a ?b)`, `:scale (/ 1.0 (sqrt D))`). For an integer attribute
+//!   the result must be an integer, or the rule does not match.
+//! - Functions on the right where lists are wanted: `:perm (compose ?p ?q)` (first `?p`, then `?q`; both counted from
+//!   the end), `:perm (inverse ?p)`.
+//! - A number (`0.5`, `-inf`, `nan`), number variable, dim, or arithmetic on these **as an operand**: on the left a tensor whose
+//!   elements are all within 4 eps of it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`); on the right a constant of rank 0
+//!   with the element type that the op wants there. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
+//! - Of the leaves only `iota` may stand in a rule, and on the right; constants are numbers.
+//! - Commutative ops match both ways round. Nothing else is looked through.
+//! - Both sides may be in the short (broadcasting) form: `(add ?x ?b)` with `?x F[B.. N]`, `?b F[N]`. The loader puts the
+//!   `expand` in on both sides that the legal form has (also for the batch dims of `matmul` and the bias of `attention`),
+//!   and turns a reduction with `:keep false` over trailing axes into `reshape` of the one with `:keep true`.
+//!   A left side that needs an `expand` for some shapes and none for others (`B..` may be empty) is compiled in each form.
+//!   Exception: the pack `legalize`, whose sides are taken as they stand, and whose left side matches only where the root is
+//!   **not** in legal form (`Op::is_legal`), so that a legalization never meets its own result.
+//!
+//! ## Sides
+//!
+//! - `(=> left right)`. The right may be a variable of the left or a number.
+//! - `(roots (=> l r) (=> l r) …)`: several roots, joined through the subterms that they share; each `r` may use the `let`s.
+//! - `(group ?y pattern)` with `(=> ?y right)`: takes the maximal set of nodes that match the pattern and agree in the variables that the
+//!   right side does not *splat* (`?w..` = the variable's values in all members). At least two members; `right` is built for each.
+//!   `(offset ?y)` is the sum of the last extents of the members before this one. A splatted operand of a binary op is
+//!   folded from the left: `(concat ?w.. :axis -1)`.
+//! - `(let ?y term)`: names a term of the right.
+//!
+//! ## `where`: relations
+//!
+//! `(where (relation arg …) …)`, the relations of [`eutectic_ir::lang::relation`], with dims, shapes in brackets and
+//! attribute variables as arguments: `(where (broadcast A B C) (permute A ?p C))`. Each is checked, or solved for what it
+//! determines. `(near ?c 0.5)` may stand here too.
+//!
+//! ## Contract and flags
+//!
+//! `(eq exact)`, `(eq (ulp n))`, `(eq reassoc)` or `(eq fast)` says what left and right promise each other; `--fp` decides
+//! which rules run. `(once)`: applied once to the matches that the phase starts with, never to its own results, and only where the right
+//! side is estimated to be cheaper (flops, then elements moved; constant subgraphs are free): for associativity and distribution.
+//!
+//! ## What is refused
+//!
+//! Every error has file, line, column, rule and a caret: syntax, unnamed, duplicate and undocumented rules, unknown ops,
+//! attributes and relations, an omitted attribute on the left, a variable or dim on the right that nothing on the left determines,
+//! sides of different type, rules for which no sample type-checks, and self-feeding rules (run on its own right side, the rule
+//! does not come to rest).
+//!
+//! # From Rust
+//!
+//! ```
+//! use eutectic_ir::{DType, Graph, Type};
+//! use eutectic_rewrites::{Options, RuleSet, optimize};
+//!
+//! let mut graph = Graph::new("twice negated");
+//! let x = graph.input("x", Type::tensor(DType::F32, &[2, 3]))?;
+//! let y = graph.apply("neg", &[x], &[])?;
+//! let y = graph.apply("neg", &[y], &[])?;
+//! graph.output("y", y)?;
+//! let rewritten = optimize(&graph, &RuleSet::embedded()?, &Options::default())?;
+//! let output = &rewritten.classes.classes[rewritten.classes.outputs[0]];
+//! assert!(output.nodes.iter().any(|n| n.op.name() == "input"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod check;
+mod classes;
+mod egraph;
+mod engine;
+mod expr;
+mod guard;
+mod instantiate;
+mod lint;
+mod log;
+mod optimize;
+mod parse;
+mod pattern;
+mod recipe;
+mod rule;
+mod ruleset;
+mod sample;
+mod terms;
+
+pub use engine::{Limits, PhaseReport, RuleStatistics, Stop};
+pub use lint::{Lint, lint};
+pub use optimize::{Applied, Options, RewriteError, Rewritten, optimize};
+pub use rule::{Contract, Phase, Rule};
+pub use ruleset::{Choice, Fp, LoadError, RuleSet};

@@ -1,0 +1,106 @@
+//! What is suspicious about rules that load: `rules lint`.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    check,
+    recipe::Compiled,
+    rule::{Rule, Term},
+    ruleset::RuleSet,
+};
+
+/// One finding.
+#[derive(Clone, Debug)]
+pub struct Lint {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// File and line.
+    pub place: String,
+    /// What is suspicious, and what to do.
+    pub message: String,
+}
+
+/// Left sides with more ops than this are fragile: one op written differently, and they do not match.
+const MOST_OPS: usize = 14;
+
+/// Looks for unused variables, left sides that are too large, and rules that another rule makes pointless.
+pub fn lint(rules: &RuleSet) -> Vec<Lint> {
+    let mut lints = Vec::new();
+    for compiled in rules.rules.iter().filter(|c| c.variant == 0) {
+        let rule = &compiled.rule;
+        for (name, span) in check::unused(compiled) {
+            lints.push(found(rule, &span, format!("`{name}` is declared and never used; remove it")));
+        }
+        let size = check::size(&compiled.pattern);
+        if size > MOST_OPS {
+            let message = format!(
+                "its left side has {size} ops; recognise parts of it with rules of their own (at most {MOST_OPS})"
+            );
+            lints.push(found(rule, &rule.span, message));
+        }
+        let shadows = |other: &&Arc<Compiled>| other.rule.name != rule.name && shadow(other, compiled);
+        if let Some(other) = rules.rules.iter().find(shadows) {
+            let message = format!("{} does the same, for more; remove one", other.rule.name);
+            lints.push(found(rule, &rule.span, message));
+        }
+    }
+    lints
+}
+
+fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {
+    let (line, column) = rule.source.position(span.start);
+    Lint { rule: rule.name.clone(), place: format!("{}:{line}:{column}", rule.source.name), message }
+}
+
+/// Whether `general` does on every match of `special` what that one does: its left side is more general, and with the
+/// same bindings its right side is the same.
+fn shadow(general: &Compiled, special: &Compiled) -> bool {
+    // Another broadcast is another left side.
+    if general.pattern.inserted() != special.pattern.inserted() {
+        return false;
+    }
+    let (general, special) = (&*general.rule, &*special.rule);
+    if general.roots.len() != 1 || special.roots.len() != 1 || general.group || special.group {
+        return false;
+    }
+    let mut bound: Vec<Option<Term>> = vec![None; general.variables.len()];
+    covers(&general.roots[0].left, &special.roots[0].left, &mut bound)
+        && covers(&general.roots[0].right, &special.roots[0].right, &mut bound)
+        && general.relations.is_empty()
+        && general.tensors().all(|(v, ty, constant)| {
+            // The declared shape of a bare `F[A..]` admits everything; any other must be the very same to be sure.
+            let at = general.variables.iter().position(|o| o.name == v.name);
+            match at.and_then(|at| bound[at].as_ref()) {
+                Some(Term::Tensor(other)) => match &special.variables[*other].kind {
+                    crate::rule::VariableKind::Tensor { ty: narrower, constant: c } => {
+                        (ty == narrower || admits_all(ty)) && (!constant || *c)
+                    }
+                    _ => false,
+                },
+                _ => admits_all(ty) && !constant,
+            }
+        })
+}
+
+fn admits_all(ty: &eutectic_ir::lang::TypePattern) -> bool {
+    matches!(ty.dims.0.as_slice(), [eutectic_ir::lang::typing::DimsItem::Many(_)])
+}
+
+fn covers(general: &Term, special: &Term, bound: &mut [Option<Term>]) -> bool {
+    match (general, special) {
+        (Term::Tensor(at), _) => match &bound[*at] {
+            Some(before) => before == special,
+            None => {
+                bound[*at] = Some(special.clone());
+                true
+            }
+        },
+        (Term::Call(a), Term::Call(b)) => {
+            a.op == b.op
+                && a.args.len() == b.args.len()
+                && a.attrs == b.attrs
+                && a.args.iter().zip(&b.args).all(|(x, y)| covers(x, y, bound))
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,66 @@
+//! The application log: which rule turned what into what.
+//!
+//! It serves explanations, provenance, statistics and bundles. Explanations come from it and not from proofs: a node
+//! is explained by the application that made it first, and by whatever explains the nodes that this one matched.
+
+use egg::Id;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::egraph::{EGraph, Head, Node};
+
+/// One application of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Application {
+    /// Which rule.
+    pub rule: usize,
+    /// The classes of its roots.
+    pub roots: SmallVec<[Id; 2]>,
+    /// What its tensor variables are bound to.
+    pub variables: SmallVec<[Id; 4]>,
+    /// The nodes that it matched.
+    pub matched: SmallVec<[(Head, SmallVec<[Id; 4]>); 4]>,
+    /// The nodes of its right side and the classes that they are in; those that are equal to a root come last.
+    pub made: SmallVec<[(Node, Id); 4]>,
+    /// Whether it united classes or made nodes.
+    pub changed: bool,
+}
+
+/// The log of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub applications: Vec<Application>,
+}
+
+/// Which application made each node first; nodes in their final form.
+pub(crate) struct Makers {
+    first: FxHashMap<(Head, SmallVec<[Id; 4]>), usize>,
+}
+
+pub(crate) fn canonical(egraph: &EGraph, children: &[Id]) -> SmallVec<[Id; 4]> {
+    children.iter().map(|c| egraph.find(*c)).collect()
+}
+
+impl Log {
+    /// Indexes the log, once the e-graph is at rest. Nodes of the program itself need no maker.
+    pub fn makers(&self, egraph: &EGraph, program: impl Iterator<Item = Node>) -> Makers {
+        let given: FxHashSet<_> = program.map(|n| (n.head, canonical(egraph, &n.children))).collect();
+        let mut first = FxHashMap::default();
+        for (at, application) in self.applications.iter().enumerate() {
+            for (node, _) in &application.made {
+                let key = (node.head, canonical(egraph, &node.children));
+                if !given.contains(&key) {
+                    first.entry(key).or_insert(at);
+                }
+            }
+        }
+        Makers { first }
+    }
+}
+
+impl Makers {
+    /// The application that made a node first; its children are canonical.
+    pub fn of(&self, head: Head, children: &[Id]) -> Option<usize> {
+        self.first.get(&(head, SmallVec::from_slice(children))).copied()
+    }
+}

@@ -1,0 +1,417 @@
+//! Left sides compiled for matching, and the matcher.
+//!
+//! A left side is matched in legal form, as a graph: equal subterms are one node of the pattern, so several roots join
+//! where they share one. Types are not looked at here; what the matcher finds is guarded afterwards.
+
+use egg::Id;
+use eutectic_ir::{
+    Attr, Op,
+    lang::{TypePattern, typing::DimsItem},
+};
+use smallvec::SmallVec;
+
+use crate::{
+    egraph::{EGraph, Head},
+    expr::near,
+    instantiate::{Builder, From, Ref},
+    rule::{AttrTerm, Call, Rule, Term, VariableKind},
+};
+
+/// A node of a pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Pat {
+    /// A tensor variable.
+    Tensor {
+        constant: bool,
+        near: Option<f64>,
+        /// The fewest axes, and whether there are no more.
+        rank: (usize, bool),
+    },
+    /// A tensor of one known number.
+    Number { near: Option<f64> },
+    /// An op.
+    Op {
+        op: Op,
+        /// Literal attributes; `None`: the guard looks at it.
+        checks: Vec<Option<Attr>>,
+        args: SmallVec<[usize; 4]>,
+        /// Whether the first two operands are tried the other way round too.
+        swap: bool,
+        /// The call that it stands for, and whether it is only its reduction, with the axes kept.
+        call: Option<(usize, bool)>,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Try the nodes of a class that is bound.
+    Node(usize),
+    /// Bind a root to the classes so many levels above a class that is bound.
+    Join { root: usize, from: usize, levels: usize },
+}
+
+/// A left side, compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub nodes: Vec<Pat>,
+    pub roots: Vec<usize>,
+    /// The node of each tensor variable.
+    pub tensors: Vec<usize>,
+    /// The nodes of the numbers on the left, by their id; several ids may share a node.
+    pub numbers: Vec<usize>,
+    /// The node that stands for each call.
+    pub calls: Vec<(usize, usize)>,
+    /// The calls of the left, by id.
+    pub terms: Vec<Option<Call>>,
+    /// Levels from a root to its deepest leaf.
+    pub depth: usize,
+    steps: Vec<Step>,
+}
+
+/// The class of a node that nothing is bound to.
+pub(crate) fn unbound() -> Id {
+    Id::from(u32::MAX as usize)
+}
+
+/// What a pattern matched: a class for each node, and which of its e-nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Match {
+    pub classes: SmallVec<[Id; 12]>,
+    pub heads: SmallVec<[Head; 12]>,
+    /// Bit `n`: node `n` matched with its first two operands swapped.
+    pub swapped: u64,
+}
+
+/// The head of a pattern node that is no op.
+const NO_HEAD: Head = Head(u32::MAX);
+
+impl Pattern {
+    /// Compiles what a builder made of the left sides of its rule; `Err` names what is too large or not joined.
+    pub fn compile(builder: &Builder<'_>, tops: &[Ref]) -> Result<Pattern, String> {
+        let rule = builder.rule;
+        let terms = calls_by_id(rule);
+        let tensors: Vec<_> =
+            rule.tensors().map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, rank: rank(ty) }).collect();
+        let mut nodes = tensors.clone();
+        let numbers: Vec<usize> = (0..rule.numbers).map(|n| nodes.len() + n).collect();
+        nodes.extend(numbers_of(rule));
+        let place = |r: Ref| match r {
+            Ref::Class(n) => n,
+            Ref::Number(n) => tensors.len() + n,
+            Ref::Instr(n) => tensors.len() + rule.numbers + n,
+        };
+        for (at, instr) in builder.instrs.iter().enumerate() {
+            let made = builder.calls.iter().find(|(_, (r, _))| *r == Ref::Instr(at)).map(|(id, _)| *id);
+            let call = match instr.from {
+                From::Kept(id) => Some((id, true)),
+                From::Call => made.map(|id| (id, false)),
+                From::Inserted => None,
+            };
+            let op = builder.facts.op(instr.head);
+            let checks = match call {
+                Some((id, kept)) => checks(op, terms[id].as_ref(), kept),
+                None => op.def().attrs.iter().map(|_| None).collect(),
+            };
+            let args = instr.args.iter().map(|r| place(*r)).collect();
+            nodes.push(Pat::Op { op, checks, args, swap: op.def().commutative, call });
+        }
+        let calls = builder.calls.iter().map(|(id, (r, _))| (*id, place(*r))).collect();
+        let mut pattern = Pattern {
+            nodes,
+            roots: tops.iter().map(|r| place(*r)).collect(),
+            tensors: (0..tensors.len()).collect(),
+            numbers,
+            calls,
+            terms,
+            depth: 0,
+            steps: Vec::new(),
+        };
+        if pattern.nodes.len() > 64 {
+            return Err(format!("the left side has {} nodes; 64 is the most", pattern.nodes.len()));
+        }
+        pattern.depth = pattern.roots.iter().map(|r| pattern.depth_of(*r)).max().unwrap_or(0);
+        pattern.symmetric(rule);
+        pattern.order()?;
+        pattern.share_numbers(rule);
+        Ok(pattern)
+    }
+
+    /// A number in a term that an equal term stands for is matched where that one is.
+    fn share_numbers(&mut self, rule: &Rule) {
+        let mut used = vec![false; self.nodes.len()];
+        self.roots.iter().for_each(|r| used[*r] = true);
+        for node in 0..self.nodes.len() {
+            self.args(node).iter().for_each(|a| used[*a] = true);
+        }
+        let mut exprs: Vec<Option<&crate::expr::Expr>> = vec![None; rule.numbers];
+        for root in &rule.roots {
+            root.left.visit(&mut |term| {
+                if let Term::Number { id, expr } = term {
+                    exprs[*id] = Some(expr);
+                }
+            });
+        }
+        for id in 0..rule.numbers {
+            if !used[self.numbers[id]]
+                && let Some(other) = (0..rule.numbers).find(|o| used[self.numbers[*o]] && exprs[*o] == exprs[id])
+            {
+                self.numbers[id] = self.numbers[other];
+            }
+        }
+    }
+
+    /// How many nodes were put in to reach the legal form.
+    pub fn inserted(&self) -> usize {
+        self.nodes.iter().filter(|n| matches!(n, Pat::Op { call: None, .. })).count()
+    }
+
+    /// Whether the legal form is the same.
+    pub fn same_form(&self, other: &Pattern) -> bool {
+        self.nodes == other.nodes && self.roots == other.roots
+    }
+
+    fn args(&self, node: usize) -> &[usize] {
+        match &self.nodes[node] {
+            Pat::Op { args, .. } => args,
+            _ => &[],
+        }
+    }
+
+    fn depth_of(&self, node: usize) -> usize {
+        1 + self.args(node).iter().map(|a| self.depth_of(*a)).max().unwrap_or(0)
+    }
+
+    /// Two operands that are variables alike in everything need not be tried both ways round.
+    fn symmetric(&mut self, rule: &Rule) {
+        let types: Vec<_> = rule.tensors().map(|(_, ty, _)| ty).collect();
+        let mut edges = vec![0; self.nodes.len()];
+        for node in 0..self.nodes.len() {
+            self.args(node).iter().for_each(|a| edges[*a] += 1);
+        }
+        for node in 0..self.nodes.len() {
+            let alike = match self.args(node) {
+                [a, b, ..] if a == b => true,
+                [a, b, ..] if edges[*a] == 1 && edges[*b] == 1 => match (&self.nodes[*a], &self.nodes[*b]) {
+                    (Pat::Tensor { constant: x, near: None, .. }, Pat::Tensor { constant: y, near: None, .. }) => {
+                        x == y && types[*a] == types[*b]
+                    }
+                    _ => false,
+                },
+                _ => false,
+            };
+            if let (true, Pat::Op { swap, .. }) = (alike, &mut self.nodes[node]) {
+                *swap = false;
+            }
+        }
+    }
+
+    /// The order in which nodes are matched: each root from the top, further roots from what they share with earlier ones.
+    fn order(&mut self) -> Result<(), String> {
+        let mut bound = vec![false; self.nodes.len()];
+        let mut steps = Vec::new();
+        let mut waiting: Vec<usize> = self.roots.clone();
+        // The deepest root first: what it binds usually includes the others.
+        waiting.sort_by_key(|r| std::cmp::Reverse(self.depth_of(*r)));
+        while !waiting.is_empty() {
+            let first = steps.is_empty();
+            let next = waiting.iter().position(|r| first || bound[*r] || self.way_up(*r, &bound).is_some());
+            let Some(next) = next else {
+                return Err("the roots share no subterm: they can only be joined through one".into());
+            };
+            let root = waiting.remove(next);
+            if bound[root] {
+                continue;
+            }
+            if let (false, Some((from, levels))) = (first, self.way_up(root, &bound)) {
+                steps.push(Step::Join { root, from, levels });
+            }
+            self.visit(root, &mut bound, &mut steps);
+        }
+        // The root that is bound first is the one that is searched for.
+        self.steps = steps;
+        Ok(())
+    }
+
+    fn visit(&self, node: usize, bound: &mut [bool], steps: &mut Vec<Step>) {
+        if std::mem::replace(&mut bound[node], true) {
+            return;
+        }
+        if let Pat::Op { args, .. } = &self.nodes[node] {
+            steps.push(Step::Node(node));
+            args.iter().for_each(|a| self.visit(*a, bound, steps));
+        }
+    }
+
+    /// A bound node under `root` and how many levels it lies below; the nearest.
+    fn way_up(&self, root: usize, bound: &[bool]) -> Option<(usize, usize)> {
+        let mut level = vec![root];
+        for levels in 0..self.nodes.len() {
+            if let Some(from) = level.iter().find(|n| bound[**n]) {
+                return Some((*from, levels));
+            }
+            level = level.iter().flat_map(|n| self.args(*n).iter().copied()).collect();
+        }
+        None
+    }
+
+    /// The node at which a search starts, and its op.
+    pub fn entry(&self) -> (usize, Op) {
+        let Some(Step::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
+        let Pat::Op { op, .. } = &self.nodes[*node] else { unreachable!("a left side is an op") };
+        (*node, *op)
+    }
+
+    /// Finds every match whose entry is `class`; `take` says whether to go on.
+    pub fn search(&self, egraph: &EGraph, class: Id, take: &mut dyn FnMut(&Match) -> bool) {
+        let mut found = Match {
+            classes: SmallVec::from_elem(unbound(), self.nodes.len()),
+            heads: SmallVec::from_elem(NO_HEAD, self.nodes.len()),
+            swapped: 0,
+        };
+        let (entry, _) = self.entry();
+        found.classes[entry] = egraph.find(class);
+        self.step(egraph, 0, &mut found, take);
+    }
+
+    fn step(&self, egraph: &EGraph, pc: usize, found: &mut Match, take: &mut dyn FnMut(&Match) -> bool) -> bool {
+        match self.steps.get(pc) {
+            None => take(found),
+            Some(Step::Join { root, from, levels }) => {
+                for class in ancestors(egraph, found.classes[*from], *levels) {
+                    found.classes[*root] = class;
+                    if !self.step(egraph, pc + 1, found, take) {
+                        return false;
+                    }
+                }
+                found.classes[*root] = unbound();
+                true
+            }
+            Some(Step::Node(node)) => self.try_nodes(egraph, *node, pc, found, take),
+        }
+    }
+
+    fn try_nodes(
+        &self,
+        egraph: &EGraph,
+        at: usize,
+        pc: usize,
+        found: &mut Match,
+        take: &mut dyn FnMut(&Match) -> bool,
+    ) -> bool {
+        let Pat::Op { op, checks, args, swap, .. } = &self.nodes[at] else { return true };
+        let class = &egraph[found.classes[at]];
+        for node in &class.nodes {
+            if node.op != *op || node.children.len() != args.len() {
+                continue;
+            }
+            let attrs = egraph.analysis.attrs(node.head);
+            if !checks.iter().zip(attrs).all(|(want, has)| want.as_ref().is_none_or(|w| w == has)) {
+                continue;
+            }
+            let twins = node.children.len() > 1 && node.children[0] == node.children[1];
+            for swapped in [false, true] {
+                if swapped && (!swap || twins) {
+                    break;
+                }
+                let child = |n: usize| node.children[if swapped && n < 2 { 1 - n } else { n }];
+                let mut fresh: SmallVec<[usize; 4]> = SmallVec::new();
+                let fits = args.iter().enumerate().all(|(n, arg)| {
+                    let class = egraph.find(child(n));
+                    if found.classes[*arg] != unbound() {
+                        return found.classes[*arg] == class;
+                    }
+                    found.classes[*arg] = class;
+                    fresh.push(*arg);
+                    self.admits(egraph, *arg, class)
+                });
+                let go_on = !fits || {
+                    found.heads[at] = node.head;
+                    found.swapped = found.swapped & !(1 << at) | u64::from(swapped) << at;
+                    self.step(egraph, pc + 1, found, take)
+                };
+                fresh.iter().for_each(|arg| found.classes[*arg] = unbound());
+                if !go_on {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether a class can stand for a node, by what is known without looking at its nodes.
+    fn admits(&self, egraph: &EGraph, node: usize, class: Id) -> bool {
+        let data = &egraph[class].data;
+        let is_near = |want: f64| {
+            let roundoff = egraph.analysis.ty(data.ty).dtype().map_or(0.0, |d| d.unit_roundoff());
+            data.scalar.is_some_and(|has| near(has, want, roundoff))
+        };
+        match &self.nodes[node] {
+            Pat::Tensor { constant, near, rank: (least, exact) } => {
+                let rank = egraph.analysis.ty(data.ty).as_tensor().map_or(0, |(_, shape)| shape.rank());
+                let fits = if *exact { rank == *least } else { rank >= *least };
+                fits && (!constant || data.constant) && near.is_none_or(is_near)
+            }
+            Pat::Number { near } => data.scalar.is_some() && near.is_none_or(is_near),
+            Pat::Op { op, .. } => egraph[class].nodes.iter().any(|n| n.op == *op),
+        }
+    }
+}
+
+/// The classes so many levels above a class, in ascending order.
+pub(crate) fn ancestors(egraph: &EGraph, class: Id, levels: usize) -> Vec<Id> {
+    let mut level = vec![egraph.find(class)];
+    for _ in 0..levels {
+        let parents = level.iter().flat_map(|c| egraph[*c].parents()).map(|p| egraph.find(p));
+        level = parents.collect();
+        level.sort_unstable();
+        level.dedup();
+    }
+    level
+}
+
+/// How many axes a type has at least, and whether it has no more.
+fn rank(ty: &TypePattern) -> (usize, bool) {
+    let one = |item: &&DimsItem| matches!(item, DimsItem::One(_));
+    let least = ty.dims.0.iter().filter(one).count();
+    (least, least == ty.dims.0.len())
+}
+
+fn calls_by_id(rule: &Rule) -> Vec<Option<Call>> {
+    let mut calls = vec![None; rule.calls];
+    for root in &rule.roots {
+        root.left.visit(&mut |term| {
+            if let Term::Call(call) = term {
+                calls[call.id] = Some(call.clone());
+            }
+        });
+    }
+    calls
+}
+
+/// The literal attributes of a call; those of its reduction with axes kept say `keep`.
+fn checks(op: Op, call: Option<&Call>, kept: bool) -> Vec<Option<Attr>> {
+    let Some(call) = call else { return Vec::new() };
+    let keep = if kept { op.attr("keep") } else { None };
+    let check = |(at, term): (usize, &Option<AttrTerm>)| match term {
+        _ if keep == Some(at) => Some(true.into()),
+        Some(AttrTerm::Value(value)) => Some(value.clone()),
+        _ => None,
+    };
+    call.attrs.iter().enumerate().map(check).collect()
+}
+
+/// What the matcher can tell of the numbers on the left: literals, and variables that are to be near one.
+fn numbers_of(rule: &Rule) -> Vec<Pat> {
+    let mut pats = vec![Pat::Number { near: None }; rule.numbers];
+    for root in &rule.roots {
+        root.left.visit(&mut |term| {
+            if let Term::Number { id, expr } = term {
+                let declared = rule.variables.iter().find(
+                    |v| matches!((&v.kind, expr), (VariableKind::Number(a), crate::expr::Expr::Slot(b)) if a == b),
+                );
+                pats[*id] = Pat::Number { near: expr.literal().or(declared.and_then(|v| v.near)) };
+            }
+        });
+    }
+    pats
+}

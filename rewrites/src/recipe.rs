@@ -1,0 +1,159 @@
+//! What a match is replaced by: worked out once for matches that look alike.
+
+use std::sync::Arc;
+
+use eutectic_ir::{DType, Type, lang::Bindings};
+use smallvec::SmallVec;
+
+use crate::{
+    egraph::{EGraph, Facts, TypeId},
+    guard::Sight,
+    instantiate::{Builder, Fault, Instr, Ref},
+    pattern::{Match, Pat, Pattern},
+    rule::Rule,
+};
+
+/// A rule and its left side, compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub rule: Arc<Rule>,
+    pub pattern: Pattern,
+    /// Which of the legal forms of the rule's left side this is.
+    pub variant: usize,
+}
+
+/// The nodes to make for a match, and which of them are equal to its roots.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub instrs: Vec<Instr>,
+    /// For each root of each member.
+    pub tops: SmallVec<[Ref; 2]>,
+}
+
+impl Compiled {
+    /// The recipe for a match; of several members where the rule is a group. `Ok(None)`: a value does not work out.
+    ///
+    /// # Errors
+    /// When the right side has no type, or another type than the left.
+    pub fn recipe(
+        &self,
+        facts: &mut Facts,
+        sights: &[&Sight],
+        members: &[Bindings],
+    ) -> Result<Option<Recipe>, (String, std::ops::Range<usize>)> {
+        let mut types: Vec<TypeId> = Vec::new();
+        for sight in sights {
+            types.extend(self.pattern.tensors.iter().map(|t| sight.types[*t]));
+        }
+        let offsets = offsets(&self.pattern, facts, sights);
+        let mut builder = Builder::new(facts, &self.rule, members, &types);
+        builder.offsets = &offsets;
+        let mut tops = SmallVec::new();
+        for (member, sight) in sights.iter().enumerate() {
+            for (root, at) in self.rule.roots.iter().zip(&self.pattern.roots) {
+                let left = sight.types[*at];
+                let want: Option<DType> = builder.facts.ty(left).dtype();
+                let (top, right) = match builder.term(&root.right, member, want) {
+                    Ok(made) => made,
+                    Err(Fault::Inapplicable) => return Ok(None),
+                    Err(Fault::Wrong { message, span }) => {
+                        return Err((message, if span.is_empty() { root.span.clone() } else { span }));
+                    }
+                };
+                if left != right {
+                    match builder.expand_number(top, right, left) {
+                        Some(expanded) => {
+                            tops.push(expanded);
+                            continue;
+                        }
+                        None => {
+                            let (l, r) = (builder.facts.ty(left), builder.facts.ty(right));
+                            return Err((format!("the left side is {l}, the right side {r}"), root.span.clone()));
+                        }
+                    }
+                }
+                tops.push(top);
+            }
+        }
+        Ok(Some(Recipe { instrs: builder.instrs, tops }))
+    }
+}
+
+/// What lies before each member: the last extents of the earlier ones.
+fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<i64> {
+    let mut at = 0;
+    let mut offsets = Vec::with_capacity(sights.len());
+    for sight in sights {
+        offsets.push(at);
+        let last = match facts.ty(sight.types[pattern.roots[0]]) {
+            Type::Tensor(_, shape) => shape.last().and_then(|d| d.known()).unwrap_or(0),
+            Type::Tuple(_) => 0,
+        };
+        at += last;
+    }
+    offsets
+}
+
+impl Builder<'_> {
+    /// A lone number on the right is as large as what it replaces.
+    fn expand_number(&mut self, top: Ref, has: TypeId, want: TypeId) -> Option<Ref> {
+        let (Type::Tensor(d, shape), Type::Tensor(wanted, _)) = (self.facts.ty(has), self.facts.ty(want)) else {
+            return None;
+        };
+        if shape.rank() > 0 || d != wanted || !matches!(top, Ref::Instr(_)) {
+            return None;
+        }
+        Some(self.view("expand", (top, has), want).0)
+    }
+}
+
+/// An estimate of what a match costs before and after: flops, then elements written; constant subgraphs are free.
+pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe: &Recipe) -> bool {
+    let pattern = &compiled.pattern;
+    let mut before = Cost::default();
+    for (at, node) in pattern.nodes.iter().enumerate() {
+        let Pat::Op { args, .. } = node else { continue };
+        let data = &egraph[found.classes[at]].data;
+        if !data.constant {
+            let types: Vec<_> = args.iter().map(|a| egraph[found.classes[*a]].data.ty).collect();
+            before.add(egraph, found.heads[at], &types, data.ty);
+        }
+    }
+    let mut after = Cost::default();
+    let mut constant: Vec<bool> = Vec::new();
+    for instr in &recipe.instrs {
+        let of = |r: &Ref| match r {
+            Ref::Class(n) => {
+                let data = &egraph[found.classes[pattern.tensors[*n]]].data;
+                (data.ty, data.constant)
+            }
+            Ref::Instr(n) => (recipe.instrs[*n].ty, constant[*n]),
+            Ref::Number(_) => (instr.ty, true),
+        };
+        let (types, constants): (Vec<_>, Vec<_>) = instr.args.iter().map(of).unzip();
+        let free = constants.iter().all(|c| *c);
+        constant.push(free);
+        if !free {
+            after.add(egraph, instr.head, &types, instr.ty);
+        }
+    }
+    (after.flops, after.elements) < (before.flops, before.elements)
+}
+
+#[derive(Debug, Default, PartialEq, PartialOrd)]
+struct Cost {
+    flops: f64,
+    elements: f64,
+}
+
+impl Cost {
+    fn add(&mut self, egraph: &EGraph, head: crate::egraph::Head, operands: &[TypeId], result: TypeId) {
+        let facts = &egraph.analysis;
+        let operands: Vec<_> = operands.iter().map(|t| facts.ty(*t)).collect();
+        let def = facts.op(head).def();
+        self.flops += (def.flops)(&operands, facts.ty(result));
+        if !matches!(def.class, eutectic_ir::Class::View(_) | eutectic_ir::Class::Project) {
+            self.elements += facts.ty(result).count() as f64;
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What a rule is, once it is read: variables, terms and sides.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use eutectic_ir::{
+    Attr, Op,
+    lang::{
+        RelationCall, Source, TypePattern,
+        typing::{DimPattern, DimsPattern, Scope, Slot},
+    },
+};
+
+use crate::expr::Expr;
+
+/// What the two sides of a rule promise each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contract {
+    /// The same bits.
+    Exact,
+    /// At most that many units in the last place apart.
+    Ulp(u32),
+    /// The same real function, rounded in another order.
+    Reassoc,
+    /// An approximation.
+    Fast,
+}
+
+impl fmt::Display for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contract::Exact => f.write_str("exact"),
+            Contract::Ulp(n) => write!(f, "ulp {n}"),
+            Contract::Reassoc => f.write_str("reassoc"),
+            Contract::Fast => f.write_str("fast"),
+        }
+    }
+}
+
+/// When a rule runs. Rules of earlier phases stay active in later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Surface forms become the forms that kernels take.
+    Legalize,
+    /// Simplify, decompose and recognise.
+    Main,
+    /// Associativity and distribution: bounded.
+    Algebra,
+    /// What a backend's kernels are offered.
+    Templates,
+}
+
+impl Phase {
+    /// All, in order.
+    pub const ALL: [Phase; 4] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates];
+
+    /// The phase in which the rules of a pack run.
+    pub fn of_pack(pack: &str) -> Phase {
+        match pack {
+            "legalize" => Phase::Legalize,
+            "algebra" => Phase::Algebra,
+            "unfuse" | "templates" => Phase::Templates,
+            _ => Phase::Main,
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Phase::Legalize => "legalize",
+            Phase::Main => "main",
+            Phase::Algebra => "algebra",
+            Phase::Templates => "templates",
+        })
+    }
+}
+
+/// A rewrite rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// `pack/name`.
+    pub name: Arc<str>,
+    /// The comment above it.
+    pub doc: String,
+    /// What its sides promise each other.
+    pub contract: Contract,
+    /// Applied once to the matches that its phase starts with.
+    pub once: bool,
+    /// When it runs.
+    pub phase: Phase,
+    /// The file it comes from.
+    pub source: Source,
+    /// Where it stands in the file.
+    pub span: Range<usize>,
+    pub(crate) scope: Scope,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) relations: Vec<(RelationCall, Range<usize>)>,
+    pub(crate) lets: Vec<(String, Term)>,
+    pub(crate) roots: Vec<Root>,
+    pub(crate) group: bool,
+    /// Variables of the right, and where they stand.
+    pub(crate) uses: Vec<(Slot, Range<usize>)>,
+    /// Calls of the left; a call's id is its place here.
+    pub(crate) calls: usize,
+    /// Numbers of the left, likewise.
+    pub(crate) numbers: usize,
+}
+
+impl Rule {
+    /// The part of the name before the slash.
+    pub fn pack(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
+    /// The place of a tensor variable among the tensor variables.
+    pub(crate) fn tensor(&self, variable: usize) -> usize {
+        self.variables[..variable].iter().filter(|v| matches!(v.kind, VariableKind::Tensor { .. })).count()
+    }
+
+    /// The tensor variables.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Variable, &TypePattern, bool)> {
+        self.variables.iter().filter_map(|v| match &v.kind {
+            VariableKind::Tensor { ty, constant } => Some((v, ty, *constant)),
+            _ => None,
+        })
+    }
+
+    /// File and line.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.source.name, self.source.position(self.span.start).0)
+    }
+
+    /// Number of roots; a group has one for each member.
+    pub fn roots(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Whether it is a group rule.
+    pub fn is_group(&self) -> bool {
+        self.group
+    }
+}
+
+/// `(=> left right)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Root {
+    pub left: Term,
+    pub right: Term,
+    pub span: Range<usize>,
+}
+
+/// A variable that `forall` declares.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub span: Range<usize>,
+    pub kind: VariableKind,
+    /// The number that its elements are to be near.
+    pub near: Option<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum VariableKind {
+    Tensor { ty: TypePattern, constant: bool },
+    Number(Slot),
+    Attr(Slot, AttrVariable),
+}
+
+/// What an attribute variable stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AttrVariable {
+    Int,
+    Axis,
+    Axes,
+    Perm,
+    Shape,
+    Bool,
+    DType,
+    OneOf(Vec<String>),
+}
+
+/// A term of either side.
+#[derive(Clone, Debug)]
+pub(crate) enum Term {
+    /// A tensor variable.
+    Tensor(usize),
+    /// A tensor variable in all members of the group.
+    Splat(usize),
+    /// A number as an operand.
+    Number { id: usize, expr: Expr },
+    /// An op.
+    Call(Call),
+    /// A term that `let` names.
+    Let(usize),
+}
+
+/// An op applied to terms.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub id: usize,
+    pub op: Op,
+    pub args: Vec<Term>,
+    /// One for each attribute of the op; `None`: its default.
+    pub attrs: Vec<Option<AttrTerm>>,
+    pub span: Range<usize>,
+}
+
+/// An attribute in a term.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AttrTerm {
+    /// A literal.
+    Value(Attr),
+    /// An attribute or number variable, or an element type.
+    Slot(Slot),
+    /// A dim (on the left: solved).
+    Dim(DimPattern),
+    /// A shape.
+    Shape(DimsPattern),
+    /// Arithmetic.
+    Number(Expr),
+    /// First the one, then the other permutation.
+    Compose(Box<[AttrTerm; 2]>),
+    /// The inverse permutation.
+    Inverse(Box<AttrTerm>),
+}
+
+// Where a term stands does not matter to what it is.
+impl PartialEq for Term {
+    fn eq(&self, other: &Term) -> bool {
+        match (self, other) {
+            (Term::Tensor(a), Term::Tensor(b)) | (Term::Splat(a), Term::Splat(b)) | (Term::Let(a), Term::Let(b)) => {
+                a == b
+            }
+            (Term::Number { expr: a, .. }, Term::Number { expr: b, .. }) => a == b,
+            (Term::Call(a), Term::Call(b)) => a.op == b.op && a.args == b.args && a.attrs == b.attrs,
+            _ => false,
+        }
+    }
+}
+
+impl Term {
+    /// Calls `visit` with this term and everything in it, outermost first.
+    pub fn visit<'t>(&'t self, visit: &mut dyn FnMut(&'t Term)) {
+        visit(self);
+        if let Term::Call(call) = self {
+            call.args.iter().for_each(|a| a.visit(visit));
+        }
+    }
+}

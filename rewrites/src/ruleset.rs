@@ -1,0 +1,241 @@
+//! Sets of rules: the embedded packs, those of a directory, and the choice among them.
+
+use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
+
+use eutectic_ir::lang::{Errors, LangError, Source};
+use globset::{Glob, GlobMatcher};
+
+use crate::{
+    check,
+    parse::{self, located},
+    recipe::Compiled,
+    rule::{Contract, Rule},
+};
+
+/// The packs that are part of the library: path and text of each file.
+const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// Rules, typed and compiled, in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    /// Each legal form of a rule's left side is one of these.
+    pub(crate) rules: Vec<Arc<Compiled>>,
+}
+
+/// Why rules could not be loaded or chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {path}: {error}", path = .path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Rules that are wrong.
+    #[error(transparent)]
+    Rules(#[from] Errors),
+    /// A pattern that is no glob.
+    #[error("`{pattern}` is no pattern for rule names: {error}")]
+    Glob {
+        /// The pattern.
+        pattern: String,
+        /// Why.
+        error: globset::Error,
+    },
+    /// A pattern that no rule's name matches.
+    #[error("no rule is named `{pattern}`{}", if .help.is_empty() { String::new() } else { format!("; {}", .help) })]
+    NoSuchRule {
+        /// The pattern.
+        pattern: String,
+        /// What may be meant.
+        help: String,
+    },
+}
+
+/// How much rounding may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fp {
+    /// Only rules that keep every bit.
+    Exact,
+    /// Also rules that round in another order.
+    #[default]
+    Reassoc,
+    /// Also approximations.
+    Fast,
+}
+
+impl Fp {
+    /// Whether rules of that contract run.
+    pub fn admits(self, contract: Contract) -> bool {
+        match self {
+            Fp::Exact => contract == Contract::Exact,
+            Fp::Reassoc => contract != Contract::Fast,
+            Fp::Fast => true,
+        }
+    }
+}
+
+impl std::str::FromStr for Fp {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Fp, String> {
+        match s {
+            "exact" => Ok(Fp::Exact),
+            "reassoc" => Ok(Fp::Reassoc),
+            "fast" => Ok(Fp::Fast),
+            _ => Err(format!("`{s}` is none of exact, reassoc, fast")),
+        }
+    }
+}
+
+/// Which rules of a set run.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Patterns of rules to leave out.
+    pub without: Vec<String>,
+    /// If there are any: patterns of the rules to keep. The pack `legalize` stays: without it nothing can be built.
+    pub only: Vec<String>,
+    /// How much rounding may change.
+    pub fp: Fp,
+}
+
+impl RuleSet {
+    /// The packs that are part of the library.
+    ///
+    /// # Errors
+    /// Every rule that is wrong; a test sees to it that there is none.
+    pub fn embedded() -> Result<RuleSet, Errors> {
+        RuleSet::read(&EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect::<Vec<_>>())
+    }
+
+    /// All `*.rules` files under a directory.
+    ///
+    /// # Errors
+    /// When a file cannot be read, and every rule that is wrong.
+    pub fn load_dir(directory: &Path) -> Result<RuleSet, LoadError> {
+        let mut files = Vec::new();
+        collect(directory, &mut files)?;
+        files.sort();
+        let read = |path: &PathBuf| {
+            let text = fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
+            Ok(Source::new(path.display().to_string(), text))
+        };
+        let sources: Vec<_> = files.iter().map(read).collect::<Result<_, LoadError>>()?;
+        Ok(RuleSet::read(&sources)?)
+    }
+
+    /// The rules of some sources.
+    ///
+    /// # Errors
+    /// Everything that is wrong in any of them.
+    pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for source in sources {
+            let (read, wrong) = parse::rules(source);
+            errors.extend(wrong);
+            for rule in read {
+                match check::compile(rule) {
+                    Ok(forms) => rules.extend(forms.into_iter().map(Arc::new)),
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        errors.extend(duplicates(&mut rules));
+        if errors.is_empty() { Ok(RuleSet { rules }) } else { Err(Errors(errors)) }
+    }
+
+    /// This set and another.
+    ///
+    /// # Errors
+    /// Every name that both have.
+    pub fn and(mut self, other: RuleSet) -> Result<RuleSet, Errors> {
+        self.rules.extend(other.rules);
+        let errors = duplicates(&mut self.rules);
+        if errors.is_empty() { Ok(self) } else { Err(Errors(errors)) }
+    }
+
+    /// The rules that are chosen.
+    ///
+    /// # Errors
+    /// When a pattern is malformed, or no rule matches it.
+    pub fn choose(&self, choice: &Choice) -> Result<RuleSet, LoadError> {
+        let without = self.globs(&choice.without)?;
+        let only = self.globs(&choice.only)?;
+        let stays = |c: &&Arc<Compiled>| {
+            let rule = &c.rule;
+            let named = |globs: &[GlobMatcher]| globs.iter().any(|g| g.is_match(&*rule.name));
+            choice.fp.admits(rule.contract)
+                && !named(&without)
+                && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
+        };
+        Ok(RuleSet { rules: self.rules.iter().filter(stays).cloned().collect() })
+    }
+
+    fn globs(&self, patterns: &[String]) -> Result<Vec<GlobMatcher>, LoadError> {
+        let glob = |pattern: &String| {
+            // The copies of a rule for several ops are named `rule[op]`; the brackets are no glob.
+            let escaped = pattern.replace('[', "[[]");
+            let glob = Glob::new(&escaped).map_err(|error| LoadError::Glob { pattern: pattern.clone(), error })?;
+            let matcher = glob.compile_matcher();
+            if self.rules.iter().any(|c| matcher.is_match(&*c.rule.name)) {
+                return Ok(matcher);
+            }
+            let help = crate::terms::did_you_mean(pattern, self.rules.iter().map(|c| &*c.rule.name));
+            Err(LoadError::NoSuchRule { pattern: pattern.clone(), help: help.unwrap_or_default() })
+        };
+        patterns.iter().map(glob).collect()
+    }
+
+    /// The rules, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|c| c.variant == 0).map(|c| &*c.rule)
+    }
+
+    /// The rule of that name.
+    pub fn get(&self, name: &str) -> Option<&Rule> {
+        self.iter().find(|r| &*r.name == name)
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+/// Brings rules into the order of their names and reports names that are taken.
+fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
+    // Stable: of two rules of a name, the later one is reported.
+    rules.sort_by(|a, b| (&a.rule.name, a.variant).cmp(&(&b.rule.name, b.variant)));
+    let mut errors = Vec::new();
+    rules.dedup_by(|later, first| {
+        let taken = later.rule.name == first.rule.name && later.variant == first.variant;
+        if taken && later.variant == 0 {
+            let rule = &later.rule;
+            let help = format!("{} has it; give this one another name", first.rule.place());
+            let span = rule.span.start..rule.span.start + 1;
+            errors.push(located(&rule.source, &rule.name, span, "there is a rule of this name already", help));
+        }
+        taken
+    });
+    errors
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+    let wrong = |error| LoadError::Read { path: directory.to_path_buf(), error };
+    for entry in fs::read_dir(directory).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|e| e == "rules") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

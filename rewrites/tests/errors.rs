@@ -1,0 +1,143 @@
+//! What a user reads when a rule file is wrong: each message, with its place, caret and help.
+
+use std::fmt::Write;
+
+use eutectic_ir::lang::{Errors, Source};
+use eutectic_rewrites::{LoadError, RuleSet};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+/// A sound rule, which the cases break in one place each.
+const SOUND: &str = "\
+;; a product with a bias is a linear
+(rule fuse/linear
+  (forall (F float) (?x F[B.. M K]) (?w F[K N]) (?b F[N]))
+  (=> (add (matmul ?x ?w) ?b) (linear ?x ?w ?b :act none))
+  (eq reassoc))
+";
+
+fn errors(text: &str) -> Errors {
+    RuleSet::read(&[Source::new("mine.rules", text)]).expect_err("the rules are wrong")
+}
+
+fn shown(errors: &Errors) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(110);
+    let mut text = String::new();
+    for error in &errors.0 {
+        handler.render_report(&mut text, error).unwrap();
+        writeln!(text).unwrap();
+    }
+    text.lines().map(|l| l.trim_end().to_string() + "\n").collect()
+}
+
+/// Each case: its name and the rule file.
+fn cases() -> Vec<(&'static str, String)> {
+    let right = |with: &str| SOUND.replace("(linear ?x ?w ?b :act none)", with);
+    let act = ";; a name\n(rule fuse/act (forall (F float) (?x F[A..])) (=> (act ?x) ?x) (eq exact))\n";
+    let product = "\
+;; a product of dims
+(rule fuse/product
+  (forall (F float) (?x F[(* M N)]))
+  (=> (neg (neg ?x)) (reshape (reshape ?x :shape [M N]) :shape [(* M N)]))
+  (eq exact))
+";
+    let growing = "\
+;; −−x + y, again and again
+(rule simplify/grow
+  (forall (F float) (?x F[A..]) (?y F[A..]))
+  (=> (add ?x ?y) (add (neg (neg ?x)) ?y))
+  (eq exact))
+";
+    vec![
+        ("type-error", right("(matmul ?w ?x)")),
+        ("sides-differ", right("?x")),
+        ("unknown-op", right("(liner ?x ?w ?b :act none)")),
+        ("omitted-attribute", act.into()),
+        ("unsolvable-dim", right("(expand ?b :shape [B.. M Q])")),
+        ("open-product", product.into()),
+        ("duplicate-name", format!("{SOUND}\n{SOUND}")),
+        ("syntax-error", SOUND.replace(":act none))", ":act none)")),
+        ("undocumented", SOUND.replace(";; a product with a bias is a linear\n", "")),
+        ("unnamed", SOUND.replace("fuse/linear", "")),
+        ("unknown-attribute", right("(linear ?x ?w ?b :akt none)")),
+        ("unbound-variable", right("(linear ?x ?w ?c :act none)")),
+        ("not-on-the-left", SOUND.replace("(?b F[N])", "(?b F[N]) (?z F[N])")),
+        ("self-feeding", growing.into()),
+        ("unsampleable", SOUND.replace("(=> (add", "(where (equal M (+ M 1))) (=> (add")),
+        ("no-contract", SOUND.replace("(eq reassoc)", "")),
+    ]
+}
+
+fn page(name: &str) -> String {
+    format!("{}/tests/errors/{name}.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn messages_are_as_they_are_pinned() {
+    for (name, text) in cases() {
+        let got = shown(&errors(&text));
+        let want = std::fs::read_to_string(page(name)).unwrap_or_default();
+        assert!(got.trim() == want.trim(), "{} should be\n{got}", page(name));
+    }
+}
+
+/// Writes the pages anew: `cargo test -p eutectic-rewrites --test errors -- --ignored`; then read the difference.
+#[test]
+#[ignore = "writes tests/errors/*.txt"]
+fn pin_messages() {
+    for (name, text) in cases() {
+        std::fs::write(page(name), shown(&errors(&text))).unwrap();
+    }
+}
+
+#[test]
+fn the_sound_rule_loads() {
+    assert_eq!(RuleSet::read(&[Source::new("mine.rules", SOUND)]).unwrap().len(), 1);
+}
+
+#[test]
+fn an_unknown_relation_lists_those_there_are() {
+    let text = shown(&errors(&SOUND.replace("(=> (add", "(where (equals M N)) (=> (add")));
+    assert!(text.contains("there is no relation `equals`") && text.contains("equal,"), "{text}");
+}
+
+#[test]
+fn several_errors_in_one_run() {
+    let broken = SOUND.replace("(linear", "(liner").replace("fuse/linear", "fuse/other");
+    let found = errors(&format!("{broken}\n{}", SOUND.replace("(eq reassoc)", "")));
+    assert_eq!(found.0.len(), 2, "{}", shown(&found));
+}
+
+#[test]
+fn random_bytes_are_an_error() {
+    let directory = std::env::temp_dir().join(format!("eutectic-random-rules-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("noise.rules"), [0xff, 0xfe, 0x28, 0x00, 0x80]).unwrap();
+    let result = RuleSet::load_dir(&directory);
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(matches!(result, Err(LoadError::Read { .. })));
+}
+
+#[test]
+fn mutated_files_never_panic() {
+    let text = include_str!("rules/basic.rules");
+    let pieces = ["(", ")", "[", "]", "?x", "..", "\"", ";", "-1", "é", " ", ":act", "F[", "(eq", "N", "0.5"];
+    let mut state = 12345_u64;
+    let mut random = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let rules: Vec<&str> = text.split("\n\n").collect();
+    for _ in 0..400 {
+        let mut chars: Vec<char> = rules[random(rules.len())].chars().collect();
+        for _ in 0..1 + random(3) {
+            let (at, count) = (random(chars.len()), chars.len());
+            match random(3) {
+                0 => drop(chars.remove(at)),
+                1 => chars.swap(at, (at + 1) % count),
+                _ => drop(chars.splice(at..at, pieces[random(pieces.len())].chars())),
+            }
+        }
+        let mutated: String = chars.into_iter().collect();
+        let _ = RuleSet::read(&[Source::new("mutated.rules", mutated)]);
+    }
+}
