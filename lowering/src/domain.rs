@@ -1,0 +1,173 @@
+//! Iteration domains: splitting axes until index maps are affine, and inverting maps that are bijections.
+
+use eutectic_ir::index::{Atom, Index};
+
+/// A domain with axes split, and what the old coordinates are in the new ones.
+pub(crate) struct Refined {
+    /// Extents of the new domain.
+    pub domain: Vec<usize>,
+    /// Each old coordinate as a map over the new domain.
+    pub coords: Vec<Index>,
+    /// For each new axis, the old axis that it is part of.
+    pub part_of: Vec<usize>,
+}
+
+/// Splits axes wherever a map divides a single coordinate by a divisor of its axis.
+pub(crate) fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -> Refined {
+    let mut refined = Refined {
+        domain: domain.to_vec(),
+        coords: (0..domain.len()).map(Index::coord).collect(),
+        part_of: (0..domain.len()).collect(),
+    };
+    // Each round can only make extents smaller, so this ends; two rounds are the most that real views need.
+    loop {
+        let mut split = None;
+        for map in maps.clone() {
+            let map = map.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+            split = find_split(&map, &refined.domain);
+            if split.is_some() {
+                break;
+            }
+        }
+        let Some((axis, by)) = split else { return refined };
+        let outer = refined.domain[axis] / by;
+        refined.domain.splice(axis..=axis, [outer, by]);
+        let owner = refined.part_of[axis];
+        refined.part_of.insert(axis, owner);
+        let renamed: Vec<_> = (0..refined.domain.len() - 1)
+            .map(|i| match i.cmp(&axis) {
+                std::cmp::Ordering::Less => Index::coord(i),
+                std::cmp::Ordering::Equal => Index::coord(axis).times(by as i64).plus(&Index::coord(axis + 1)),
+                std::cmp::Ordering::Greater => Index::coord(i + 1),
+            })
+            .collect();
+        for coord in &mut refined.coords {
+            *coord = coord.substitute(&renamed, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+        }
+    }
+}
+
+/// An axis and a divisor of its extent by which a map divides the axis' coordinate.
+fn find_split(map: &Index, domain: &[usize]) -> Option<(usize, usize)> {
+    map.terms.iter().find_map(|(atom, _)| match atom {
+        Atom::Div(inner, by) | Atom::Mod(inner, by) => match (inner.terms.as_slice(), inner.constant) {
+            ([(Atom::Coord(axis), 1)], 0) => {
+                let by = usize::try_from(*by).ok()?;
+                (by > 1 && by < domain[*axis] && domain[*axis].is_multiple_of(by)).then_some((*axis, by))
+            }
+            _ => find_split(inner, domain),
+        },
+        Atom::Coord(_) | Atom::Value(_) => None,
+    })
+}
+
+/// Inverts `at`, a map from a domain of extents `from` to coordinates in extents `to`.
+///
+/// The result gives each coordinate of `from` over the domain `to`, or over `to` and one more axis of `row` elements, which
+/// runs, in row-major order, over the axes of `from` that `at` does not depend on. `None` where `at` is no such bijection
+/// or is too tangled to tell.
+pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usize>) -> Option<Vec<Index>> {
+    let refined = refine(at.iter(), from);
+    let strides: Vec<Vec<i64>> = at
+        .iter()
+        .map(|map| {
+            let map = map.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+            (map.constant == 0).then(|| map.affine(refined.domain.len()))?
+        })
+        .collect::<Option<_>>()?;
+    let mut domain = to.to_vec();
+    domain.extend(row);
+    let mut coords: Vec<Index> = vec![Index::default(); refined.domain.len()];
+    let mut rest = 1;
+    for axis in (0..refined.domain.len()).rev().filter(|&a| refined.domain[a] > 1) {
+        let extent = refined.domain[axis];
+        let used: Vec<usize> = (0..to.len()).filter(|&i| strides[i][axis] != 0).collect();
+        let (target, stride) = match used.as_slice() {
+            [] => {
+                rest *= extent;
+                (to.len(), (rest / extent) as i64)
+            }
+            [i] => (*i, strides[*i][axis]),
+            _ => return None,
+        };
+        if target >= domain.len() || stride < 1 {
+            return None;
+        }
+        coords[axis] = Index::coord(target).div(stride, &domain).modulo(extent as i64, &domain);
+    }
+    let covered = (0..to.len()).all(|i| {
+        let mut radix: Vec<(i64, usize)> = strides[i]
+            .iter()
+            .zip(&refined.domain)
+            .filter(|(s, d)| **s != 0 && **d > 1)
+            .map(|(s, d)| (*s, *d))
+            .collect();
+        radix.sort_unstable();
+        let end = radix.iter().try_fold(1, |next, (stride, extent)| (*stride == next).then(|| next * *extent as i64));
+        end == Some(to[i] as i64)
+    });
+    // A value that is the same for the whole row leaves the row axis out altogether.
+    if !covered || (rest != 1 && Some(rest) != row) {
+        return None;
+    }
+    let renamed = &coords;
+    let mut result = vec![Index::default(); from.len()];
+    let mut stride = vec![1_i64; from.len()];
+    for axis in (0..refined.domain.len()).rev() {
+        let owner = refined.part_of[axis];
+        result[owner] = result[owner].plus(&renamed[axis].times(stride[owner]));
+        stride[owner] *= refined.domain[axis] as i64;
+    }
+    Some(result)
+}
+
+/// Whether an affine offset visits each element of `count` exactly once over the axes of a domain that it depends on.
+pub(crate) fn is_bijection(offset: &Index, domain: &[usize], count: usize) -> bool {
+    let refined = refine(std::iter::once(offset), domain);
+    let offset = offset.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+    let Some(strides) = offset.affine(refined.domain.len()) else { return false };
+    let mut radix: Vec<(i64, usize)> =
+        strides.into_iter().zip(refined.domain).filter(|(s, d)| *s != 0 && *d > 1).collect();
+    radix.sort_unstable();
+    let end = radix.iter().try_fold(1_i64, |next, (stride, d)| (*stride == next).then(|| next * *d as i64));
+    offset.constant == 0 && end == i64::try_from(count).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eutectic_ir::index::{flatten, unflatten};
+
+    #[test]
+    fn merged_heads_invert() {
+        // out[s, h*32+d] reads attention[h, s, d]: 12 heads of 32.
+        let from = [128, 384];
+        let at = [Index::coord(1).div(32, &from), Index::coord(0), Index::coord(1).modulo(32, &from)];
+        let inverse = invert(&at, &from, &[12, 128, 32], None).unwrap();
+        assert_eq!(inverse[0], Index::coord(1));
+        assert_eq!(inverse[1], Index::coord(0).times(32).plus(&Index::coord(2)));
+    }
+
+    #[test]
+    fn windows_invert_to_a_quasi_affine_map() {
+        // [2 3 5] windows of an image [6 5] read as [2 15].
+        let from = [6, 5];
+        let flat = flatten(&[Index::coord(0), Index::coord(1)], &from);
+        let at = unflatten(&flat, &[2, 15], &from);
+        let inverse = invert(&at, &from, &[2, 15], None).unwrap();
+        let domain = [2, 15];
+        for p in 0..30 {
+            let point = [p / 15, p % 15];
+            assert_eq!(flatten(&inverse, &from).eval(&point, &|_| 0), p as i64, "{domain:?}");
+        }
+    }
+
+    #[test]
+    fn rows_get_an_axis_of_their_own() {
+        // x[i, j] depends on the mean of row i: rows of 7.
+        let inverse = invert(&[Index::coord(0)], &[4, 7], &[4], Some(7)).unwrap();
+        assert_eq!(inverse, [Index::coord(0), Index::coord(1)]);
+        assert!(invert(&[Index::coord(0)], &[4, 7], &[4], Some(8)).is_none());
+        assert!(invert(&[Index::coord(0).plus(&Index::coord(1))], &[4, 7], &[10], None).is_none());
+    }
+}

@@ -1,0 +1,20 @@
+//! From a saturated e-graph to a program: the plan, its search, kernels, memory and schedule.
+//!
+//! A [`Plan`] says which e-node computes each class, which classes are stored, and which kernel stores them
+//! ([`plan`]). [`build`] turns a kernel of a plan into the description that backends print from; [`space`] prices plans;
+//! [`mod@search`] looks for a cheap one; [`program`] puts plans of outlined blocks together, with buffers from [`memory`].
+
+pub mod build;
+mod domain;
+pub mod memory;
+pub mod plan;
+pub mod print;
+pub mod program;
+pub mod report;
+pub mod search;
+pub mod space;
+
+pub use plan::{Plan, PlanError};
+pub use program::{Lowered, PlannedBlock, lower};
+pub use search::{SearchOptions, Searched, Strategy, search};
+pub use space::Space;

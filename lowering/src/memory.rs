@@ -1,0 +1,150 @@
+//! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
+
+use eutectic_backend::{Buffer, BufferId, Instr, Kernel, Place, Step};
+
+/// Buffers start at multiples of this many bytes: a cache line, and the widest vector.
+pub const ALIGNMENT: usize = 64;
+
+/// Gives every arena buffer of `steps` an offset; returns the bytes of the arena.
+pub fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], in_place: bool) -> usize {
+    let lives = lives(kernels, buffers, steps, in_place);
+    let mut placed: Vec<(usize, &Life)> = Vec::new();
+    let mut order: Vec<&Life> = lives.iter().collect();
+    order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
+    let mut peak = 0;
+    for life in order {
+        let mut taken: Vec<(usize, usize)> = placed
+            .iter()
+            .filter(|(_, other)| other.first <= life.last && life.first <= other.last)
+            .map(|(at, other)| (*at, at + other.bytes))
+            .collect();
+        taken.sort_unstable();
+        let mut at = 0;
+        for (start, end) in taken {
+            if at + life.bytes <= start {
+                break;
+            }
+            at = at.max(end);
+        }
+        peak = peak.max(at + life.bytes);
+        placed.push((at, life));
+    }
+    for (at, life) in placed {
+        for &buffer in &life.buffers {
+            buffers[buffer].place = Place::Arena(at);
+        }
+    }
+    peak
+}
+
+/// A stretch of the arena: the buffers that take turns in it, from the step that first writes to the one that last reads.
+struct Life {
+    buffers: Vec<BufferId>,
+    bytes: usize,
+    first: usize,
+    last: usize,
+}
+
+fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool) -> Vec<Life> {
+    let mut first = vec![usize::MAX; buffers.len()];
+    let mut last = vec![0; buffers.len()];
+    for (at, step) in steps.iter().enumerate() {
+        for &buffer in &step.buffers {
+            first[buffer] = first[buffer].min(at);
+            last[buffer] = last[buffer].max(at);
+        }
+    }
+    let mut life_of: Vec<Option<usize>> = vec![None; buffers.len()];
+    let mut lives: Vec<Life> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let kernel = &kernels[step.kernel];
+        let reads = step.buffers.len() - kernel.stores.len();
+        for (slot, &buffer) in step.buffers.iter().enumerate().skip(reads) {
+            if !matches!(buffers[buffer].place, Place::Arena(_)) || life_of[buffer].is_some() {
+                continue;
+            }
+            let bytes = (buffers[buffer].count * buffers[buffer].dtype.size()).next_multiple_of(ALIGNMENT);
+            let heir = (0..reads).find_map(|read| {
+                let life = life_of[step.buffers[read]]?;
+                let dies = lives[life].last == at && lives[life].bytes == bytes;
+                (in_place && dies && can_share(kernel, read, slot)).then_some(life)
+            });
+            match heir {
+                Some(life) => {
+                    lives[life].buffers.push(buffer);
+                    lives[life].last = last[buffer];
+                    life_of[buffer] = Some(life);
+                }
+                None => {
+                    life_of[buffer] = Some(lives.len());
+                    lives.push(Life { buffers: vec![buffer], bytes, first: first[buffer], last: last[buffer] });
+                }
+            }
+        }
+    }
+    lives
+}
+
+/// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes.
+fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
+    let [store] = kernel.stores.as_slice() else { return false };
+    let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
+        body.instrs.iter().any(|i| match i {
+            Instr::Load(l) if l.slot == read => !allowed || l.at != store.at || !l.guards.is_empty(),
+            _ => false,
+        })
+    };
+    let same =
+        kernel.slots[read].0.size() == kernel.slots[write].0.size() && kernel.slots[read].1 == kernel.slots[write].1;
+    same && !reads_elsewhere(&kernel.body, true) && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
+}
+
+/// Reorders steps so that less is alive at once, where that helps; dependencies are kept.
+///
+/// Among the steps that can run, the one that frees most (or allocates least) goes first; the given order breaks ties and
+/// stays if this makes nothing better.
+pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: Vec<Step>) -> (Vec<Step>, usize) {
+    let before = plan(kernels, buffers, &steps, true);
+    let sorted = list_schedule(kernels, buffers, &steps);
+    let after = plan(kernels, buffers, &sorted, true);
+    if after < before {
+        return (sorted, after);
+    }
+    let bytes = plan(kernels, buffers, &steps, true);
+    (steps, bytes)
+}
+
+fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<Step> {
+    let reads = |s: &Step| s.buffers.len() - kernels[s.kernel].stores.len();
+    let mut writer = vec![None; buffers.len()];
+    let mut readers = vec![0_usize; buffers.len()];
+    for (at, step) in steps.iter().enumerate() {
+        let (operands, stores) = step.buffers.split_at(reads(step));
+        stores.iter().for_each(|&b| writer[b] = Some(at));
+        operands.iter().for_each(|&b| readers[b] += 1);
+    }
+    let size = |b: BufferId| match buffers[b].place {
+        Place::Arena(_) => (buffers[b].count * buffers[b].dtype.size()) as i64,
+        _ => 0,
+    };
+    let mut done = vec![false; steps.len()];
+    let mut sorted = Vec::with_capacity(steps.len());
+    while sorted.len() < steps.len() {
+        let ready = (0..steps.len()).filter(|&at| {
+            !done[at] && steps[at].buffers[..reads(&steps[at])].iter().all(|&b| writer[b].is_none_or(|w| done[w]))
+        });
+        let growth = |at: usize| {
+            let (operands, stores) = steps[at].buffers.split_at(reads(&steps[at]));
+            let freed: i64 = operands.iter().filter(|&&b| readers[b] == 1).map(|&b| size(b)).sum();
+            stores.iter().map(|&b| size(b)).sum::<i64>() - freed
+        };
+        let Some(next) = ready.min_by_key(|&at| (growth(at), at)) else {
+            // Only a cycle leaves nothing ready, and a valid plan has none.
+            return steps.to_vec();
+        };
+        done[next] = true;
+        steps[next].buffers[..reads(&steps[next])].iter().for_each(|&b| readers[b] -= 1);
+        sorted.push(steps[next].clone());
+    }
+    sorted
+}

@@ -1,0 +1,211 @@
+//! The canonical print of a program: the same text for the same kernels in the same order, wherever they came from.
+
+use std::fmt::Write;
+
+use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Instr, Kernel, Place, Program, Step, ValueId};
+use eutectic_ir::{Attrs, Op, index::Atom, index::Index};
+use rustc_hash::FxHashMap;
+
+/// Prints a program: its load steps, its run steps, each with its kernel; provenance is left out.
+pub fn program(program: &Program) -> String {
+    let mut names = Names::default();
+    let mut text = String::new();
+    for (title, steps) in [("load", &program.load), ("run", &program.run)] {
+        for step in steps {
+            let _ = writeln!(text, "{title} {}", self::step(program, step, &mut names));
+        }
+    }
+    text
+}
+
+/// Names of buffers, in the order in which they are first used.
+#[derive(Default)]
+struct Names(FxHashMap<BufferId, usize>);
+
+impl Names {
+    fn of(&mut self, program: &Program, id: BufferId) -> String {
+        let next = self.0.len();
+        let Buffer { dtype, count, place } = &program.buffers[id];
+        match place {
+            Place::Input(n) => program.inputs[*n].0.clone(),
+            Place::Param(n) => program.params[*n].0.clone(),
+            Place::Output(n) => format!("out:{}", program.outputs[*n].0),
+            Place::Const(value) if *count <= 16 => value.to_string(),
+            Place::Const(_) | Place::Loaded(_) | Place::Arena(_) => {
+                format!("t{}:{dtype}[{count}]", self.0.entry(id).or_insert(next))
+            }
+        }
+    }
+}
+
+fn step(program: &Program, step: &Step, names: &mut Names) -> String {
+    let kernel = &program.kernels[step.kernel];
+    let order = canonical_slots(kernel);
+    let buffers: Vec<_> = order.iter().map(|&slot| names.of(program, step.buffers[slot])).collect();
+    format!("{}\n{}", buffers.join(" "), self::kernel(kernel))
+}
+
+/// Prints a kernel with its slots and values numbered by structure, not by how it was built.
+pub fn kernel(kernel: &Kernel) -> String {
+    let order = canonical_slots(kernel);
+    let slot = |s: usize| order.iter().position(|&o| o == s).unwrap_or(s);
+    let mut text = format!("  {} {:?}", kernel.kind(), kernel.body.domain);
+    match &kernel.anchor {
+        AnchorKernel::Map | AnchorKernel::Contraction { .. } => {}
+        AnchorKernel::Rows { axes } => {
+            let _ = write!(text, " over {axes}");
+        }
+        AnchorKernel::Attention { scale, softcap, empty, .. } => {
+            let _ = write!(text, " scale {:?} softcap {:?} empty {empty:?}", scale.get(), softcap.get());
+        }
+    }
+    text.push('\n');
+    for (i, body) in kernel.bodies().into_iter().enumerate() {
+        let last = i == kernel.operands().len();
+        let roots: Vec<ValueId> =
+            if last { kernel.stores.iter().map(|s| s.value).collect() } else { body.results.clone() };
+        let mut printer =
+            Printer { body, slot: &slot, keys: keys(body), lines: Vec::new(), numbers: FxHashMap::default() };
+        let numbers: Vec<_> = roots.iter().map(|&v| printer.print(v)).collect();
+        if !last {
+            let _ = writeln!(text, "    operand {i} over {:?}", body.domain);
+        }
+        for line in &printer.lines {
+            let _ = writeln!(text, "    {line}");
+        }
+        for (root, number) in numbers.iter().enumerate() {
+            let _ = match kernel.stores.get(root).filter(|_| last) {
+                Some(store) => writeln!(text, "    store v{number} at s{}[{}]", slot(store.slot), store.at),
+                None => writeln!(text, "    give v{number}"),
+            };
+        }
+    }
+    text
+}
+
+/// The slots in the order in which the canonical print meets them.
+fn canonical_slots(kernel: &Kernel) -> Vec<usize> {
+    let mut order = Vec::new();
+    for (i, body) in kernel.bodies().into_iter().enumerate() {
+        let last = i == kernel.operands().len();
+        let roots: Vec<ValueId> =
+            if last { kernel.stores.iter().map(|s| s.value).collect() } else { body.results.clone() };
+        let keys = keys(body);
+        let mut seen = vec![false; body.instrs.len()];
+        for root in roots {
+            visit(body, &keys, root, &mut seen, &mut |instr| {
+                if let Instr::Load(load) = instr
+                    && !order.contains(&load.slot)
+                {
+                    order.push(load.slot);
+                }
+            });
+        }
+    }
+    order.extend(kernel.stores.iter().map(|s| s.slot));
+    let rest: Vec<_> = (0..kernel.slots.len()).filter(|s| !order.contains(s)).collect();
+    order.extend(rest);
+    order
+}
+
+fn visit(body: &Body, keys: &[String], value: ValueId, seen: &mut [bool], f: &mut dyn FnMut(&Instr)) {
+    if std::mem::replace(&mut seen[value], true) {
+        return;
+    }
+    for arg in ordered_args(&body.instrs[value], keys) {
+        visit(body, keys, arg, seen, f);
+    }
+    f(&body.instrs[value]);
+}
+
+/// The arguments; those of a commutative op in the order of their keys.
+fn ordered_args(instr: &Instr, keys: &[String]) -> Vec<ValueId> {
+    let mut args = instr.args();
+    if let Instr::Map { op, .. } = instr
+        && op.def().commutative
+    {
+        args[..2].sort_by(|a, b| keys[*a].cmp(&keys[*b]));
+    }
+    args
+}
+
+/// A text for each value that does not depend on numbering: equal texts, equal values.
+fn keys(body: &Body) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(body.instrs.len());
+    for instr in &body.instrs {
+        let args: Vec<_> = ordered_args(instr, &keys).into_iter().map(|a| keys[a].clone()).collect();
+        let text = format!("{}({})", head(instr, &|v| format!("<{}>", keys[v]), &|_| 0), args.join(","));
+        // A digest keeps the text of deep expressions short.
+        keys.push(if text.len() > 80 { format!("#{:016x}", digest(&text)) } else { text });
+    }
+    keys
+}
+
+fn digest(text: &str) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = rustc_hash::FxHasher::default();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What an instruction is, its arguments aside.
+fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -> usize) -> String {
+    match instr {
+        Instr::Anchor { dtype } => format!("anchor:{dtype}"),
+        Instr::Load(l) => {
+            let guards: String = l.guards.iter().map(|(i, r)| format!(" if {i} in {r:?}")).collect();
+            let checks: String = l.checks.iter().map(|(_, extent)| format!(" below {extent}")).collect();
+            format!("load:{} s{}[{}]{guards}{checks}", l.dtype, slot(l.slot), index(&l.at, value))
+        }
+        Instr::Constant { value, dtype } => format!("{:?}:{dtype}", value.get()),
+        Instr::Coordinate { index, dtype } => format!("coordinate:{dtype} {index}"),
+        Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
+        Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),
+        Instr::Select { pieces, fill, dtype } => {
+            let guards: Vec<_> = pieces
+                .iter()
+                .map(|(g, _)| g.iter().map(|(i, r)| format!("{i} in {r:?}")).collect::<Vec<_>>().join(" and "))
+                .collect();
+            format!("select:{dtype} [{}] else {:?}", guards.join("; "), fill.get())
+        }
+    }
+}
+
+fn attributes(op: Op, attrs: &Attrs) -> String {
+    op.def().attrs.iter().zip(attrs).map(|(def, value)| format!(" :{} {value}", def.name)).collect()
+}
+
+fn index(at: &Index, value: &dyn Fn(ValueId) -> String) -> String {
+    let mut text = at.to_string();
+    for (atom, _) in &at.terms {
+        if let Atom::Value(v) = atom {
+            text = text.replace(&format!("v{v}"), &value(*v));
+        }
+    }
+    text
+}
+
+struct Printer<'a> {
+    body: &'a Body,
+    slot: &'a dyn Fn(usize) -> usize,
+    keys: Vec<String>,
+    lines: Vec<String>,
+    numbers: FxHashMap<ValueId, usize>,
+}
+
+impl Printer<'_> {
+    fn print(&mut self, value: ValueId) -> usize {
+        if let Some(&number) = self.numbers.get(&value) {
+            return number;
+        }
+        let instr = &self.body.instrs[value];
+        let args: Vec<_> = ordered_args(instr, &self.keys).into_iter().map(|a| format!("v{}", self.print(a))).collect();
+        let numbers = &self.numbers;
+        let head = head(instr, &|v| format!("v{}", numbers.get(&v).copied().unwrap_or(v)), self.slot);
+        let number = self.numbers.len();
+        self.numbers.insert(value, number);
+        let args = if args.is_empty() { String::new() } else { format!(" {}", args.join(" ")) };
+        self.lines.push(format!("v{number} = {head}{args}"));
+        number
+    }
+}

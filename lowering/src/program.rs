@@ -1,0 +1,238 @@
+//! Puts the plans of outlined blocks together: one load program, one run program, buffers, memory.
+
+use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Instr, Kernel, Load, Place, Program, Step, Store};
+use eutectic_ir::{
+    Attr, DType, Graph, NodeId, Origin,
+    eclasses::{ClassId, EClasses},
+    index::Index,
+    ops::{Class, Leaf},
+    outline::{Call, Outlined},
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    build::{self, Built},
+    memory,
+    search::Searched,
+};
+
+/// A block of an outlined program with its plan.
+#[derive(Clone, Debug)]
+pub struct PlannedBlock {
+    /// The saturated e-graph of the block.
+    pub classes: EClasses,
+    /// The plan that was found for it.
+    pub searched: Searched,
+}
+
+/// A lowered program, and what reports say about it.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The program.
+    pub program: Program,
+    /// For each step of the run program: which call it belongs to, and which kernel of that block's plan it is; `None` for
+    /// a copy between outputs.
+    pub steps: Vec<Option<(usize, usize)>>,
+}
+
+/// Why a plan could not be lowered. Planning prices every kernel of a plan, so this names a defect, not a user's mistake.
+#[derive(Debug, thiserror::Error)]
+#[error("in {origin}: {problem}")]
+pub struct LowerError {
+    /// The model part.
+    pub origin: Origin,
+    /// What does not work.
+    pub problem: String,
+}
+
+/// Lowers a program whose blocks are planned.
+///
+/// # Errors
+/// When a kernel of a plan cannot be built, or a call does not fit its block.
+pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Result<Lowered, LowerError> {
+    let mut lowering = Lowering {
+        graph,
+        program: Program::default(),
+        kernels: FxHashMap::default(),
+        leaves: FxHashMap::default(),
+        produced: FxHashMap::default(),
+        run: Vec::new(),
+    };
+    lowering.interface();
+    for (at, call) in outlined.calls.iter().enumerate() {
+        lowering.call(at, call, &outlined.blocks[call.block].graph, &blocks[call.block])?;
+    }
+    lowering.outputs()?;
+    Ok(lowering.finish())
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    program: Program,
+    kernels: FxHashMap<Kernel, usize>,
+    leaves: FxHashMap<NodeId, BufferId>,
+    produced: FxHashMap<NodeId, BufferId>,
+    run: Vec<(Step, Option<(usize, usize)>)>,
+}
+
+impl Lowering<'_> {
+    fn buffer(&mut self, dtype: DType, count: usize, place: Place) -> BufferId {
+        self.program.buffers.push(Buffer { dtype, count, place });
+        self.program.buffers.len() - 1
+    }
+
+    /// Inputs, parameters and outputs in the graph's order.
+    fn interface(&mut self) {
+        for (id, node) in self.graph.nodes() {
+            let place = match (node.op.def().class, node.attrs.first()) {
+                (Class::Leaf(Leaf::Input), Some(Attr::Word(name))) => {
+                    self.program.inputs.push((name.to_string(), node.ty.clone()));
+                    Place::Input(self.program.inputs.len() - 1)
+                }
+                (Class::Leaf(Leaf::Param), Some(Attr::Word(name))) => {
+                    self.program.params.push((name.to_string(), node.ty.clone()));
+                    Place::Param(self.program.params.len() - 1)
+                }
+                (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => Place::Const(value.clone()),
+                _ => continue,
+            };
+            let dtype = node.ty.dtype().unwrap_or(DType::F32);
+            let buffer = self.buffer(dtype, node.ty.count(), place);
+            self.leaves.insert(id, buffer);
+        }
+        for (name, id) in self.graph.outputs() {
+            self.program.outputs.push((name.clone(), self.graph.ty(*id).clone()));
+        }
+    }
+
+    fn call(&mut self, at: usize, call: &Call, body: &Graph, block: &PlannedBlock) -> Result<(), LowerError> {
+        let mut local: FxHashMap<ClassId, BufferId> = FxHashMap::default();
+        for (class, &node) in block.classes.outputs.iter().zip(&call.outputs) {
+            let ty = self.graph.ty(node);
+            let buffer = match local.get(class) {
+                Some(&shared) => shared,
+                None => self.buffer(ty.dtype().unwrap_or(DType::F32), ty.count(), Place::Arena(0)),
+            };
+            local.insert(*class, buffer);
+            self.produced.insert(node, buffer);
+        }
+        for (k, (parts, _)) in block.searched.priced.kernels.iter().enumerate() {
+            let origin = origin_of(block, parts.stores[0], call);
+            let Built { kernel, classes, reads } = build::kernel(&block.classes, &block.searched.plan, parts)
+                .map_err(|problem| LowerError { origin: origin.clone(), problem })?;
+            let constant = parts.stores.iter().all(|&c| block.classes.classes[c].constant);
+            let load = constant && !parts.stores.iter().any(|c| block.classes.outputs.contains(c));
+            let mut buffers = Vec::with_capacity(classes.len());
+            for (slot, &class) in classes.iter().enumerate() {
+                let given = (slot < reads).then(|| self.given(block, class, call, body)).flatten();
+                let buffer = match (given, local.get(&class)) {
+                    (Some(buffer), _) | (None, Some(&buffer)) => buffer,
+                    (None, None) => {
+                        let (dtype, count) = kernel.slots[slot];
+                        let place = if load { Place::Loaded(0) } else { Place::Arena(0) };
+                        let buffer = self.buffer(dtype, count, place);
+                        local.insert(class, buffer);
+                        buffer
+                    }
+                };
+                buffers.push(buffer);
+            }
+            let step = Step { kernel: self.kernel(kernel), buffers, origin };
+            if load {
+                self.program.load.push(step);
+            } else {
+                self.run.push((step, Some((at, k))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The buffer of a class that is an input, parameter or constant of its block.
+    fn given(&mut self, block: &PlannedBlock, class: ClassId, call: &Call, body: &Graph) -> Option<BufferId> {
+        block.classes.classes[class].nodes.iter().find_map(|node| {
+            let position = |op: &str| {
+                let name = node.attrs.first()?.word()?;
+                body.named(op).position(|(n, _)| n == name)
+            };
+            match (node.op.def().class, node.attrs.first()) {
+                (Class::Leaf(Leaf::Input), _) => {
+                    let value = call.inputs[position("input")?];
+                    self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
+                }
+                (Class::Leaf(Leaf::Param), _) => self.leaves.get(&call.params[position("param")?]).copied(),
+                (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => {
+                    let same = |b: &Buffer| matches!(&b.place, Place::Const(v) if v == value);
+                    Some(match self.program.buffers.iter().position(same) {
+                        Some(buffer) => buffer,
+                        None => self.buffer(value.dtype(), value.count(), Place::Const(value.clone())),
+                    })
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn kernel(&mut self, kernel: Kernel) -> usize {
+        let next = self.program.kernels.len();
+        let at = *self.kernels.entry(kernel.clone()).or_insert(next);
+        if at == next {
+            self.program.kernels.push(kernel);
+        }
+        at
+    }
+
+    /// Makes what the graph's outputs name land in the outputs; a value that is named twice is copied.
+    fn outputs(&mut self) -> Result<(), LowerError> {
+        for (at, (name, node)) in self.graph.outputs().iter().enumerate() {
+            let from = *self.produced.get(node).ok_or_else(|| LowerError {
+                origin: self.graph.node(*node).origin.clone(),
+                problem: format!("no block computes the output `{name}`"),
+            })?;
+            if matches!(self.program.buffers[from].place, Place::Arena(_)) {
+                self.program.buffers[from].place = Place::Output(at);
+                continue;
+            }
+            let (dtype, count) = (self.program.buffers[from].dtype, self.program.buffers[from].count);
+            let to = self.buffer(dtype, count, Place::Output(at));
+            let kernel = self.kernel(copy(dtype, count));
+            let step = Step { kernel, buffers: vec![from, to], origin: self.graph.node(*node).origin.clone() };
+            self.run.push((step, None));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Lowered {
+        let program = &mut self.program;
+        for buffer in &mut program.buffers {
+            if let Place::Loaded(at) = &mut buffer.place {
+                *at = program.load_bytes;
+                program.load_bytes += (buffer.count * buffer.dtype.size()).next_multiple_of(memory::ALIGNMENT);
+            }
+        }
+        let sources: Vec<_> = self.run.iter().map(|(step, source)| (step.buffers.clone(), *source)).collect();
+        let steps = self.run.into_iter().map(|(step, _)| step).collect();
+        (program.run, program.arena_bytes) = memory::schedule(&program.kernels, &mut program.buffers, steps);
+        // A step is known by what it writes.
+        let written: FxHashMap<BufferId, _> =
+            sources.iter().filter_map(|(buffers, source)| Some((*buffers.last()?, *source))).collect();
+        let steps =
+            program.run.iter().map(|s| s.buffers.last().and_then(|b| written.get(b).copied()).flatten()).collect();
+        Lowered { program: self.program, steps }
+    }
+}
+
+/// The model part of a class in a call.
+fn origin_of(block: &PlannedBlock, class: ClassId, call: &Call) -> Origin {
+    let body = block.classes.classes[class].origins.first().cloned().unwrap_or_default();
+    call.origins.iter().find(|(from, _)| *from == body).map_or(body, |(_, to)| to.clone())
+}
+
+fn copy(dtype: DType, count: usize) -> Kernel {
+    let load = Load { slot: 0, at: Index::coord(0), checks: Vec::new(), guards: Vec::new(), dtype };
+    Kernel {
+        anchor: AnchorKernel::Map,
+        body: Body { domain: vec![count], instrs: vec![Instr::Load(load)], results: Vec::new() },
+        stores: vec![Store { slot: 1, at: Index::coord(0), value: 0 }],
+        slots: vec![(dtype, count); 2],
+    }
+}

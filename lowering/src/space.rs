@@ -1,0 +1,131 @@
+//! What plans cost: kernels built and priced once each, remembered by what they are made of.
+
+use std::cell::RefCell;
+
+use eutectic_backend::{Backend, Cost};
+use eutectic_ir::{
+    eclasses::{ClassId, EClasses},
+    ops::Class,
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    build::{self, Built},
+    plan::{Plan, PlanError, PlanKernel, is_given},
+};
+
+/// How much a second of the load program counts against a second of a run.
+///
+/// A program is loaded once and run many times; the rest is to prefer, of two plans that run equally fast, the one that
+/// keeps less in memory.
+const LOAD_SHARE: f64 = 0.01;
+
+/// A saturated e-graph together with the backend that its plans are priced for.
+pub struct Space<'a> {
+    /// The classes.
+    pub classes: &'a EClasses,
+    /// The backend.
+    pub backend: &'a dyn Backend,
+    /// Whether a class is a leaf with a buffer or the same number everywhere.
+    pub given: Vec<bool>,
+    costs: RefCell<FxHashMap<Vec<u32>, Cost>>,
+}
+
+/// A plan's price.
+#[derive(Clone, Debug)]
+pub struct Priced {
+    /// Predicted seconds of a run, plus a small share of the load program's.
+    pub seconds: f64,
+    /// The kernels, in order, with what each is predicted to cost.
+    pub kernels: Vec<(PlanKernel, Cost)>,
+}
+
+impl<'a> Space<'a> {
+    /// A space without prices yet.
+    pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
+        let given = (0..classes.classes.len()).map(|c| is_given(classes, c)).collect();
+        Space { classes, backend, given, costs: RefCell::default() }
+    }
+
+    /// Whether a kernel belongs to the load program: it depends on parameters and constants only.
+    pub fn is_load(&self, kernel: &PlanKernel) -> bool {
+        kernel.stores.iter().all(|&c| self.classes.classes[c].constant)
+            && !kernel.stores.iter().any(|c| self.classes.outputs.contains(c))
+    }
+
+    /// The price of a plan; infinite where a kernel of it cannot be built.
+    ///
+    /// # Errors
+    /// When the plan is not valid.
+    pub fn price(&self, plan: &Plan) -> Result<Priced, PlanError> {
+        let kernels = plan.kernels(self.classes)?;
+        let mut seconds = 0.0;
+        let kernels: Vec<_> = kernels
+            .into_iter()
+            .map(|kernel| {
+                let cost = self.cost(plan, &kernel);
+                seconds += if self.is_load(&kernel) { cost.seconds * LOAD_SHARE } else { cost.seconds };
+                (kernel, cost)
+            })
+            .collect();
+        Ok(Priced { seconds, kernels })
+    }
+
+    /// The price of one kernel of a plan.
+    pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
+        // Stores, then interior with choices, then (after a mark) what is read: these determine the kernel.
+        let mut key: Vec<u32> = kernel.stores.iter().map(|c| *c as u32).collect();
+        key.push(u32::MAX);
+        key.extend(kernel.interior.iter().flat_map(|&c| [c as u32, plan.choice[c] as u32]));
+        if let Some(cost) = self.costs.borrow().get(&key) {
+            return *cost;
+        }
+        let cost = match build::kernel(self.classes, plan, kernel) {
+            Ok(Built { kernel, .. }) => self.backend.cost(&kernel),
+            Err(_) => Cost::IMPOSSIBLE,
+        };
+        self.costs.borrow_mut().insert(key, cost);
+        cost
+    }
+
+    /// The price of computing a class by one of its e-nodes in a kernel of its own, all operands read.
+    pub fn cost_alone(&self, class: ClassId, node: usize) -> Cost {
+        let (plan, kernel) = self.alone(class, node);
+        self.cost(&plan, &kernel)
+    }
+
+    fn alone(&self, class: ClassId, node: usize) -> (Plan, PlanKernel) {
+        let n = self.classes.classes.len();
+        let mut plan = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
+        plan.choice[class] = node;
+        let mut reads = self.classes.classes[class].nodes[node].operands.to_vec();
+        reads.sort_unstable();
+        reads.dedup();
+        let scalars = reads.iter().copied().filter(|&c| self.classes.classes[c].scalar.is_some());
+        let interior = scalars.chain([class]).collect();
+        (plan, PlanKernel { stores: vec![class], interior, reads })
+    }
+
+    /// Why a class cannot be computed, for people.
+    pub(crate) fn obstacle(&self, class: ClassId) -> String {
+        let c = &self.classes.classes[class];
+        let reasons: Vec<String> = (0..c.nodes.len())
+            .map(|node| {
+                let (plan, kernel) = self.alone(class, node);
+                let why = match build::kernel(self.classes, &plan, &kernel) {
+                    Ok(built) => self.backend.supports(&built.kernel).err().unwrap_or_default().join(", "),
+                    Err(why) => why,
+                };
+                format!("`{}`: {}", c.nodes[node].op, if why.is_empty() { "too expensive".into() } else { why })
+            })
+            .collect();
+        let place = c.origins.first().cloned().unwrap_or_default();
+        format!("{place}: a value of type {} ({})", c.ty, reasons.join("; "))
+    }
+
+    /// Whether a class computed by that e-node is one that is normally stored: the result of an anchor.
+    pub fn is_anchor(&self, class: ClassId, node: usize) -> bool {
+        let nodes = &self.classes.classes[class].nodes;
+        matches!(nodes.get(node).map(|n| n.op.def().class), Some(Class::Anchor(_)))
+    }
+}

@@ -1,0 +1,38 @@
+//! What the tests share: a backend that prices by a simple roofline, and random graphs.
+
+pub mod graphs;
+
+use eutectic_backend::{AnchorKernel, Backend, BackendError, Cost, Executable, Instr, Kernel, Program};
+
+/// 2 µs a launch, 10 GB/s, 50 GFLOP/s; builds everything.
+pub struct Roofline;
+
+impl Backend for Roofline {
+    fn name(&self) -> &str {
+        "roofline"
+    }
+
+    fn describe(&self) -> String {
+        "prices only".into()
+    }
+
+    fn supports(&self, _: &Kernel) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        let points = |domain: &[usize]| domain.iter().product::<usize>() as f64;
+        let arithmetic = |i: &&Instr| matches!(i, Instr::Map { .. } | Instr::Reduce { .. });
+        let bytes: f64 = kernel.slots.iter().map(|(d, n)| (d.size() * n) as f64).sum();
+        let mut flops: f64 =
+            kernel.bodies().iter().map(|b| points(&b.domain) * b.instrs.iter().filter(arithmetic).count() as f64).sum();
+        if let AnchorKernel::Contraction { lhs, .. } = &kernel.anchor {
+            flops += 2.0 * points(&kernel.body.domain) * lhs.domain.last().copied().unwrap_or(1) as f64;
+        }
+        Cost { seconds: 2e-6 + (bytes / 10e9).max(flops / 50e9), flops, bytes }
+    }
+
+    fn compile(&self, _: &Program) -> Result<Box<dyn Executable>, BackendError> {
+        Err(BackendError::Device("this backend only prices".into()))
+    }
+}
