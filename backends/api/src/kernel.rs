@@ -1,0 +1,222 @@
+//! The description of one kernel, from which every backend prints its own.
+
+use std::ops::Range;
+
+use eutectic_ir::{Attrs, DType, Op, index::Index, ops::Reduction};
+
+/// The number of a buffer among a kernel's operands.
+pub type Slot = usize;
+/// The number of an instruction in a [`Body`].
+pub type ValueId = usize;
+/// Holds where the index lies in the range.
+pub type Guard = (Index, Range<i64>);
+
+/// One launch. What it computes: for each point of the domain, the body; then the stores.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// What the kernel is built around.
+    pub anchor: AnchorKernel,
+    /// The epilogue (for [`AnchorKernel::Map`] and [`AnchorKernel::Rows`]: everything), over the anchor's result domain.
+    pub body: Body,
+    /// What is written.
+    pub stores: Vec<Store>,
+    /// Element type and number of elements of each buffer that it touches. No buffer is both read and written, unless
+    /// each point reads only what the same point writes (in place).
+    pub slots: Vec<(DType, usize)>,
+}
+
+/// The anchor and its operands, each with its prologue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AnchorKernel {
+    /// None: pointwise and views only.
+    Map,
+    /// A row group: the innermost `axes` axes of the domain form a row, and `Instr::Reduce` reduces over it.
+    Rows {
+        /// How many axes.
+        axes: usize,
+    },
+    /// `out[b.. m n] = Σ_k lhs[b.. m k] · rhs[b.. k n]`, accumulated in f32 (f64 for f64) over the domain `[b.. m n]`.
+    Contraction {
+        /// Over `[b.. m k]`; one result.
+        lhs: Body,
+        /// Over `[b.. k n]`; one result.
+        rhs: Body,
+    },
+    /// `out[b.. s e] = Σ_t softmax_t(cap(scale · Σ_d q[b.. s d] · k[b.. t d]) + bias[b.. s t]) · v[b.. t e]` over the domain
+    /// `[b.. s e]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0.
+    Attention {
+        /// Over `[b.. s d]`; one result.
+        query: Body,
+        /// Over `[b.. t d]`; one result.
+        key: Body,
+        /// Over `[b.. t e]`; one result.
+        value: Body,
+        /// Over `[b.. s t]`; one result.
+        bias: Option<Body>,
+        /// By its bits, so that kernels can be compared.
+        scale: eutectic_ir::attr::FloatBits,
+        /// As `scale`.
+        softcap: eutectic_ir::attr::FloatBits,
+        /// The result where every score of a row is −∞.
+        empty: EmptyRow,
+    },
+}
+
+/// What attention gives for a row in which every score is −∞.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EmptyRow {
+    /// Zeros: nothing is attended to.
+    Zeros,
+    /// NaN, as the primitives give.
+    Nan,
+}
+
+/// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Body {
+    /// Extents of the domain, outermost first.
+    pub domain: Vec<usize>,
+    /// The instructions; arguments come before users.
+    pub instrs: Vec<Instr>,
+    /// For an operand of an anchor: the value that goes in. Empty for a kernel's own body, which has stores.
+    pub results: Vec<ValueId>,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Instr {
+    /// The anchor's result at this point (contraction and attention; in the kernel's own body only).
+    Anchor {
+        /// Its element type.
+        dtype: DType,
+    },
+    /// An element of a buffer.
+    Load(Load),
+    /// The same number everywhere.
+    Constant {
+        /// By its bits, so that kernels can be compared.
+        value: eutectic_ir::attr::FloatBits,
+        /// Its element type.
+        dtype: DType,
+    },
+    /// An integer computed from the coordinates (iota).
+    Coordinate {
+        /// The integer.
+        index: Index,
+        /// Its element type.
+        dtype: DType,
+    },
+    /// A pointwise op.
+    Map {
+        /// The op.
+        op: Op,
+        /// Its attributes.
+        attrs: Attrs,
+        /// Its arguments.
+        args: Vec<ValueId>,
+        /// Element type of the result.
+        dtype: DType,
+    },
+    /// A reduction over the row (row groups only): the same for every point of the row.
+    Reduce {
+        /// How.
+        how: Reduction,
+        /// Of what.
+        arg: ValueId,
+        /// Element type; accumulation is in f32 or wider.
+        dtype: DType,
+    },
+    /// The value of the first piece whose guards all hold, else `fill`.
+    Select {
+        /// The pieces.
+        pieces: Vec<(Vec<Guard>, ValueId)>,
+        /// What is there if no piece applies.
+        fill: eutectic_ir::attr::FloatBits,
+        /// Element type.
+        dtype: DType,
+    },
+}
+
+/// A read of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// Which buffer.
+    pub slot: Slot,
+    /// At which element: a map from the domain's coordinates; `Atom::Value(i)` stands for value `i` of the body, an integer
+    /// (an indirect load).
+    pub at: Index,
+    /// For each value in `at`: it must lie in `0..extent`, or the run fails.
+    pub checks: Vec<(ValueId, usize)>,
+    /// Read only where all of these hold; what the load gives elsewhere is not used.
+    pub guards: Vec<Guard>,
+    /// Element type.
+    pub dtype: DType,
+}
+
+/// A write to a buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    /// Which buffer.
+    pub slot: Slot,
+    /// At which element: an affine map from the domain's coordinates. In a row group, a value that is the same for the whole row
+    /// is stored once a row: its map does not mention the row's coordinates.
+    pub at: Index,
+    /// Which value of the body.
+    pub value: ValueId,
+}
+
+impl Instr {
+    /// Element type of the value.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Instr::Anchor { dtype }
+            | Instr::Constant { dtype, .. }
+            | Instr::Coordinate { dtype, .. }
+            | Instr::Map { dtype, .. }
+            | Instr::Reduce { dtype, .. }
+            | Instr::Select { dtype, .. } => *dtype,
+            Instr::Load(load) => load.dtype,
+        }
+    }
+
+    /// The values that it uses.
+    pub fn args(&self) -> Vec<ValueId> {
+        match self {
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } => Vec::new(),
+            Instr::Load(load) => load.checks.iter().map(|c| c.0).collect(),
+            Instr::Map { args, .. } => args.clone(),
+            Instr::Reduce { arg, .. } => vec![*arg],
+            Instr::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+        }
+    }
+}
+
+impl Kernel {
+    /// The bodies of the anchor's operands.
+    pub fn operands(&self) -> Vec<&Body> {
+        match &self.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
+            AnchorKernel::Contraction { lhs, rhs } => vec![lhs, rhs],
+            AnchorKernel::Attention { query, key, value, bias, .. } => {
+                [query, key, value].into_iter().chain(bias.as_ref()).collect()
+            }
+        }
+    }
+
+    /// All bodies: the anchor's operands, then the kernel's own.
+    pub fn bodies(&self) -> Vec<&Body> {
+        let mut bodies = self.operands();
+        bodies.push(&self.body);
+        bodies
+    }
+
+    /// A word for reports: `map`, `rows`, `matmul`, `attention`.
+    pub fn kind(&self) -> &'static str {
+        match self.anchor {
+            AnchorKernel::Map => "map",
+            AnchorKernel::Rows { .. } => "rows",
+            AnchorKernel::Contraction { .. } => "matmul",
+            AnchorKernel::Attention { .. } => "attention",
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Programs: the kernels of a plan in order, and the buffers between them.
+
+use eutectic_ir::{DType, Origin, Tensor, Type};
+
+use crate::Kernel;
+
+/// The number of a buffer in [`Program::buffers`].
+pub type BufferId = usize;
+
+/// A region of memory that holds one tensor.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Element type.
+    pub dtype: DType,
+    /// Number of elements.
+    pub count: usize,
+    /// Where it lives.
+    pub place: Place,
+}
+
+/// Where a buffer lives.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The `n`th input of a run.
+    Input(usize),
+    /// The `n`th parameter.
+    Param(usize),
+    /// Part of the program.
+    Const(Tensor),
+    /// Computed by the load program, kept for all runs: a byte offset into the load arena.
+    Loaded(usize),
+    /// Lives within a run: a byte offset into the run arena, which buffers share over time.
+    Arena(usize),
+    /// The `n`th output of a run.
+    Output(usize),
+}
+
+/// One launch: a kernel and the buffers for its slots.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Which of [`Program::kernels`]; repeated layers share theirs.
+    pub kernel: usize,
+    /// The buffer of each slot.
+    pub buffers: Vec<BufferId>,
+    /// The model part that it mainly stems from.
+    pub origin: Origin,
+}
+
+/// A lowered program, ready for a backend.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// The distinct kernels.
+    pub kernels: Vec<Kernel>,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+    /// Run once, when the parameters arrive.
+    pub load: Vec<Step>,
+    /// Run each time.
+    pub run: Vec<Step>,
+    /// Bytes of the arena that the load program fills.
+    pub load_bytes: usize,
+    /// Bytes of the arena of a run: the peak of what is alive at once.
+    pub arena_bytes: usize,
+    /// Names and types of the inputs.
+    pub inputs: Vec<(String, Type)>,
+    /// Names and types of the parameters.
+    pub params: Vec<(String, Type)>,
+    /// Names and types of the outputs.
+    pub outputs: Vec<(String, Type)>,
+}

@@ -1,0 +1,72 @@
+//! The backend's options, and its answers to the planner.
+
+use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program};
+
+use crate::{
+    cost::{Costs, Model},
+    exec, kernels,
+    simd::Isa,
+};
+
+/// How to run on the CPU.
+#[derive(Clone, Debug)]
+pub struct CpuOptions {
+    /// Number of threads; one runs everything on the caller's thread.
+    pub threads: usize,
+    /// What things cost; fitted to a machine by `eutectic tune`.
+    pub costs: Costs,
+    /// The instruction-set level, which the machine must have.
+    pub isa: Isa,
+}
+
+impl Default for CpuOptions {
+    /// All hardware threads, the embedded costs and the best level of the machine.
+    fn default() -> CpuOptions {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        CpuOptions { threads, costs: Costs::default(), isa: Isa::detect() }
+    }
+}
+
+/// The CPU.
+pub struct Cpu {
+    threads: usize,
+    isa: Isa,
+    model: Model,
+}
+
+impl Cpu {
+    /// A backend with these options; the level is lowered to what the machine has.
+    pub fn new(options: CpuOptions) -> Cpu {
+        let threads = options.threads.max(1);
+        Cpu { threads, isa: options.isa.min(Isa::detect()), model: Model::new(options.costs, threads) }
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu::new(CpuOptions::default())
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn describe(&self) -> String {
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("{} ({}), {} thread{plural}", std::env::consts::ARCH, self.isa.name(), self.threads)
+    }
+
+    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
+        kernels::compile(kernel, self.isa).map(|_| ())
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        self.model.cost(kernel)
+    }
+
+    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
+        Ok(Box::new(exec::compile(program, self.threads, self.isa)?))
+    }
+}

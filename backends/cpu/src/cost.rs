@@ -1,0 +1,403 @@
+//! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
+
+use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel};
+use eutectic_ir::{
+    Attr, DType, Op,
+    index::{Atom, Index},
+};
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+
+use crate::simd::table;
+
+/// The coefficients; see `costs/default.toml`, which explains each.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Costs {
+    pub launch: f64,
+    pub wake: f64,
+    pub thread: f64,
+    pub memory: Memory,
+    pub product: Product,
+    pub element: Element,
+    pub class: Class,
+}
+
+/// Bandwidths by working set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Memory {
+    pub l2_bytes: f64,
+    pub l3_bytes: f64,
+    pub l2: f64,
+    pub l3: f64,
+    pub dram: f64,
+    pub dram_all: f64,
+}
+
+/// Rates of matrix products.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Product {
+    pub f32: f64,
+    pub f64: f64,
+    pub other: f64,
+    pub m_half: f64,
+    pub n_half: f64,
+    pub k_half: f64,
+    pub vector: f64,
+}
+
+/// Seconds of an element.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Element {
+    pub cheap: f64,
+    pub division: f64,
+    pub transcendental: f64,
+    pub special: f64,
+    pub scalar: f64,
+    pub reduce: f64,
+    pub strided: f64,
+    pub run: f64,
+    pub f64: f64,
+    pub other: f64,
+    pub softmax: f64,
+}
+
+/// Which ops are not cheap, by name or kind.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Class {
+    pub division: Vec<String>,
+    pub transcendental: Vec<String>,
+    pub special: Vec<String>,
+    pub scalar: Vec<String>,
+}
+
+impl Default for Costs {
+    /// The embedded file.
+    fn default() -> Costs {
+        Costs::parse(include_str!("../costs/default.toml")).expect("the embedded file is checked by a test")
+    }
+}
+
+impl Costs {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// Where the text is not such a file.
+    pub fn parse(text: &str) -> Result<Costs, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
+
+/// The model: coefficients, with ops resolved.
+pub struct Model {
+    costs: Costs,
+    threads: f64,
+    /// Seconds of an element, for each op and element type that there is a function for.
+    by_op: FxHashMap<(Op, DType), f64>,
+    /// As `by_op`, of the kinds of activation.
+    by_kind: FxHashMap<(&'static str, DType), f64>,
+}
+
+/// What was counted so far.
+#[derive(Default)]
+struct Work {
+    /// Seconds of one thread.
+    seconds: f64,
+    flops: f64,
+    bytes: f64,
+}
+
+impl Model {
+    /// The model for a number of threads.
+    pub fn new(costs: Costs, threads: usize) -> Model {
+        let e = &costs.element;
+        let seconds = |name: &str, dtype: DType| {
+            let is = |class: &[String]| class.iter().any(|n| n == name);
+            let of_f32 = match () {
+                () if is(&costs.class.division) => e.division,
+                () if is(&costs.class.transcendental) => e.transcendental,
+                () if is(&costs.class.special) => e.special,
+                () if is(&costs.class.scalar) => e.scalar,
+                () => e.cheap,
+            };
+            of_f32 * factor(e, dtype)
+        };
+        let mut by_op = FxHashMap::default();
+        let mut by_kind = FxHashMap::default();
+        for dtype in DType::ALL {
+            for name in table::names(dtype) {
+                by_kind.insert((name, dtype), seconds(name, dtype));
+                by_op.extend(Op::named(name).map(|op| ((op, dtype), seconds(name, dtype))));
+            }
+        }
+        let threads = 1.0 + (threads as f64 - 1.0) * costs.thread;
+        Model { costs, threads, by_op, by_kind }
+    }
+
+    /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type
+    /// without a function); `supports` is the judge.
+    pub fn cost(&self, kernel: &Kernel) -> Cost {
+        let mut work = Work::default();
+        let m = &self.costs.memory;
+        self.traffic(kernel, &mut work);
+        self.body(&kernel.body, row_mask(kernel), &mut work);
+        match &kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
+            AnchorKernel::Contraction { lhs, rhs } => {
+                self.operand(lhs, &mut work);
+                self.operand(rhs, &mut work);
+                self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
+            }
+            AnchorKernel::Attention { query, key, value, bias, .. } => {
+                [query, key, value].into_iter().for_each(|b| self.operand(b, &mut work));
+                let scores = self.scores(&query.domain, &key.domain);
+                self.product(&scores, query.domain.last().copied().unwrap_or(0), dtype(query), &mut work);
+                self.product(&kernel.body.domain, scores.last().copied().unwrap_or(0), dtype(query), &mut work);
+                let count: f64 = scores.iter().map(|&n| n as f64).product();
+                let float = dtype(query).is_float();
+                let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
+                work.seconds += count.max(1.0) * each;
+                work.flops += 8.0 * count;
+                bias.iter().for_each(|b| self.body(b, 0, &mut work));
+            }
+        }
+        let shared = work.seconds / self.threads + self.costs.wake;
+        let compute = if self.threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
+        let rate = match work.bytes {
+            b if b <= m.l2_bytes => m.l2 * self.threads,
+            b if b <= m.l3_bytes => m.l3 * self.threads,
+            _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
+        };
+        let seconds = self.costs.launch + compute.max(work.bytes / rate);
+        // What is refused by `supports` must not look cheap: tiles are stored by strides only.
+        let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
+        if seconds.is_infinite() || !strided {
+            return Cost::IMPOSSIBLE;
+        }
+        Cost { seconds, flops: work.flops, bytes: work.bytes }
+    }
+
+    fn scores(&self, query: &[usize], key: &[usize]) -> Vec<usize> {
+        let mut scores = query.to_vec();
+        if let (Some(last), [.., keys, _]) = (scores.last_mut(), key) {
+            *last = *keys;
+        }
+        scores
+    }
+
+    /// Bytes of the distinct elements that are read and written.
+    fn traffic(&self, kernel: &Kernel, work: &mut Work) {
+        let mut bytes = vec![0.0_f64; kernel.slots.len()];
+        let mut touch = |slot: usize, elements: f64| {
+            if let (Some(b), Some((dtype, count))) = (bytes.get_mut(slot), kernel.slots.get(slot)) {
+                // Several loads of a buffer (its pieces) add up, to at most all of it.
+                *b = (*b + elements * dtype.size() as f64).min((count * dtype.size()) as f64);
+            }
+        };
+        for body in kernel.bodies() {
+            let masks = masks(body, 0);
+            for (instr, mask) in body.instrs.iter().zip(masks) {
+                if let Instr::Load(load) = instr {
+                    touch(load.slot, points(&body.domain, mask));
+                }
+            }
+        }
+        for store in &kernel.stores {
+            touch(store.slot, points(&kernel.body.domain, mentioned(&store.at)));
+        }
+        work.bytes += bytes.iter().sum::<f64>();
+    }
+
+    /// The passes over a body's values.
+    fn body(&self, body: &Body, row: u64, work: &mut Work) {
+        let e = &self.costs.element;
+        let masks = masks(body, row);
+        for (instr, &mask) in body.instrs.iter().zip(&masks) {
+            let n = points(&body.domain, mask);
+            match instr {
+                Instr::Anchor { .. } | Instr::Constant { .. } => {}
+                Instr::Load(load) => {
+                    let strides = load.at.affine(body.domain.len()).filter(|_| load.guards.is_empty());
+                    work.seconds += match strides {
+                        Some(strides) => strided(&strides, &body.domain, mask) * e.strided,
+                        None => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
+                    };
+                    work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
+                }
+                Instr::Coordinate { .. } => work.seconds += n * e.cheap * 2.0,
+                Instr::Map { op, attrs, dtype, args } => {
+                    let from = args.last().map_or(*dtype, |&a| body.instrs[a].dtype());
+                    work.seconds += n.max(1.0) * self.of_op(*op, attrs, from);
+                    work.flops += n;
+                }
+                Instr::Reduce { arg, dtype, .. } => {
+                    let n = points(&body.domain, masks[*arg]);
+                    work.seconds += n * e.reduce * self.factor(*dtype);
+                    work.flops += n;
+                }
+                Instr::Select { pieces, .. } => {
+                    let inner = body.domain.last().copied().unwrap_or(1).max(1) as f64;
+                    work.seconds += n * e.cheap + n / inner * e.run * pieces.len() as f64;
+                }
+            }
+        }
+    }
+
+    /// An operand that is not read in place is evaluated once, written and read back.
+    fn operand(&self, body: &Body, work: &mut Work) {
+        let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
+            Instr::Load(load) => {
+                load.guards.is_empty() && load.dtype.size() >= 4 && load.at.affine(body.domain.len()).is_some()
+            }
+            _ => false,
+        });
+        if !in_place {
+            self.body(body, 0, work);
+            let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
+            let m = &self.costs.memory;
+            work.seconds += 2.0 * bytes
+                / if bytes < m.l2_bytes {
+                    m.l2
+                } else if bytes < m.l3_bytes {
+                    m.l3
+                } else {
+                    m.dram
+                };
+        }
+    }
+
+    /// A product over `[b.. m n]` with sums of length k.
+    fn product(&self, domain: &[usize], k: usize, dtype: DType, work: &mut Work) {
+        let p = &self.costs.product;
+        let count: f64 = domain.iter().map(|&n| n as f64).product();
+        let [.., m, n] = domain else { return };
+        let (m, n, k) = (*m as f64, *n as f64, k as f64);
+        let flops = 2.0 * count * k;
+        let rate = match dtype {
+            DType::F64 => p.f64,
+            DType::Bool => 0.0,
+            d if d.is_float() => p.f32,
+            _ => p.other,
+        };
+        let rate = if m == 1.0 || n == 1.0 {
+            rate.min(p.vector)
+        } else {
+            rate * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
+        };
+        work.flops += flops;
+        work.seconds += if flops > 0.0 || rate == 0.0 { flops.max(1.0) / rate } else { 0.0 };
+    }
+
+    /// Infinite where there is no function.
+    fn of_op(&self, op: Op, attrs: &[Attr], dtype: DType) -> f64 {
+        let known = match attrs.first() {
+            Some(Attr::Word(kind)) => self.by_kind.get(&(&**kind, dtype)),
+            _ => self.by_op.get(&(op, dtype)),
+        };
+        known.copied().unwrap_or(f64::INFINITY)
+    }
+
+    fn factor(&self, dtype: DType) -> f64 {
+        factor(&self.costs.element, dtype)
+    }
+}
+
+fn factor(element: &Element, dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => 1.0,
+        DType::F64 => element.f64,
+        _ => element.other,
+    }
+}
+
+fn dtype(body: &Body) -> DType {
+    body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype())
+}
+
+fn points(domain: &[usize], mask: u64) -> f64 {
+    domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
+}
+
+fn mentioned(index: &Index) -> u64 {
+    index.terms.iter().fold(0, |m, (atom, _)| match atom {
+        Atom::Coord(n) => m | 1 << n,
+        Atom::Div(inner, _) | Atom::Mod(inner, _) => m | mentioned(inner),
+        Atom::Value(_) => m,
+    })
+}
+
+/// The axes that form a row.
+fn row_mask(kernel: &Kernel) -> u64 {
+    let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
+    let rank = kernel.body.domain.len();
+    (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
+}
+
+/// The axes on which each value depends.
+fn masks(body: &Body, row: u64) -> Vec<u64> {
+    let mut masks: Vec<u64> = Vec::with_capacity(body.instrs.len());
+    for instr in &body.instrs {
+        let of_args = |args: &[usize]| args.iter().fold(0, |m, &a| m | masks[a]);
+        let mask = match instr {
+            Instr::Anchor { .. } => u64::MAX,
+            Instr::Constant { .. } => 0,
+            Instr::Load(load) => load.checks.iter().fold(mentioned(&load.at), |m, c| m | masks[c.0]),
+            Instr::Coordinate { index, .. } => mentioned(index),
+            Instr::Map { args, .. } => of_args(args),
+            Instr::Reduce { arg, .. } => masks[*arg] & !row,
+            Instr::Select { pieces, .. } => {
+                pieces.iter().fold(0, |m, (guards, v)| guards.iter().fold(m | masks[*v], |m, g| m | mentioned(&g.0)))
+            }
+        };
+        masks.push(mask);
+    }
+    masks
+}
+
+/// How many elements a load copies, because its fastest axis is not the innermost of those on which it depends.
+fn strided(strides: &[i64], domain: &[usize], mask: u64) -> f64 {
+    let inner = (0..strides.len()).rev().find(|&d| strides[d] != 0 && domain[d] > 1);
+    if inner.is_some_and(|d| strides[d] != 1) { points(domain, mask) } else { 0.0 }
+}
+
+/// For how many points along the innermost axis a map stays affine.
+fn run_length(index: &Index, domain: &[usize]) -> f64 {
+    let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
+    fn shortest(index: &Index, inner: usize) -> i64 {
+        index.terms.iter().fold(i64::MAX, |run, (atom, _)| match atom {
+            Atom::Div(i, by) | Atom::Mod(i, by) if mentioned(i) >> inner & 1 == 1 => {
+                run.min(*by).min(shortest(i, inner))
+            }
+            _ => run,
+        })
+    }
+    shortest(index, inner).min(domain[inner] as i64).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_costs_parse_and_name_functions_that_exist() {
+        let class = Costs::default().class;
+        let all = [class.division, class.transcendental, class.special, class.scalar].concat();
+        let unknown: Vec<_> = all.iter().filter(|n| !table::names(DType::F32).any(|known| known == **n)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn a_misspelled_coefficient_is_an_error() {
+        let text = include_str!("../costs/default.toml").replace("launch", "lunch");
+        assert!(Costs::parse(&text).unwrap_err().to_string().contains("lunch"));
+    }
+}

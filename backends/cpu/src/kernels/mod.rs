@@ -1,0 +1,85 @@
+//! Thunks: kernels with every offset, stride and function resolved.
+
+pub mod attention;
+pub mod gemm;
+pub mod matmul;
+pub mod matvec;
+pub mod operand;
+pub mod tiles;
+
+use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_ir::DType;
+
+use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa};
+
+/// What a thunk runs on.
+pub struct Launch<'a> {
+    /// The buffers of the kernel's slots, then the thunk's own.
+    pub slots: &'a [*mut u8],
+    /// Who works.
+    pub workers: &'a Workers,
+    /// Whether some buffer is read and written (in place).
+    pub in_place: bool,
+    /// Where an index out of range is reported.
+    pub fault: &'a Fault,
+}
+
+// SAFETY: the pointers are to buffers that the program owns or borrows during a run; tasks write disjoint parts.
+unsafe impl Sync for Launch<'_> {}
+
+/// A compiled kernel, shared by all steps that run it.
+pub trait Thunk: Send + Sync {
+    /// Runs it.
+    ///
+    /// # Safety
+    /// The buffers must be valid, aligned to their element type, of the sizes that the kernel states.
+    unsafe fn run(&self, launch: &Launch<'_>);
+
+    /// Bytes of scratch memory of each worker.
+    fn scratch(&self) -> usize;
+
+    /// Bytes of each buffer of its own, which all workers share.
+    fn buffers(&self) -> Vec<usize>;
+}
+
+/// The types and sizes of a kernel's slots, to which buffers of the thunk's own are added.
+pub struct Slots {
+    /// All of them.
+    pub types: Vec<(DType, usize)>,
+    /// How many are the kernel's.
+    pub given: usize,
+}
+
+impl Slots {
+    /// Adds a buffer.
+    pub fn add(&mut self, dtype: DType, count: usize) -> usize {
+        self.types.push((dtype, count));
+        self.types.len() - 1
+    }
+
+    /// Bytes of the buffers that were added.
+    pub fn added(&self) -> Vec<usize> {
+        self.types[self.given..].iter().map(|(dtype, count)| dtype.size() * count).collect()
+    }
+}
+
+/// Compiles a kernel.
+///
+/// # Errors
+/// Everything that stands in the way.
+pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Box<dyn Thunk>, Vec<String>> {
+    let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
+    let body = Nest::new(&kernel.body, &kernel.stores);
+    match &kernel.anchor {
+        AnchorKernel::Map => Ok(Box::new(tiles::Tiles::compile(&body, 0, &slots.types, isa)?)),
+        AnchorKernel::Rows { axes } => Ok(Box::new(tiles::Tiles::compile(&body, *axes, &slots.types, isa)?)),
+        AnchorKernel::Contraction { lhs, rhs } => {
+            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, isa)
+        }
+        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => {
+            let operands = [query, key, value].map(|b| Nest::new(b, &[]));
+            let form = attention::Form { scale: scale.get(), softcap: softcap.get(), empty: *empty };
+            attention::compile(operands, bias.as_ref().map(|b| Nest::new(b, &[])), &body, form, &mut slots, isa)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Operands of anchors: read in place where their body is one affine load, else evaluated into a dense buffer first.
+
+use eutectic_backend::{Instr, Store};
+use eutectic_ir::{
+    DType,
+    index::{Index, strides},
+};
+
+use super::{Launch, Slots, Thunk, tiles::Tiles};
+use crate::{
+    axes::Nest,
+    simd::{Isa, convert::register},
+};
+
+/// A matrix per point of the batch axes.
+pub struct Operand {
+    slot: usize,
+    base: i64,
+    /// Strides of batch axes, rows and columns, in elements.
+    strides: Vec<i64>,
+    size: usize,
+    pack: Option<Tiles>,
+}
+
+/// One matrix: its first element and strides in elements.
+#[derive(Clone, Copy)]
+pub struct Matrix {
+    /// The first element.
+    pub at: *mut u8,
+    /// From a row to the next.
+    pub rows: isize,
+    /// From a column to the next.
+    pub columns: isize,
+}
+
+impl Operand {
+    /// Compiles an operand for an anchor that accumulates in `acc`.
+    ///
+    /// # Errors
+    /// Everything that stands in the way.
+    pub fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+        match in_place(nest, acc, slots) {
+            Some((slot, base, strides)) => Ok(Operand { slot, base, strides, size: acc.size(), pack: None }),
+            None => packed(nest, acc, slots, isa),
+        }
+    }
+
+    /// Evaluates the operand, if it is not read in place.
+    ///
+    /// # Safety
+    /// As [`Thunk::run`].
+    pub unsafe fn prepare(&self, launch: &Launch<'_>) {
+        if let Some(pack) = &self.pack {
+            // SAFETY: passed on. The buffer that is written is the thunk's own.
+            unsafe { pack.run(launch) };
+        }
+    }
+
+    /// Bytes of scratch memory that preparing takes.
+    pub fn scratch(&self) -> usize {
+        self.pack.as_ref().map_or(0, Thunk::scratch)
+    }
+
+    /// The matrix at a batch point, from element (`row`, `column`) on.
+    pub fn matrix(&self, slots: &[*mut u8], batch: &[usize], row: usize, column: usize) -> Matrix {
+        let n = self.strides.len();
+        let point = batch.iter().copied().take(n - 2).chain([row, column]);
+        let offset = self.strides.iter().zip(point).fold(self.base, |sum, (s, i)| sum + s * i as i64);
+        Matrix {
+            at: slots[self.slot].wrapping_offset(offset as isize * self.size as isize),
+            rows: self.strides[n - 2] as isize,
+            columns: self.strides[n - 1] as isize,
+        }
+    }
+}
+
+fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
+    let Instr::Load(load) = &nest.instrs[*nest.results.first()?] else { return None };
+    let &(dtype, count) = slots.types.get(load.slot)?;
+    let range = load.at.range(&nest.domain);
+    let inside = nest.domain.contains(&0) || (range.start >= 0 && range.end <= count as i64);
+    let plain = load.guards.is_empty() && load.checks.is_empty() && dtype == acc && load.dtype == acc && inside;
+    let strides = load.at.affine(nest.domain.len()).filter(|_| plain)?;
+    Some((load.slot, load.at.constant, strides))
+}
+
+/// Along axes on which the body does not depend, one copy serves all.
+fn packed(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+    let held = nest.results.first().map(|&r| register(nest.instrs[r].dtype()));
+    if held != Some(acc) {
+        return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
+    }
+    let rank = nest.domain.len();
+    let kept: Vec<_> = (0..rank).filter(|&axis| nest.depends_on(axis)).collect();
+    let mut reduced = nest.clone();
+    for axis in (0..rank).rev().filter(|axis| !kept.contains(axis)) {
+        reduced = reduced.without(axis);
+    }
+    let dense = strides(&reduced.domain);
+    let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s as i64)));
+    let slot = slots.add(acc, reduced.domain.iter().product());
+    reduced.stores = vec![Store { slot, at, value: reduced.results[0] }];
+    let pack = Tiles::compile(&reduced, 0, &slots.types, isa)?;
+    let mut all = vec![0; rank];
+    kept.iter().zip(dense).for_each(|(&axis, s)| all[axis] = s as i64);
+    Ok(Operand { slot, base: 0, strides: all, size: acc.size(), pack: Some(pack) })
+}

@@ -1,0 +1,20 @@
+//! The CPU backend: kernels as thunks in which every offset, stride and function is resolved.
+//!
+//! A kernel's bodies become tile programs (`tile`): lists of steps over cache-sized boxes of the domain, whose registers
+//! are pointers into buffers or scratch memory and whose pointwise functions (`simd`) are vectorised loops chosen for
+//! the machine. `kernels` puts a matrix product or a running softmax between them; `exec` binds buffers.
+
+mod axes;
+mod backend;
+mod cost;
+mod exec;
+mod fault;
+mod kernels;
+mod memory;
+mod partition;
+mod simd;
+mod tile;
+
+pub use backend::{Cpu, CpuOptions};
+pub use cost::{Class, Costs, Element, Memory, Product};
+pub use simd::Isa;

@@ -1,0 +1,299 @@
+//! The pointwise ops over any element type, as the op table documents them.
+
+use std::marker::PhantomData;
+
+use super::{Binary, Level, Unary, elementary};
+
+/// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
+pub trait Element: Copy + PartialEq + PartialOrd + Default + 'static {
+    /// Whether it is not a number.
+    fn is_nan(self) -> bool;
+}
+
+/// A number: integers wrap.
+pub trait Number: Element {
+    /// −a.
+    fn negated(self) -> Self;
+    /// a + b.
+    fn plus(self, b: Self) -> Self;
+    /// a − b.
+    fn minus(self, b: Self) -> Self;
+    /// a · b.
+    fn times(self, b: Self) -> Self;
+    /// a / b; integers truncate, x / 0 is 0.
+    fn over(self, b: Self) -> Self;
+    /// a − b·⌊a/b⌋; integers give 0 where b is 0.
+    fn modulo(self, b: Self) -> Self;
+    /// aᵇ.
+    fn power(self, b: Self) -> Self;
+    /// −1, 0 or 1 by the sign; zeros and NaN stay.
+    fn sign(self) -> Self;
+    /// The magnitude.
+    fn magnitude(self) -> Self;
+}
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+        }
+        impl Number for $t {
+            #[inline(always)]
+            fn negated(self) -> $t {
+                -self
+            }
+            #[inline(always)]
+            fn plus(self, b: $t) -> $t {
+                self + b
+            }
+            #[inline(always)]
+            fn minus(self, b: $t) -> $t {
+                self - b
+            }
+            #[inline(always)]
+            fn times(self, b: $t) -> $t {
+                self * b
+            }
+            #[inline(always)]
+            fn over(self, b: $t) -> $t {
+                self / b
+            }
+            #[inline(always)]
+            fn modulo(self, b: $t) -> $t {
+                // The remainder of a division that truncates is exact; it only has the wrong sign sometimes.
+                let r = self % b;
+                if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+            }
+            #[inline(always)]
+            fn power(self, b: $t) -> $t {
+                self.powf(b)
+            }
+            #[inline(always)]
+            fn sign(self) -> $t {
+                if self == 0.0 || self.is_nan() { self } else { (1.0 as $t).copysign(self) }
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $t {
+                self.abs()
+            }
+        }
+    )*};
+}
+floats!(f32, f64);
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+        }
+        #[allow(unused_comparisons, clippy::manual_range_patterns)]
+        impl Number for $t {
+            #[inline(always)]
+            fn negated(self) -> $t {
+                self.wrapping_neg()
+            }
+            #[inline(always)]
+            fn plus(self, b: $t) -> $t {
+                self.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn minus(self, b: $t) -> $t {
+                self.wrapping_sub(b)
+            }
+            #[inline(always)]
+            fn times(self, b: $t) -> $t {
+                self.wrapping_mul(b)
+            }
+            #[inline(always)]
+            fn over(self, b: $t) -> $t {
+                if b == 0 { 0 } else { self.wrapping_div(b) }
+            }
+            #[inline(always)]
+            fn modulo(self, b: $t) -> $t {
+                if b == 0 {
+                    return 0;
+                }
+                let r = self.wrapping_rem(b);
+                if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
+            }
+            #[inline(always)]
+            fn power(self, b: $t) -> $t {
+                let (mut base, mut left) = (self, b);
+                if b < 0 {
+                    // 1/a^|b|, truncated: nonzero for 1 and −1 only.
+                    return match self {
+                        1 => 1,
+                        _ if self.wrapping_add(1) == 0 => if b & 1 == 0 { 1 } else { self },
+                        _ => 0,
+                    };
+                }
+                let mut product: $t = 1;
+                while left > 0 {
+                    if left & 1 == 1 {
+                        product = product.wrapping_mul(base);
+                    }
+                    base = base.wrapping_mul(base);
+                    left >>= 1;
+                }
+                product
+            }
+            #[inline(always)]
+            fn sign(self) -> $t {
+                if self > 0 { 1 } else if self < 0 { (0 as $t).wrapping_sub(1) } else { 0 }
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $t {
+                if self < 0 { (0 as $t).wrapping_sub(self) } else { self }
+            }
+        }
+    )*};
+}
+integers!(i8, u8, i32, i64, u32);
+
+/// Declares functions of one argument.
+macro_rules! unary {
+    ($($name:ident<$t:ident: $bound:path>($x:ident) -> $out:ty { $e:expr })*) => {$(
+        /// See the op of that name.
+        pub struct $name<$t>(PhantomData<$t>);
+        impl<$t: $bound> Unary for $name<$t> {
+            type In = $t;
+            type Out = $out;
+            #[inline(always)]
+            fn eval<L: Level>($x: $t, _: [f64; 2]) -> $out {
+                $e
+            }
+        }
+    )*};
+}
+
+/// Declares functions of two arguments.
+macro_rules! binary {
+    ($($name:ident<$t:ident: $bound:path>($a:ident, $b:ident) -> $out:ty { $e:expr })*) => {$(
+        /// See the op of that name.
+        pub struct $name<$t>(PhantomData<$t>);
+        impl<$t: $bound> Binary for $name<$t> {
+            type In = $t;
+            type Out = $out;
+            #[inline(always)]
+            fn eval<L: Level>($a: $t, $b: $t) -> $out {
+                $e
+            }
+        }
+    )*};
+}
+
+unary! {
+    Neg<T: Number>(x) -> T { x.negated() }
+    Abs<T: Number>(x) -> T { x.magnitude() }
+    Sign<T: Number>(x) -> T { x.sign() }
+    IsNan<T: Element>(x) -> u8 { u8::from(x.is_nan()) }
+    Same<T: Element>(x) -> T { x }
+}
+
+binary! {
+    Add<T: Number>(a, b) -> T { a.plus(b) }
+    Sub<T: Number>(a, b) -> T { a.minus(b) }
+    Mul<T: Number>(a, b) -> T { a.times(b) }
+    Div<T: Number>(a, b) -> T { a.over(b) }
+    Mod<T: Number>(a, b) -> T { a.modulo(b) }
+    Pow<T: Number>(a, b) -> T { a.power(b) }
+    Max<T: Element>(a, b) -> T { if a > b || a.is_nan() { a } else { b } }
+    Min<T: Element>(a, b) -> T { if a < b || a.is_nan() { a } else { b } }
+    Eq<T: Element>(a, b) -> u8 { u8::from(a == b) }
+    Ne<T: Element>(a, b) -> u8 { u8::from(a != b) }
+    Lt<T: Element>(a, b) -> u8 { u8::from(a < b) }
+    Le<T: Element>(a, b) -> u8 { u8::from(a <= b) }
+    Gt<T: Element>(a, b) -> u8 { u8::from(a > b) }
+    Ge<T: Element>(a, b) -> u8 { u8::from(a >= b) }
+}
+
+/// Declares functions of one float, in `f32` and in `f64`.
+macro_rules! elementary {
+    ($($name:ident($x:ident, $k:ident, $l:ident) $f32:block $f64:block)*) => {$(
+        /// See the op of that name.
+        pub struct $name<T>(PhantomData<T>);
+        impl Unary for $name<f32> {
+            type In = f32;
+            type Out = f32;
+            #[inline(always)]
+            fn eval<$l: Level>($x: f32, $k: [f64; 2]) -> f32 {
+                let _ = $k;
+                $f32
+            }
+        }
+        impl Unary for $name<f64> {
+            type In = f64;
+            type Out = f64;
+            #[inline(always)]
+            fn eval<$l: Level>($x: f64, $k: [f64; 2]) -> f64 {
+                let _ = $k;
+                $f64
+            }
+        }
+    )*};
+}
+
+elementary! {
+    Exp(x, k, L) { elementary::exp::<L>(x) } { x.exp() }
+    Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
+    Sqrt(x, k, L) { x.sqrt() } { x.sqrt() }
+    Rsqrt(x, k, L) { 1.0 / x.sqrt() } { 1.0 / x.sqrt() }
+    Reciprocal(x, k, L) { 1.0 / x } { 1.0 / x }
+    Sin(x, k, L) { x.sin() } { x.sin() }
+    Cos(x, k, L) { x.cos() } { x.cos() }
+    Tan(x, k, L) { x.tan() } { x.tan() }
+    Atan(x, k, L) { x.atan() } { x.atan() }
+    Tanh(x, k, L) { elementary::tanh::<L>(x) } { x.tanh() }
+    Erf(x, k, L) { elementary::erf::<L>(x) } { libm::erf(x) }
+    Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { 1.0 / (1.0 + (-x).exp()) }
+    Floor(x, k, L) { x.floor() } { x.floor() }
+    Ceil(x, k, L) { x.ceil() } { x.ceil() }
+    Round(x, k, L) { x.round_ties_even() } { x.round_ties_even() }
+    Clamp(x, k, L)
+        { let (low, high) = (k[0] as f32, k[1] as f32); let x = if x < low { low } else { x }; if x > high { high } else { x } }
+        { let x = if x < k[0] { k[0] } else { x }; if x > k[1] { k[1] } else { x } }
+    Relu(x, k, L) { if x < 0.0 { 0.0 } else { x } } { if x < 0.0 { 0.0 } else { x } }
+    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+    GeluTanh(x, k, L)
+        { elementary::gelu_tanh::<L>(x) }
+        { let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x); x / (1.0 + (-2.0 * u).exp()) }
+    Silu(x, k, L) { elementary::silu::<L>(x) } { x / (1.0 + (-x).exp()) }
+}
+
+/// The opposite truth value.
+pub struct Not;
+impl Unary for Not {
+    type In = u8;
+    type Out = u8;
+    #[inline(always)]
+    fn eval<L: Level>(x: u8, _: [f64; 2]) -> u8 {
+        x ^ 1
+    }
+}
+
+/// Declares functions of two truth values.
+macro_rules! logic {
+    ($($name:ident($a:ident, $b:ident) { $e:expr })*) => {$(
+        /// See the op of that name.
+        pub struct $name;
+        impl Binary for $name {
+            type In = u8;
+            type Out = u8;
+            #[inline(always)]
+            fn eval<L: Level>($a: u8, $b: u8) -> u8 {
+                $e
+            }
+        }
+    )*};
+}
+logic! {
+    And(a, b) { a & b }
+    Or(a, b) { a | b }
+    Xor(a, b) { a ^ b }
+}

@@ -1,0 +1,164 @@
+//! Conversion between element types, as the op `cast` documents it, and between `f16`/`bf16` in memory and the `f32` that
+//! registers hold.
+
+use std::marker::PhantomData;
+
+use eutectic_ir::DType;
+use half::{bf16, f16};
+
+use super::{Isa, Level, PointFn, Unary, arithmetic::Element, unary, unary_baseline};
+
+/// A type that a value can be converted to.
+trait To<D> {
+    fn to(self) -> D;
+}
+
+macro_rules! numeric {
+    ($s:ty => $($d:ty),*) => {$(
+        impl To<$d> for $s {
+            #[inline(always)]
+            fn to(self) -> $d {
+                self as $d
+            }
+        }
+    )*};
+    ($($s:ty),*) => {$( numeric!($s => f32, f64, i8, u8, i32, i64, u32); )*};
+}
+numeric!(f32, f64, i8, u8, i32, i64, u32);
+
+/// Rust's `as` is the op's semantics: floats to integers saturate and NaN gives 0, integers wrap.
+struct Cast<S, D>(PhantomData<(S, D)>);
+impl<S: To<D> + Copy, D: Copy> Unary for Cast<S, D> {
+    type In = S;
+    type Out = D;
+    #[inline(always)]
+    fn eval<L: Level>(x: S, _: [f64; 2]) -> D {
+        x.to()
+    }
+}
+
+/// To `bool`: x ≠ 0.
+struct Truth<S>(PhantomData<S>);
+impl<S: Element> Unary for Truth<S> {
+    type In = S;
+    type Out = u8;
+    #[inline(always)]
+    fn eval<L: Level>(x: S, _: [f64; 2]) -> u8 {
+        u8::from(x != S::default())
+    }
+}
+
+/// A 16-bit float type.
+trait Half: Copy {
+    fn narrow(x: f64) -> Self;
+    fn narrow_f32(x: f32) -> Self;
+    fn widen(self) -> f32;
+}
+macro_rules! halves {
+    ($($t:ty),*) => {$(
+        impl Half for $t {
+            #[inline(always)]
+            fn narrow(x: f64) -> $t {
+                <$t>::from_f64(x)
+            }
+            #[inline(always)]
+            fn narrow_f32(x: f32) -> $t {
+                <$t>::from_f32(x)
+            }
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.to_f32()
+            }
+        }
+    )*};
+}
+halves!(f16, bf16);
+
+/// To a 16-bit float, held as `f32`: one rounding, from `f64`.
+struct Rounded<S, H>(PhantomData<(S, H)>);
+impl<S: To<f64> + Copy, H: Half> Unary for Rounded<S, H> {
+    type In = S;
+    type Out = f32;
+    #[inline(always)]
+    fn eval<L: Level>(x: S, _: [f64; 2]) -> f32 {
+        H::narrow(x.to()).widen()
+    }
+}
+
+/// From memory to register.
+struct Widen<H>(PhantomData<H>);
+impl<H: Half> Unary for Widen<H> {
+    type In = H;
+    type Out = f32;
+    #[inline(always)]
+    fn eval<L: Level>(x: H, _: [f64; 2]) -> f32 {
+        x.widen()
+    }
+}
+
+/// From register to memory.
+struct Narrow<H>(PhantomData<H>);
+impl<H: Half> Unary for Narrow<H> {
+    type In = f32;
+    type Out = H;
+    #[inline(always)]
+    fn eval<L: Level>(x: f32, _: [f64; 2]) -> H {
+        H::narrow_f32(x)
+    }
+}
+
+/// The element type in which registers hold values of `dtype`.
+pub fn register(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 => DType::F32,
+        other => other,
+    }
+}
+
+/// `cast` from what registers hold for one type to what they hold for another.
+pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
+    fn of<S: Element + To<f32> + To<f64> + To<i8> + To<u8> + To<i32> + To<i64> + To<u32>>(
+        to: DType,
+        isa: Isa,
+    ) -> PointFn {
+        match to {
+            DType::F32 => unary_baseline::<Cast<S, f32>>(isa),
+            DType::F64 => unary_baseline::<Cast<S, f64>>(isa),
+            DType::F16 => unary_baseline::<Rounded<S, f16>>(isa),
+            DType::Bf16 => unary_baseline::<Rounded<S, bf16>>(isa),
+            DType::I8 => unary_baseline::<Cast<S, i8>>(isa),
+            DType::U8 => unary_baseline::<Cast<S, u8>>(isa),
+            DType::I32 => unary_baseline::<Cast<S, i32>>(isa),
+            DType::I64 => unary_baseline::<Cast<S, i64>>(isa),
+            DType::U32 => unary_baseline::<Cast<S, u32>>(isa),
+            DType::Bool => unary_baseline::<Truth<S>>(isa),
+        }
+    }
+    match register(from) {
+        DType::F64 => of::<f64>(to, isa),
+        DType::I8 => of::<i8>(to, isa),
+        DType::U8 | DType::Bool => of::<u8>(to, isa),
+        DType::I32 => of::<i32>(to, isa),
+        DType::I64 => of::<i64>(to, isa),
+        DType::U32 => of::<u32>(to, isa),
+        _ => of::<f32>(to, isa),
+    }
+}
+
+/// From the element type in memory to the one in registers, where they differ.
+pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
+    match memory {
+        DType::F16 => Some(unary::<Widen<f16>>(isa)),
+        DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
+        _ => None,
+    }
+}
+
+/// From the element type in registers to the one in memory, where they differ.
+pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
+    match memory {
+        DType::F16 => Some(unary::<Narrow<f16>>(isa)),
+        DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
+        _ => None,
+    }
+}

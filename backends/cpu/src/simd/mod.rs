@@ -1,0 +1,219 @@
+//! Pointwise functions and row reductions over dense runs, instantiated per instruction-set level and chosen when a
+//! kernel is compiled.
+
+pub mod arithmetic;
+pub mod convert;
+pub mod elementary;
+pub mod reduce;
+pub mod softmax;
+pub mod table;
+
+/// The instruction-set levels that functions are instantiated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What the target guarantees.
+    Portable,
+    /// x86-64 with AVX2 and FMA.
+    Avx2,
+    /// x86-64 with AVX-512 F, VL, BW and DQ.
+    Avx512,
+}
+
+impl Isa {
+    /// The best level of the machine that runs this.
+    pub fn detect() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let wide = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq");
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return if wide { Isa::Avx512 } else { Isa::Avx2 };
+            }
+        }
+        Isa::Portable
+    }
+
+    /// Its name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "AVX2",
+            Isa::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// What generic code may assume of a level.
+pub trait Level: Copy {
+    /// Whether a fused multiply-add is one instruction.
+    const FMA: bool;
+
+    /// a·b + c, fused where that is cheap.
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        if Self::FMA { a.mul_add(b, c) } else { a * b + c }
+    }
+}
+
+/// The baseline of the target.
+#[derive(Clone, Copy)]
+pub struct Baseline;
+/// Levels with fused multiply-add.
+#[derive(Clone, Copy)]
+pub struct Fused;
+
+impl Level for Baseline {
+    const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+}
+impl Level for Fused {
+    const FMA: bool = true;
+}
+
+/// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level: the
+/// compiler vectorises the same loop for each.
+macro_rules! per_level {
+    ($(#[$doc:meta])* $name:ident<$($g:ident : $bound:path),*>($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$doc])*
+        pub fn $name<$($g: $bound),*>(isa: $crate::simd::Isa) -> unsafe fn($($ty),*) $(-> $ret)? {
+            use $crate::simd::{Baseline, Isa};
+            unsafe fn portable<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the caller keeps the contract of the body.
+                unsafe { $body::<$($g,)* Baseline>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
+            unsafe fn avx2<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: as above.
+                unsafe { $body::<$($g,)* $crate::simd::Fused>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi1,bmi2")]
+            unsafe fn avx512<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: as above.
+                unsafe { $body::<$($g,)* $crate::simd::Fused>($($arg),*) }
+            }
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::<$($g),*>,
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::<$($g),*>,
+                _ => portable::<$($g),*>,
+            }
+        }
+    };
+}
+pub(crate) use per_level;
+
+/// The arguments of one call of a pointwise function.
+pub struct Call {
+    /// Where results go: `n` elements, which overlap no argument.
+    pub out: *mut u8,
+    /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
+    pub args: [*const u8; 3],
+    /// Which arguments are one element that counts for all.
+    pub scalar: u8,
+    /// Number of elements.
+    pub n: usize,
+    /// Attributes of the op.
+    pub k: [f64; 2],
+}
+
+/// A pointwise function over a run of elements.
+pub type PointFn = unsafe fn(&Call);
+
+/// A function of one element.
+pub trait Unary {
+    /// Argument.
+    type In: Copy;
+    /// Result.
+    type Out: Copy;
+    /// One element; `k` are attributes of the op.
+    fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
+}
+
+/// A function of two elements.
+pub trait Binary {
+    /// Arguments.
+    type In: Copy;
+    /// Result.
+    type Out: Copy;
+    /// One element.
+    fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
+}
+
+#[inline(always)]
+unsafe fn unary_run<O: Unary, L: Level>(c: &Call) {
+    // SAFETY: `Call` promises lengths and that nothing overlaps.
+    let (out, x) = unsafe {
+        (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
+    };
+    let k = c.k;
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = O::eval::<L>(x, k);
+    }
+}
+
+#[inline(always)]
+unsafe fn binary_run<O: Binary, L: Level>(c: &Call) {
+    // SAFETY: as in `unary_run`; a scalar argument has one element.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n);
+        let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
+        match c.scalar & 3 {
+            0 => {
+                let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
+                for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+                    *o = O::eval::<L>(a, b);
+                }
+            }
+            1 => {
+                let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
+                for (o, &b) in out.iter_mut().zip(b) {
+                    *o = O::eval::<L>(a, b);
+                }
+            }
+            2 => {
+                let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
+                for (o, &a) in out.iter_mut().zip(a) {
+                    *o = O::eval::<L>(a, b);
+                }
+            }
+            _ => out.fill(O::eval::<L>(a.read(), b.read())),
+        }
+    }
+}
+
+per_level! {
+    /// A function of one argument as a loop.
+    unary<O: Unary>(call: &Call) = unary_run
+}
+per_level! {
+    /// A function of two arguments as a loop.
+    binary<O: Binary>(call: &Call) = binary_run
+}
+
+/// As [`unary`], at the target's baseline only: for types and functions that are rare in hot loops.
+pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
+    unsafe fn run<O: Unary>(call: &Call) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { unary_run::<O, Baseline>(call) }
+    }
+    run::<O>
+}
+
+/// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
+pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
+    unsafe fn run<O: Binary>(c: &Call) {
+        let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
+        let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));
+        for i in 0..c.n {
+            // SAFETY: `Call` promises lengths.
+            unsafe {
+                c.out.cast::<O::Out>().add(i).write(O::eval::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
+            };
+        }
+    }
+    run::<O>
+}

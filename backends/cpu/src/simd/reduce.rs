@@ -1,0 +1,182 @@
+//! Reductions of dense rows, a part of a row at a time.
+//!
+//! Within a part, many accumulators run side by side (a fixed number, so that results do not depend on the machine's vector
+//! length); parts are combined in `f64`, or in wrapping `i64` for integers.
+
+use std::marker::PhantomData;
+
+use eutectic_ir::{DType, ops::Reduction};
+
+use super::{Baseline, Isa, Level, arithmetic::Number, per_level};
+
+/// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` starts it anew.
+pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);
+/// Writes an accumulator as an element.
+pub type Finish = unsafe fn(*const u8, *mut u8);
+
+/// How a type accumulates.
+pub trait Wide: Number {
+    /// The accumulator.
+    type Acc: Number;
+    /// Into the accumulator.
+    fn wide(self) -> Self::Acc;
+    /// Out of the accumulator.
+    fn narrow(acc: Self::Acc) -> Self;
+    /// The identity of a reduction.
+    fn identity(how: Reduction) -> Self::Acc;
+}
+
+macro_rules! wide {
+    ($acc:ty, $low:expr, $high:expr, $($t:ty),*) => {$(
+        impl Wide for $t {
+            type Acc = $acc;
+            #[inline(always)]
+            fn wide(self) -> $acc {
+                self as $acc
+            }
+            #[inline(always)]
+            fn narrow(acc: $acc) -> $t {
+                acc as $t
+            }
+            #[inline(always)]
+            fn identity(how: Reduction) -> $acc {
+                match how {
+                    Reduction::Sum => 0 as $acc,
+                    Reduction::Product => 1 as $acc,
+                    Reduction::Max => $low(<$t>::MIN),
+                    Reduction::Min => $high(<$t>::MAX),
+                }
+            }
+        }
+    )*};
+}
+wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, f32, f64);
+wide!(i64, i64::from, i64::from, i8, u8, i32, i64, u32);
+
+/// A way to combine.
+pub trait Combine {
+    /// Which.
+    const HOW: Reduction;
+    /// Two into one.
+    fn combine<T: Number>(a: T, b: T) -> T;
+}
+
+macro_rules! combine {
+    ($($name:ident($a:ident, $b:ident) { $e:expr })*) => {$(
+        /// See [`Reduction`].
+        pub struct $name;
+        impl Combine for $name {
+            const HOW: Reduction = Reduction::$name;
+            #[inline(always)]
+            fn combine<T: Number>($a: T, $b: T) -> T {
+                $e
+            }
+        }
+    )*};
+}
+combine! {
+    Sum(a, b) { a.plus(b) }
+    Product(a, b) { a.times(b) }
+    Max(a, b) { if b > a || b.is_nan() { b } else { a } }
+    Min(a, b) { if b < a || b.is_nan() { b } else { a } }
+}
+
+const LANES: usize = 64;
+
+#[inline(always)]
+fn lanes<T: Number, C: Combine>(row: &[T]) -> Option<T> {
+    let mut chunks = row.chunks_exact(LANES);
+    let mut acc: [T; LANES] = chunks.next()?.try_into().ok()?;
+    for chunk in &mut chunks {
+        for (a, &x) in acc.iter_mut().zip(chunk) {
+            *a = C::combine(*a, x);
+        }
+    }
+    for (a, &x) in acc.iter_mut().zip(chunks.remainder()) {
+        *a = C::combine(*a, x);
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            acc[i] = C::combine(acc[i], acc[i + width]);
+        }
+        width /= 2;
+    }
+    Some(acc[0])
+}
+
+/// The reduction of a dense row; rows shorter than the number of accumulators one by one.
+#[inline(always)]
+pub fn reduce_row<T: Wide, C: Combine>(row: &[T]) -> T::Acc {
+    match lanes::<T, C>(row) {
+        Some(x) => x.wide(),
+        None => row.iter().fold(T::identity(C::HOW), |acc, &x| C::combine(acc, x.wide())),
+    }
+}
+
+struct Of<T, C>(PhantomData<(T, C)>);
+
+/// A reduction of a type.
+pub trait Accumulator {
+    /// Reduces a part of a row.
+    ///
+    /// # Safety
+    /// As [`Accumulate`].
+    unsafe fn accumulate<L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool);
+}
+
+impl<T: Wide, C: Combine> Accumulator for Of<T, C> {
+    #[inline(always)]
+    unsafe fn accumulate<L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
+        // SAFETY: the caller gives `n` elements and an aligned accumulator.
+        unsafe {
+            let part = reduce_row::<T, C>(std::slice::from_raw_parts(row.cast(), n));
+            let acc = acc.cast::<T::Acc>();
+            acc.write(if first { part } else { C::combine(acc.read(), part) });
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn run<A: Accumulator, L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
+    // SAFETY: the caller keeps the contract.
+    unsafe { A::accumulate::<L>(row, n, acc, first) }
+}
+
+per_level! {
+    /// The loop of a reduction.
+    accumulate<A: Accumulator>(row: *const u8, n: usize, acc: *mut u8, first: bool) = run
+}
+
+unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
+    // SAFETY: both are aligned and of their type.
+    unsafe { out.cast::<T>().write(T::narrow(acc.cast::<T::Acc>().read())) }
+}
+
+/// The functions of a reduction over what registers hold for an element type.
+pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, Finish) {
+    fn of<T: Wide>(how: Reduction) -> (Accumulate, Finish) {
+        let accumulate: Accumulate = match how {
+            Reduction::Sum => run::<Of<T, Sum>, Baseline>,
+            Reduction::Product => run::<Of<T, Product>, Baseline>,
+            Reduction::Max => run::<Of<T, Max>, Baseline>,
+            Reduction::Min => run::<Of<T, Min>, Baseline>,
+        };
+        (accumulate, finish::<T>)
+    }
+    let accumulate = match how {
+        Reduction::Sum => accumulate::<Of<f32, Sum>>(isa),
+        Reduction::Product => accumulate::<Of<f32, Product>>(isa),
+        Reduction::Max => accumulate::<Of<f32, Max>>(isa),
+        Reduction::Min => accumulate::<Of<f32, Min>>(isa),
+    };
+    match super::convert::register(dtype) {
+        DType::F64 => of::<f64>(how),
+        DType::I8 => of::<i8>(how),
+        DType::U8 | DType::Bool => of::<u8>(how),
+        DType::I32 => of::<i32>(how),
+        DType::I64 => of::<i64>(how),
+        DType::U32 => of::<u32>(how),
+        _ => (accumulate, finish::<f32>),
+    }
+}

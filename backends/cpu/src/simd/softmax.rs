@@ -1,0 +1,155 @@
+//! The running softmax of attention, a row of scores at a time.
+
+use super::{
+    Isa, Level,
+    arithmetic::Number,
+    elementary, per_level,
+    reduce::{Max, Sum, Wide, reduce_row},
+};
+
+/// A type in which attention is computed.
+pub trait Rows: Number + Wide + Send + Sync {
+    /// Rounded from `f64`.
+    fn of(x: f64) -> Self;
+    /// eˣ.
+    fn exp<L: Level>(self) -> Self;
+    /// tanh x.
+    fn tanh<L: Level>(self) -> Self;
+}
+
+impl Rows for f32 {
+    #[inline(always)]
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+    #[inline(always)]
+    fn exp<L: Level>(self) -> f32 {
+        elementary::exp::<L>(self)
+    }
+    #[inline(always)]
+    fn tanh<L: Level>(self) -> f32 {
+        elementary::tanh::<L>(self)
+    }
+}
+
+impl Rows for f64 {
+    #[inline(always)]
+    fn of(x: f64) -> f64 {
+        x
+    }
+    #[inline(always)]
+    fn exp<L: Level>(self) -> f64 {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn tanh<L: Level>(self) -> f64 {
+        f64::tanh(self)
+    }
+}
+
+#[inline(always)]
+unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
+    let infinite = T::of(f64::NEG_INFINITY);
+    let before = *largest;
+    let block = T::narrow(reduce_row::<T, Max>(row));
+    let now = if block > before || block.is_nan() { block } else { before };
+    *largest = now;
+    // While every score is −∞, terms are 0, not e^(−∞+∞).
+    let shift = if now == infinite { T::of(0.0) } else { now };
+    for x in row.iter_mut() {
+        *x = x.minus(shift).exp::<L>();
+    }
+    let correction = if before == now { T::of(1.0) } else { before.minus(shift).exp::<L>() };
+    *sum = sum.times(correction).plus(T::narrow(reduce_row::<T, Sum>(row)));
+    correction
+}
+
+#[inline(always)]
+unsafe fn cap_run<T: Rows, L: Level>(row: &mut [T], cap: T) {
+    for x in row {
+        *x = x.over(cap).tanh::<L>().times(cap);
+    }
+}
+
+#[inline(always)]
+unsafe fn scale_run<T: Rows, L: Level>(row: &mut [T], by: T) {
+    for x in row {
+        *x = x.times(by);
+    }
+}
+
+#[inline(always)]
+unsafe fn add_run<T: Rows, L: Level>(row: &mut [T], other: &[T]) {
+    for (x, &y) in row.iter_mut().zip(other) {
+        *x = x.plus(y);
+    }
+}
+
+per_level! {
+    /// See [`Softmax::step`].
+    step<T: Rows>(row: &mut [T], largest: &mut T, sum: &mut T) -> T = step_run
+}
+per_level! {
+    /// See [`Softmax::cap`].
+    cap<T: Rows>(row: &mut [T], cap: T) = cap_run
+}
+per_level! {
+    /// See [`Softmax::scale`].
+    scale<T: Rows>(row: &mut [T], by: T) = scale_run
+}
+per_level! {
+    /// See [`Softmax::add`].
+    add<T: Rows>(row: &mut [T], other: &[T]) = add_run
+}
+
+/// The steps of a running softmax, resolved for an instruction-set level.
+#[derive(Clone, Copy)]
+pub struct Softmax<T> {
+    bound: T,
+    capped: bool,
+    step: unsafe fn(&mut [T], &mut T, &mut T) -> T,
+    cap: unsafe fn(&mut [T], T),
+    scale: unsafe fn(&mut [T], T),
+    add: unsafe fn(&mut [T], &[T]),
+}
+
+impl<T: Rows> Softmax<T> {
+    /// With scores bounded by `softcap`, if that is not 0. The machine must have `isa`.
+    pub fn new(softcap: f64, isa: Isa) -> Softmax<T> {
+        Softmax {
+            bound: T::of(softcap),
+            capped: softcap != 0.0,
+            step: step::<T>(isa),
+            cap: cap::<T>(isa),
+            scale: scale::<T>(isa),
+            add: add::<T>(isa),
+        }
+    }
+
+    /// Turns scores into unnormalised weights e^(x − largest) and brings the running maximum and sum up to date; gives the
+    /// factor for what was accumulated before.
+    pub fn step(&self, row: &mut [T], largest: &mut T, sum: &mut T) -> T {
+        // SAFETY: the machine has the level; the function takes safe arguments.
+        unsafe { (self.step)(row, largest, sum) }
+    }
+
+    /// cap·tanh(x / cap), if there is a cap.
+    pub fn cap(&self, scores: &mut [T]) {
+        if self.capped {
+            // SAFETY: as above.
+            unsafe { (self.cap)(scores, self.bound) }
+        }
+    }
+
+    /// Multiplies a row by a number.
+    pub fn scale(&self, row: &mut [T], by: T) {
+        // SAFETY: as above.
+        unsafe { (self.scale)(row, by) }
+    }
+
+    /// Adds a row to another.
+    pub fn add(&self, row: &mut [T], other: &[T]) {
+        // SAFETY: as above.
+        unsafe { (self.add)(row, other) }
+    }
+}

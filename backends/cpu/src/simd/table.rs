@@ -1,0 +1,178 @@
+//! The table of pointwise functions, keyed by op name and element type.
+
+use eutectic_ir::{Attr, DType, Op};
+
+use super::{
+    Binary, Call, Isa, PointFn, Unary,
+    arithmetic::*,
+    binary, binary_baseline,
+    convert::{cast, register},
+    unary, unary_baseline,
+};
+
+/// Instantiates for an instruction-set level.
+type Make = fn(Isa) -> PointFn;
+type Entry = (&'static str, Make);
+
+/// A pointwise op, resolved.
+#[derive(Clone, Copy)]
+pub struct Point {
+    /// The loop.
+    pub run: PointFn,
+    /// Attributes that it reads.
+    pub k: [f64; 2],
+}
+
+/// The function of an op on element types, or why there is none. `args` and `result` may be 16-bit floats: registers hold
+/// them as `f32`.
+///
+/// # Errors
+/// Names the op and the element type.
+pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> Result<Point, String> {
+    let missing = || format!("`{op}` on {}", args.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "));
+    let number = |name: &str| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::float);
+    let word = |name: &str| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::word);
+    let k = [number("min").unwrap_or(f64::NEG_INFINITY), number("max").unwrap_or(f64::INFINITY)];
+    let run = match (op.name(), args) {
+        ("cast", [from]) => cast(*from, result, isa),
+        (name, [.., last]) => {
+            // Of `where` the first argument is the condition.
+            let name = word("kind").unwrap_or(name);
+            let make = entries(register(*last)).into_iter().find(|e| e.0 == name).ok_or_else(missing)?.1;
+            make(isa)
+        }
+        _ => return Err(missing()),
+    };
+    Ok(Point { run, k })
+}
+
+/// The names of the functions on an element type: of ops, and of kinds of activation.
+pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
+    entries(register(dtype)).into_iter().map(|e| e.0).chain(["cast"])
+}
+
+fn entries(dtype: DType) -> Vec<Entry> {
+    match dtype {
+        DType::F32 => [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32()].concat(),
+        DType::F64 => [any::<f64, Lowest>(), numbers::<f64, Lowest>(), floats_f64()].concat(),
+        DType::I8 => [any::<i8, Lowest>(), numbers::<i8, Lowest>()].concat(),
+        DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>()].concat(),
+        DType::I32 => [any::<i32, Lowest>(), numbers::<i32, Lowest>()].concat(),
+        DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>()].concat(),
+        DType::U32 => [any::<u32, Lowest>(), numbers::<u32, Lowest>()].concat(),
+        DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
+        DType::F16 | DType::Bf16 => Vec::new(),
+    }
+}
+
+/// For which levels functions are instantiated.
+trait Levels {
+    fn one<O: Unary>(name: &'static str) -> Entry;
+    fn two<O: Binary>(name: &'static str) -> Entry;
+}
+
+/// All: `f32`, which hot loops are made of.
+struct Every;
+/// The baseline: other types and what no hot loop is made of, which keeps builds short.
+struct Lowest;
+
+impl Levels for Every {
+    fn one<O: Unary>(name: &'static str) -> Entry {
+        (name, unary::<O>)
+    }
+    fn two<O: Binary>(name: &'static str) -> Entry {
+        (name, binary::<O>)
+    }
+}
+
+impl Levels for Lowest {
+    fn one<O: Unary>(name: &'static str) -> Entry {
+        (name, unary_baseline::<O>)
+    }
+    fn two<O: Binary>(name: &'static str) -> Entry {
+        (name, binary_baseline::<O>)
+    }
+}
+
+fn any<T: Element, V: Levels>() -> Vec<Entry> {
+    vec![
+        Lowest::two::<Eq<T>>("eq"),
+        Lowest::two::<Ne<T>>("ne"),
+        Lowest::two::<Lt<T>>("lt"),
+        Lowest::two::<Le<T>>("le"),
+        Lowest::two::<Gt<T>>("gt"),
+        Lowest::two::<Ge<T>>("ge"),
+        V::two::<Max<T>>("max"),
+        V::two::<Min<T>>("min"),
+        V::one::<Same<T>>("none"),
+        ("where", select::<T>),
+    ]
+}
+
+fn numbers<T: Number, V: Levels>() -> Vec<Entry> {
+    vec![
+        V::two::<Add<T>>("add"),
+        V::two::<Sub<T>>("sub"),
+        V::two::<Mul<T>>("mul"),
+        V::two::<Div<T>>("div"),
+        Lowest::two::<Mod<T>>("mod"),
+        Lowest::two::<Pow<T>>("pow"),
+        V::one::<Neg<T>>("neg"),
+        V::one::<Abs<T>>("abs"),
+        Lowest::one::<Sign<T>>("sign"),
+    ]
+}
+
+macro_rules! float_entries {
+    ($name:ident, $t:ty, $v:ty) => {
+        fn $name() -> Vec<Entry> {
+            vec![
+                <$v>::one::<Exp<$t>>("exp"),
+                <$v>::one::<Log<$t>>("log"),
+                <$v>::one::<Sqrt<$t>>("sqrt"),
+                <$v>::one::<Rsqrt<$t>>("rsqrt"),
+                <$v>::one::<Reciprocal<$t>>("reciprocal"),
+                Lowest::one::<Sin<$t>>("sin"),
+                Lowest::one::<Cos<$t>>("cos"),
+                Lowest::one::<Tan<$t>>("tan"),
+                Lowest::one::<Atan<$t>>("atan"),
+                <$v>::one::<Tanh<$t>>("tanh"),
+                <$v>::one::<Erf<$t>>("erf"),
+                <$v>::one::<Sigmoid<$t>>("sigmoid"),
+                <$v>::one::<Floor<$t>>("floor"),
+                <$v>::one::<Ceil<$t>>("ceil"),
+                <$v>::one::<Round<$t>>("round"),
+                <$v>::one::<Clamp<$t>>("clamp"),
+                <$v>::one::<IsNan<$t>>("is-nan"),
+                <$v>::one::<Relu<$t>>("relu"),
+                <$v>::one::<GeluErf<$t>>("gelu-erf"),
+                <$v>::one::<GeluTanh<$t>>("gelu-tanh"),
+                <$v>::one::<Silu<$t>>("silu"),
+            ]
+        }
+    };
+}
+float_entries!(floats_f32, f32, Every);
+float_entries!(floats_f64, f64, Lowest);
+
+fn logic() -> Vec<Entry> {
+    vec![Lowest::one::<Not>("not"), Lowest::two::<And>("and"), Lowest::two::<Or>("or"), Lowest::two::<Xor>("xor")]
+}
+
+fn select<T: Element>(_: Isa) -> PointFn {
+    unsafe fn run<T: Element>(c: &Call) {
+        // A scalar argument is read again and again.
+        let step = |i: usize| usize::from(c.scalar >> i & 1 == 0);
+        let (s0, s1, s2) = (step(0), step(1), step(2));
+        // SAFETY: `Call` promises lengths and that nothing overlaps.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(c.out.cast::<T>(), c.n);
+            for (i, o) in out.iter_mut().enumerate() {
+                let a = c.args[1].cast::<T>().add(i * s1).read();
+                let b = c.args[2].cast::<T>().add(i * s2).read();
+                *o = if c.args[0].add(i * s0).read() != 0 { a } else { b };
+            }
+        }
+    }
+    run::<T>
+}

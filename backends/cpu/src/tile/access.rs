@@ -1,0 +1,163 @@
+//! Index maps, compiled: evaluated at a point together with how far along an axis they stay affine.
+
+use eutectic_ir::index::{Atom, Index};
+
+use super::{Guard, MAX_RANK, Mask};
+
+/// A compiled index map.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    constant: i64,
+    strides: [i64; MAX_RANK],
+    cuts: Vec<(Cut, i64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Cut {
+    Div(Access, i64),
+    Mod(Access, i64),
+    Value(usize),
+}
+
+/// A map along an axis: `value + slope·j` for `j` in `0..len`.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// At the point.
+    pub value: i64,
+    /// A step further.
+    pub slope: i64,
+    /// As long as this holds; at least 1.
+    pub len: usize,
+}
+
+/// Reads the values that indirect maps mention: at the point, and whether they change along the axis.
+pub type Read<'a> = &'a dyn Fn(usize) -> (i64, bool);
+
+impl Access {
+    /// Compiles a map; `None` for more axes than [`MAX_RANK`].
+    pub fn new(index: &Index) -> Option<Access> {
+        let mut access = Access { constant: index.constant, ..Access::default() };
+        for (atom, c) in &index.terms {
+            match atom {
+                Atom::Coord(n) => *access.strides.get_mut(*n)? += c,
+                Atom::Div(inner, by) => access.cuts.push((Cut::Div(Access::new(inner)?, *by), *c)),
+                Atom::Mod(inner, by) => access.cuts.push((Cut::Mod(Access::new(inner)?, *by), *c)),
+                Atom::Value(v) => access.cuts.push((Cut::Value(*v), *c)),
+            }
+        }
+        Some(access)
+    }
+
+    /// Constant and strides, if the map is affine.
+    pub fn affine(&self) -> Option<(i64, [i64; MAX_RANK])> {
+        self.cuts.is_empty().then_some((self.constant, self.strides))
+    }
+
+    /// The axes that it mentions.
+    pub fn mask(&self) -> Mask {
+        let own = (0..MAX_RANK).filter(|&d| self.strides[d] != 0).fold(0, |m, d| m | 1 << d);
+        self.cuts.iter().fold(own, |m, (cut, _)| match cut {
+            Cut::Div(inner, _) | Cut::Mod(inner, _) => m | inner.mask(),
+            Cut::Value(_) => m,
+        })
+    }
+
+    /// Evaluates at a point, along `axis`.
+    pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> Run {
+        let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);
+        let mut run = Run { value, slope: self.strides[axis], len: usize::MAX };
+        for (cut, c) in &self.cuts {
+            let part = cut.at(point, axis, read);
+            // An index that was read may be anything; where it counts, it was checked.
+            run.value = run.value.wrapping_add(c.wrapping_mul(part.value));
+            run.slope += c * part.slope;
+            run.len = run.len.min(part.len);
+        }
+        run
+    }
+}
+
+impl Cut {
+    fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> Run {
+        match self {
+            Cut::Div(inner, by) => {
+                let r = inner.at(point, axis, read);
+                let slope = if r.slope % by == 0 { r.slope / by } else { 0 };
+                Run { value: r.value.div_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
+            }
+            Cut::Mod(inner, by) => {
+                let r = inner.at(point, axis, read);
+                let slope = if r.slope % by == 0 { 0 } else { r.slope };
+                Run { value: r.value.rem_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
+            }
+            Cut::Value(v) => {
+                let (value, changes) = read(*v);
+                Run { value, slope: 0, len: if changes { 1 } else { usize::MAX } }
+            }
+        }
+    }
+}
+
+/// For how many steps ⌊value / by⌋ stays what it is (or moves evenly).
+fn steps_within(r: Run, by: i64) -> usize {
+    if r.slope % by == 0 {
+        return usize::MAX;
+    }
+    let rest = r.value.rem_euclid(by);
+    let steps = if r.slope > 0 { (by - rest + r.slope - 1) / r.slope } else { rest / -r.slope + 1 };
+    steps as usize
+}
+
+impl Guard {
+    /// Whether it holds at a point, and for how many steps along `axis` that stays so.
+    pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
+        let run = self.access.at(point, axis, read);
+        let inside = (self.from..self.to).contains(&run.value);
+        let ahead = match (run.slope, inside) {
+            (0, _) => usize::MAX,
+            (s, true) if s > 0 => ((self.to - run.value + s - 1) / s) as usize,
+            (s, true) => ((run.value - self.from) / -s + 1) as usize,
+            (s, false) if s > 0 && run.value < self.from => ((self.from - run.value + s - 1) / s) as usize,
+            (s, false) if s < 0 && run.value >= self.to => ((run.value - self.to) / -s + 1) as usize,
+            _ => usize::MAX,
+        };
+        (inside, ahead.min(run.len))
+    }
+}
+
+/// Whether all guards hold at a point, and for how many steps that stays so.
+pub fn all_hold(guards: &[Guard], point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
+    let mut steps = usize::MAX;
+    for guard in guards {
+        let (holds, ahead) = guard.holds(point, axis, read);
+        if !holds {
+            return (false, ahead);
+        }
+        steps = steps.min(ahead);
+    }
+    (true, steps)
+}
+
+impl Access {
+    /// With values renumbered.
+    pub fn with_values(mut self, number: &dyn Fn(usize) -> usize) -> Access {
+        for (cut, _) in &mut self.cuts {
+            *cut = match std::mem::replace(cut, Cut::Value(0)) {
+                Cut::Div(inner, by) => Cut::Div(inner.with_values(number), by),
+                Cut::Mod(inner, by) => Cut::Mod(inner.with_values(number), by),
+                Cut::Value(v) => Cut::Value(number(v)),
+            };
+        }
+        self
+    }
+
+    /// Collects the values that it mentions.
+    pub fn values(&self, into: &mut Vec<usize>) {
+        for (cut, _) in &self.cuts {
+            match cut {
+                Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.values(into),
+                Cut::Value(v) => into.push(*v),
+            }
+        }
+    }
+}

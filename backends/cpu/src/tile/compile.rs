@@ -1,0 +1,385 @@
+//! From a body to a tile program.
+
+use eutectic_backend::{Instr, Load, Store, ValueId};
+use eutectic_ir::DType;
+use rustc_hash::FxHashMap;
+
+use super::{Access, Guard, MAX_RANK, Mask, Step, TileProgram, Value, Write};
+use crate::{
+    axes::Nest,
+    simd::{
+        Isa,
+        convert::{cast, narrow, register, widen},
+        reduce, table,
+    },
+};
+
+/// Compiles a nest. `rows` is how many of its innermost axes form a row; `slots` are the buffers' types and sizes. Registers
+/// are placed later, by [`TileProgram::allocate`].
+///
+/// # Errors
+/// Everything that stands in the way.
+pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
+    let rank = nest.domain.len();
+    if rank > MAX_RANK {
+        return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
+    }
+    let all = if rank == 0 { 0 } else { u8::MAX >> (8 - rank) };
+    let row = all & !((1_u16 << (rank - rows)) - 1) as Mask;
+    let mut builder = Builder {
+        program: TileProgram {
+            domain: nest.domain.clone(),
+            row,
+            steps: Vec::new(),
+            values: Vec::new(),
+            writes: Vec::new(),
+            results: Vec::new(),
+            passes: Vec::new(),
+            scratch: 0,
+        },
+        place: vec![None; nest.instrs.len()],
+        narrowed: FxHashMap::default(),
+        all,
+        slots,
+        isa,
+        problems: Vec::new(),
+    };
+    let needed = needed(nest);
+    for (id, instr) in nest.instrs.iter().enumerate().filter(|(id, _)| needed[*id]) {
+        let place = builder.instr(instr);
+        builder.place[id] = Some(place);
+    }
+    nest.stores.iter().for_each(|s| builder.store(s));
+    builder.program.results = nest.results.iter().map(|&r| builder.at(r)).collect();
+    if !builder.problems.is_empty() {
+        builder.problems.sort();
+        builder.problems.dedup();
+        return Err(builder.problems);
+    }
+    let mut program = builder.program;
+    program.passes = passes(&program);
+    Ok(program)
+}
+
+fn needed(nest: &Nest) -> Vec<bool> {
+    let mut needed = vec![false; nest.instrs.len()];
+    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| needed[v] = true);
+    for id in (0..nest.instrs.len()).rev() {
+        if needed[id] {
+            let of_map = |i: &Instr| match i {
+                Instr::Load(load) => values_of(&load.at),
+                _ => Vec::new(),
+            };
+            nest.instrs[id].args().into_iter().chain(of_map(&nest.instrs[id])).for_each(|a| needed[a] = true);
+        }
+    }
+    needed
+}
+
+/// The values that a map mentions.
+fn values_of(index: &eutectic_ir::index::Index) -> Vec<ValueId> {
+    use eutectic_ir::index::Atom;
+    let of = |atom: &Atom| match atom {
+        Atom::Value(v) => vec![*v],
+        Atom::Div(inner, _) | Atom::Mod(inner, _) => values_of(inner),
+        Atom::Coord(_) => Vec::new(),
+    };
+    index.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
+}
+
+struct Builder<'a> {
+    program: TileProgram,
+    /// The step of each value of the body.
+    place: Vec<Option<usize>>,
+    /// The 16-bit form of a step's value, for stores.
+    narrowed: FxHashMap<(usize, DType), usize>,
+    all: Mask,
+    slots: &'a [(DType, usize)],
+    isa: Isa,
+    problems: Vec<String>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, step: Step, dtype: DType, mask: Mask) -> usize {
+        self.program.steps.push(step);
+        self.program.values.push(Value { dtype, mask, offset: 0, constant: None, direct: None });
+        self.program.steps.len() - 1
+    }
+
+    /// Notes a problem; a value of the wanted type stands in, so that only the cause is reported.
+    fn problem(&mut self, what: String, dtype: DType) -> usize {
+        self.problems.push(what);
+        self.push(Step::Ready, register(dtype), self.all)
+    }
+
+    fn at(&self, value: ValueId) -> usize {
+        self.place[value].expect("arguments come before their users")
+    }
+
+    fn mask(&self, step: usize) -> Mask {
+        self.program.values[step].mask
+    }
+
+    fn instr(&mut self, instr: &Instr) -> usize {
+        let dtype = register(instr.dtype());
+        match instr {
+            Instr::Anchor { .. } => self.push(Step::Anchor, dtype, self.all),
+            Instr::Load(load) => self.load(load),
+            Instr::Constant { value, .. } => {
+                let step = self.push(Step::Ready, dtype, 0);
+                self.program.values[step].constant = Some(number(value.get(), instr.dtype()));
+                step
+            }
+            Instr::Coordinate { index, .. } => match Access::new(index) {
+                Some(access) if matches!(dtype, DType::I64) => {
+                    let mask = access.mask();
+                    self.push(Step::Coordinate(access), dtype, mask)
+                }
+                Some(access) => {
+                    let mask = access.mask();
+                    let step = self.push(Step::Coordinate(access), DType::I64, mask);
+                    let run = cast(DType::I64, instr.dtype(), self.isa);
+                    self.point(run, [0.0; 2], vec![step], dtype)
+                }
+                None => self.problem("an index over too many axes".into(), dtype),
+            },
+            Instr::Map { op, attrs, args, dtype: result } => {
+                let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();
+                let dtypes: Vec<_> = places.iter().map(|&p| self.program.values[p].dtype).collect();
+                match table::find(*op, attrs, &dtypes, *result, self.isa) {
+                    Ok(found) if places.len() <= 3 => self.point(found.run, found.k, places, dtype),
+                    Ok(_) => self.problem(format!("`{op}` of {} arguments", places.len()), dtype),
+                    Err(why) => self.problem(why, dtype),
+                }
+            }
+            Instr::Reduce { how, arg, .. } => {
+                let mut arg = self.at(*arg);
+                let missing = self.program.row & !self.mask(arg);
+                if missing != 0 {
+                    let (of, mask) = (self.program.values[arg].dtype, self.mask(arg) | missing);
+                    arg = self.push(Step::Spread(arg), of, mask);
+                }
+                let (accumulate, finish) = reduce::find(*how, dtype, self.isa);
+                let mask = self.mask(arg) & !self.program.row;
+                self.push(Step::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
+            }
+            Instr::Select { pieces, fill, .. } => self.select(pieces, number(fill.get(), instr.dtype()), dtype),
+        }
+    }
+
+    /// A pointwise step. Axes are grouped by which arguments vary along them, so that inner loops are long.
+    fn point(&mut self, run: crate::simd::PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
+        let masks: Vec<_> = args.iter().map(|&a| self.mask(a)).collect();
+        let mask = masks.iter().fold(0, |m, a| m | a);
+        let mut groups: Vec<(Mask, u8)> = Vec::new();
+        for d in (0..self.program.domain.len()).rev().filter(|d| mask >> d & 1 == 1) {
+            let varying = masks.iter().enumerate().fold(0, |v, (i, m)| v | (m >> d & 1) << i);
+            match groups.last_mut() {
+                Some(last) if last.1 == varying => last.0 |= 1 << d,
+                _ => groups.push((1 << d, varying)),
+            }
+        }
+        self.push(Step::Point { run, k, args, groups }, dtype, mask)
+    }
+
+    fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> Vec<Guard> {
+        let compiled = guards
+            .iter()
+            .map(|(index, range)| Some(Guard { access: Access::new(index)?, from: range.start, to: range.end }));
+        let compiled: Option<Vec<_>> = compiled.collect();
+        compiled.unwrap_or_else(|| {
+            self.problems.push("a guard over too many axes".into());
+            Vec::new()
+        })
+    }
+
+    fn load(&mut self, load: &Load) -> usize {
+        let Some(&(dtype, count)) = self.slots.get(load.slot) else {
+            return self.problem(format!("a load of buffer {}, which there is not", load.slot), load.dtype);
+        };
+        if dtype != load.dtype {
+            return self.problem(format!("a load of {} from a buffer of {dtype}", load.dtype), load.dtype);
+        }
+        let Some(access) = Access::new(&load.at) else {
+            return self.problem("an index over too many axes".into(), load.dtype);
+        };
+        let raw = match access.affine() {
+            Some((base, strides)) if load.guards.is_empty() && load.checks.is_empty() => {
+                if !self.inside(&load.at, count) {
+                    return self
+                        .problem(format!("a load at {} from a buffer of {count} elements", load.at), load.dtype);
+                }
+                self.push(Step::Affine { slot: load.slot, base, strides }, dtype, access.mask())
+            }
+            _ => self.walk(load, access, dtype, count),
+        };
+        match widen(dtype, self.isa) {
+            Some(run) => self.point(run, [0.0; 2], vec![raw], register(dtype)),
+            None => raw,
+        }
+    }
+
+    fn walk(&mut self, load: &Load, access: Access, dtype: DType, count: usize) -> usize {
+        let guards = self.guards(&load.guards);
+        let checks: Vec<_> = load.checks.iter().map(|&(v, extent)| (self.at(v), extent)).collect();
+        let values: Vec<_> = values_of(&load.at).into_iter().map(|v| self.at(v)).collect();
+        let access = access.with_values(&|v| self.at(v));
+        let bad = values.iter().chain(checks.iter().map(|c| &c.0)).find(|&&v| !self.program.values[v].dtype.is_int());
+        if let Some(&v) = bad {
+            return self.problem(format!("an index of {}", self.program.values[v].dtype), dtype);
+        }
+        let of_values = values.iter().chain(checks.iter().map(|c| &c.0)).fold(0, |m, &v| m | self.mask(v));
+        let mask = guards.iter().fold(access.mask() | of_values, |m, g| m | g.access.mask());
+        self.push(Step::Walk { slot: load.slot, count, access, guards, checks }, dtype, mask)
+    }
+
+    fn select(&mut self, pieces: &[(Vec<eutectic_backend::Guard>, ValueId)], fill: [u8; 8], dtype: DType) -> usize {
+        let pieces: Vec<_> = pieces.iter().map(|(g, v)| (self.guards(g), self.at(*v))).collect();
+        let mask =
+            pieces.iter().fold(0, |m, (guards, v)| guards.iter().fold(m | self.mask(*v), |m, g| m | g.access.mask()));
+        self.push(Step::Select { pieces, fill }, dtype, mask)
+    }
+
+    /// Whether a map stays within a buffer over the whole domain.
+    fn inside(&self, index: &eutectic_ir::index::Index, count: usize) -> bool {
+        let range = index.range(&self.program.domain);
+        self.program.domain.contains(&0) || (range.start >= 0 && range.end <= count as i64)
+    }
+
+    fn store(&mut self, store: &Store) {
+        let Some(&(dtype, count)) = self.slots.get(store.slot) else {
+            self.problems.push(format!("a store to buffer {}, which there is not", store.slot));
+            return;
+        };
+        let mut value = self.at(store.value);
+        let held = self.program.values[value].dtype;
+        if held != register(dtype) {
+            self.problems.push(format!("a store of {held} to a buffer of {dtype}"));
+            return;
+        }
+        if let Some(run) = narrow(dtype, self.isa) {
+            value = match self.narrowed.get(&(value, dtype)) {
+                Some(&known) => known,
+                None => {
+                    let new = self.point(run, [0.0; 2], vec![value], dtype);
+                    self.narrowed.insert((value, dtype), new);
+                    new
+                }
+            };
+        }
+        // Along the row, a store of what is the same for the row does not move: that is what a row of zero elements stores too.
+        let of_row = |d: usize| self.program.row >> d & 1 == 1;
+        let reached: Vec<_> =
+            self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
+        let range = store.at.range(&reached);
+        match Access::new(&store.at).and_then(|a| a.affine()) {
+            Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
+                self.problems.push(format!("a store at {} to a buffer of {count} elements", store.at));
+            }
+            Some((base, strides)) => {
+                let write = self.program.writes.len();
+                if let (Step::Point { .. }, None) = (&self.program.steps[value], self.program.values[value].direct) {
+                    self.program.values[value].direct = Some(write);
+                }
+                self.program.writes.push(Write { slot: store.slot, base, strides, value });
+            }
+            None => self.problems.push(format!("a store at {}, which is not affine", store.at)),
+        }
+    }
+}
+
+/// A number as a register holds it for an element type.
+pub fn number(x: f64, dtype: DType) -> [u8; 8] {
+    let tensor = eutectic_ir::Tensor::from_f64(dtype, &[], [x]);
+    let tensor = match dtype {
+        DType::F16 | DType::Bf16 => eutectic_ir::Tensor::from_f64(DType::F32, &[], tensor.to_f64()),
+        _ => tensor,
+    };
+    let mut bytes = [0; 8];
+    bytes[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
+    bytes
+}
+
+impl Step {
+    /// The steps whose values it reads.
+    pub fn args(&self) -> Vec<usize> {
+        match self {
+            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Coordinate(_) => Vec::new(),
+            Step::Walk { access, checks, .. } => {
+                let mut args = checks.iter().map(|c| c.0).collect();
+                access.values(&mut args);
+                args
+            }
+            Step::Point { args, .. } => args.clone(),
+            Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
+            Step::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+        }
+    }
+}
+
+/// Which steps run in which pass over a row that is cut into parts: a pass computes what the next reductions need, anew; the
+/// last one what is stored.
+fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
+    let mut depth = vec![0; program.steps.len()];
+    for (id, step) in program.steps.iter().enumerate() {
+        let below = step.args().into_iter().map(|a| depth[a]).max().unwrap_or(0);
+        depth[id] = below + usize::from(matches!(step, Step::Reduce { .. }));
+    }
+    let is_reduce = |id: usize| matches!(program.steps[id], Step::Reduce { .. });
+    let last = (0..depth.len()).filter(|&id| is_reduce(id)).map(|id| depth[id]).max().unwrap_or(0);
+    let closure = |roots: Vec<usize>| {
+        let mut wanted = vec![false; program.steps.len()];
+        roots.iter().for_each(|&r| wanted[r] = true);
+        for id in (0..program.steps.len()).rev() {
+            if wanted[id] && (!is_reduce(id) || roots.contains(&id)) {
+                // What an earlier pass reduced is there.
+                program.steps[id].args().into_iter().filter(|&a| !is_reduce(a)).for_each(|a| wanted[a] = true);
+            }
+        }
+        (0..program.steps.len()).filter(|&id| wanted[id]).collect::<Vec<_>>()
+    };
+    let reductions = |level: usize| (0..depth.len()).filter(|&id| is_reduce(id) && depth[id] == level).collect();
+    let stored = program.writes.iter().map(|w| w.value).filter(|&v| !is_reduce(v)).collect();
+    (1..=last).map(|level| closure(reductions(level))).chain([closure(stored)]).collect()
+}
+
+impl TileProgram {
+    /// Places registers for tiles of at most `len`: a register is free again after its last use; none is an argument's and the
+    /// result's at once. What is the same for a row stays, because passes over a row meet it again.
+    pub fn allocate(&mut self, len: &[usize; MAX_RANK]) {
+        let largest = super::Tile { start: [0; MAX_RANK], len: *len };
+        let n = self.steps.len();
+        let mut last_use = vec![0; n];
+        for (id, step) in self.steps.iter().enumerate() {
+            step.args().into_iter().for_each(|a| last_use[a] = id);
+        }
+        self.writes.iter().map(|w| w.value).chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
+        let table = (n * size_of::<*mut u8>()).next_multiple_of(64);
+        let mut taken: Vec<(usize, usize, usize)> = Vec::new();
+        self.scratch = table;
+        for (id, &last) in last_use.iter().enumerate() {
+            taken.retain(|t| t.2 >= id);
+            let mut place = |bytes: usize, until: usize| {
+                let bytes = bytes.next_multiple_of(64);
+                taken.sort_unstable();
+                let mut at = table;
+                for &(from, size, _) in &taken {
+                    if from >= at + bytes {
+                        break;
+                    }
+                    at = at.max(from + size);
+                }
+                taken.push((at, bytes, until));
+                self.scratch = self.scratch.max(at + bytes);
+                at
+            };
+            let value = &mut self.values[id];
+            let keeps = self.row != 0 && value.mask & self.row == 0;
+            let elements = largest.count(value.mask);
+            value.offset = place(elements * value.dtype.size(), if keeps { n } else { last.max(id) });
+            if let Step::Reduce { offset, .. } = &mut self.steps[id] {
+                *offset = place(elements * 8, n);
+            }
+        }
+    }
+}

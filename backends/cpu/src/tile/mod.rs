@@ -1,0 +1,204 @@
+//! Tile programs: how every body is evaluated, a cache-sized box of its domain at a time.
+
+pub mod access;
+pub mod compile;
+pub mod copy;
+pub mod grid;
+pub mod run;
+
+use eutectic_ir::DType;
+
+pub use access::Access;
+pub use compile::compile;
+pub use grid::Grid;
+
+use crate::simd::{
+    PointFn,
+    reduce::{Accumulate, Finish},
+};
+
+/// The most axes that a domain in normal form may have.
+pub const MAX_RANK: usize = 8;
+
+/// A set of axes.
+pub type Mask = u8;
+
+/// A box of a domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tile {
+    /// Its first point.
+    pub start: [usize; MAX_RANK],
+    /// Its extents; 1 beyond the domain's rank.
+    pub len: [usize; MAX_RANK],
+}
+
+impl Tile {
+    /// Number of points along a set of axes.
+    pub fn count(&self, mask: Mask) -> usize {
+        (0..MAX_RANK).filter(|d| mask >> d & 1 == 1).map(|d| self.len[d]).product()
+    }
+
+    /// Strides of a dense box over a set of axes; 0 along others.
+    pub fn strides(&self, mask: Mask) -> [isize; MAX_RANK] {
+        let (mut strides, mut step) = ([0; MAX_RANK], 1);
+        for d in (0..MAX_RANK).rev().filter(|d| mask >> d & 1 == 1) {
+            strides[d] = step;
+            step *= self.len[d] as isize;
+        }
+        strides
+    }
+}
+
+/// Holds where an index lies in a range.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The index.
+    pub access: Access,
+    /// From here.
+    pub from: i64,
+    /// To before here.
+    pub to: i64,
+}
+
+/// A value of a program: a register that is dense over the axes on which the value depends.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// What the register holds.
+    pub dtype: DType,
+    /// On which axes it depends.
+    pub mask: Mask,
+    /// Byte offset of its register.
+    pub offset: usize,
+    /// The number, for constants.
+    pub constant: Option<[u8; 8]>,
+    /// The store that it can be computed into.
+    pub direct: Option<usize>,
+}
+
+/// One step, which computes the value of its number.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Nothing to do at run time (constants).
+    Ready,
+    /// The anchor's tile.
+    Anchor,
+    /// A load at an affine map: no copy where the box is dense in the buffer.
+    Affine {
+        /// Which buffer.
+        slot: usize,
+        /// Offset of the domain's first point, in elements.
+        base: i64,
+        /// Along each axis, in elements.
+        strides: [i64; MAX_RANK],
+    },
+    /// Any other load: walked in runs along the innermost axis within which the map is affine.
+    Walk {
+        /// Which buffer.
+        slot: usize,
+        /// Its number of elements.
+        count: usize,
+        /// Where.
+        access: Access,
+        /// Only where all hold.
+        guards: Vec<Guard>,
+        /// Values that must lie in `0..extent`.
+        checks: Vec<(usize, usize)>,
+    },
+    /// An integer computed from coordinates.
+    Coordinate(Access),
+    /// A pointwise function.
+    Point {
+        /// The loop.
+        run: PointFn,
+        /// Its attributes.
+        k: [f64; 2],
+        /// Its arguments.
+        args: Vec<usize>,
+        /// Groups of axes, innermost first, along which the same arguments vary (a bit each).
+        groups: Vec<(Mask, u8)>,
+    },
+    /// The same value with axes on which it does not depend.
+    Spread(usize),
+    /// A reduction over the row.
+    Reduce {
+        /// Of what.
+        arg: usize,
+        /// A part of a row.
+        accumulate: Accumulate,
+        /// The end.
+        finish: Finish,
+        /// Byte offset of the accumulators.
+        offset: usize,
+    },
+    /// The first piece whose guards hold.
+    Select {
+        /// The pieces.
+        pieces: Vec<(Vec<Guard>, usize)>,
+        /// Elsewhere.
+        fill: [u8; 8],
+    },
+}
+
+/// A write to a buffer.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Which buffer.
+    pub slot: usize,
+    /// Offset of the domain's first point, in elements.
+    pub base: i64,
+    /// Along each axis, in elements.
+    pub strides: [i64; MAX_RANK],
+    /// Which value.
+    pub value: usize,
+}
+
+/// A compiled body.
+#[derive(Clone, Debug)]
+pub struct TileProgram {
+    /// Extents of the domain.
+    pub domain: Vec<usize>,
+    /// The axes that form a row.
+    pub row: Mask,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The value of each step.
+    pub values: Vec<Value>,
+    /// The stores.
+    pub writes: Vec<Write>,
+    /// The values that go into an anchor.
+    pub results: Vec<usize>,
+    /// The steps of each pass over a row that is cut into parts; the last pass stores.
+    pub passes: Vec<Vec<usize>>,
+    /// Bytes of scratch memory.
+    pub scratch: usize,
+}
+
+/// Which pass over which part of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The pass; `None` for all steps at once on whole rows.
+    pub pass: Option<usize>,
+    /// Whether this is the first part of the row.
+    pub first: bool,
+    /// Whether this is the last part of the row.
+    pub last: bool,
+}
+
+impl Part {
+    /// All of it at once.
+    pub const WHOLE: Part = Part { pass: None, first: true, last: true };
+}
+
+/// What a program runs on.
+pub struct Frame<'a> {
+    /// The buffers.
+    pub slots: &'a [*mut u8],
+    /// Scratch memory of the program, aligned to 64 bytes.
+    pub scratch: *mut u8,
+    /// The anchor's result, dense over the tile.
+    pub anchor: *const u8,
+    /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
+    pub direct: bool,
+    /// Where an index out of range is reported.
+    pub fault: &'a crate::fault::Fault,
+}

@@ -1,0 +1,423 @@
+//! Running a tile program on one tile.
+
+use eutectic_ir::DType;
+
+use super::{
+    Frame, Guard, MAX_RANK, Mask, Part, Step, Tile, TileProgram, Write,
+    access::{Access, all_hold},
+    copy::{Side, copy},
+};
+use crate::simd::{Call, PointFn};
+
+/// A program at work on a tile.
+struct Run<'a> {
+    program: &'a TileProgram,
+    frame: &'a Frame<'a>,
+    tile: &'a Tile,
+    part: Part,
+}
+
+impl TileProgram {
+    /// Evaluates a tile: a box of the domain no larger than the registers were placed for.
+    ///
+    /// # Safety
+    /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
+    /// memory or what the tile stores.
+    pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
+        let run = Run { program: self, frame, tile, part };
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match part.pass {
+                Some(pass) => self.passes[pass].iter().for_each(|&id| run.step(id)),
+                None => (0..self.steps.len()).for_each(|id| run.step(id)),
+            }
+            if part.pass.is_none_or(|pass| pass + 1 == self.passes.len()) {
+                self.writes.iter().for_each(|w| run.write(w));
+            }
+        }
+    }
+}
+
+impl TileProgram {
+    /// Where a value is after a run, and its strides in elements.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`], which was called last with this frame and tile.
+    pub unsafe fn result(&self, frame: &Frame<'_>, tile: &Tile, id: usize) -> (*const u8, [isize; MAX_RANK]) {
+        // SAFETY: passed on from the caller.
+        let at = unsafe { frame.scratch.cast::<*mut u8>().add(id).read() };
+        (at.cast_const(), tile.strides(self.values[id].mask))
+    }
+}
+
+impl Run<'_> {
+    /// Where the value of a step is now.
+    unsafe fn at(&self, id: usize) -> *mut u8 {
+        // SAFETY: the table of pointers is at the start of the scratch memory.
+        unsafe { self.frame.scratch.cast::<*mut u8>().add(id).read() }
+    }
+
+    unsafe fn point_to(&self, id: usize, at: *mut u8) {
+        // SAFETY: as above.
+        unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
+    }
+
+    unsafe fn step(&self, id: usize) {
+        let value = &self.program.values[id];
+        // SAFETY: registers are placed within the scratch memory.
+        let register = unsafe { self.frame.scratch.add(value.offset) };
+        // SAFETY: the compiler checked what steps touch; see there.
+        unsafe {
+            match &self.program.steps[id] {
+                Step::Ready => {
+                    if let Some(bytes) = &value.constant {
+                        register.cast::<[u8; 8]>().write(*bytes);
+                    }
+                    self.point_to(id, register);
+                }
+                Step::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
+                Step::Affine { slot, base, strides } => {
+                    let at = self.affine(*slot, *base, strides, value.mask, value.dtype.size(), register);
+                    self.point_to(id, at);
+                }
+                Step::Walk { slot, count, access, guards, checks } => {
+                    let walk = Gather { slot: *slot, count: *count, access, guards, checks };
+                    self.walk(&walk, value.mask, value.dtype.size(), register);
+                    self.point_to(id, register);
+                }
+                Step::Coordinate(access) => {
+                    self.coordinate(access, value.mask, register.cast());
+                    self.point_to(id, register);
+                }
+                Step::Point { run, k, args, groups } => {
+                    let out = self.direct(id).unwrap_or(register);
+                    self.apply(*run, *k, args, groups, out, value.dtype.size());
+                    self.point_to(id, out);
+                }
+                Step::Spread(arg) => {
+                    let from = Side { at: self.at(*arg), strides: self.tile.strides(self.program.values[*arg].mask) };
+                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
+                    copy(&to, &from, &self.within(value.mask), value.dtype.size());
+                    self.point_to(id, register);
+                }
+                Step::Reduce { arg, accumulate, finish, offset } => {
+                    let rows = self.tile.count(value.mask);
+                    let n = self.tile.count(self.program.values[*arg].mask & self.program.row);
+                    let (from, size) = (self.at(*arg), self.program.values[*arg].dtype.size());
+                    let acc = self.frame.scratch.add(*offset);
+                    for r in 0..rows {
+                        accumulate(from.add(r * n * size), n, acc.add(r * 8), self.part.first);
+                    }
+                    if self.part.last {
+                        (0..rows).for_each(|r| finish(acc.add(r * 8), register.add(r * value.dtype.size())));
+                    }
+                    self.point_to(id, register);
+                }
+                Step::Select { pieces, fill } => {
+                    self.select(pieces, fill, value.mask, value.dtype.size(), register);
+                    self.point_to(id, register);
+                }
+            }
+        }
+    }
+
+    /// The tile along the axes of a mask only.
+    fn within(&self, mask: Mask) -> Tile {
+        let mut tile = *self.tile;
+        (0..MAX_RANK).filter(|d| mask >> d & 1 == 0).for_each(|d| tile.len[d] = 1);
+        tile
+    }
+
+    fn offset(&self, base: i64, strides: &[i64; MAX_RANK]) -> isize {
+        (0..MAX_RANK).fold(base, |sum, d| sum + strides[d] * self.tile.start[d] as i64) as isize
+    }
+
+    /// Whether strides are those of a dense box over the axes of a mask.
+    fn is_dense(&self, strides: &[i64; MAX_RANK], mask: Mask) -> bool {
+        let dense = self.tile.strides(mask);
+        (0..MAX_RANK).all(|d| self.tile.len[d] <= 1 || strides[d] == dense[d] as i64)
+    }
+
+    unsafe fn affine(
+        &self,
+        slot: usize,
+        base: i64,
+        strides: &[i64; MAX_RANK],
+        mask: Mask,
+        size: usize,
+        register: *mut u8,
+    ) -> *mut u8 {
+        // Of an empty tile, the first point may lie outside of the buffer.
+        let from = self.frame.slots[slot].wrapping_offset(self.offset(base, strides) * size as isize);
+        if self.is_dense(strides, mask) {
+            return from;
+        }
+        let from = Side { at: from, strides: strides.map(|s| s as isize) };
+        // SAFETY: the compiler checked that the map stays within the buffer.
+        unsafe {
+            copy(&Side { at: register, strides: self.tile.strides(mask) }, &from, &self.within(mask), size);
+        }
+        register
+    }
+
+    /// The place in the target buffer in which a value can be computed.
+    unsafe fn direct(&self, id: usize) -> Option<*mut u8> {
+        let write = &self.program.writes[self.program.values[id].direct?];
+        let fits = self.frame.direct && self.is_dense(&write.strides, self.program.values[id].mask);
+        let at = self.offset(write.base, &write.strides) * self.program.values[id].dtype.size() as isize;
+        fits.then(|| self.frame.slots[write.slot].wrapping_offset(at))
+    }
+
+    unsafe fn write(&self, write: &Write) {
+        let value = &self.program.values[write.value];
+        let size = value.dtype.size();
+        let to = self.frame.slots[write.slot].wrapping_offset(self.offset(write.base, &write.strides) * size as isize);
+        // SAFETY: the compiler checked that the map stays within the buffer.
+        unsafe {
+            let from = self.at(write.value);
+            if from == to {
+                return;
+            }
+            let mut tile = *self.tile;
+            for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
+                tile.len[d] = 1;
+            }
+            let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
+            copy(&to, &Side { at: from, strides: self.tile.strides(value.mask) }, &tile, size);
+        }
+    }
+
+    unsafe fn apply(
+        &self,
+        run: PointFn,
+        k: [f64; 2],
+        args: &[usize],
+        groups: &[(Mask, u8)],
+        out: *mut u8,
+        size: usize,
+    ) {
+        let mut pointers = [std::ptr::null_mut::<u8>(); 3];
+        let mut sizes = [0_isize; 3];
+        for (i, &arg) in args.iter().enumerate() {
+            // SAFETY: arguments were computed before.
+            pointers[i] = unsafe { self.at(arg) };
+            sizes[i] = self.program.values[arg].dtype.size() as isize;
+        }
+        let inner = groups.first().copied().unwrap_or((0, 0));
+        let n = self.tile.count(inner.0);
+        let outer = groups.get(1..).unwrap_or(&[]);
+        let scalar = !inner.1 & 7;
+        let mut call = Call { out, args: pointers.map(|p| p.cast_const()), scalar, n, k };
+        if outer.is_empty() {
+            // SAFETY: registers hold the whole tile.
+            unsafe { run(&call) };
+            return;
+        }
+        // How far each pointer moves with a step of each group: arguments are dense over the axes along which they vary.
+        let mut steps = [[0_isize; 4]; MAX_RANK];
+        let mut counts = [0_usize; MAX_RANK];
+        let mut dense = [0_isize; 3];
+        (0..3).for_each(|i| dense[i] = if inner.1 >> i & 1 == 1 { n as isize } else { 1 });
+        let mut dense_out = n as isize;
+        for (g, &(mask, varying)) in outer.iter().enumerate() {
+            counts[g] = self.tile.count(mask);
+            for i in (0..3).filter(|i| varying >> i & 1 == 1) {
+                steps[g][i] = dense[i] * sizes[i];
+                dense[i] *= counts[g] as isize;
+            }
+            steps[g][3] = dense_out * size as isize;
+            dense_out *= counts[g] as isize;
+        }
+        if counts[..outer.len()].contains(&0) {
+            return;
+        }
+        let mut point = [0_usize; MAX_RANK];
+        loop {
+            // SAFETY: the pointers stay within the registers.
+            unsafe { run(&call) };
+            let mut g = 0;
+            loop {
+                if g == outer.len() {
+                    return;
+                }
+                point[g] += 1;
+                let by = if point[g] < counts[g] { 1 } else { 1 - counts[g] as isize };
+                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(by * steps[g][i]));
+                call.out = call.out.wrapping_offset(by * steps[g][3]);
+                if by == 1 && point[g] < counts[g] {
+                    break;
+                }
+                point[g] = 0;
+                g += 1;
+            }
+        }
+    }
+
+    /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`
+    /// points along the innermost axis and says with how many.
+    fn walk_points(&self, mask: Mask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
+        if self.tile.count(mask) == 0 {
+            return;
+        }
+        let axis = (0..MAX_RANK).rev().find(|d| mask >> d & 1 == 1).unwrap_or(MAX_RANK - 1);
+        let inner = if mask == 0 { 1 } else { self.tile.len[axis] };
+        let mut point = self.tile.start;
+        loop {
+            let mut done = 0;
+            while done < inner {
+                point[axis] = self.tile.start[axis] + done;
+                done += visit(&point, axis, inner - done).clamp(1, inner - done);
+            }
+            point[axis] = self.tile.start[axis];
+            let mut d = axis;
+            loop {
+                if d == 0 {
+                    return;
+                }
+                d -= 1;
+                if mask >> d & 1 == 0 {
+                    continue;
+                }
+                point[d] += 1;
+                if point[d] < self.tile.start[d] + self.tile.len[d] {
+                    break;
+                }
+                point[d] = self.tile.start[d];
+            }
+        }
+    }
+
+    /// Offset of a point in a value's register, in elements.
+    fn place(&self, strides: &[isize; MAX_RANK], point: &[usize; MAX_RANK]) -> isize {
+        (0..MAX_RANK).map(|d| strides[d] * (point[d] - self.tile.start[d]) as isize).sum()
+    }
+
+    /// The integer that a value has at a point.
+    unsafe fn integer(&self, id: usize, point: &[usize; MAX_RANK]) -> i64 {
+        let value = &self.program.values[id];
+        let at = self.place(&self.tile.strides(value.mask), point);
+        // SAFETY: the point lies in the tile.
+        unsafe {
+            let register = self.at(id);
+            match value.dtype {
+                DType::I8 => i64::from(register.cast::<i8>().offset(at).read()),
+                DType::I32 => i64::from(register.cast::<i32>().offset(at).read()),
+                DType::U32 => i64::from(register.cast::<u32>().offset(at).read()),
+                DType::I64 => register.cast::<i64>().offset(at).read(),
+                _ => i64::from(register.offset(at).read()),
+            }
+        }
+    }
+
+    unsafe fn walk(&self, gather: &Gather<'_>, mask: Mask, size: usize, register: *mut u8) {
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let read = |v: usize| {
+                // SAFETY: the value was computed before; the point lies in the tile.
+                (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
+            };
+            let (holds, ahead) = all_hold(gather.guards, point, axis, &read);
+            let mut n = left.min(ahead);
+            let mut from = None;
+            if holds {
+                let run = gather.access.at(point, axis, &read);
+                n = n.min(run.len);
+                let mut inside = true;
+                for &(v, extent) in gather.checks {
+                    let (index, changes) = read(v);
+                    n = if changes { 1 } else { n };
+                    if index < 0 || index >= extent as i64 {
+                        self.frame.fault.report(index, extent);
+                        inside = false;
+                    }
+                }
+                let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
+                let range = 0..gather.count as i64;
+                if inside && !(range.contains(&run.value) && range.contains(&last)) {
+                    self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, gather.count);
+                    inside = false;
+                }
+                from = inside.then_some((run.value, run.slope));
+            }
+            // SAFETY: the run was checked against the buffer.
+            unsafe {
+                match from {
+                    Some((first, slope)) => {
+                        let at = self.frame.slots[gather.slot].wrapping_offset(first as isize * size as isize);
+                        line(to, at, slope as isize, n, size);
+                    }
+                    None => to.write_bytes(0, n * size),
+                }
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+
+    unsafe fn coordinate(&self, access: &Access, mask: Mask, mut to: *mut i64) {
+        self.walk_points(mask, |point, axis, left| {
+            let run = access.at(point, axis, &|_| (0, false));
+            let n = left.min(run.len);
+            // SAFETY: the register is dense over the mask.
+            unsafe {
+                (0..n).for_each(|j| to.add(j).write(run.value + run.slope * j as i64));
+                to = to.add(n);
+            }
+            n
+        });
+    }
+
+    unsafe fn select(
+        &self,
+        pieces: &[(Vec<Guard>, usize)],
+        fill: &[u8; 8],
+        mask: Mask,
+        size: usize,
+        register: *mut u8,
+    ) {
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let mut n = left;
+            let mut chosen = None;
+            for (guards, value) in pieces {
+                let (holds, ahead) = all_hold(guards, point, axis, &|_| (0, false));
+                n = n.min(ahead);
+                if holds {
+                    chosen = Some(*value);
+                    break;
+                }
+            }
+            // SAFETY: the values' registers hold the tile.
+            unsafe {
+                match chosen {
+                    Some(id) => {
+                        let strides = self.tile.strides(self.program.values[id].mask);
+                        let at = self.at(id).offset(self.place(&strides, point) * size as isize);
+                        line(to, at, strides[axis], n, size);
+                    }
+                    None => line(to, fill.as_ptr().cast_mut(), 0, n, size),
+                }
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+}
+
+struct Gather<'a> {
+    slot: usize,
+    count: usize,
+    access: &'a Access,
+    guards: &'a [Guard],
+    checks: &'a [(usize, usize)],
+}
+
+/// Copies `n` elements that are `stride` apart to a dense place.
+unsafe fn line(to: *mut u8, from: *mut u8, stride: isize, n: usize, size: usize) {
+    let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+    tile.len[MAX_RANK - 1] = n;
+    let mut strides = [[0; MAX_RANK]; 2];
+    (strides[0][MAX_RANK - 1], strides[1][MAX_RANK - 1]) = (1, stride);
+    // SAFETY: the caller promises both.
+    unsafe { copy(&Side { at: to, strides: strides[0] }, &Side { at: from, strides: strides[1] }, &tile, size) }
+}

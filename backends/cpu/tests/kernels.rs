@@ -1,0 +1,352 @@
+//! Every kind of kernel against the naive evaluation, on random, narrow, odd and larger shapes.
+
+mod support;
+
+use eutectic_backend::{AnchorKernel, Body, EmptyRow, Instr};
+use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
+use support::{
+    build::{Build, body, constant, map, push},
+    check,
+};
+
+const SHAPES: &[&[usize]] = &[
+    &[],
+    &[1],
+    &[7],
+    &[1, 5],
+    &[5, 1],
+    &[3, 4],
+    &[17, 33],
+    &[2, 3, 5, 7],
+    &[6, 10, 4],
+    &[40, 130, 3],
+    &[100, 257],
+    &[2, 1, 3000],
+];
+
+/// A few pointwise ops that do not blow errors up, over loads in random layouts.
+fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
+    let mut b = body(domain);
+    let mut values: Vec<_> = (0..3).map(|_| build.any(&mut b, DType::F32)).collect();
+    values.push(constant(&mut b, 0.75, DType::F32));
+    values.push(push(&mut b, Instr::Coordinate { index: Index::coord(0).modulo(3, domain), dtype: DType::F32 }));
+    for _ in 0..5 {
+        let n = values.len();
+        let (x, y) = (values[build.random.below(n)], values[build.random.below(n)]);
+        let new = match build.random.below(9) {
+            0 => map(&mut b, "add", &[x, y], DType::F32),
+            1 => map(&mut b, "sub", &[x, y], DType::F32),
+            2 => map(&mut b, "max", &[x, y], DType::F32),
+            3 => map(&mut b, "tanh", &[x], DType::F32),
+            4 => map(&mut b, "sigmoid", &[y], DType::F32),
+            5 => map(&mut b, "erf", &[y], DType::F32),
+            6 => {
+                let t = map(&mut b, "tanh", &[x], DType::F32);
+                map(&mut b, "mul", &[t, y], DType::F32)
+            }
+            7 if reduce => {
+                let how = build.random.pick(&[Reduction::Max, Reduction::Min]);
+                push(&mut b, Instr::Reduce { how, arg: x, dtype: DType::F32 })
+            }
+            8 if reduce => {
+                let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+                map(&mut b, "tanh", &[sum], DType::F32)
+            }
+            _ => map(&mut b, "min", &[x, y], DType::F32),
+        };
+        values.push(new);
+    }
+    b
+}
+
+#[test]
+fn maps() {
+    for (s, domain) in SHAPES.iter().enumerate() {
+        for seed in 0..6 {
+            let mut build = Build::new(seed * 100 + s as u64);
+            let domain = if domain.is_empty() { &[1] } else { *domain };
+            let b = random_body(&mut build, domain, false);
+            build.store(domain, DType::F32, b.instrs.len() - 1);
+            // A second result, transposed.
+            let reversed: Vec<_> = domain.iter().rev().copied().collect();
+            let coords: Vec<_> = (0..domain.len()).rev().map(Index::coord).collect();
+            let at = eutectic_ir::index::flatten(&coords, &reversed);
+            build.store_at(domain.iter().product(), at, DType::F32, b.instrs.len() - 2);
+            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            check(&kernel, &inputs, 60.0);
+        }
+    }
+}
+
+#[test]
+fn rows() {
+    for (s, domain) in SHAPES.iter().enumerate().filter(|s| !s.1.is_empty()) {
+        for axes in 1..=domain.len().min(2) {
+            for seed in 0..4 {
+                let mut build = Build::new(seed * 1000 + s as u64);
+                let b = random_body(&mut build, domain, true);
+                let row: usize = domain[domain.len() - axes..].iter().product();
+                build.store(domain, DType::F32, b.instrs.len() - 1);
+                let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
+                check(&kernel, &inputs, 60.0 + row as f64);
+            }
+        }
+    }
+}
+
+/// (x − mean)·rsqrt(var + eps)·g + b, and the mean stored once a row.
+fn layernorm(build: &mut Build, domain: &[usize], axes: usize) -> Body {
+    let mut b = body(domain);
+    let row: usize = domain[domain.len() - axes..].iter().product();
+    let x = build.dense(&mut b, DType::F32);
+    let n = constant(&mut b, row as f64, DType::F32);
+    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+    let mean = map(&mut b, "div", &[sum, n], DType::F32);
+    let centred = map(&mut b, "sub", &[x, mean], DType::F32);
+    let square = map(&mut b, "mul", &[centred, centred], DType::F32);
+    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: square, dtype: DType::F32 });
+    let var = map(&mut b, "div", &[sum, n], DType::F32);
+    let eps = constant(&mut b, 1e-5, DType::F32);
+    let var = map(&mut b, "add", &[var, eps], DType::F32);
+    let inverse = map(&mut b, "rsqrt", &[var], DType::F32);
+    let y = map(&mut b, "mul", &[centred, inverse], DType::F32);
+    let slot = build.input(DType::F32, *domain.last().unwrap());
+    let gain = build.load(&mut b, slot, Index::coord(domain.len() - 1));
+    let y = map(&mut b, "mul", &[y, gain], DType::F32);
+    build.store(domain, DType::F32, y);
+    let outer = &domain[..domain.len() - axes];
+    build.store_at(outer.iter().product(), support::build::row_major(outer), DType::F32, mean);
+    b
+}
+
+#[test]
+fn layer_norms_of_short_and_very_long_rows() {
+    for (domain, axes) in [
+        (&[128, 384][..], 1),
+        (&[3, 5, 7], 2),
+        (&[9, 1], 1),
+        (&[1, 1], 1),
+        (&[2, 50_000], 1),
+        (&[3, 70, 700], 2),
+        (&[40_000], 1),
+    ] {
+        let mut build = Build::new(7);
+        let b = layernorm(&mut build, domain, axes);
+        let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
+        check(&kernel, &inputs, 200.0);
+    }
+}
+
+#[test]
+fn empty_rows_reduce_to_the_identity() {
+    let mut build = Build::new(1);
+    let mut b = body(&[4, 0]);
+    let x = build.dense(&mut b, DType::F32);
+    let sum = push(&mut b, Instr::Reduce { how: Reduction::Product, arg: x, dtype: DType::F32 });
+    build.store_at(4, Index::coord(0), DType::F32, sum);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+    let got = support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).unwrap();
+    assert_eq!(got[0].to_f64(), [1.0; 4]);
+}
+
+/// An operand: a plain load, possibly transposed, or with arithmetic before it.
+fn operand(build: &mut Build, domain: &[usize], dtype: DType, kind: usize) -> Body {
+    let mut b = body(domain);
+    let mut x = match kind {
+        0 => build.dense(&mut b, dtype),
+        1 => {
+            let rank = domain.len();
+            let mut dims = domain.to_vec();
+            dims.swap(rank - 1, rank - 2);
+            let mut at: Vec<_> = (0..rank).map(Index::coord).collect();
+            at.swap(rank - 1, rank - 2);
+            let slot = build.input(dtype, domain.iter().product());
+            build.load(&mut b, slot, eutectic_ir::index::flatten(&at, &dims))
+        }
+        2 => {
+            // The same for all batches.
+            let last = &domain[domain.len() - 2..];
+            let slot = build.input(dtype, last.iter().product());
+            let at = Index::coord(domain.len() - 2).times(last[1] as i64).plus(&Index::coord(domain.len() - 1));
+            build.load(&mut b, slot, at)
+        }
+        _ => build.any(&mut b, dtype),
+    };
+    if kind > 3 {
+        let half = constant(&mut b, 0.5, dtype);
+        x = map(&mut b, "mul", &[x, half], dtype);
+    }
+    b.results = vec![x];
+    b
+}
+
+#[test]
+fn contractions() {
+    let shapes: &[(&[usize], usize, usize, usize)] = &[
+        (&[], 1, 1, 1),
+        (&[], 5, 7, 3),
+        (&[], 1, 300, 70),
+        (&[], 300, 1, 70),
+        (&[3], 1, 40, 64),
+        (&[2, 3], 17, 33, 9),
+        (&[4], 16, 16, 1),
+        (&[], 130, 600, 65),
+        (&[2], 3, 4, 0),
+        (&[0], 3, 4, 2),
+    ];
+    for (s, &(batch, m, n, k)) in shapes.iter().enumerate() {
+        for seed in 0..6_u64 {
+            let mut build = Build::new(seed * 50 + s as u64);
+            let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
+            let (kl, kr) = (build.random.below(5), build.random.below(5));
+            let lhs = operand(&mut build, &extents(m, k), DType::F32, kl);
+            let rhs = operand(&mut build, &extents(k, n), DType::F32, kr);
+            let domain = extents(m, n);
+            let mut b = body(&domain);
+            let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+            if seed % 3 != 0 {
+                let residual = build.any(&mut b, DType::F32);
+                y = map(&mut b, "add", &[y, residual], DType::F32);
+                y = support::build::map_with(&mut b, "act", &["gelu-erf".into()], &[y], DType::F32);
+                build.store(&domain, DType::F32, residual);
+            }
+            build.store(&domain, DType::F32, y);
+            let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+            check(&kernel, &inputs, 30.0 + 4.0 * k as f64);
+        }
+    }
+}
+
+#[test]
+fn contractions_of_other_types() {
+    for dtype in [DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::U32] {
+        let mut build = Build::new(3);
+        let lhs = operand(&mut build, &[2, 5, 9], dtype, 0);
+        let rhs = operand(&mut build, &[2, 9, 6], dtype, 2);
+        let mut b = body(&[2, 5, 6]);
+        let y = push(&mut b, Instr::Anchor { dtype });
+        let small = if dtype == DType::I8 || dtype == DType::U8 { map(&mut b, "max", &[y, y], dtype) } else { y };
+        build.store(&[2, 5, 6], dtype, small);
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        if dtype.size() == 1 {
+            // Sums wrap; the naive ones do not.
+            assert!(support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).is_ok());
+        } else {
+            let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 40.0 };
+            check(&kernel, &inputs, loose);
+        }
+    }
+}
+
+struct Case {
+    batch: &'static [usize],
+    s: usize,
+    t: usize,
+    d: usize,
+    e: usize,
+    softcap: f64,
+    bias: usize,
+}
+
+#[test]
+fn attentions() {
+    let case = |batch, s, t, d, e, softcap, bias| Case { batch, s, t, d, e, softcap, bias };
+    let cases = [
+        case(&[], 1, 1, 1, 1, 0.0, 0),
+        case(&[2, 3], 5, 7, 4, 6, 0.0, 1),
+        case(&[3], 1, 40, 16, 16, 0.0, 0),
+        case(&[2], 33, 65, 8, 8, 5.0, 2),
+        case(&[1], 70, 1300, 16, 12, 0.0, 1),
+        case(&[2], 3, 1100, 4, 5, 3.0, 3),
+    ];
+    for (n, c) in cases.iter().enumerate() {
+        for dtype in [DType::F32, DType::F64, DType::F16] {
+            for seed in 0..3_u64 {
+                let mut build = Build::new(seed * 10 + n as u64);
+                let extents = |a, b| c.batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
+                let kinds = [0, 1, 3].map(|k| if seed == 0 { k } else { build.random.below(5) });
+                let query = operand(&mut build, &extents(c.s, c.d), dtype, kinds[0]);
+                let key = operand(&mut build, &extents(c.t, c.d), dtype, kinds[1]);
+                let value = operand(&mut build, &extents(c.t, c.e), dtype, kinds[2]);
+                let bias = (c.bias > 0).then(|| {
+                    let mut b = body(&extents(c.s, c.t));
+                    let rank = b.domain.len();
+                    let mut x = match c.bias {
+                        // A mask of the keys.
+                        1 => {
+                            let slot = build.input(dtype, c.t);
+                            build.load(&mut b, slot, Index::coord(rank - 1))
+                        }
+                        // An expression of query and key.
+                        2 => {
+                            let slot = build.input(dtype, c.s);
+                            let x = build.load(&mut b, slot, Index::coord(rank - 2));
+                            let y = build.any(&mut b, dtype);
+                            map(&mut b, "mul", &[x, y], dtype)
+                        }
+                        _ => build.dense(&mut b, dtype),
+                    };
+                    if c.bias == 3 {
+                        // Some rows have no finite score, others none in the first block of keys.
+                        let i = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 2), dtype: DType::I64 });
+                        let j = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 1), dtype: DType::I64 });
+                        let one = constant(&mut b, 600.0, DType::I64);
+                        let bound = map(&mut b, "mul", &[i, one], DType::I64);
+                        let hidden = map(&mut b, "lt", &[j, bound], DType::Bool);
+                        let minus = constant(&mut b, f64::NEG_INFINITY, dtype);
+                        x = map(&mut b, "where", &[hidden, minus, x], dtype);
+                    }
+                    b.results = vec![x];
+                    b
+                });
+                // Stored as [b.. e s].
+                let domain = extents(c.s, c.e);
+                let mut b = body(&domain);
+                let y = push(&mut b, Instr::Anchor { dtype });
+                let y = map(&mut b, "add", &[y, y], dtype);
+                let rank = domain.len();
+                let (mut dims, mut at) = (domain.clone(), (0..rank).map(Index::coord).collect::<Vec<_>>());
+                dims.swap(rank - 1, rank - 2);
+                at.swap(rank - 1, rank - 2);
+                build.store_at(domain.iter().product(), eutectic_ir::index::flatten(&at, &dims), dtype, y);
+                let empty = if seed == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
+                let (scale, softcap) = (0.4.into(), c.softcap.into());
+                let anchor = AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty };
+                let (kernel, inputs) = build.kernel(anchor, b);
+                let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 400.0 };
+                check(&kernel, &inputs, loose);
+            }
+        }
+    }
+}
+
+#[test]
+fn zero_sized_domains_do_nothing() {
+    let mut build = Build::new(1);
+    let mut b = body(&[0, 5]);
+    let x = build.dense(&mut b, DType::F32);
+    build.store(&[0, 5], DType::F32, x);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    assert_eq!(support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).unwrap()[0].count(), 0);
+}
+
+#[test]
+fn reductions_of_every_type() {
+    for dtype in DType::ALL {
+        for how in [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min] {
+            let mut build = Build::new(9);
+            let mut b = body(&[3, 70]);
+            let x = build.dense(&mut b, dtype);
+            let y = push(&mut b, Instr::Reduce { how, arg: x, dtype });
+            build.store_at(3, Index::coord(0), dtype, y);
+            let (kernel, mut inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+            if dtype.is_float() && how == Reduction::Product {
+                inputs[0] = Tensor::from_f64(dtype, &[210], (0..210).map(|i| if i % 2 == 0 { 1.5 } else { 0.625 }));
+            }
+            if dtype == DType::Bool && matches!(how, Reduction::Sum | Reduction::Product) {
+                continue;
+            }
+            check(&kernel, &inputs, if dtype.size() == 2 { 2f64.powi(15) } else { 200.0 });
+        }
+    }
+}

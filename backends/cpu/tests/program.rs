@@ -1,0 +1,314 @@
+//! Programs: parameters, the load program, arenas, in-place steps, misaligned buffers, errors, and no allocation in a run.
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use eutectic_backend::{
+    AnchorKernel, Backend, BackendError, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program, Step,
+    Store,
+};
+use eutectic_cpu::{Cpu, CpuOptions};
+use eutectic_ir::{DType, Origin, Tensor, Type, index::Index, ops::Reduction};
+use support::build::{body, constant, map, map_with, push, row_major};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// The thread whose allocations do not count: the test harness has one of its own, which allocates when it likes.
+static HARNESS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+thread_local! {
+    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Numbers threads by their first allocation; the process's first thread is 0.
+fn thread() -> usize {
+    THREAD.with(|t| {
+        if t.get() == usize::MAX {
+            t.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        t.get()
+    })
+}
+
+// SAFETY: passes everything on.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if thread() != HARNESS.load(Ordering::Relaxed) {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROWS: usize = 96;
+const WIDTH: usize = 64;
+const N: usize = ROWS * WIDTH;
+
+fn load(b: &mut Body, slot: usize, at: Index) -> usize {
+    push(b, Instr::Load(Load { slot, at, checks: Vec::new(), guards: Vec::new(), dtype: DType::F32 }))
+}
+
+fn kernel(anchor: AnchorKernel, b: Body, out: usize, value: usize, counts: &[usize]) -> Kernel {
+    let at = row_major(&b.domain);
+    let slots = counts.iter().map(|&n| (DType::F32, n)).collect();
+    Kernel { anchor, body: b, stores: vec![Store { slot: out, at, value }], slots }
+}
+
+/// slot 1 = gelu(slot 0 + coordinate)
+fn pointwise() -> Kernel {
+    let mut b = body(&[ROWS, WIDTH]);
+    let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
+    let c = push(&mut b, Instr::Coordinate { index: Index::coord(1), dtype: DType::F32 });
+    let y = map(&mut b, "sub", &[x, c], DType::F32);
+    let y = map_with(&mut b, "act", &["gelu-erf".into()], &[y], DType::F32);
+    kernel(AnchorKernel::Map, b, 1, y, &[N, N])
+}
+
+/// slot 2 = softmax(slot 0 · slot 1 over rows)
+fn softmax() -> Kernel {
+    let mut b = body(&[ROWS, WIDTH]);
+    let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
+    let g = load(&mut b, 1, Index::coord(1));
+    let x = map(&mut b, "mul", &[x, g], DType::F32);
+    let largest = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+    let x = map(&mut b, "sub", &[x, largest], DType::F32);
+    let x = map(&mut b, "exp", &[x], DType::F32);
+    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+    let x = map(&mut b, "div", &[x, sum], DType::F32);
+    kernel(AnchorKernel::Rows { axes: 1 }, b, 2, x, &[N, WIDTH, N])
+}
+
+fn operand(slot: usize, domain: &[usize]) -> Body {
+    let mut b = body(domain);
+    let x = load(&mut b, slot, row_major(domain));
+    b.results = vec![x];
+    b
+}
+
+/// slot 2 = slot 0 · slot 1 + slot 3, the product of a `[ROWS WIDTH]` and a `[WIDTH WIDTH]` matrix.
+fn matmul() -> Kernel {
+    let mut b = body(&[ROWS, WIDTH]);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let r = load(&mut b, 3, row_major(&[ROWS, WIDTH]));
+    let y = map(&mut b, "add", &[y, r], DType::F32);
+    let anchor = AnchorKernel::Contraction { lhs: operand(0, &[ROWS, WIDTH]), rhs: operand(1, &[WIDTH, WIDTH]) };
+    kernel(anchor, b, 2, y, &[N, WIDTH * WIDTH, N, N])
+}
+
+/// slot 3 = attention(slot 0, slot 1, slot 2)
+fn attention() -> Kernel {
+    let mut b = body(&[ROWS, WIDTH]);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let [query, key, value] = [0, 1, 2].map(|slot| operand(slot, &[ROWS, WIDTH]));
+    let (scale, softcap) = (0.125.into(), 0.0.into());
+    let anchor = AnchorKernel::Attention { query, key, value, bias: None, scale, softcap, empty: EmptyRow::Nan };
+    kernel(anchor, b, 3, y, &[N, N, N, N])
+}
+
+/// Twice a vector: for the load program.
+fn double() -> Kernel {
+    let mut b = body(&[WIDTH]);
+    let x = load(&mut b, 0, Index::coord(0));
+    let two = constant(&mut b, 2.0, DType::F32);
+    let y = map(&mut b, "mul", &[x, two], DType::F32);
+    kernel(AnchorKernel::Map, b, 1, y, &[WIDTH, WIDTH])
+}
+
+fn step(kernel: usize, buffers: &[usize]) -> Step {
+    Step { kernel, buffers: buffers.to_vec(), origin: Origin::new(format!("step{kernel}")) }
+}
+
+fn port(name: &str, dims: &[usize]) -> (String, Type) {
+    (name.into(), Type::tensor(DType::F32, dims))
+}
+
+fn numbers(n: usize, seed: usize) -> Vec<f32> {
+    (0..n).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0).collect()
+}
+
+fn program(with_products: bool) -> Program {
+    let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
+    let weights = Tensor::from_f32(&[WIDTH, WIDTH], &numbers(WIDTH * WIDTH, 5)).unwrap();
+    let buffers = vec![
+        buffer(N, Place::Input(0)),
+        buffer(WIDTH, Place::Param(0)),
+        buffer(WIDTH, Place::Loaded(64)),
+        buffer(N, Place::Arena(0)),
+        // Shares memory with the one before: in place.
+        buffer(N, Place::Arena(0)),
+        buffer(N, Place::Output(0)),
+        buffer(N, Place::Output(1)),
+        buffer(WIDTH * WIDTH, Place::Const(weights)),
+    ];
+    let mut run = vec![step(0, &[0, 3]), step(1, &[3, 2, 4])];
+    if with_products {
+        run.push(step(3, &[0, 7, 5, 4]));
+        run.push(step(4, &[5, 5, 4, 6]));
+    } else {
+        run.push(step(0, &[4, 5]));
+        run.push(step(0, &[5, 6]));
+    }
+    Program {
+        kernels: vec![pointwise(), softmax(), double(), matmul(), attention()],
+        buffers,
+        load: vec![step(2, &[1, 2])],
+        run,
+        load_bytes: 64 + WIDTH * 4,
+        arena_bytes: N * 4,
+        inputs: vec![port("x", &[ROWS, WIDTH])],
+        params: vec![port("g", &[WIDTH])],
+        outputs: vec![port("y", &[ROWS, WIDTH]), port("z", &[ROWS, WIDTH])],
+    }
+}
+
+fn compiled(program: &Program, threads: usize) -> Box<dyn Executable> {
+    let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
+    let mut executable = cpu.compile(program).unwrap_or_else(|e| panic!("{e}"));
+    executable.load(&[Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()]).unwrap();
+    executable
+}
+
+fn bytes(x: &[f32]) -> Vec<u8> {
+    x.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Runs the kernels of the program one by one through the naive evaluation.
+fn expected() -> [Vec<f64>; 2] {
+    let tensor = |x: &[f64]| Tensor::from_f64(DType::F32, &[x.len()], x.iter().copied());
+    let naive = |k: &Kernel, inputs: &[&[f64]]| -> Vec<f64> {
+        let inputs: Vec<_> = inputs.iter().map(|x| tensor(x)).collect();
+        support::naive::kernel(k, &inputs).swap_remove(0).into_iter().map(|x| x.unwrap()).collect()
+    };
+    let wide = |x: Vec<f32>| x.into_iter().map(f64::from).collect::<Vec<_>>();
+    let (x, g, w) = (wide(numbers(N, 1)), wide(numbers(WIDTH, 3)), wide(numbers(WIDTH * WIDTH, 5)));
+    let a = naive(&pointwise(), &[&x]);
+    let g2: Vec<f64> = g.iter().map(|x| 2.0 * x).collect();
+    let s = naive(&softmax(), &[&a, &g2]);
+    let y = naive(&matmul(), &[&x, &w, &s]);
+    let z = naive(&attention(), &[&y, &y, &s]);
+    [y, z]
+}
+
+#[test]
+fn a_program_of_all_kernels_runs_and_allocates_nothing() {
+    // One test, so that no other allocates meanwhile; first, because threads that end allocate too.
+    runs_allocate_nothing();
+    let want = expected();
+    let mut results: Vec<[Vec<u8>; 2]> = Vec::new();
+    for threads in [1, 2] {
+        let mut executable = compiled(&program(true), threads);
+        // Aligned and misaligned buffers.
+        for offset in [0, 1] {
+            let mut input = vec![0; offset];
+            input.extend(bytes(&numbers(N, 1)));
+            let mut outputs = [vec![0_u8; N * 4 + offset], vec![0_u8; N * 4 + offset]];
+            let [y, z] = &mut outputs;
+            executable.run(&[&input[offset..]], &mut [&mut y[offset..], &mut z[offset..]]).unwrap();
+            results.push([y[offset..].to_vec(), z[offset..].to_vec()]);
+        }
+        let input = bytes(&numbers(N, 1));
+        let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
+        let [y, z] = &mut outputs;
+        assert_eq!(executable.profile(&[&input], &mut [y, z]).unwrap().len(), 4);
+    }
+    assert!(results.iter().all(|r| *r == results[0]), "threads and alignment change nothing");
+    for (got, want) in results[0].iter().zip(&want) {
+        for (i, (got, want)) in got.chunks(4).zip(want).enumerate() {
+            let got = f64::from(f32::from_le_bytes(got.try_into().unwrap()));
+            assert!((got - want).abs() < 1e-4, "{i}: {got} {want}");
+        }
+    }
+
+    a_value_stored_in_place_is_read_before();
+    wrong_bindings_are_errors();
+}
+
+/// One store goes where a load of the other store's value comes from.
+fn a_value_stored_in_place_is_read_before() {
+    let mut b = body(&[ROWS, WIDTH]);
+    let at = row_major(&[ROWS, WIDTH]);
+    let x = load(&mut b, 0, at.clone());
+    let one = constant(&mut b, 1.0, DType::F32);
+    let y = map(&mut b, "add", &[x, one], DType::F32);
+    let z = map(&mut b, "mul", &[x, x], DType::F32);
+    let mut both = kernel(AnchorKernel::Map, b, 1, y, &[N, N, N]);
+    both.stores.push(Store { slot: 2, at, value: z });
+    let mut program = program(false);
+    program.kernels.push(both);
+    program.buffers.push(Buffer { dtype: DType::F32, count: N, place: Place::Arena(N * 4) });
+    program.arena_bytes = N * 8;
+    let other = program.buffers.len() - 1;
+    program.run = vec![step(5, &[0, 3, 5]), step(5, &[3, 4, 5]), step(5, &[3, other, 6])];
+    for threads in [1, 2] {
+        let mut executable = compiled(&program, threads);
+        let input = numbers(N, 1);
+        let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
+        let [y, z] = &mut outputs;
+        executable.run(&[&bytes(&input)], &mut [y, z]).unwrap();
+        let squares =
+            |add: &[f32]| bytes(&input.iter().map(|x| add.iter().fold(*x, |x, a| x + a).powi(2)).collect::<Vec<_>>());
+        assert!(outputs[0] == squares(&[1.0]) && outputs[1] == squares(&[1.0, 1.0]), "{threads} threads");
+    }
+}
+
+fn runs_allocate_nothing() {
+    // Without matrix products, whose library allocates, and with one thread: nothing at all. On two threads, the queue through
+    // which rayon takes work from outside grows by a block every 63 runs.
+    for (threads, allowed) in [(1, 0), (2, 200 / 63 + 1)] {
+        let mut executable = compiled(&program(false), threads);
+        let input = bytes(&numbers(N, 1));
+        let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
+        let [y, z] = &mut outputs;
+        for _ in 0..20 {
+            executable.run(&[&input], &mut [y, z]).unwrap();
+        }
+        HARNESS.store(if thread() == 0 { usize::MAX } else { 0 }, Ordering::Relaxed);
+        // A thread sets itself up when it first gets work, which on a busy machine may be late: the steady state is what counts.
+        let batch = || {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (0..200).for_each(|_| executable.run(&[&input], &mut [y, z]).unwrap());
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        };
+        let batches: Vec<_> = std::iter::repeat_with(batch).take(8).collect();
+        let steady = if threads == 1 { batches.iter().sum() } else { batches[1..].iter().copied().min().unwrap_or(0) };
+        assert!(steady <= allowed, "allocations in batches of 200 runs on {threads} threads: {batches:?}");
+    }
+}
+
+fn wrong_bindings_are_errors() {
+    let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+    let mut executable = cpu.compile(&program(true)).unwrap_or_else(|e| panic!("{e}"));
+    let input = bytes(&numbers(N, 1));
+    let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
+    let [y, z] = &mut outputs;
+    assert!(matches!(executable.run(&[&input], &mut [y, z]), Err(BackendError::NotLoaded(1))));
+    let short = Tensor::from_f32(&[2], &[1.0, 2.0]).unwrap();
+    let error = executable.load(&[short]).unwrap_err().to_string();
+    assert!(error.contains("parameter `g`"), "{error}");
+    executable.load(&[Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()]).unwrap();
+    let error = executable.run(&[&input[4..]], &mut [y, z]).unwrap_err().to_string();
+    assert!(error.contains("input `x`") && error.contains("24572"), "{error}");
+    assert!(executable.run(&[&input], &mut [y]).is_err());
+
+    let mut bad = program(true);
+    bad.run[0].buffers[0] = 1;
+    bad.buffers[3].place = Place::Arena(8);
+    let error = cpu.compile(&bad).err().unwrap().to_string();
+    assert!(error.contains("step0") && error.contains("buffer 3"), "{error}");
+}

@@ -1,0 +1,133 @@
+//! Builds kernels with buffers full of random numbers.
+
+use eutectic_backend::{Body, Instr, Kernel, Load, Store, ValueId};
+use eutectic_ir::{
+    Attr, DType, Op, Tensor,
+    index::{Index, flatten, unflatten},
+};
+
+use super::Random;
+
+/// A kernel in the making.
+pub struct Build {
+    pub random: Random,
+    pub slots: Vec<(DType, usize)>,
+    pub inputs: Vec<Tensor>,
+    pub stores: Vec<Store>,
+}
+
+impl Build {
+    pub fn new(seed: u64) -> Build {
+        Build { random: Random(seed), slots: Vec::new(), inputs: Vec::new(), stores: Vec::new() }
+    }
+
+    /// A buffer of random numbers.
+    pub fn input(&mut self, dtype: DType, count: usize) -> usize {
+        let (low, high) = match dtype {
+            d if d.is_float() => (-2.0, 2.0),
+            DType::Bool => (0.0, 2.0),
+            DType::U8 | DType::U32 => (0.0, 9.0),
+            _ => (-8.0, 9.0),
+        };
+        let values: Vec<f64> = (0..count).map(|_| self.random.between(low, high)).collect();
+        let values = values.into_iter().map(|x| if dtype.is_float() { x } else { x.floor() });
+        self.tensor(Tensor::from_f64(dtype, &[count], values.collect::<Vec<_>>()))
+    }
+
+    /// A buffer of given numbers.
+    pub fn tensor(&mut self, tensor: Tensor) -> usize {
+        self.slots.push((tensor.dtype(), tensor.count()));
+        self.inputs.push(tensor);
+        self.slots.len() - 1
+    }
+
+    pub fn load(&mut self, body: &mut Body, slot: usize, at: Index) -> ValueId {
+        let dtype = self.slots[slot].0;
+        push(body, Instr::Load(Load { slot, at, checks: Vec::new(), guards: Vec::new(), dtype }))
+    }
+
+    /// A load of a fresh dense tensor with the domain's shape.
+    pub fn dense(&mut self, body: &mut Body, dtype: DType) -> ValueId {
+        let slot = self.input(dtype, body.domain.iter().product());
+        let at = row_major(&body.domain);
+        self.load(body, slot, at)
+    }
+
+    /// A load in a random layout: permuted, broadcast along some axes, a slice of something larger, or a reshape.
+    pub fn any(&mut self, body: &mut Body, dtype: DType) -> ValueId {
+        let domain = body.domain.clone();
+        let mut coords: Vec<_> = (0..domain.len()).collect();
+        for i in (1..coords.len()).rev() {
+            let j = self.random.below(i + 1);
+            if self.random.below(2) == 0 {
+                coords.swap(i, j);
+            }
+        }
+        let mut at = Vec::new();
+        let mut dims = Vec::new();
+        for c in coords {
+            match self.random.below(6) {
+                0 => {}
+                1 => {
+                    let (offset, step) = (self.random.below(3), 1 + self.random.below(2));
+                    dims.push(offset + step * domain[c]);
+                    at.push(Index::coord(c).times(step as i64).plus(&Index::constant(offset as i64)));
+                }
+                _ => {
+                    dims.push(domain[c]);
+                    at.push(Index::coord(c));
+                }
+            }
+        }
+        let mut index = flatten(&at, &dims);
+        let count: usize = dims.iter().product();
+        // A transpose of a reshape: axes cut at places that are not the domain's.
+        if count > 0 && self.random.below(3) == 0 {
+            let by = [2, 3, 4, 5, 7].into_iter().find(|by| count.is_multiple_of(*by)).unwrap_or(1);
+            let split = unflatten(&index, &[count / by, by], &domain);
+            index = flatten(&[split[1].clone(), split[0].clone()], &[by, count / by]);
+        }
+        let slot = self.input(dtype, count);
+        self.load(body, slot, index)
+    }
+
+    /// A dense result of the domain's shape.
+    pub fn store(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
+        self.store_at(domain.iter().product(), row_major(domain), dtype, value);
+    }
+
+    pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
+        self.slots.push((dtype, count));
+        self.stores.push(Store { slot: self.slots.len() - 1, at, value });
+    }
+
+    pub fn kernel(self, anchor: eutectic_backend::AnchorKernel, body: Body) -> (Kernel, Vec<Tensor>) {
+        (Kernel { anchor, body, stores: self.stores, slots: self.slots }, self.inputs)
+    }
+}
+
+pub fn row_major(domain: &[usize]) -> Index {
+    flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), domain)
+}
+
+pub fn body(domain: &[usize]) -> Body {
+    Body { domain: domain.to_vec(), ..Body::default() }
+}
+
+pub fn push(body: &mut Body, instr: Instr) -> ValueId {
+    body.instrs.push(instr);
+    body.instrs.len() - 1
+}
+
+pub fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId {
+    map_with(body, op, &[], args, dtype)
+}
+
+pub fn map_with(body: &mut Body, op: &str, attrs: &[Attr], args: &[ValueId], dtype: DType) -> ValueId {
+    let op = Op::named(op).unwrap_or_else(|| panic!("there is no op {op}"));
+    push(body, Instr::Map { op, attrs: attrs.iter().cloned().collect(), args: args.to_vec(), dtype })
+}
+
+pub fn constant(body: &mut Body, value: f64, dtype: DType) -> ValueId {
+    push(body, Instr::Constant { value: value.into(), dtype })
+}

@@ -1,0 +1,97 @@
+//! A naive evaluator of kernels, a builder of random ones, and a harness that compares.
+#![allow(dead_code)]
+
+pub mod build;
+pub mod naive;
+pub mod ops;
+
+use eutectic_backend::{Backend, BackendError, Buffer, Kernel, Place, Program, Step};
+use eutectic_cpu::{Cpu, CpuOptions, Isa};
+use eutectic_ir::{Origin, Tensor, Type};
+
+/// A small generator of random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// A program of one kernel: buffers that are stored to are outputs, others inputs.
+pub fn program(kernel: &Kernel) -> Program {
+    let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
+    let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
+    for (slot, &(dtype, count)) in kernel.slots.iter().enumerate() {
+        let ports = if stored(slot) { &mut program.outputs } else { &mut program.inputs };
+        let n = ports.len();
+        ports.push((format!("slot{slot}"), Type::tensor(dtype, &[count])));
+        let place = if stored(slot) { Place::Output(n) } else { Place::Input(n) };
+        program.buffers.push(Buffer { dtype, count, place });
+    }
+    let buffers = (0..kernel.slots.len()).collect();
+    program.run.push(Step { kernel: 0, buffers, origin: Origin::new("test") });
+    program
+}
+
+/// Runs a kernel; `inputs` has a tensor for each slot that is not stored to. Gives the stored buffers.
+pub fn run(kernel: &Kernel, inputs: &[Tensor], threads: usize, isa: Isa) -> Result<Vec<Tensor>, BackendError> {
+    let program = program(kernel);
+    let cpu = Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() });
+    let mut executable = cpu.compile(&program)?;
+    executable.load(&[])?;
+    let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
+    let mut twice = Vec::new();
+    for _ in 0..2 {
+        let mut outputs: Vec<Vec<u8>> = types.iter().map(|t| vec![0; t.bytes()]).collect();
+        let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        executable.run(&inputs, &mut slices)?;
+        twice.push(outputs);
+    }
+    assert_eq!(twice[0], twice[1], "a second run gives the same bits");
+    let tensor = |(bytes, ty): (Vec<u8>, &Type)| {
+        Tensor::new(ty.dtype().unwrap(), &ty.dims().unwrap(), bytes).expect("as many bytes as the type asks for")
+    };
+    Ok(twice.swap_remove(0).into_iter().zip(&types).map(tensor).collect())
+}
+
+/// Compares a kernel with the naive evaluation on 1 and 2 threads and every instruction-set level. `tolerance` is relative to
+/// 1 + |x|, in units of the stored type's roundoff.
+#[track_caller]
+pub fn check(kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
+    let expected = naive::kernel(kernel, inputs);
+    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+        let [one, two] =
+            [1, 2].map(|threads| run(kernel, inputs, threads, isa).unwrap_or_else(|e| panic!("{e}\n{kernel:#?}")));
+        for ((one, two), want) in one.iter().zip(&two).zip(&expected) {
+            assert!(one.bytes() == two.bytes(), "1 and 2 threads differ: {kernel:#?}");
+            let unit = if one.dtype().is_float() { one.dtype().unit_roundoff().max(2f64.powi(-24)) } else { 0.0 };
+            let unit = if one.dtype() == eutectic_ir::DType::F64 { one.dtype().unit_roundoff() } else { unit };
+            for (i, (&got, &want)) in one.to_f64().iter().zip(want).enumerate() {
+                let Some(want) = want else { continue };
+                let close = (got - want).abs() <= tolerance * unit * (1.0 + want.abs());
+                let rounded = |x: f64| Tensor::from_f64(one.dtype(), &[], [x]).to_f64()[0];
+                assert!(
+                    close || got == want || rounded(want) == got || got.is_nan() && want.is_nan(),
+                    "element {i}: {got:e}, expected {want:e}, {isa:?}, {kernel:#?}"
+                );
+            }
+        }
+    }
+}

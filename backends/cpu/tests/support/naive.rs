@@ -1,0 +1,184 @@
+//! The meaning of kernels, point by point, as `eutectic_backend` documents it.
+
+use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel};
+use eutectic_ir::{DType, Tensor, ops::Reduction};
+
+use super::ops::{Val, eval, wrap, zero};
+
+/// Every point of a domain, innermost axis fastest.
+pub fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
+    (0..domain.iter().product::<usize>()).map(|mut n| {
+        let mut point = vec![0; domain.len()];
+        for d in (0..domain.len()).rev() {
+            point[d] = n % domain[d];
+            n /= domain[d];
+        }
+        point
+    })
+}
+
+/// What each stored buffer holds afterwards; `None` where nothing is stored.
+pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
+    let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
+    let mut given = inputs.iter();
+    let buffers: Vec<Vec<Val>> = (0..kernel.slots.len())
+        .map(|slot| if stored(slot) { Vec::new() } else { values(given.next().expect("an input for each load")) })
+        .collect();
+    let operand = |body: &Body| {
+        let all = evaluate(body, &buffers, &[], 0);
+        all[body.results[0]].iter().map(|v| v.real()).collect::<Vec<f64>>()
+    };
+    let domain = &kernel.body.domain;
+    let anchor = match &kernel.anchor {
+        AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
+        AnchorKernel::Contraction { lhs, rhs } => {
+            let k = *lhs.domain.last().unwrap();
+            let float = lhs.instrs[lhs.results[0]].dtype().is_float();
+            product(domain, k, &operand(lhs), &operand(rhs), float)
+        }
+        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => attention(
+            domain,
+            &query.domain,
+            key.domain[key.domain.len() - 2],
+            [&operand(query), &operand(key), &operand(value)],
+            bias.as_ref().map(operand),
+            (scale.get(), softcap.get(), *empty),
+        ),
+    };
+    let rows = if let AnchorKernel::Rows { axes } = kernel.anchor { axes } else { 0 };
+    let all = evaluate(&kernel.body, &buffers, &anchor, rows);
+    let mut written: Vec<Vec<Option<f64>>> = kernel.slots.iter().map(|s| vec![None; s.1]).collect();
+    for store in &kernel.stores {
+        for (n, point) in points(domain).enumerate() {
+            let at = store.at.eval(&point, &|_| panic!("stores are affine")) as usize;
+            written[store.slot][at] = Some(all[store.value][n].real());
+        }
+    }
+    (0..kernel.slots.len()).filter(|&s| stored(s)).map(|s| std::mem::take(&mut written[s])).collect()
+}
+
+fn values(tensor: &Tensor) -> Vec<Val> {
+    if tensor.dtype().is_float() {
+        tensor.to_f64().into_iter().map(Val::Real).collect()
+    } else {
+        tensor.to_i64().into_iter().map(Val::Int).collect()
+    }
+}
+
+/// The values of every instruction at every point.
+fn evaluate(body: &Body, buffers: &[Vec<Val>], anchor: &[Val], rows: usize) -> Vec<Vec<Val>> {
+    let domain = &body.domain;
+    let mut all: Vec<Vec<Val>> = Vec::new();
+    for instr in &body.instrs {
+        let values = match instr {
+            Instr::Anchor { .. } => anchor.to_vec(),
+            Instr::Constant { value, dtype } => {
+                let x = Tensor::from_f64(*dtype, &[], [value.get()]);
+                vec![values(&x)[0]; domain.iter().product()]
+            }
+            Instr::Reduce { how, arg, dtype } => {
+                let row: usize = domain[domain.len() - rows..].iter().product();
+                let rows = all[*arg].chunks(row.max(1)).flat_map(|r| vec![reduce(*how, r, *dtype); row]);
+                rows.collect()
+            }
+            _ => points(domain).enumerate().map(|(n, point)| at_point(instr, body, buffers, &all, n, &point)).collect(),
+        };
+        all.push(values);
+    }
+    all
+}
+
+fn at_point(instr: &Instr, body: &Body, buffers: &[Vec<Val>], all: &[Vec<Val>], n: usize, point: &[usize]) -> Val {
+    let read = |v: usize| all[v][n].int();
+    let holds = |guards: &[Guard]| guards.iter().all(|(i, range)| range.contains(&i.eval(point, &read)));
+    match instr {
+        Instr::Load(load) if holds(&load.guards) => buffers[load.slot][load.at.eval(point, &read) as usize],
+        Instr::Load(load) => zero(load.dtype),
+        Instr::Coordinate { index, dtype } => {
+            let n = index.eval(point, &read);
+            if dtype.is_float() { Val::Real(n as f64) } else { Val::Int(wrap(n, *dtype)) }
+        }
+        Instr::Map { op, attrs, args, dtype } => {
+            let from = body.instrs[*args.last().unwrap()].dtype();
+            let args: Vec<_> = args.iter().map(|&a| all[a][n]).collect();
+            eval(*op, attrs, from, *dtype, &args)
+        }
+        Instr::Select { pieces, fill, dtype } => match pieces.iter().find(|p| holds(&p.0)) {
+            Some(piece) => all[piece.1][n],
+            None => values(&Tensor::from_f64(*dtype, &[], [fill.get()]))[0],
+        },
+        _ => unreachable!("not pointwise"),
+    }
+}
+
+fn reduce(how: Reduction, row: &[Val], dtype: DType) -> Val {
+    if dtype.is_float() {
+        let row = row.iter().map(|v| v.real());
+        let nan = |a: f64, b: f64, c: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { c };
+        return Val::Real(match how {
+            Reduction::Sum => row.sum(),
+            Reduction::Product => row.product(),
+            Reduction::Max => row.fold(f64::NEG_INFINITY, |a, b| nan(a, b, a.max(b))),
+            Reduction::Min => row.fold(f64::INFINITY, |a, b| nan(a, b, a.min(b))),
+        });
+    }
+    let row = row.iter().map(|v| v.int());
+    Val::Int(wrap(
+        match how {
+            Reduction::Sum => row.fold(0, i64::wrapping_add),
+            Reduction::Product => row.fold(1, i64::wrapping_mul),
+            Reduction::Max => row.max().unwrap(),
+            Reduction::Min => row.min().unwrap(),
+        },
+        dtype,
+    ))
+}
+
+fn product(domain: &[usize], k: usize, lhs: &[f64], rhs: &[f64], float: bool) -> Vec<Val> {
+    let [.., m, n] = domain else { panic!("a matrix") };
+    let sum = |b: usize, i: usize, j: usize| -> f64 {
+        (0..k).map(|l| lhs[(b * m + i) * k + l] * rhs[(b * k + l) * n + j]).sum()
+    };
+    let value = |x: f64| if float { Val::Real(x) } else { Val::Int(x as i64) };
+    points(domain)
+        .enumerate()
+        .map(|(p, point)| value(sum(p / (m * n), point[point.len() - 2], point[point.len() - 1])))
+        .collect()
+}
+
+fn attention(
+    domain: &[usize],
+    query: &[usize],
+    t: usize,
+    [q, k, v]: [&[f64]; 3],
+    bias: Option<Vec<f64>>,
+    (scale, softcap, empty): (f64, f64, EmptyRow),
+) -> Vec<Val> {
+    let [batch @ .., s, e] = domain else { panic!("a matrix") };
+    let d = *query.last().unwrap();
+    let mut out = Vec::new();
+    for b in 0..batch.iter().product::<usize>() {
+        for i in 0..*s {
+            let scores: Vec<f64> = (0..t)
+                .map(|j| {
+                    let x: f64 = (0..d).map(|l| q[(b * s + i) * d + l] * k[(b * t + j) * d + l]).sum();
+                    let x = scale * x;
+                    let x = if softcap == 0.0 { x } else { softcap * (x / softcap).tanh() };
+                    x + bias.as_ref().map_or(0.0, |bias| bias[(b * s + i) * t + j])
+                })
+                .collect();
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for c in 0..*e {
+                let x: f64 = (0..t).map(|j| weights[j] * v[(b * t + j) * e + c]).sum();
+                out.push(Val::Real(match (largest == f64::NEG_INFINITY, empty) {
+                    (true, EmptyRow::Zeros) => 0.0,
+                    (true, EmptyRow::Nan) => f64::NAN,
+                    _ => x / sum,
+                }));
+            }
+        }
+    }
+    out
+}
