@@ -1,0 +1,246 @@
+//! The configuration of a BERT encoder, as `config.json` of the transformers library holds it.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::nn::Activation;
+
+/// What determines a BERT encoder, weights apart (Devlin et al. 2018, arXiv:1810.04805).
+#[derive(Clone, Debug, PartialEq)]
+pub struct BertConfig {
+    /// Number of token ids.
+    pub vocabulary: usize,
+    /// Width of the hidden state.
+    pub hidden: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Attention heads of each layer; they divide `hidden`.
+    pub heads: usize,
+    /// Width between the two linear layers of the feed-forward part.
+    pub intermediate: usize,
+    /// The function between these.
+    pub activation: Activation,
+    /// The longest sequence that has position embeddings.
+    pub positions: usize,
+    /// Number of segment types; texts are of type 0.
+    pub types: usize,
+    /// Epsilon of the layer norms.
+    pub eps: f64,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is not a JSON object.
+    #[error("{}: not a JSON object: {problem}", .path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// Fields are missing or wrong.
+    #[error("{}: not the configuration of a BERT encoder:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Fields {
+        /// The file.
+        path: PathBuf,
+        /// One line for each field that is missing or wrong, with what is expected.
+        problems: Vec<String>,
+    },
+}
+
+impl BertConfig {
+    /// BERT-base, uncased: 12 layers, hidden 768.
+    pub fn base() -> BertConfig {
+        BertConfig {
+            vocabulary: 30522,
+            hidden: 768,
+            layers: 12,
+            heads: 12,
+            intermediate: 3072,
+            activation: Activation::GeluErf,
+            positions: 512,
+            types: 2,
+            eps: 1e-12,
+        }
+    }
+
+    /// Reads `config.json`. Fields that are not needed are ignored.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no JSON, or fields are missing or wrong (all of these at once).
+    pub fn open(path: impl AsRef<Path>) -> Result<BertConfig, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.into(), source })?;
+        let fields = serde_json::from_slice(&text)
+            .map_err(|e| ConfigError::Json { path: path.into(), problem: e.to_string() })?;
+        BertConfig::from_fields(&fields).map_err(|problems| ConfigError::Fields { path: path.into(), problems })
+    }
+
+    /// The configuration from the fields of a JSON object.
+    ///
+    /// # Errors
+    /// A line for each field that is missing or wrong.
+    pub fn from_fields(fields: &Map<String, Value>) -> Result<BertConfig, Vec<String>> {
+        let mut r = Reader { fields, problems: Vec::new() };
+        let vocabulary = r.size("vocab_size", 1 << 31);
+        let hidden = r.size("hidden_size", 1 << 20);
+        let layers = r.size("num_hidden_layers", 1 << 12);
+        let heads = r.size("num_attention_heads", 1 << 20);
+        let intermediate = r.size("intermediate_size", 1 << 24);
+        let positions = r.size("max_position_embeddings", 1 << 24);
+        let types = r.size("type_vocab_size", 1 << 20);
+        let eps = r.check("layer_norm_eps", "a number above 0 and below 1", |x: &f64| *x > 0.0 && *x < 1.0);
+        let names: Vec<_> = Activation::names().collect();
+        let activation = r.required("hidden_act", &format!("one of {}", names.join(", ")), |v| {
+            v.as_str().and_then(Activation::named)
+        });
+        if let (Some(hidden), Some(heads)) = (hidden, heads)
+            && hidden % heads != 0
+        {
+            r.problem("num_attention_heads", format!("a divisor of hidden_size, {hidden}"), &heads);
+        }
+        // What these say where they are missing is what this encoder does.
+        r.fixed("model_type", "bert");
+        r.fixed("position_embedding_type", "absolute");
+        r.fixed("is_decoder", false);
+        r.fixed("add_cross_attention", false);
+        let config = || {
+            Some(BertConfig {
+                vocabulary: vocabulary?,
+                hidden: hidden?,
+                layers: layers?,
+                heads: heads?,
+                intermediate: intermediate?,
+                activation: activation?,
+                positions: positions?,
+                types: types?,
+                eps: eps?,
+            })
+        };
+        match (config(), r.problems.is_empty()) {
+            (Some(config), true) => Ok(config),
+            _ => Err(r.problems),
+        }
+    }
+}
+
+/// Reads fields and remembers what is wrong with them.
+struct Reader<'a> {
+    fields: &'a Map<String, Value>,
+    problems: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, name: &str, expected: impl fmt::Display, found: &dyn fmt::Display) {
+        self.problems.push(format!("{name}: expected {expected}, found {found}"));
+    }
+
+    fn required<T>(&mut self, name: &str, expected: &str, read: impl FnOnce(&Value) -> Option<T>) -> Option<T> {
+        let Some(value) = self.fields.get(name) else {
+            self.problem(name, expected, &"no such field");
+            return None;
+        };
+        let read = read(value);
+        if read.is_none() {
+            self.problem(name, expected, value);
+        }
+        read
+    }
+
+    fn check<T: DeserializeOwned>(&mut self, name: &str, expected: &str, valid: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.required(name, expected, |v| serde_json::from_value(v.clone()).ok().filter(valid))
+    }
+
+    /// An extent. It has a limit, so that a damaged file is an error here and not a lack of memory later.
+    fn size(&mut self, name: &str, limit: usize) -> Option<usize> {
+        self.check(name, &format!("an integer from 1 to {limit}"), |n| (1..=limit).contains(n))
+    }
+
+    /// A field that may be missing, but only have one value.
+    fn fixed(&mut self, name: &str, expected: impl Into<Value>) {
+        let expected = expected.into();
+        match self.fields.get(name) {
+            None | Some(Value::Null) => {}
+            Some(found) if *found == expected => {}
+            Some(found) => self.problem(name, expected, found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields() -> Value {
+        json!({
+            "vocab_size": 100, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+            "intermediate_size": 40, "max_position_embeddings": 16, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+            "hidden_act": "gelu_new", "model_type": "bert", "hidden_dropout_prob": 0.1, "position_embedding_type": null
+        })
+    }
+
+    fn read(fields: &Value) -> Result<BertConfig, Vec<String>> {
+        BertConfig::from_fields(fields.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn reads_what_is_needed_and_ignores_the_rest() {
+        let config = read(&fields()).expect("it is complete");
+        assert_eq!((config.hidden, config.heads, config.activation), (24, 3, Activation::GeluTanh));
+    }
+
+    #[test]
+    fn lists_everything_that_is_missing_or_wrong() {
+        let mut wrong = fields();
+        wrong["hidden_size"] = json!(25);
+        wrong["hidden_act"] = json!("quick_gelu");
+        wrong["layer_norm_eps"] = json!("small");
+        wrong["num_hidden_layers"] = json!(-1);
+        wrong["max_position_embeddings"] = json!(1e300);
+        wrong["position_embedding_type"] = json!("relative_key");
+        wrong.as_object_mut().expect("an object").remove("vocab_size");
+        assert_eq!(
+            read(&wrong).expect_err("much is wrong"),
+            [
+                "vocab_size: expected an integer from 1 to 2147483648, found no such field",
+                "num_hidden_layers: expected an integer from 1 to 4096, found -1",
+                "max_position_embeddings: expected an integer from 1 to 16777216, found 1e+300",
+                "layer_norm_eps: expected a number above 0 and below 1, found \"small\"",
+                "hidden_act: expected one of gelu, gelu_python, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, \
+                 tanh, found \"quick_gelu\"",
+                "num_attention_heads: expected a divisor of hidden_size, 25, found 3",
+                "position_embedding_type: expected \"absolute\", found \"relative_key\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn files_that_hold_no_object_are_errors() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("config.json");
+        assert!(matches!(BertConfig::open(&path), Err(ConfigError::Io { .. })));
+        for text in [b"".as_slice(), b"[1]", b"{\"a\":", b"\xff\xfe", b"null"] {
+            std::fs::write(&path, text).expect("it is written");
+            assert!(matches!(BertConfig::open(&path), Err(ConfigError::Json { .. })), "{text:?}");
+        }
+        std::fs::write(&path, "{}").expect("it is written");
+        let error = BertConfig::open(&path).expect_err("nothing is there").to_string();
+        assert_eq!(error.lines().count(), 10, "{error}");
+    }
+}

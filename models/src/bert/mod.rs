@@ -1,0 +1,211 @@
+//! BERT (Devlin et al. 2018, arXiv:1810.04805) as a graph: the encoder and the sentence embedding on top of it.
+
+mod config;
+
+use eutectic_ir::{Attr, DType, Dim, Graph, GraphError, NodeId, Tensor, Type};
+
+pub use config::{BertConfig, ConfigError};
+
+use crate::{
+    nn::{Form, reshape, sum, swap_last_two, transpose},
+    random::Rng,
+};
+
+/// Tensors in files of BERT models that the encoder does not need: positions are computed, the pooler belongs to tasks.
+pub const IGNORED: &[&str] = &["*.position_ids", "pooler.*"];
+
+/// The symbol of the number of texts.
+pub const BATCH: &str = "B";
+/// The symbol of the number of tokens of each text, padding included.
+pub const SEQUENCE: &str = "S";
+
+/// A result of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// `last_hidden_state`: `f32[B S hidden]`.
+    LastHiddenState,
+    /// `sentence_embedding`: `f32[B hidden]`, the mean of the hidden state over the tokens, scaled to length 1
+    /// (Reimers and Gurevych 2019, arXiv:1908.10084).
+    SentenceEmbedding,
+}
+
+impl Output {
+    /// Its name in the graph.
+    pub fn name(self) -> &'static str {
+        match self {
+            Output::LastHiddenState => "last_hidden_state",
+            Output::SentenceEmbedding => "sentence_embedding",
+        }
+    }
+}
+
+/// The model for any number of texts B of any length S up to the configured one. Inputs: `ids` `i64[B S]`, the token ids,
+/// and `mask` `i64[B S]`, 1 where there is a token and 0 where there is padding. Parameters are named and shaped as in the
+/// safetensors files of the transformers library; every value remembers the module that made it.
+///
+/// # Errors
+/// None for a configuration that was read by [`BertConfig::open`]; others may have extents that do not fit.
+pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[Output]) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new(name);
+    let mut builder = Builder { g: &mut graph, config, form };
+    let tokens = Type::Tensor(DType::I64, [Dim::symbol(BATCH), Dim::symbol(SEQUENCE)].into_iter().collect());
+    let ids = builder.g.input("ids", tokens.clone())?;
+    let mask = builder.g.input("mask", tokens)?;
+    let keep = builder.g.apply("cast", &[mask], &[("to", DType::F32.into())])?;
+    let hidden = builder.encoder(ids, keep)?;
+    for output in outputs {
+        let value = match output {
+            Output::LastHiddenState => hidden,
+            Output::SentenceEmbedding => builder.within("pooling", |b| b.embedding(hidden, keep))?,
+        };
+        builder.g.output(output.name(), value)?;
+    }
+    Ok(graph)
+}
+
+/// Token ids and a mask of the given extents: texts of different lengths, the first as long as there is room.
+pub fn random_inputs(config: &BertConfig, batch: usize, sequence: usize, seed: u64) -> [(&'static str, Tensor); 2] {
+    let mut rng = Rng::new(seed);
+    let (mut ids, mut mask) = (Vec::new(), Vec::new());
+    for text in 0..batch {
+        let length = if text == 0 { sequence } else { 1 + rng.below(sequence) };
+        ids.extend((0..sequence).map(|at| if at < length { rng.below(config.vocabulary) as i64 } else { 0 }));
+        mask.extend((0..sequence).map(|at| i64::from(at < length)));
+    }
+    [("ids", ids), ("mask", mask)].map(|(name, v)| (name, Tensor::from_i64(DType::I64, &[batch, sequence], v)))
+}
+
+type Built = Result<NodeId, GraphError>;
+
+struct Builder<'a> {
+    g: &'a mut Graph,
+    config: &'a BertConfig,
+    form: Form,
+}
+
+impl Builder<'_> {
+    fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Builder<'_>) -> T) -> T {
+        let (config, form) = (self.config, self.form);
+        self.g.within(part, |g| build(&mut Builder { g, config, form }))
+    }
+
+    /// A parameter of the module that is being built: its name is the module's path and `name`.
+    fn param(&mut self, name: &str, dims: &[usize]) -> Built {
+        let name = format!("{}.{name}", self.g.origin().path());
+        self.g.param(&name, Type::tensor(DType::F32, dims))
+    }
+
+    fn encoder(&mut self, ids: NodeId, keep: NodeId) -> Built {
+        let mut hidden = self.within("embeddings", |b| b.embeddings(ids))?;
+        let bias = self.within("mask", |b| b.mask(keep))?;
+        for layer in 0..self.config.layers {
+            hidden = self.within(&format!("encoder.layer.{layer}"), |b| b.layer(hidden, bias))?;
+        }
+        Ok(hidden)
+    }
+
+    fn embeddings(&mut self, ids: NodeId) -> Built {
+        let (hidden, table) = (self.config.hidden, [("axis", Attr::Int(0))]);
+        let words = self.within("word_embeddings", |b| {
+            let words = b.param("weight", &[b.config.vocabulary, hidden])?;
+            b.g.apply("gather", &[words, ids], &table)
+        })?;
+        let positions = self.within("position_embeddings", |b| {
+            let positions = b.param("weight", &[b.config.positions, hidden])?;
+            let shape = Attr::Shape([Dim::symbol(SEQUENCE)].into_iter().collect());
+            let at =
+                b.g.apply("iota", &[], &[("shape", shape), ("axis", (-1).into()), ("dtype", DType::I64.into())])?;
+            b.g.apply("gather", &[positions, at], &table)
+        })?;
+        let types = self.within("token_type_embeddings", |b| {
+            let types = b.param("weight", &[b.config.types, hidden])?;
+            b.g.apply("slice", &[types], &[("axis", 0.into()), ("at", 0.into()), ("len", 1.into())])
+        })?;
+        // In this order, because the first sum depends on no input: it is computed once, when the weights are loaded.
+        let constant = self.g.apply("add", &[positions, types], &[])?;
+        let sum = self.g.apply("add", &[words, constant], &[])?;
+        self.layernorm(sum)
+    }
+
+    /// 0 for a token and the lowest f32 for padding, [B 1 1 S]. Not −∞: a text of nothing but padding must not give NaN.
+    fn mask(&mut self, keep: NodeId) -> Built {
+        let (one, lowest) = (self.g.scalar(1.0, keep)?, self.g.scalar(f64::from(f32::MIN), keep)?);
+        let padding = self.g.apply("sub", &[one, keep], &[])?;
+        let bias = self.g.apply("mul", &[padding, lowest], &[])?;
+        reshape(self.g, bias, &[Dim::symbol(BATCH), 1_i64.into(), 1_i64.into(), Dim::symbol(SEQUENCE)])
+    }
+
+    fn layer(&mut self, hidden: NodeId, bias: NodeId) -> Built {
+        let BertConfig { hidden: width, intermediate, .. } = *self.config;
+        let attended = self.within("attention", |b| {
+            let heads = b.within("self", |b| b.attention(hidden, bias))?;
+            b.within("output", |b| b.project_add_norm(heads, hidden, width))
+        })?;
+        let inner = self.within("intermediate", |b| {
+            let inner = b.linear("dense", attended, width, intermediate)?;
+            b.form.activation(b.g, inner, b.config.activation)
+        })?;
+        self.within("output", |b| b.project_add_norm(inner, attended, intermediate))
+    }
+
+    fn attention(&mut self, hidden: NodeId, bias: NodeId) -> Built {
+        let BertConfig { hidden: width, heads, .. } = *self.config;
+        let depth = width / heads;
+        let (batch, sequence) = (Dim::symbol(BATCH), Dim::symbol(SEQUENCE));
+        let mut head = |part: &str| {
+            let x = self.linear(part, hidden, width, width)?;
+            let split = reshape(self.g, x, &[batch.clone(), sequence.clone(), heads.into(), depth.into()])?;
+            transpose(self.g, split, &[0, 2, 1, 3])
+        };
+        let parts = [head("query")?, head("key")?, head("value")?];
+        let mixed = self.form.attention(self.g, parts, bias, depth)?;
+        let joined = transpose(self.g, mixed, &[0, 2, 1, 3])?;
+        reshape(self.g, joined, &[batch, sequence, width.into()])
+    }
+
+    /// The layer norm of x w + b + residual: post-norm.
+    fn project_add_norm(&mut self, x: NodeId, residual: NodeId, from: usize) -> Built {
+        let projected = self.linear("dense", x, from, self.config.hidden)?;
+        let sum = self.g.apply("add", &[projected, residual], &[])?;
+        self.layernorm(sum)
+    }
+
+    fn linear(&mut self, part: &str, x: NodeId, from: usize, to: usize) -> Built {
+        self.within(part, |b| {
+            // torch keeps the weight of a linear layer as [out in].
+            let (stored, bias) = (b.param("weight", &[to, from])?, b.param("bias", &[to])?);
+            let weight = swap_last_two(b.g, stored)?;
+            b.form.linear(b.g, x, weight, bias)
+        })
+    }
+
+    fn layernorm(&mut self, x: NodeId) -> Built {
+        let BertConfig { hidden, eps, .. } = *self.config;
+        self.within("LayerNorm", |b| {
+            let params = [b.param("weight", &[hidden])?, b.param("bias", &[hidden])?];
+            b.form.layernorm(b.g, x, params, hidden, eps)
+        })
+    }
+
+    /// The mean over the tokens, at length 1; both divisions are kept from zero as sentence-transformers does.
+    fn embedding(&mut self, hidden: NodeId, keep: NodeId) -> Built {
+        let column = reshape(self.g, keep, &[Dim::symbol(BATCH), Dim::symbol(SEQUENCE), 1_i64.into()])?;
+        let kept = self.g.apply("mul", &[hidden, column], &[])?;
+        let (total, tokens) = (sum(self.g, kept, 1, false)?, sum(self.g, keep, -1, true)?);
+        let mean = self.divide(total, tokens, 1e-9)?;
+        let squares = self.g.apply("mul", &[mean, mean], &[])?;
+        let square = sum(self.g, squares, -1, true)?;
+        let length = self.g.apply("sqrt", &[square], &[])?;
+        self.divide(mean, length, 1e-12)
+    }
+
+    /// x / max(y, least).
+    fn divide(&mut self, x: NodeId, y: NodeId, least: f64) -> Built {
+        let least = self.g.scalar(least, y)?;
+        let divisor = self.g.apply("max", &[y, least], &[])?;
+        self.g.apply("div", &[x, divisor], &[])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! Models: loaders for weights and tokens, and builders that turn a configuration into a graph. Nothing is compiled here.
+
+pub mod bert;
+pub mod builtin;
+pub mod minilm;
+pub mod nn;
+pub mod random;
+pub mod text;
+pub mod tokens;
+pub mod weights;
+
+pub use bert::{BertConfig, ConfigError, Output};
+pub use nn::{Activation, Form};
+pub use random::random_weights;
+pub use text::{OpenError, Problem, ShapeError, TextModel};
+pub use tokens::{Batch, Tokens, TokensError};
+pub use weights::{Bound, Misfit, Weights, WeightsError};

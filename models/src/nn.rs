@@ -1,0 +1,232 @@
+//! The layers of which models consist, each in two forms: as one composite op, or as the primitives that define it.
+
+use eutectic_ir::{Attr, Dim, Graph, GraphError, NodeId, Shape};
+
+type Built = Result<NodeId, GraphError>;
+
+/// In which ops a model is written. Both forms compute the same and have the same parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `linear`, `layernorm`, `sdpa`, `act`: what hand-written models say.
+    #[default]
+    Composite,
+    /// Only `matmul`, arithmetic, `erf`, `exp`, …, reductions and views: what exporters leave of a model.
+    Primitive,
+}
+
+/// The function between two linear layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// max(x, 0).
+    Relu,
+    /// x Φ(x) with the normal distribution's Φ (Hendrycks and Gimpel 2016).
+    GeluErf,
+    /// Its approximation with tanh, from the same paper.
+    GeluTanh,
+    /// x / (1 + e⁻ˣ).
+    Silu,
+    /// tanh x.
+    Tanh,
+}
+
+impl Activation {
+    /// Each with the names that configurations of the transformers library give it.
+    const NAMES: [(&'static str, Activation); 9] = [
+        ("gelu", Activation::GeluErf),
+        ("gelu_python", Activation::GeluErf),
+        ("gelu_new", Activation::GeluTanh),
+        ("gelu_fast", Activation::GeluTanh),
+        ("gelu_pytorch_tanh", Activation::GeluTanh),
+        ("relu", Activation::Relu),
+        ("silu", Activation::Silu),
+        ("swish", Activation::Silu),
+        ("tanh", Activation::Tanh),
+    ];
+
+    /// The activation that a configuration of the transformers library calls so.
+    pub fn named(name: &str) -> Option<Activation> {
+        Activation::NAMES.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
+    }
+
+    /// All names that [`Activation::named`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Activation::NAMES.iter().map(|(n, _)| *n)
+    }
+
+    /// The `kind` of the op `act`.
+    fn kind(self) -> &'static str {
+        match self {
+            Activation::Relu => "relu",
+            Activation::GeluErf => "gelu-erf",
+            Activation::GeluTanh => "gelu-tanh",
+            Activation::Silu => "silu",
+            Activation::Tanh => "tanh",
+        }
+    }
+}
+
+impl Form {
+    /// x w + b for x `[.. M K]`, w `[K N]`, b `[N]`.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn linear(self, g: &mut Graph, x: NodeId, w: NodeId, b: NodeId) -> Built {
+        match self {
+            Form::Composite => g.apply("linear", &[x, w, b], &[]),
+            Form::Primitive => {
+                let product = g.apply("matmul", &[x, w], &[])?;
+                g.apply("add", &[product, b], &[])
+            }
+        }
+    }
+
+    /// An activation, element by element.
+    ///
+    /// # Errors
+    /// When x is no float.
+    pub fn activation(self, g: &mut Graph, x: NodeId, activation: Activation) -> Built {
+        match self {
+            Form::Composite => g.apply("act", &[x], &[("kind", activation.kind().into())]),
+            Form::Primitive => primitive_activation(g, x, activation),
+        }
+    }
+
+    /// (x − mean) / √(variance + eps) · gain + bias over the last axis, which has `width` elements.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn layernorm(self, g: &mut Graph, x: NodeId, [gain, bias]: [NodeId; 2], width: usize, eps: f64) -> Built {
+        match self {
+            Form::Composite => g.apply("layernorm", &[x, gain, bias], &[("eps", as_f32(eps).into())]),
+            Form::Primitive => {
+                let mean = mean(g, x, width)?;
+                let centred = g.apply("sub", &[x, mean], &[])?;
+                let squared = g.apply("mul", &[centred, centred], &[])?;
+                let variance = self::mean(g, squared, width)?;
+                let eps = g.scalar(eps, x)?;
+                let shifted = g.apply("add", &[variance, eps], &[])?;
+                let deviation = g.apply("sqrt", &[shifted], &[])?;
+                let normal = g.apply("div", &[centred, deviation], &[])?;
+                let scaled = g.apply("mul", &[normal, gain], &[])?;
+                g.apply("add", &[scaled, bias], &[])
+            }
+        }
+    }
+
+    /// softmax(q kᵀ / √D + bias) v for q, k, v `[.. S D]`, where `bias` broadcasts to the scores.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn attention(self, g: &mut Graph, [q, k, v]: [NodeId; 3], bias: NodeId, depth: usize) -> Built {
+        let scale = as_f32(1.0 / (depth as f64).sqrt());
+        match self {
+            Form::Composite => {
+                g.apply("sdpa", &[q, k, v, bias], &[("scale", scale.into()), ("mask", "additive".into())])
+            }
+            Form::Primitive => {
+                let keys = swap_last_two(g, k)?;
+                let scores = g.apply("matmul", &[q, keys], &[])?;
+                let scale = g.scalar(scale, q)?;
+                let scaled = g.apply("mul", &[scores, scale], &[])?;
+                let biased = g.apply("add", &[scaled, bias], &[])?;
+                let weights = softmax(g, biased)?;
+                g.apply("matmul", &[weights, v], &[])
+            }
+        }
+    }
+}
+
+/// The last two axes swapped: also what turns a torch weight `[out in]` into that of `linear`.
+///
+/// # Errors
+/// When there is only one axis.
+pub fn swap_last_two(g: &mut Graph, x: NodeId) -> Built {
+    let rank = g.shape(x).map_or(0, Shape::rank) as i64;
+    let mut perm: Vec<i64> = (-rank..0).collect();
+    if rank >= 2 {
+        perm.swap(rank as usize - 2, rank as usize - 1);
+    }
+    transpose(g, x, &perm)
+}
+
+/// The axes in another order.
+///
+/// # Errors
+/// When `perm` is no permutation of the axes.
+pub fn transpose(g: &mut Graph, x: NodeId, perm: &[i64]) -> Built {
+    g.apply("transpose", &[x], &[("perm", perm.into())])
+}
+
+/// The same elements in another shape.
+///
+/// # Errors
+/// When the number of elements differs.
+pub fn reshape(g: &mut Graph, x: NodeId, dims: &[Dim]) -> Built {
+    g.apply("reshape", &[x], &[("shape", Attr::Shape(dims.iter().cloned().collect()))])
+}
+
+/// Σ x over one axis.
+///
+/// # Errors
+/// When there is no such axis.
+pub fn sum(g: &mut Graph, x: NodeId, axis: i64, keep: bool) -> Built {
+    g.apply("reduce-sum", &[x], &[("axes", [axis].as_slice().into()), ("keep", keep.into())])
+}
+
+/// The nearest f32, as f64. Composites hold as attributes what primitives hold as f32 constants: the same number.
+fn as_f32(x: f64) -> f64 {
+    f64::from(x as f32)
+}
+
+fn mean(g: &mut Graph, x: NodeId, width: usize) -> Built {
+    let sum = sum(g, x, -1, true)?;
+    let width = g.scalar(width as f64, x)?;
+    g.apply("div", &[sum, width], &[])
+}
+
+fn softmax(g: &mut Graph, x: NodeId) -> Built {
+    let largest = g.apply("reduce-max", &[x], &[("axes", [-1].as_slice().into())])?;
+    let shifted = g.apply("sub", &[x, largest], &[])?;
+    let powers = g.apply("exp", &[shifted], &[])?;
+    let sum = sum(g, powers, -1, true)?;
+    g.apply("div", &[powers, sum], &[])
+}
+
+fn primitive_activation(g: &mut Graph, x: NodeId, activation: Activation) -> Built {
+    match activation {
+        Activation::Relu => {
+            let zero = g.scalar(0.0, x)?;
+            g.apply("max", &[x, zero], &[])
+        }
+        Activation::GeluErf => {
+            let scale = g.scalar(std::f64::consts::FRAC_1_SQRT_2, x)?;
+            let scaled = g.apply("mul", &[x, scale], &[])?;
+            let erf = g.apply("erf", &[scaled], &[])?;
+            half_times_one_plus(g, x, erf)
+        }
+        Activation::GeluTanh => {
+            let square = g.apply("mul", &[x, x], &[])?;
+            let cube = g.apply("mul", &[square, x], &[])?;
+            let factor = g.scalar(0.044_715, x)?;
+            let bend = g.apply("mul", &[cube, factor], &[])?;
+            let bent = g.apply("add", &[x, bend], &[])?;
+            let scale = g.scalar((2.0 / std::f64::consts::PI).sqrt(), x)?;
+            let scaled = g.apply("mul", &[bent, scale], &[])?;
+            let tanh = g.apply("tanh", &[scaled], &[])?;
+            half_times_one_plus(g, x, tanh)
+        }
+        Activation::Silu => {
+            let gate = g.apply("sigmoid", &[x], &[])?;
+            g.apply("mul", &[x, gate], &[])
+        }
+        Activation::Tanh => g.apply("tanh", &[x], &[]),
+    }
+}
+
+/// ½ x (1 + y).
+fn half_times_one_plus(g: &mut Graph, x: NodeId, y: NodeId) -> Built {
+    let (half, one) = (g.scalar(0.5, x)?, g.scalar(1.0, x)?);
+    let halved = g.apply("mul", &[x, half], &[])?;
+    let shifted = g.apply("add", &[y, one], &[])?;
+    g.apply("mul", &[halved, shifted], &[])
+}

@@ -1,0 +1,284 @@
+//! Tokens: texts to token ids, and texts of different lengths to batches of few shapes.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use eutectic_ir::{DType, Tensor};
+use serde_json::Value;
+use tokenizers::{Tokenizer, TruncationParams};
+
+/// Turns texts into token ids, by a `tokenizer.json`.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    tokenizer: Tokenizer,
+    vocabulary: usize,
+    max_tokens: usize,
+}
+
+/// Why texts cannot be turned into tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// The file cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file describes no tokenizer.
+    #[error("{}: not a tokenizer: {problem}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Each text takes at least as many tokens as are allowed.
+    #[error("{}: a text may have {max_tokens} tokens, of which {special} are taken by special ones; allow at least {}", .path.display(), .special + 1)]
+    TooShort {
+        /// The file.
+        path: PathBuf,
+        /// How many tokens are allowed.
+        max_tokens: usize,
+        /// How many the empty text has.
+        special: usize,
+    },
+    /// The tokenizer gives up on a text.
+    #[error("{}: cannot tokenize {text:?}: {problem}", .path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// How the text begins.
+        text: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+impl Tokens {
+    /// Reads a `tokenizer.json`. Texts are cut off so that they have at most `max_tokens` tokens with the special ones, and
+    /// are never padded, whatever the file says about that.
+    ///
+    /// # Errors
+    /// When the file cannot be read, describes no tokenizer, or its special tokens alone are too many.
+    pub fn open(path: impl AsRef<Path>, max_tokens: usize) -> Result<Tokens, TokensError> {
+        let path = path.as_ref().to_path_buf();
+        let bytes = std::fs::read(&path).map_err(|source| TokensError::Io { path: path.clone(), source })?;
+        let format =
+            |problem: tokenizers::Error| TokensError::Format { path: path.clone(), problem: problem.to_string() };
+        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(format)?;
+        check_templates(&bytes).map_err(|problem| format(problem.into()))?;
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(format)?;
+        let empty = tokenizer.encode("", true).map_err(format)?;
+        let special = empty.len();
+        if special >= max_tokens {
+            return Err(TokensError::TooShort { path, max_tokens, special });
+        }
+        let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
+        tokenizer.with_truncation(Some(truncation)).map_err(format)?;
+        // The special tokens' ids stand in the file a second time; nothing says that they are the vocabulary's.
+        let ids = tokenizer.get_vocab(true).into_values().chain(empty.get_ids().iter().copied());
+        let vocabulary = ids.max().map_or(0, |id| id as usize + 1);
+        Ok(Tokens { path, tokenizer, vocabulary, max_tokens })
+    }
+
+    /// One more than the largest token id.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The largest number of tokens of a text, with the special ones.
+    pub fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// The token ids of a text, with the special ones. The empty text is a text too.
+    ///
+    /// # Errors
+    /// When the tokenizer gives up, as one without an unknown token does on unknown characters.
+    pub fn encode(&self, text: &str) -> Result<Vec<i64>, TokensError> {
+        let encoding = self.tokenizer.encode_fast(text, true).map_err(|problem| TokensError::Text {
+            path: self.path.clone(),
+            text: text.chars().take(40).collect(),
+            problem: problem.to_string(),
+        })?;
+        Ok(encoding.get_ids().iter().map(|&id| i64::from(id)).collect())
+    }
+
+    /// The batches that hold all texts.
+    ///
+    /// # Errors
+    /// The first text on which [`Tokens::encode`] fails.
+    pub fn batches(&self, texts: &[impl AsRef<str>], max_batch: usize) -> Result<Vec<Batch>, TokensError> {
+        let ids: Vec<_> = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<_, _>>()?;
+        let lengths: Vec<_> = ids.iter().map(Vec::len).collect();
+        let buckets = buckets(&lengths, Buckets { max_batch, max_length: self.max_tokens });
+        Ok(buckets.into_iter().map(|bucket| Batch::new(bucket, &ids)).collect())
+    }
+}
+
+/// Checks what the library takes for granted in a file and would panic on: that a template for one text names that text
+/// and special tokens that the template defines.
+fn check_templates(file: &[u8]) -> Result<(), String> {
+    let file: Value = serde_json::from_slice(file).map_err(|e| e.to_string())?;
+    let mut open = vec![&file["post_processor"]];
+    while let Some(part) = open.pop() {
+        open.extend(part["processors"].as_array().into_iter().flatten());
+        let defined = &part["special_tokens"];
+        for piece in part["single"].as_array().into_iter().flatten() {
+            let (token, text) = (piece["SpecialToken"]["id"].as_str(), piece["Sequence"]["id"].as_str());
+            if let Some(token) = token.filter(|token| defined.get(token).is_none()) {
+                return Err(format!(
+                    "the template of the post-processor uses the token {token:?}, which it does not define"
+                ));
+            }
+            if let Some(text) = text.filter(|text| *text != "A") {
+                return Err(format!("the post-processor's template for one text, A, uses a text {text}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How [`buckets`] groups texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Buckets {
+    /// At most so many texts are in one.
+    pub max_batch: usize,
+    /// No text is padded beyond this.
+    pub max_length: usize,
+}
+
+/// Texts that run together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Which texts.
+    pub texts: Vec<usize>,
+    /// To how many tokens each of them is padded.
+    pub length: usize,
+}
+
+/// Groups texts of the given lengths so that only few shapes occur, because each shape is compiled once.
+///
+/// Lengths are padded to multiples of 16 up to 64, of 32 up to 128, of 64 up to 256 and so on, so that above 32 tokens
+/// less than a third is padding. The texts of one padded length are divided into buckets of 2ⁿ texts, the largest first:
+/// eleven texts are 8 + 2 + 1, and no row of a batch is padding. Shorter lengths come first; within a length, texts keep
+/// their order.
+pub fn buckets(lengths: &[usize], options: Buckets) -> Vec<Bucket> {
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (text, &length) in lengths.iter().enumerate() {
+        groups.entry(padded(length, options.max_length)).or_default().push(text);
+    }
+    let mut buckets = Vec::new();
+    for (length, texts) in groups {
+        let mut rest = texts.as_slice();
+        while !rest.is_empty() {
+            let fitting = rest.len().min(options.max_batch.max(1));
+            let (texts, others) = rest.split_at(1 << fitting.ilog2());
+            buckets.push(Bucket { texts: texts.into(), length });
+            rest = others;
+        }
+    }
+    buckets
+}
+
+/// The length to which a text is padded; never below its own.
+fn padded(length: usize, max_length: usize) -> usize {
+    let step = (length.next_power_of_two() / 4).max(16);
+    length.max(1).next_multiple_of(step).min(max_length).max(length)
+}
+
+/// Token ids of several texts, padded to one length: what a text model takes.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Which texts: row by row.
+    pub texts: Vec<usize>,
+    /// Token ids, 0 where there is padding: `i64[texts length]`.
+    pub ids: Tensor,
+    /// 1 where there is a token, 0 where there is padding: `i64[texts length]`.
+    pub mask: Tensor,
+}
+
+impl Batch {
+    /// The batch of a bucket, out of the token ids of all texts.
+    fn new(bucket: Bucket, all: &[Vec<i64>]) -> Batch {
+        let dims = [bucket.texts.len(), bucket.length];
+        let rows = |value: fn(i64) -> i64| {
+            let row = |&text: &usize| {
+                let padding = bucket.length - all[text].len();
+                all[text].iter().map(move |&id| value(id)).chain(std::iter::repeat_n(0, padding))
+            };
+            Tensor::from_i64(DType::I64, &dims, bucket.texts.iter().flat_map(row))
+        };
+        Batch { ids: rows(|id| id), mask: rows(|_| 1), texts: bucket.texts }
+    }
+
+    /// Number of texts, and number of tokens of each.
+    pub fn dims(&self) -> [usize; 2] {
+        [self.ids.dims()[0], self.ids.dims()[1]]
+    }
+
+    /// The value of the graph's input of that name.
+    pub fn input(&self, name: &str) -> Option<&Tensor> {
+        match name {
+            "ids" => Some(&self.ids),
+            "mask" => Some(&self.mask),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_padded_to_few_values() {
+        let mut used: Vec<_> = (0..=512).map(|n| padded(n, 512)).collect();
+        used.dedup();
+        assert_eq!(used, [16, 32, 48, 64, 96, 128, 192, 256, 384, 512]);
+        for n in 33..=512 {
+            assert!((padded(n, 512) - n) * 3 < padded(n, 512), "{n}");
+        }
+        assert_eq!([padded(100, 100), padded(97, 100), padded(101, 100), padded(3, 8)], [100, 100, 101, 8]);
+    }
+
+    #[test]
+    fn every_text_is_in_one_bucket_of_its_length() {
+        let mut rng = crate::random::Rng::new(3);
+        for round in 0..200 {
+            let options = Buckets { max_batch: rng.below(40), max_length: 256 };
+            let lengths: Vec<_> =
+                (0..rng.below(60)).map(|_| rng.below(if round % 2 == 0 { 257 } else { 20 })).collect();
+            let buckets = buckets(&lengths, options);
+            let mut seen: Vec<_> = buckets.iter().flat_map(|b| b.texts.clone()).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..lengths.len()).collect::<Vec<_>>());
+            for bucket in buckets {
+                assert!(bucket.texts.len().is_power_of_two() && bucket.texts.len() <= options.max_batch.max(1));
+                assert!(bucket.texts.iter().all(|&t| padded(lengths[t], 256) == bucket.length));
+            }
+        }
+    }
+
+    #[test]
+    fn eleven_texts_are_eight_and_two_and_one() {
+        let sizes: Vec<_> =
+            buckets(&[5; 11], Buckets { max_batch: 64, max_length: 256 }).iter().map(|b| b.texts.len()).collect();
+        assert_eq!(sizes, [8, 2, 1]);
+    }
+
+    #[test]
+    fn batches_are_padded_with_zeros_and_masked() {
+        let batch = Batch::new(Bucket { texts: vec![1, 0], length: 4 }, &[vec![7, 8], vec![0, 5, 6]]);
+        assert_eq!(batch.dims(), [2, 4]);
+        assert_eq!(batch.input("ids").expect("an input").to_i64(), [0, 5, 6, 0, 7, 8, 0, 0]);
+        assert_eq!(batch.input("mask").expect("an input").to_i64(), [1, 1, 1, 0, 1, 1, 0, 0]);
+        assert!(batch.input("labels").is_none());
+    }
+}
