@@ -1,0 +1,218 @@
+//! From a graph to a program: outline, rewrite, plan, lower, compile.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use eutectic_backend::{Backend, Cost};
+use eutectic_ir::{
+    Graph,
+    outline::{self, Block, Outlined},
+};
+use eutectic_lowering::{
+    Lowered, PlannedBlock, SearchOptions, Space, Strategy, lower,
+    report::{self, KernelReport},
+    search,
+};
+use eutectic_rewrites::{Options as RewriteOptions, Phase, Rewritten, RuleSet, optimize};
+
+use crate::{Error, Session, extract};
+
+/// How to compile.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Limits of the rewriter.
+    pub rewrite: RewriteOptions,
+    /// How plans are searched.
+    pub search: SearchOptions,
+    /// Whether repeated layers are optimized once; fusion across the cuts is given up.
+    pub outline: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { rewrite: RewriteOptions::default(), search: SearchOptions::default(), outline: true }
+    }
+}
+
+/// Compiles graphs for one backend with one set of rules.
+#[derive(Clone)]
+pub struct Compiler {
+    backend: Arc<dyn Backend>,
+    rules: Arc<RuleSet>,
+    options: Options,
+}
+
+/// A graph with its plan, lowered: everything short of the device.
+#[derive(Debug)]
+pub struct Planned {
+    /// The blocks and their calls.
+    pub outlined: Outlined,
+    /// What rewriting each block found.
+    pub rewritten: Vec<Rewritten>,
+    /// Each block's plan.
+    pub blocks: Vec<PlannedBlock>,
+    /// The program.
+    pub lowered: Lowered,
+    /// How long each stage took.
+    pub times: StageTimes,
+}
+
+/// How long the stages of a compilation took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageTimes {
+    /// Finding repeated blocks.
+    pub outline: Duration,
+    /// Saturating the e-graphs.
+    pub rewrite: Duration,
+    /// Searching plans.
+    pub plan: Duration,
+    /// Lowering, with the memory plan.
+    pub lower: Duration,
+}
+
+impl StageTimes {
+    /// All stages together.
+    pub fn total(&self) -> Duration {
+        self.outline + self.rewrite + self.plan + self.lower
+    }
+}
+
+impl Compiler {
+    /// A compiler with the embedded rules and default options.
+    ///
+    /// # Errors
+    /// When the embedded rules do not load: a defect of this build.
+    pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
+        Ok(Compiler { backend: Arc::new(backend), rules: Arc::new(RuleSet::embedded()?), options: Options::default() })
+    }
+
+    /// With other rules.
+    pub fn with_rules(mut self, rules: RuleSet) -> Compiler {
+        self.rules = Arc::new(rules);
+        self
+    }
+
+    /// With other options.
+    pub fn with_options(mut self, options: Options) -> Compiler {
+        self.options = options;
+        self
+    }
+
+    /// With another plan search.
+    pub fn with_strategy(mut self, strategy: Strategy) -> Compiler {
+        self.options.search.strategy = strategy;
+        self
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Rewrites, plans and lowers a graph whose symbolic dims are bound.
+    ///
+    /// # Errors
+    /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something.
+    pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
+        let graph = &graph.bind(&Default::default())?;
+        let mut times = StageTimes::default();
+        let outlined = timed(&mut times.outline, || self.outlined(graph));
+        let (mut rewritten, mut blocks) = (Vec::new(), Vec::new());
+        for block in &outlined.blocks {
+            let result = timed(&mut times.rewrite, || optimize(&block.graph, &self.rules, &self.options.rewrite))?;
+            blocks.push(timed(&mut times.plan, || self.plan_block(&result))?);
+            rewritten.push(result);
+        }
+        let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks))?;
+        Ok(Planned { outlined, rewritten, blocks, lowered, times })
+    }
+
+    fn plan_block(&self, rewritten: &Rewritten) -> Result<PlannedBlock, Error> {
+        let classes = rewritten.classes.clone();
+        let space = Space::new(&classes, &*self.backend);
+        let searched = search(&space, &self.options.search).map_err(|e| Error::unplannable(&space, &e))?;
+        Ok(PlannedBlock { classes, searched })
+    }
+
+    /// The program of each block as a phase of rewriting leaves it. Of the equal programs that are known by then it is the one
+    /// that greedy planning takes, or, while part of it has no kernel yet, the one of fewest ops.
+    ///
+    /// # Errors
+    /// As [`Compiler::plan`], except that the backend need not be able to compute anything.
+    pub fn after_phase(&self, graph: &Graph, phase: Phase) -> Result<Vec<Graph>, Error> {
+        let graph = &graph.bind(&Default::default())?;
+        let options = RewriteOptions { until: Some(phase), ..self.options.rewrite.clone() };
+        let greedy = SearchOptions { strategy: Strategy::Greedy, ..self.options.search };
+        let after = |block: &Block| {
+            let classes = optimize(&block.graph, &self.rules, &options)?.classes;
+            let searched = search(&Space::new(&classes, &*self.backend), &greedy);
+            let choice = searched.map_or_else(|_| extract::fewest_ops(&classes), |s| s.plan.choice);
+            Ok(extract::program(&graph.name, &classes, &choice)?)
+        };
+        self.outlined(graph).blocks.iter().map(after).collect()
+    }
+
+    fn outlined(&self, graph: &Graph) -> Outlined {
+        if self.options.outline { outline::outline(graph) } else { outline::whole(graph) }
+    }
+
+    /// Compiles a graph whose symbolic dims are bound.
+    ///
+    /// # Errors
+    /// As [`Compiler::plan`]; and everything that the backend cannot build.
+    pub fn compile(&self, graph: &Graph) -> Result<Session, Error> {
+        self.build(&self.plan(graph)?)
+    }
+
+    /// Compiles a program that is planned already.
+    ///
+    /// # Errors
+    /// Everything that the backend cannot build.
+    pub fn build(&self, planned: &Planned) -> Result<Session, Error> {
+        let executable = self.backend.compile(&planned.lowered.program)?;
+        Ok(Session::new(planned.lowered.program.clone(), executable))
+    }
+
+    /// The kernels of each distinct block's plan, for people.
+    pub fn describe(&self, planned: &Planned) -> Vec<Vec<KernelReport>> {
+        planned
+            .blocks
+            .iter()
+            .map(|block| report::describe(&Space::new(&block.classes, &*self.backend), &block.searched))
+            .collect()
+    }
+}
+
+impl Planned {
+    /// What each step of the run program is predicted to cost; nothing is known of copies between outputs.
+    pub fn step_costs(&self) -> Vec<Option<Cost>> {
+        let cost = |(call, kernel): (usize, usize)| {
+            self.blocks[self.outlined.calls[call].block].searched.priced.kernels[kernel].1
+        };
+        self.lowered.steps.iter().map(|step| step.map(cost)).collect()
+    }
+
+    /// Predicted seconds of a run.
+    pub fn seconds(&self) -> f64 {
+        self.step_costs().into_iter().flatten().map(|c| c.seconds).sum()
+    }
+}
+
+fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = work();
+    *total += start.elapsed();
+    result
+}

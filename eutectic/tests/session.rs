@@ -1,0 +1,61 @@
+//! Sessions: arguments by position and by name, reuse, and errors that name what does not fit.
+
+use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Session, Strategy, Tensor, Type};
+
+fn graph() -> Graph {
+    let mut graph = Graph::new("x w + b");
+    let x = graph.input("x", Type::tensor(DType::F32, &[2, 3])).unwrap();
+    let w = graph.param("w", Type::tensor(DType::F32, &[3, 5])).unwrap();
+    let b = graph.param("b", Type::tensor(DType::F32, &[5])).unwrap();
+    let product = graph.apply("matmul", &[x, w], &[]).unwrap();
+    let y = graph.apply("add", &[product, b], &[]).unwrap();
+    graph.output("y", y).unwrap();
+    graph
+}
+
+fn compiler() -> Compiler {
+    Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).unwrap()
+}
+
+fn session() -> Session {
+    compiler().compile(&graph()).unwrap()
+}
+
+fn tensor(dims: &[usize], first: i64) -> Tensor {
+    Tensor::from_i64(DType::F32, dims, first..first + dims.iter().product::<usize>() as i64)
+}
+
+#[test]
+fn every_strategy_computes_the_same() {
+    let (x, w, b) = (tensor(&[2, 3], 1), tensor(&[3, 5], -4), tensor(&[5], 10));
+    let want = [26.0, 33.0, 40.0, 47.0, 54.0, 35.0, 51.0, 67.0, 83.0, 99.0];
+    for strategy in [Strategy::Unfused, Strategy::Greedy, Strategy::Local, Strategy::Exact] {
+        let mut session = compiler().with_strategy(strategy).compile(&graph()).unwrap();
+        session.load(&[w.clone(), b.clone()]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(session.run(std::slice::from_ref(&x)).unwrap()[0].to_f64(), want, "{strategy:?}");
+        }
+        assert_eq!(session.profile(std::slice::from_ref(&x)).unwrap().len(), session.program().run.len());
+    }
+}
+
+#[test]
+fn arguments_by_name() {
+    let mut session = session();
+    let error = session.load_named(|name| (name == "w").then(|| tensor(&[3, 5], 0))).unwrap_err();
+    assert_eq!(error.to_string(), "parameter `b` f32[5] has no value");
+    session.load_named(|name| Some(if name == "w" { tensor(&[3, 5], 0) } else { tensor(&[5], 0) })).unwrap();
+    assert_eq!(session.run_named(|_| Some(tensor(&[2, 3], 0))).unwrap()[0].dims(), [2, 5]);
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let mut session = session();
+    assert!(session.run(&[tensor(&[2, 3], 0)]).is_err(), "nothing is loaded");
+    let error = session.load(&[tensor(&[5, 3], 0), tensor(&[6], 0)]).unwrap_err().to_string();
+    assert!(error.contains("`w` is f32[3 5], but f32[5 3]") && error.contains("`b` is f32[5], but f32[6]"), "{error}");
+    session.load(&[tensor(&[3, 5], 0), tensor(&[5], 0)]).unwrap();
+    for inputs in [vec![], vec![tensor(&[2, 4], 0)], vec![tensor(&[2, 3], 0); 2]] {
+        assert!(matches!(session.run(&inputs), Err(Error::Arguments(_))));
+    }
+}
