@@ -1,0 +1,332 @@
+//! A backend that computes kernels point by point in `f64`: what a kernel description means, and the smallest example of a
+//! backend.
+
+use std::collections::HashMap;
+
+use eutectic_backend::{
+    AnchorKernel, Backend, BackendError, Body, Cost, EmptyRow, Executable, Guard, Instr, Kernel, Load, Place, Program,
+    Step, ValueId,
+};
+use eutectic_ir::{
+    DType, Origin, Tensor,
+    ops::{
+        Reduction,
+        eval::{Element, Eval, Value},
+    },
+};
+
+/// The backend. It builds everything, slowly.
+pub struct Naive;
+
+impl Backend for Naive {
+    fn name(&self) -> &str {
+        "naive"
+    }
+
+    fn describe(&self) -> String {
+        "point by point, in f64".into()
+    }
+
+    fn supports(&self, _: &Kernel) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+
+    /// A second for each launch and a microsecond for each element that is read or written: what it fuses is then what any
+    /// backend would.
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        let elements: usize = kernel.slots.iter().map(|s| s.1).sum();
+        let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();
+        Cost {
+            seconds: 1.0 + 1e-6 * elements as f64 + 1e-8 * points as f64,
+            flops: points as f64,
+            bytes: elements as f64,
+        }
+    }
+
+    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
+        let memory = program.buffers.iter().map(|b| match &b.place {
+            Place::Const(value) => elements(value.dtype(), value.dims(), value.bytes()),
+            _ => Vec::new(),
+        });
+        Ok(Box::new(Run { memory: memory.collect(), program: program.clone(), loaded: program.params.is_empty() }))
+    }
+}
+
+type Elements = Vec<Element<f64>>;
+
+struct Run {
+    program: Program,
+    memory: Vec<Elements>,
+    loaded: bool,
+}
+
+impl Executable for Run {
+    fn load(&mut self, params: &[Tensor]) -> Result<(), BackendError> {
+        for (buffer, memory) in self.program.buffers.iter().zip(&mut self.memory) {
+            if let Place::Param(n) = buffer.place {
+                *memory = elements(params[n].dtype(), params[n].dims(), params[n].bytes());
+            }
+        }
+        self.loaded = true;
+        self.steps(&self.program.load.clone())
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), BackendError> {
+        if !self.loaded {
+            return Err(BackendError::NotLoaded(self.program.params.len()));
+        }
+        for (buffer, memory) in self.program.buffers.iter().zip(&mut self.memory) {
+            if let Place::Input(n) = buffer.place {
+                *memory = elements(buffer.dtype, &[buffer.count], inputs[n]);
+            }
+        }
+        self.steps(&self.program.run.clone())?;
+        for (buffer, memory) in self.program.buffers.iter().zip(&self.memory) {
+            if let Place::Output(n) = buffer.place {
+                let value = Value::from_elements(buffer.dtype, &[buffer.count], memory.iter().copied());
+                outputs[n].copy_from_slice(value.to_tensor().bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError> {
+        self.run(inputs, outputs)?;
+        Ok(vec![0.0; self.program.run.len()])
+    }
+}
+
+fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
+    let tensor = Tensor::new(dtype, dims, bytes.to_vec()).expect("the facade has checked the sizes");
+    let value = Value::from_tensor(&tensor);
+    (0..value.count()).map(|at| value.get(at)).collect()
+}
+
+impl Run {
+    fn steps(&mut self, steps: &[Step]) -> Result<(), BackendError> {
+        for step in steps {
+            let kernel = &self.program.kernels[step.kernel];
+            let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &self.memory[b]).collect();
+            let stored = run_kernel(kernel, &slots, &step.origin)?;
+            for (store, values) in kernel.stores.iter().zip(stored) {
+                self.memory[step.buffers[store.slot]] = values;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every store's buffer, as the kernel leaves it.
+fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<Vec<Elements>, BackendError> {
+    let operands = kernel.operands().into_iter().map(|body| {
+        let mut eval = Evaluator::new(body, slots, origin, 0, &[]);
+        points(&body.domain).map(|point| Ok(number(eval.value(body.results[0], &point)?))).collect()
+    });
+    let operands: Vec<Vec<f64>> = operands.collect::<Result<_, BackendError>>()?;
+    let (anchor, row_axes) = match &kernel.anchor {
+        AnchorKernel::Map => (Vec::new(), 0),
+        AnchorKernel::Rows { axes } => (Vec::new(), *axes),
+        AnchorKernel::Contraction { lhs, .. } => {
+            let depth = *lhs.domain.last().unwrap_or(&1);
+            (product(&operands[0], &operands[1], &kernel.body.domain, depth), 0)
+        }
+        AnchorKernel::Attention { query, key, scale, softcap, empty, .. } => {
+            let (depth, keys) = (query.domain[query.domain.len() - 1], key.domain[key.domain.len() - 2]);
+            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty };
+            (attention(&operands, &kernel.body.domain, depth, keys, &scores), 0)
+        }
+    };
+    let mut eval = Evaluator::new(&kernel.body, slots, origin, row_axes, &anchor);
+    let mut stored: Vec<Elements> =
+        kernel.stores.iter().map(|s| vec![Element::open(kernel.slots[s.slot].0); kernel.slots[s.slot].1]).collect();
+    for point in points(&kernel.body.domain) {
+        for (store, values) in kernel.stores.iter().zip(&mut stored) {
+            let at = store.at.eval(&point, &|_| 0) as usize;
+            values[at] = eval.value(store.value, &point)?.store(kernel.slots[store.slot].0);
+        }
+    }
+    Ok(stored)
+}
+
+fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
+    let domain = domain.to_vec();
+    (0..domain.iter().product::<usize>()).map(move |mut flat| {
+        let mut point = vec![0; domain.len()];
+        for (axis, extent) in domain.iter().enumerate().rev() {
+            point[axis] = flat % extent;
+            flat /= extent;
+        }
+        point
+    })
+}
+
+fn number(element: Element<f64>) -> f64 {
+    match element {
+        Element::Real(x) => x,
+        Element::Int(n) => n.unwrap_or_default() as f64,
+    }
+}
+
+struct Evaluator<'a> {
+    body: &'a Body,
+    slots: &'a [&'a Elements],
+    origin: &'a Origin,
+    row_axes: usize,
+    anchor: &'a [f64],
+    /// Reductions that were computed already, by the point outside the row.
+    rows: HashMap<(ValueId, Vec<usize>), Element<f64>>,
+}
+
+impl<'a> Evaluator<'a> {
+    fn new(body: &'a Body, slots: &'a [&'a Elements], origin: &'a Origin, row_axes: usize, anchor: &'a [f64]) -> Self {
+        Evaluator { body, slots, origin, row_axes, anchor, rows: HashMap::new() }
+    }
+
+    fn value(&mut self, id: ValueId, point: &[usize]) -> Result<Element<f64>, BackendError> {
+        match &self.body.instrs[id] {
+            Instr::Anchor { dtype } => {
+                let flat = point.iter().zip(&self.body.domain).fold(0, |flat, (p, d)| flat * d + p);
+                Ok(Element::Real(self.anchor[flat]).store(*dtype))
+            }
+            Instr::Load(load) => self.load(load, point),
+            Instr::Constant { value, dtype } => Ok(constant(value.get(), *dtype)),
+            Instr::Coordinate { index, dtype } => Ok(constant(index.eval(point, &|_| 0) as f64, *dtype)),
+            Instr::Map { op, attrs, args, dtype } => {
+                let args = args.iter().map(|&a| self.value(a, point)).collect::<Result<Vec<_>, _>>()?;
+                let Eval::Elements(eval) = op.def().eval else { return Err(BackendError::Device(format!("`{op}`"))) };
+                Ok((eval.exact)(&args, attrs, *dtype).store(*dtype))
+            }
+            Instr::Reduce { how, arg, dtype } => self.reduce(id, *how, *arg, *dtype, point),
+            Instr::Select { pieces, fill, dtype } => {
+                let holds = |guards: &[Guard]| guards.iter().all(|(i, r)| r.contains(&i.eval(point, &|_| 0)));
+                match pieces.iter().find(|(guards, _)| holds(guards)) {
+                    Some((_, value)) => self.value(*value, point),
+                    None => Ok(constant(fill.get(), *dtype)),
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, load: &Load, point: &[usize]) -> Result<Element<f64>, BackendError> {
+        let mut read = HashMap::new();
+        for &(value, extent) in &load.checks {
+            let index = number(self.value(value, point)?) as i64;
+            if !(0..extent as i64).contains(&index) {
+                return Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() });
+            }
+            read.insert(value, index);
+        }
+        Ok(self.slots[load.slot][load.at.eval(point, &|v| read[&v]) as usize])
+    }
+
+    fn reduce(
+        &mut self,
+        id: ValueId,
+        how: Reduction,
+        arg: ValueId,
+        dtype: DType,
+        point: &[usize],
+    ) -> Result<Element<f64>, BackendError> {
+        let outer = point.len() - self.row_axes;
+        let key = (id, point[..outer].to_vec());
+        if let Some(done) = self.rows.get(&key) {
+            return Ok(*done);
+        }
+        let row = points(&self.body.domain[outer..]);
+        let values =
+            row.map(|row| self.value(arg, &[&point[..outer], &row].concat())).collect::<Result<Vec<_>, _>>()?;
+        let element = match (dtype.is_float(), how) {
+            (true, how) => Element::Real(fold(how, values.into_iter().map(number))),
+            (false, how) => Element::Int(Some(fold_int(
+                how,
+                values.into_iter().map(|e| match e {
+                    Element::Int(n) => n.unwrap_or_default(),
+                    Element::Real(x) => x as i64,
+                }),
+            ))),
+        };
+        let element = element.store(dtype);
+        self.rows.insert(key, element);
+        Ok(element)
+    }
+}
+
+fn constant(x: f64, dtype: DType) -> Element<f64> {
+    if dtype.is_float() { Element::Real(x).store(dtype) } else { Element::Int(Some(x as i64)) }
+}
+
+fn fold(how: Reduction, values: impl Iterator<Item = f64>) -> f64 {
+    let better = |a: f64, b: f64, greater: bool| {
+        if a.is_nan() || b.is_nan() {
+            f64::NAN
+        } else if (a > b) == greater {
+            a
+        } else {
+            b
+        }
+    };
+    match how {
+        Reduction::Sum => values.sum(),
+        Reduction::Product => values.product(),
+        Reduction::Max => values.fold(f64::NEG_INFINITY, |a, b| better(a, b, true)),
+        Reduction::Min => values.fold(f64::INFINITY, |a, b| better(a, b, false)),
+    }
+}
+
+fn fold_int(how: Reduction, values: impl Iterator<Item = i64>) -> i64 {
+    match how {
+        Reduction::Sum => values.fold(0, i64::wrapping_add),
+        Reduction::Product => values.fold(1, i64::wrapping_mul),
+        Reduction::Max => values.max().unwrap_or(i64::MIN),
+        Reduction::Min => values.min().unwrap_or(i64::MAX),
+    }
+}
+
+fn product(lhs: &[f64], rhs: &[f64], domain: &[usize], depth: usize) -> Vec<f64> {
+    let [batch @ .., rows, columns] = domain else { return Vec::new() };
+    let (rows, columns) = (*rows, *columns);
+    let mut out = Vec::with_capacity(domain.iter().product());
+    for b in 0..batch.iter().product() {
+        for m in 0..rows {
+            for n in 0..columns {
+                let term = |k| lhs[(b * rows + m) * depth + k] * rhs[(b * depth + k) * columns + n];
+                out.push((0..depth).map(term).sum());
+            }
+        }
+    }
+    out
+}
+
+struct Scores {
+    scale: f64,
+    softcap: f64,
+    empty: EmptyRow,
+}
+
+fn attention(operands: &[Vec<f64>], domain: &[usize], depth: usize, keys: usize, how: &Scores) -> Vec<f64> {
+    let [batch @ .., rows, width] = domain else { return Vec::new() };
+    let (rows, width) = (*rows, *width);
+    let mut out = Vec::with_capacity(domain.iter().product());
+    for b in 0..batch.iter().product() {
+        for s in 0..rows {
+            let score = |t: usize| {
+                let dot: f64 = (0..depth)
+                    .map(|d| operands[0][(b * rows + s) * depth + d] * operands[1][(b * keys + t) * depth + d])
+                    .sum();
+                let x = dot * how.scale;
+                let x = if how.softcap == 0.0 { x } else { how.softcap * (x / how.softcap).tanh() };
+                x + operands.get(3).map_or(0.0, |bias| bias[(b * rows + s) * keys + t])
+            };
+            let scores: Vec<f64> = (0..keys).map(score).collect();
+            let most = fold(Reduction::Max, scores.iter().copied());
+            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            for e in 0..width {
+                let sum: f64 = (0..keys).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
+                let empty = most == f64::NEG_INFINITY && how.empty == EmptyRow::Zeros;
+                out.push(if empty { 0.0 } else { sum / total });
+            }
+        }
+    }
+    out
+}

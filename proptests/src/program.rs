@@ -1,0 +1,348 @@
+//! Random well-typed programs: a list of numbers decides, so that proptest's shrinking of the list shrinks the program.
+
+use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Type};
+use proptest::prelude::*;
+
+/// A program of at most `steps` ops, with its decisions' seed for the inputs' values.
+pub fn programs(steps: usize) -> impl Strategy<Value = (Graph, u64)> {
+    let decisions = prop::collection::vec(any::<u16>(), 8..steps * 8);
+    (decisions, any::<u64>()).prop_map(|(decisions, seed)| (generate(&decisions), seed))
+}
+
+/// Extents that straddle vector widths and tiles, and the narrow ones.
+const EXTENTS: &[usize] = &[1, 2, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
+
+/// The largest tensor that is made, in elements.
+const LARGEST: usize = 1 << 14;
+
+/// The program that a list of decisions describes.
+pub fn generate(decisions: &[u16]) -> Graph {
+    let mut generator = Generator { graph: Graph::new("random"), decisions: decisions.iter(), floats: Vec::new() };
+    generator.inputs();
+    while generator.decisions.len() > 0 {
+        generator.step();
+    }
+    generator.outputs();
+    generator.graph
+}
+
+struct Generator<'a> {
+    graph: Graph,
+    decisions: std::slice::Iter<'a, u16>,
+    /// The `f32` values so far.
+    floats: Vec<NodeId>,
+}
+
+impl Generator<'_> {
+    /// The next decision, below `n`; zero when the list has run out.
+    fn below(&mut self, n: usize) -> usize {
+        self.decisions.next().map_or(0, |d| usize::from(*d) % n.max(1))
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
+    fn extent(&mut self) -> usize {
+        self.pick(EXTENTS)
+    }
+
+    fn value(&mut self) -> NodeId {
+        // Later values are likelier: programs get deep, not only wide.
+        let back = self.below(self.floats.len()).min(self.below(self.floats.len()));
+        self.floats[self.floats.len() - 1 - back]
+    }
+
+    fn dims(&self, id: NodeId) -> Vec<usize> {
+        self.graph.ty(id).dims().expect("every extent is a number")
+    }
+
+    fn inputs(&mut self) {
+        let rank = self.below(3) + 1;
+        let mut dims: Vec<usize> = (0..rank).map(|_| self.extent()).collect();
+        while dims.iter().product::<usize>() > LARGEST {
+            dims.pop();
+        }
+        for name in ["x", "y"] {
+            let id = self.graph.input(name, Type::tensor(DType::F32, &dims)).expect("the names differ");
+            self.floats.push(id);
+        }
+        let weight = self.param(&dims);
+        self.floats.push(weight);
+    }
+
+    fn param(&mut self, dims: &[usize]) -> NodeId {
+        let name = format!("p{}", self.graph.named("param").count());
+        self.graph.param(&name, Type::tensor(DType::F32, dims)).expect("the name is new")
+    }
+
+    /// Adds an op; one that does not fit, or whose result would be too large, is left out.
+    fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Option<NodeId> {
+        let before = self.graph.clone();
+        match self.graph.apply(op, operands, attrs) {
+            Ok(id) if self.graph.ty(id).count() <= LARGEST => Some(id),
+            _ => {
+                self.graph = before;
+                None
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let x = self.value();
+        let made = match self.below(12) {
+            0 | 1 => self.unary(x),
+            2 | 3 => self.binary(x),
+            4 => self.selection(x),
+            5 => self.shape_view(x),
+            6 => self.part_view(x),
+            7 => self.reduction(x),
+            8 => self.product(x),
+            9 => self.norm(x),
+            10 => self.attention(x),
+            _ => self.gather(x),
+        };
+        self.floats.extend(made);
+    }
+
+    fn unary(&mut self, x: NodeId) -> Option<NodeId> {
+        let op = self.pick(&["neg", "abs", "tanh", "sigmoid", "erf", "exp", "sqrt", "sin", "act", "log", "rsqrt"]);
+        match op {
+            "act" => {
+                let kind = self.pick(&["relu", "gelu-erf", "gelu-tanh", "silu"]);
+                self.apply("act", &[x], &[("kind", kind.into())])
+            }
+            // Bounded below or above first, so that values stay where errors can be judged.
+            "exp" => {
+                let small = self.apply("tanh", &[x], &[])?;
+                self.apply("exp", &[small], &[])
+            }
+            "sqrt" | "log" | "rsqrt" => {
+                let size = self.apply("abs", &[x], &[])?;
+                let half = self.graph.scalar(0.5, x).ok()?;
+                let away = self.apply("add", &[size, half], &[])?;
+                self.apply(op, &[away], &[])
+            }
+            op => self.apply(op, &[x], &[]),
+        }
+    }
+
+    fn binary(&mut self, x: NodeId) -> Option<NodeId> {
+        let op = self.pick(&["add", "sub", "mul", "max", "min", "div"]);
+        let other = self.partner(x)?;
+        if op == "div" {
+            let size = self.apply("abs", &[other], &[])?;
+            let one = self.graph.scalar(1.0, x).ok()?;
+            let away = self.apply("add", &[size, one], &[])?;
+            return self.apply("div", &[x, away], &[]);
+        }
+        if self.below(2) == 0 { self.apply(op, &[x, other], &[]) } else { self.apply(op, &[other, x], &[]) }
+    }
+
+    /// Something that broadcasts against `x`: a value that happens to, a scalar, a row of parameters.
+    fn partner(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        match self.below(4) {
+            0 => {
+                let number = self.pick(&[0.0, 1.0, -1.0, 0.5, 2.0]);
+                self.graph.scalar(number, x).ok()
+            }
+            1 => Some(self.param(&dims[dims.len().saturating_sub(1)..])),
+            2 => {
+                let mut dims = dims;
+                let axis = self.below(dims.len());
+                *dims.get_mut(axis)? = 1;
+                Some(self.param(&dims))
+            }
+            _ => {
+                let other = self.value();
+                (self.dims(other) == dims).then_some(other).or(Some(x))
+            }
+        }
+    }
+
+    fn selection(&mut self, x: NodeId) -> Option<NodeId> {
+        let other = self.partner(x)?;
+        let op = self.pick(&["lt", "le", "gt", "ge"]);
+        let condition = self.apply(op, &[x, other], &[])?;
+        let a = self.partner(x)?;
+        self.apply("where", &[condition, a, x], &[])
+    }
+
+    fn shape_view(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        match self.below(3) {
+            0 => {
+                let mut perm: Vec<i64> = (0..dims.len() as i64).collect();
+                for i in (1..perm.len()).rev() {
+                    let j = self.below(i + 1);
+                    perm.swap(i, j);
+                }
+                self.apply("transpose", &[x], &[("perm", perm.as_slice().into())])
+            }
+            1 => {
+                // Merge two axes, or split one.
+                let mut shape = dims.clone();
+                let axis = self.below(dims.len());
+                let by = self.pick(&[2, 3, 5]);
+                if axis + 1 < shape.len() {
+                    let merged = shape[axis] * shape[axis + 1];
+                    shape.splice(axis..axis + 2, [merged]);
+                } else if shape.get(axis)?.is_multiple_of(by) {
+                    shape.splice(axis..=axis, [by, dims[axis] / by]);
+                } else {
+                    shape.insert(axis, 1);
+                }
+                self.apply("reshape", &[x], &[("shape", shape.into_iter().collect::<Shape>().into())])
+            }
+            _ => {
+                let mut shape = dims;
+                shape.insert(0, 2);
+                self.apply("expand", &[x], &[("shape", shape.into_iter().collect::<Shape>().into())])
+            }
+        }
+    }
+
+    fn part_view(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let axis = self.below(dims.len());
+        let extent = *dims.get(axis)?;
+        let axis = ("axis", Attr::Int(axis as i64));
+        match self.below(3) {
+            0 => {
+                let at = self.below(extent);
+                let len = 1 + self.below(extent - at);
+                self.apply("slice", &[x], &[axis, ("at", (at as i64).into()), ("len", (len as i64).into())])
+            }
+            1 => {
+                let (before, after) = (self.below(3) as i64, self.below(3) as i64);
+                self.apply(
+                    "pad",
+                    &[x],
+                    &[axis, ("before", before.into()), ("after", after.into()), ("value", 0.5.into())],
+                )
+            }
+            _ => {
+                let other = self.value();
+                self.apply("concat", &[x, other], std::slice::from_ref(&axis))
+                    .or_else(|| self.apply("concat", &[x, x], &[axis]))
+            }
+        }
+    }
+
+    fn reduction(&mut self, x: NodeId) -> Option<NodeId> {
+        let op = self.pick(&["reduce-sum", "reduce-max", "reduce-min", "reduce-mean"]);
+        let rank = self.dims(x).len();
+        let first = self.below(rank);
+        let count = 1 + self.below(rank - first);
+        let axes: Vec<i64> = (first..first + count).map(|a| a as i64).collect();
+        let keep = self.below(2) == 0;
+        self.apply(op, &[x], &[("axes", axes.as_slice().into()), ("keep", keep.into())])
+    }
+
+    fn product(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let columns = self.extent();
+        let depth = *dims.last()?;
+        match self.below(3) {
+            0 => {
+                let w = self.param(&[depth, columns]);
+                self.apply("matmul", &[x, w], &[])
+            }
+            1 => {
+                let (w, b) = (self.param(&[depth, columns]), self.param(&[columns]));
+                let act = self.pick(&["none", "relu", "gelu-erf"]);
+                self.apply("linear", &[x, w, b], &[("act", act.into())])
+            }
+            _ => {
+                let mut perm: Vec<i64> = (0..dims.len() as i64).collect();
+                let last = perm.len();
+                perm.get(last.checked_sub(2)?)?;
+                perm.swap(last - 2, last - 1);
+                let turned = self.apply("transpose", &[x], &[("perm", perm.as_slice().into())])?;
+                self.apply("matmul", &[x, turned], &[])
+            }
+        }
+    }
+
+    fn norm(&mut self, x: NodeId) -> Option<NodeId> {
+        let depth = *self.dims(x).last()?;
+        let eps = ("eps", Attr::from(0.01));
+        match self.below(4) {
+            0 => self.apply("softmax", &[x], &[("axis", (-1_i64).into())]),
+            1 => {
+                let (g, b) = (self.param(&[depth]), self.param(&[depth]));
+                self.apply("layernorm", &[x, g, b], &[eps])
+            }
+            2 => {
+                let g = self.param(&[depth]);
+                self.apply("rmsnorm", &[x, g], &[eps])
+            }
+            _ => {
+                let (g, b) = (self.param(&[depth]), self.param(&[depth]));
+                let r = self.partner(x).filter(|r| self.dims(*r) == self.dims(x)).unwrap_or(x);
+                let both = self.apply("add-layernorm", &[x, r, g, b], &[eps])?;
+                let at = self.below(2) as i64;
+                self.apply("get", &[both], &[("index", at.into())])
+            }
+        }
+    }
+
+    fn attention(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let [.., rows, depth] = dims.as_slice() else { return None };
+        let (rows, depth) = (*rows, *depth);
+        let keys = self.extent();
+        let width = self.extent();
+        let heads = 1 + self.below(2);
+        let q = self.apply(
+            "reshape",
+            &[x],
+            &[(
+                "shape",
+                [dims.iter().product::<usize>() / rows / depth, rows, depth].into_iter().collect::<Shape>().into(),
+            )],
+        )?;
+        let batch = self.dims(q)[0];
+        if !batch.is_multiple_of(heads) {
+            return None;
+        }
+        let k = self.param(&[batch / heads, keys, depth]);
+        let v = self.param(&[batch / heads, keys, width]);
+        let kind = self.pick(&["none", "causal", "window", "keep", "additive"]);
+        let mut operands = vec![q, k, v];
+        if kind == "additive" {
+            operands.push(self.param(&[1, keys]));
+        } else if kind == "keep" {
+            let weights = self.param(&[rows, keys]);
+            let zero = self.graph.scalar(0.0, x).ok()?;
+            operands.push(self.apply("lt", &[weights, zero], &[])?);
+        }
+        let window = if kind == "window" { 3 } else { 0 };
+        let softcap = self.pick(&[0.0, 2.0]);
+        self.apply(
+            "sdpa",
+            &operands,
+            &[("scale", 0.3.into()), ("mask", kind.into()), ("window", Attr::Int(window)), ("softcap", softcap.into())],
+        )
+    }
+
+    fn gather(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let axis = self.below(dims.len());
+        let extent = *dims.get(axis)? as i64;
+        let count = self.extent();
+        let ids: Vec<i64> = (0..count).map(|_| self.below(extent as usize) as i64).collect();
+        let ids = self.graph.constant(eutectic_ir::Tensor::from_i64(DType::I64, &[count], ids)).ok()?;
+        self.apply("gather", &[x, ids], &[("axis", (axis as i64).into())])
+    }
+
+    fn outputs(&mut self) {
+        let last = *self.floats.last().expect("inputs are values");
+        self.graph.output("last", last).expect("the first output");
+        let other = self.value();
+        if other != last {
+            self.graph.output("other", other).expect("the second output");
+        }
+    }
+}
