@@ -1,0 +1,158 @@
+//! Arguments that several commands share: how to compile, and how to print.
+
+use std::{io::Write, num::NonZeroUsize, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use eutectic::{Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, engine::rewrites};
+use globset::{Glob, GlobMatcher};
+use serde::Serialize;
+
+use crate::fault::{Fault, input};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON value, for programs.
+    Json,
+}
+
+/// Prints a JSON value and ends the line.
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Fault> {
+    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
+    Ok(writeln!(out)?)
+}
+
+/// How the plan is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StrategyName {
+    /// Every op a kernel of its own.
+    Unfused,
+    /// One pass that stores each value or not.
+    Greedy,
+    /// Greedy, then changes while they gain.
+    Local,
+    /// Every plan; for a few ops only.
+    Exact,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(name: StrategyName) -> Strategy {
+        match name {
+            StrategyName::Unfused => Strategy::Unfused,
+            StrategyName::Greedy => Strategy::Greedy,
+            StrategyName::Local => Strategy::Local,
+            StrategyName::Exact => Strategy::Exact,
+        }
+    }
+}
+
+/// Which rules there are.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Rules")]
+pub struct Rules {
+    /// Adds the rule files (*.rules) of a directory; may be repeated
+    #[arg(long = "rules", value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+    /// Leaves out the rules of that name (fuse/attention*); may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub without: Vec<String>,
+    /// Takes only the rules of that name; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub only: Vec<String>,
+    /// What rewriting may change: no bit, the order of rounding, or more
+    #[arg(long, value_name = "CONTRACT", value_enum, default_value_t = Fp::Reassoc)]
+    pub fp: Fp,
+}
+
+/// The numeric contract that rules must keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fp {
+    /// Same bits.
+    Exact,
+    /// Same real function, rounded in another order.
+    Reassoc,
+    /// Approximations too.
+    Fast,
+}
+
+impl From<Fp> for rewrites::Fp {
+    fn from(fp: Fp) -> rewrites::Fp {
+        match fp {
+            Fp::Exact => rewrites::Fp::Exact,
+            Fp::Reassoc => rewrites::Fp::Reassoc,
+            Fp::Fast => rewrites::Fp::Fast,
+        }
+    }
+}
+
+impl Rules {
+    /// The rules that the arguments ask for.
+    ///
+    /// # Errors
+    /// When a file cannot be read, a rule does not load, or a glob matches no rule.
+    pub fn load(&self) -> Result<RuleSet, Fault> {
+        let mut rules = RuleSet::embedded().map_err(Error::from)?;
+        for directory in &self.directories {
+            let added = RuleSet::load_dir(directory).map_err(Error::from)?;
+            if added.is_empty() {
+                let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
+                return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+            }
+            rules = rules.and(added).map_err(Error::from)?;
+        }
+        let choice = rewrites::Choice { without: self.without.clone(), only: self.only.clone(), fp: self.fp.into() };
+        Ok(rules.choose(&choice).map_err(Error::from)?)
+    }
+}
+
+/// A pattern of names: `*` stands for anything, a slash or a dot too.
+///
+/// # Errors
+/// When it is no glob.
+pub fn pattern(glob: &str) -> Result<GlobMatcher, Fault> {
+    // The copies of a rule for several ops are named `rule[op]`; the brackets are no glob.
+    let escaped = glob.replace('[', "[[]");
+    let glob = Glob::new(&escaped).map_err(|e| input(format!("`{glob}` is no pattern: {e}"), "as in 'fuse/*'"))?;
+    Ok(glob.compile_matcher())
+}
+
+/// How to compile.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Compilation")]
+pub struct Compile {
+    /// Threads that a run uses [default: all that the process may use]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Optimizes repeated layers each for itself
+    #[arg(long)]
+    pub no_outline: bool,
+    /// How the plan is searched
+    #[arg(long, value_name = "STRATEGY", value_enum, default_value_t = StrategyName::Local)]
+    pub strategy: StrategyName,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+impl Compile {
+    /// The compiler that the arguments ask for.
+    ///
+    /// # Errors
+    /// When a rule file does not load, or a glob matches no rule.
+    pub fn compiler(&self) -> Result<Compiler, Fault> {
+        let mut options = Options { outline: !self.no_outline, ..Options::default() };
+        options.search.strategy = self.strategy.into();
+        Ok(Compiler::new(self.backend())?.with_rules(self.rules.load()?).with_options(options))
+    }
+
+    /// The device that programs run on.
+    pub fn backend(&self) -> Cpu {
+        let default = CpuOptions::default();
+        Cpu::new(CpuOptions { threads: self.threads.map_or(default.threads, NonZeroUsize::get), ..default })
+    }
+}

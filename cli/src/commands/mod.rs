@@ -1,0 +1,10 @@
+//! The subcommands, one a file: its arguments and what it does.
+
+pub mod bench;
+pub mod demo;
+pub mod devices;
+pub mod explain;
+pub mod ops;
+pub mod opt;
+pub mod rules;
+pub mod run;

@@ -1,0 +1,112 @@
+//! `ops`: the op table.
+
+use std::io::{Write, stdout};
+
+use eutectic::engine::ir::{Class, Op, ops::Default as AttrDefault};
+use serde_json::json;
+
+use crate::{
+    args::{Format, pattern, print_json},
+    fault::{Fault, input},
+    table::{heading, table},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic ops                   all ops
+  eutectic ops 'reduce-*'        some
+  eutectic ops --format json     for programs
+
+Reading a signature: F is an element type, B.. any number of dimensions, upper-case names are dimensions;
+`F[B.. M K] F[K N] → F[B.. M N]` takes two tensors and gives one. `legal` is the form that kernels take;
+the rules of the pack `legalize` bring every other form into it.";
+
+/// Lists the ops that graphs and rules are written in
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Only ops of that name
+    #[arg(default_value = "*")]
+    glob: String,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When no op has such a name.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let wanted = pattern(&args.glob)?;
+    let ops: Vec<Op> = Op::all().filter(|op| wanted.is_match(op.name())).collect();
+    if ops.is_empty() {
+        return Err(input(format!("no op is named `{}`", args.glob), "`eutectic ops` lists all of them"));
+    }
+    let mut out = stdout().lock();
+    if args.format == Format::Json {
+        return print_json(&mut out, &ops.iter().map(|op| describe(*op)).collect::<Vec<_>>());
+    }
+    for class in CLASSES {
+        let members: Vec<_> = ops.iter().filter(|op| class_of(**op) == *class).collect();
+        if members.is_empty() {
+            continue;
+        }
+        writeln!(out, "{}", heading(class))?;
+        let mut table = table(&["op", "attributes", "signature", "computes"]);
+        for op in members {
+            let def = op.def();
+            let legal = if def.legal.is_empty() { String::new() } else { format!("\nlegal: {}", def.legal) };
+            let commutative = if def.commutative { " (commutative)" } else { "" };
+            table.add_row([
+                op.name().into(),
+                attributes(*op),
+                format!("{}{legal}", def.signature),
+                format!("{}{commutative}", def.doc),
+            ]);
+        }
+        writeln!(out, "{table}\n")?;
+    }
+    Ok(())
+}
+
+const CLASSES: &[&str] = &["leaf", "pointwise", "view", "anchor", "composite", "project"];
+
+fn class_of(op: Op) -> &'static str {
+    match op.def().class {
+        Class::Leaf(_) => "leaf",
+        Class::Pointwise => "pointwise",
+        Class::View(_) => "view",
+        Class::Anchor(_) => "anchor",
+        Class::Composite => "composite",
+        Class::Project => "project",
+    }
+}
+
+fn attributes(op: Op) -> String {
+    let attrs = op.def().attrs.iter().map(|a| format!(":{} {}{}", a.name, a.kind, default(a.default)));
+    attrs.collect::<Vec<_>>().join("\n")
+}
+
+fn default(value: AttrDefault) -> String {
+    match value {
+        AttrDefault::None => String::new(),
+        AttrDefault::Int(n) => format!(" = {n}"),
+        AttrDefault::Float(x) => format!(" = {x:?}"),
+        AttrDefault::Bool(b) => format!(" = {b}"),
+        AttrDefault::Word(w) => format!(" = {w}"),
+    }
+}
+
+fn describe(op: Op) -> serde_json::Value {
+    let def = op.def();
+    let attrs: Vec<_> = def
+        .attrs
+        .iter()
+        .map(|a| json!({ "name": a.name, "kind": a.kind.to_string(), "default": default(a.default).trim_start_matches(" = ") }))
+        .collect();
+    json!({
+        "name": def.name, "class": class_of(op), "doc": def.doc, "attributes": attrs,
+        "signature": def.signature, "legal": def.legal, "commutative": def.commutative,
+    })
+}

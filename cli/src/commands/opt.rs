@@ -1,0 +1,322 @@
+//! `opt`: what becomes of a graph: after each phase, as a plan, with statistics.
+
+use std::io::{Write, stdout};
+
+use clap::ValueEnum;
+use eutectic::{
+    Compiler, Graph, Planned,
+    engine::{
+        ir::text,
+        lowering::print,
+        rewrites::{Phase, Stop},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Compile, Format, StrategyName, print_json},
+    fault::Fault,
+    program::Program,
+    report::{self, Size},
+    table::{bytes, duration, faint, heading, seconds, table, thousands},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic opt model.graph                                  statistics, kernels, and the plan in full
+  eutectic opt model.graph --print-after-phase all          the program as each phase leaves it
+  eutectic opt minilm --random --no-outline --strategy greedy
+  eutectic opt model.graph --rules DIR --print plan         the plan only: the same text for the same kernels
+  eutectic opt demo --print graph                           the graph itself, in text form
+  eutectic opt demo --dot | dot -Tsvg > demo.svg
+  eutectic opt model.graph --gap                            how far the plan is from the best one, for small graphs";
+
+/// Rewrites and plans a program, and prints what became of it
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    compile: Compile,
+    /// Prints the program as it is after a phase, each block for itself; may be repeated
+    #[arg(long, value_name = "PHASE|all", value_enum)]
+    print_after_phase: Vec<PhaseName>,
+    /// What to print of the result
+    #[arg(long, value_name = "SECTION", value_enum, value_delimiter = ',',
+          default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
+    print: Vec<Section>,
+    /// Prints the graph as Graphviz DOT, and nothing else
+    #[arg(long)]
+    dot: bool,
+    /// Also searches all plans, where they are few, and says how much better the best one is
+    #[arg(long)]
+    gap: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// A phase of rewriting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PhaseName {
+    /// All of them.
+    All,
+    /// Surface forms become the forms that kernels take.
+    Legalize,
+    /// Simplify, decompose, recognise.
+    Main,
+    /// Associativity and distribution.
+    Algebra,
+    /// What kernels are offered.
+    Templates,
+}
+
+/// A part of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Section {
+    /// The graph as it was given, in text form.
+    Graph,
+    /// What each phase did, and why it ended.
+    Phases,
+    /// Which rules fired.
+    Rules,
+    /// The kernels, with what was fused into each.
+    Kernels,
+    /// The plan in canonical print.
+    Plan,
+    /// How long each stage took.
+    Times,
+}
+
+impl PhaseName {
+    fn phases(self) -> Vec<Phase> {
+        match self {
+            PhaseName::All => Phase::ALL.to_vec(),
+            PhaseName::Legalize => vec![Phase::Legalize],
+            PhaseName::Main => vec![Phase::Main],
+            PhaseName::Algebra => vec![Phase::Algebra],
+            PhaseName::Templates => vec![Phase::Templates],
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the program cannot be read, rewritten or planned.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let graph = args.program.graph()?;
+    let mut out = stdout().lock();
+    if args.dot {
+        return Ok(write!(out, "{}", eutectic::engine::ir::dot::dot(&graph))?);
+    }
+    let compiler = args.compile.compiler()?;
+    for phase in args.print_after_phase.iter().flat_map(|name| name.phases()) {
+        for (block, graph) in compiler.after_phase(&graph, phase)?.iter().enumerate() {
+            writeln!(out, "; after {phase}, block {block}\n{}", text::print(graph, text::Style { types: true }))?;
+        }
+    }
+    let planned = compiler.plan(&graph)?;
+    let gap = if args.gap { Some(Gap::of(args, &compiler, &graph, &planned)?) } else { None };
+    match args.format {
+        Format::Json => print_json(&mut out, &describe(&compiler, &graph, &planned, gap.as_ref())),
+        Format::Table => {
+            for section in &args.print {
+                print_section(&mut out, *section, &compiler, &graph, &planned)?;
+            }
+            gap.map_or(Ok(()), |gap| gap.print(&mut out))
+        }
+    }
+}
+
+fn print_section(
+    out: &mut impl Write,
+    section: Section,
+    compiler: &Compiler,
+    graph: &Graph,
+    planned: &Planned,
+) -> Result<(), Fault> {
+    match section {
+        Section::Graph => write!(out, "{}", text::print(graph, text::Style::default()))?,
+        Section::Plan => write!(out, "{}", print::program(&planned.lowered.program))?,
+        Section::Phases => phases(out, graph, planned)?,
+        Section::Rules => rules(out, compiler, planned)?,
+        Section::Kernels => kernels(out, compiler, planned)?,
+        Section::Times => times(out, planned)?,
+    }
+    Ok(())
+}
+
+fn phases(out: &mut impl Write, graph: &Graph, planned: &Planned) -> Result<(), Fault> {
+    writeln!(out, "{}\n{}", heading("graph"), Size::of(graph).describe())?;
+    let (blocks, calls) = (planned.outlined.blocks.len(), planned.outlined.calls.len());
+    let cuts = planned.outlined.cuts.len();
+    writeln!(out, "blocks {blocks}, calls {calls}, cuts {cuts}: fusion across cuts is given up")?;
+    writeln!(out, "\n{}", heading("phases"))?;
+    let mut table =
+        table(&[">block", "phase", "ended because", ">rounds", ">matches", ">e-nodes", ">e-classes", ">took"]);
+    for (block, rewritten) in planned.rewritten.iter().enumerate() {
+        for phase in &rewritten.phases {
+            table.add_row([
+                block.to_string(),
+                phase.phase.to_string(),
+                ended(phase.stop).into(),
+                phase.iterations.to_string(),
+                thousands(phase.matches),
+                thousands(phase.nodes),
+                thousands(phase.classes),
+                duration(phase.time),
+            ]);
+        }
+    }
+    Ok(writeln!(out, "{table}\n")?)
+}
+
+fn ended(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Saturated => "nothing changed",
+        Stop::Nodes => "limit of e-nodes",
+        Stop::Iterations => "limit of rounds",
+        Stop::Matches => "limit of matches",
+    }
+}
+
+fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
+    writeln!(out, "{}", heading("rules that fired"))?;
+    let mut table = table(&["rule", ">matches", ">applied", ">changed", ">took"]);
+    for rule in report::rules(compiler, planned) {
+        table.add_row([
+            rule.name,
+            thousands(rule.matches),
+            thousands(rule.applications),
+            thousands(rule.changes),
+            duration(rule.time),
+        ]);
+    }
+    Ok(writeln!(out, "{table}\n")?)
+}
+
+fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
+    let program = &planned.lowered.program;
+    let title = format!(
+        "{} kernels a run, predicted {}, peak memory {}; {} kernels once, {}",
+        thousands(program.run.len()),
+        seconds(planned.seconds()),
+        bytes(program.arena_bytes as f64),
+        thousands(program.load.len()),
+        bytes(program.load_bytes as f64),
+    );
+    writeln!(out, "{}", heading(title))?;
+    for (title, table) in report::kernels(compiler, planned) {
+        writeln!(out, "{title}\n{table}")?;
+    }
+    let (greedy, chosen): (f64, f64) = planned
+        .blocks
+        .iter()
+        .fold((0.0, 0.0), |(g, c), b| (g + b.searched.greedy_seconds, c + b.searched.priced.seconds));
+    let tried: usize = planned.blocks.iter().map(|b| b.searched.tried).sum();
+    let text =
+        format!("{} plans were priced; greedy alone: {:.1} % more", thousands(tried), 100.0 * (greedy / chosen - 1.0));
+    Ok(writeln!(out, "{}\n", faint(text))?)
+}
+
+fn times(out: &mut impl Write, planned: &Planned) -> Result<(), Fault> {
+    let times = planned.times;
+    writeln!(out, "{}", heading("stages"))?;
+    let mut table = table(&[">outline", ">rewrite", ">plan", ">lower", ">all"]);
+    table.add_row([times.outline, times.rewrite, times.plan, times.lower, times.total()].map(duration));
+    Ok(writeln!(out, "{table}")?)
+}
+
+/// What searching every plan finds, block by block.
+struct Gap(Vec<Block>);
+
+struct Block {
+    chosen: f64,
+    best: f64,
+    tried: usize,
+    complete: bool,
+}
+
+impl Gap {
+    fn of(args: &Args, compiler: &Compiler, graph: &Graph, planned: &Planned) -> Result<Gap, Fault> {
+        let exact = compiler.clone().with_strategy(StrategyName::Exact.into());
+        let limit = exact.options().search.exact_limit;
+        let best = exact.plan(graph)?;
+        debug_assert_eq!(best.blocks.len(), planned.blocks.len(), "{:?}", args.program.model);
+        let block =
+            |(chosen, best): (&eutectic::engine::lowering::PlannedBlock, &eutectic::engine::lowering::PlannedBlock)| {
+                Block {
+                    chosen: chosen.searched.priced.seconds,
+                    best: best.searched.priced.seconds,
+                    tried: best.searched.tried,
+                    complete: best.searched.tried < limit,
+                }
+            };
+        Ok(Gap(planned.blocks.iter().zip(&best.blocks).map(block).collect()))
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<(), Fault> {
+        writeln!(out, "\n{}", heading("gap to the best plan"))?;
+        let mut table = table(&[">block", ">chosen", ">best", ">gap", ">plans", "all of them"]);
+        for (at, block) in self.0.iter().enumerate() {
+            table.add_row([
+                at.to_string(),
+                seconds(block.chosen),
+                seconds(block.best),
+                format!("{:.2} %", 100.0 * block.gap()),
+                thousands(block.tried),
+                if block.complete { "yes" } else { "no: the limit was met" }.into(),
+            ]);
+        }
+        Ok(writeln!(out, "{table}")?)
+    }
+}
+
+impl Block {
+    fn gap(&self) -> f64 {
+        self.chosen / self.best - 1.0
+    }
+}
+
+fn describe(compiler: &Compiler, graph: &Graph, planned: &Planned, gap: Option<&Gap>) -> Value {
+    let phase = |(block, p): (usize, &eutectic::engine::rewrites::PhaseReport)| {
+        json!({
+            "block": block, "phase": p.phase.to_string(), "saturated": p.stop == Stop::Saturated, "stop": ended(p.stop),
+            "rounds": p.iterations, "matches": p.matches, "nodes": p.nodes, "classes": p.classes,
+            "seconds": p.time.as_secs_f64(),
+        })
+    };
+    let phases = planned.rewritten.iter().enumerate().flat_map(|(at, r)| r.phases.iter().map(move |p| (at, p)));
+    let rules = report::rules(compiler, planned).into_iter().map(|r| {
+        json!({ "name": r.name, "matches": r.matches, "applications": r.applications, "changes": r.changes,
+                "seconds": r.time.as_secs_f64() })
+    });
+    let (program, times) = (&planned.lowered.program, planned.times);
+    let gap = gap.map(|gap| {
+        let block =
+            |b: &Block| json!({ "chosen_s": b.chosen, "best_s": b.best, "tried": b.tried, "complete": b.complete });
+        gap.0.iter().map(block).collect::<Vec<_>>()
+    });
+    json!({
+        "graph": Size::of(graph),
+        "blocks": planned.outlined.blocks.len(),
+        "calls": planned.outlined.calls.len(),
+        "cuts": planned.outlined.cuts.len(),
+        "phases": phases.map(phase).collect::<Vec<_>>(),
+        "rules": rules.collect::<Vec<_>>(),
+        "predicted_s": planned.seconds(),
+        "run_kernels": program.run.len(),
+        "load_kernels": program.load.len(),
+        "arena_bytes": program.arena_bytes,
+        "load_bytes": program.load_bytes,
+        "kernels": report::kernels_json(compiler, planned),
+        "gap": gap,
+        "plan": print::program(program),
+        "seconds": {
+            "outline": times.outline.as_secs_f64(), "rewrite": times.rewrite.as_secs_f64(),
+            "plan": times.plan.as_secs_f64(), "lower": times.lower.as_secs_f64(), "all": times.total().as_secs_f64(),
+        },
+    })
+}

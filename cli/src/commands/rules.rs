@@ -1,0 +1,127 @@
+//! `rules`: what rules there are, and what is suspicious about them.
+
+use std::io::{Write, stdout};
+
+use clap::Subcommand;
+use eutectic::engine::rewrites::{Rule, lint};
+use serde_json::json;
+
+use crate::{
+    args::{Format, Rules, pattern, print_json},
+    fault::{Fault, input},
+    table::{heading, table, thousands},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic rules list                             all rules
+  eutectic rules list 'fuse/*'                    a pack
+  eutectic rules list --rules DIR --fp fast       with the files of a directory, and approximations
+  eutectic rules lint --rules DIR                 checks rules of your own
+
+A rule is data: a file NAME.rules in any directory. This one is complete:
+
+  ;; −(−x) = x
+  (rule mine/double-negation
+    (forall (F number) (?x F[A..]))
+    (=> (neg (neg ?x)) ?x)
+    (eq exact))";
+
+/// Lists or checks the rewrite rules
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Lists rules: when they run, what they promise, where they stand
+    #[command(after_long_help = EXAMPLES)]
+    List(Selection),
+    /// Loads rules and points out what is suspicious; exit code 2 if anything is
+    #[command(after_long_help = EXAMPLES)]
+    Lint(Selection),
+}
+
+#[derive(clap::Args)]
+struct Selection {
+    /// Only rules of that name
+    #[arg(default_value = "*")]
+    glob: String,
+    #[command(flatten)]
+    rules: Rules,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When rules do not load, or no rule has such a name; for `lint`, when something is suspicious.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    match &args.action {
+        Action::List(selection) => list(selection),
+        Action::Lint(selection) => find(selection),
+    }
+}
+
+fn list(selection: &Selection) -> Result<(), Fault> {
+    let (rules, wanted) = (selection.rules.load()?, pattern(&selection.glob)?);
+    let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&*r.name)).collect();
+    if chosen.is_empty() {
+        return Err(no_rule(&selection.glob));
+    }
+    let mut out = stdout().lock();
+    if selection.format == Format::Json {
+        let rule = |r: &&Rule| {
+            json!({
+                "name": &*r.name, "doc": r.doc, "phase": r.phase.to_string(), "contract": r.contract.to_string(),
+                "once": r.once, "place": r.place(),
+            })
+        };
+        return print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>());
+    }
+    for pack in chosen.chunk_by(|a, b| a.pack() == b.pack()) {
+        writeln!(out, "{}", heading(format!("{}: {} rules, phase {}", pack[0].pack(), pack.len(), pack[0].phase)))?;
+        let mut table = table(&["rule", "says", "promises", "where"]);
+        for rule in pack {
+            let once = if rule.once { ", once" } else { "" };
+            table.add_row([rule.name.to_string(), rule.doc.clone(), format!("{}{once}", rule.contract), rule.place()]);
+        }
+        writeln!(out, "{table}\n")?;
+    }
+    Ok(writeln!(out, "{} rules", thousands(chosen.len()))?)
+}
+
+fn find(selection: &Selection) -> Result<(), Fault> {
+    let (rules, wanted) = (selection.rules.load()?, pattern(&selection.glob)?);
+    if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
+        return Err(no_rule(&selection.glob));
+    }
+    let found: Vec<_> = lint(&rules).into_iter().filter(|l| wanted.is_match(&*l.rule)).collect();
+    let mut out = stdout().lock();
+    match selection.format {
+        Format::Json => {
+            let rows = found.iter().map(|l| json!({ "rule": &*l.rule, "place": l.place, "message": l.message }));
+            print_json(&mut out, &rows.collect::<Vec<_>>())?;
+        }
+        Format::Table => {
+            for lint in &found {
+                writeln!(out, "{}: {}: {}", lint.place, lint.rule, lint.message)?;
+            }
+            let checked = rules.iter().filter(|r| wanted.is_match(&*r.name)).count();
+            writeln!(out, "{} rules, {} findings", thousands(checked), found.len())?;
+        }
+    }
+    match found.len() {
+        0 => Ok(()),
+        n => Err(Fault::input(format!("{n} suspicious rule{}", if n == 1 { "" } else { "s" }))),
+    }
+}
+
+fn no_rule(glob: &str) -> Fault {
+    input(format!("no rule is named `{glob}`"), "`eutectic rules list` lists all of them; quote globs: 'fuse/*'")
+}

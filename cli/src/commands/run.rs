@@ -1,0 +1,216 @@
+//! `run`: embeddings of texts, or the outputs of a graph.
+
+use std::{
+    ffi::OsString,
+    io::{Write, stdout},
+    path::PathBuf,
+};
+
+use eutectic::{DType, Tensor, TextEncoder};
+use serde_json::json;
+
+use crate::{
+    args::{Compile, Format, print_json},
+    fault::{Fault, input},
+    npy,
+    program::{Program, Tensors, named_file, read_inputs},
+    table::{faint, heading, table},
+    timing::progress,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic run minilm --weights DIR --text \"a cat\" --text \"a kitten\"    embeddings and cosine similarities
+  eutectic run minilm --weights DIR --text \"a cat\" --format json         all numbers
+  eutectic run model.graph --shape B=2 --seed 7                          random parameters and inputs
+  eutectic run model.graph --input x=@x.npy --weights w.safetensors --output y.npy
+
+DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
+  models/scripts/fetch-minilm.sh DIR   puts them there.";
+
+/// Runs a model on texts, or a graph on arrays
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    compile: Compile,
+    /// A text to embed (minilm); may be repeated
+    #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
+    texts: Vec<OsString>,
+    /// An input of the graph from a file; others are random; may be repeated
+    #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
+    inputs: Vec<(String, PathBuf)>,
+    /// Where an output goes: the first one, or the one of that name; may be repeated
+    #[arg(long = "output", value_name = "[NAME=]FILE.npy")]
+    outputs: Vec<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How many numbers of a tensor a table shows.
+const SHOWN: usize = 6;
+
+/// Runs the command.
+///
+/// # Errors
+/// When the program cannot be compiled or run, or a file cannot be read or written.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    if args.texts.is_empty() { run_graph(args) } else { run_texts(args) }
+}
+
+fn run_texts(args: &Args) -> Result<(), Fault> {
+    let texts = utf8(&args.texts)?;
+    let model = args.program.model.display();
+    let Some(help) = args.program.published() else {
+        let help = "minilm does; a graph takes arrays: --input NAME=@FILE.npy";
+        return Err(input(format!("--text: {model} takes no texts"), help));
+    };
+    let Some(dir) = &args.program.weights else {
+        return Err(input("--text needs the model's files", format!("give --weights DIR; {help}")));
+    };
+    let bar = progress("compiling and running", None);
+    let mut encoder = TextEncoder::open(dir, args.compile.compiler()?)?.with_form(args.program.form());
+    let embeddings = encoder.encode(&texts)?;
+    drop(bar);
+    let width = embeddings.first().map_or(0, Vec::len);
+    if let Some(path) = args.outputs.first() {
+        let tensor = Tensor::from_f32(&[texts.len(), width], &embeddings.concat()).map_err(Fault::run)?;
+        npy::write(path, &tensor)?;
+    }
+    let similarities: Vec<Vec<f64>> =
+        embeddings.iter().map(|a| embeddings.iter().map(|b| dot(a, b)).collect()).collect();
+    let mut out = stdout().lock();
+    if args.format == Format::Json {
+        let rows: Vec<_> =
+            texts.iter().zip(&embeddings).map(|(text, e)| json!({ "text": text, "embedding": e })).collect();
+        let value = json!({ "model": encoder.model().name(), "embeddings": rows, "similarities": similarities });
+        return print_json(&mut out, &value);
+    }
+    let mut table = table(&[">#", "text", "embedding"]);
+    for (at, (text, embedding)) in texts.iter().zip(&embeddings).enumerate() {
+        let numbers = embedding.iter().map(|x| f64::from(*x));
+        table.add_row([(at + 1).to_string(), shortened(text), first_of(numbers, embedding.len())]);
+    }
+    writeln!(out, "{table}")?;
+    if texts.len() > 1 {
+        writeln!(out, "\n{}\n{}", heading("cosine similarities"), similarity_table(&similarities))?;
+    }
+    Ok(())
+}
+
+fn similarity_table(similarities: &[Vec<f64>]) -> comfy_table::Table {
+    let titles: Vec<String> =
+        (0..=similarities.len()).map(|n| if n == 0 { ">".into() } else { format!(">{n}") }).collect();
+    let mut table = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+    for (at, row) in similarities.iter().enumerate() {
+        let mut cells = vec![(at + 1).to_string()];
+        cells.extend(row.iter().map(|s| format!("{s:.3}")));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// Embeddings have length 1: the product is the cosine.
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+}
+
+/// Texts as they were typed, or which of them is no text.
+fn utf8(texts: &[OsString]) -> Result<Vec<String>, Fault> {
+    let text = |(at, text): (usize, &OsString)| {
+        text.to_str().map(String::from).ok_or_else(|| {
+            let bytes = text.as_encoded_bytes();
+            let good = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), |t| t.len());
+            let problem =
+                format!("--text number {}: byte {} is not UTF-8: {}", at + 1, good + 1, text.to_string_lossy());
+            input(problem, "give texts in UTF-8; iconv converts other encodings")
+        })
+    };
+    texts.iter().enumerate().map(text).collect()
+}
+
+fn shortened(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(48) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn first_of(numbers: impl Iterator<Item = f64>, count: usize) -> String {
+    let shown: Vec<_> = numbers.take(SHOWN).map(|x| format!("{x:>8.5}")).collect();
+    let rest = if count > SHOWN { faint(format!(" … {} in all", count)) } else { String::new() };
+    shown.join(" ") + &rest
+}
+
+fn run_graph(args: &Args) -> Result<(), Fault> {
+    if args.program.published().is_some() && args.inputs.is_empty() && !args.program.random {
+        let help = "give at least one, as in --text \"hello\"; --random runs the graph on random token ids";
+        return Err(input(format!("{} embeds texts, and no --text was given", args.program.model.display()), help));
+    }
+    let compiler = args.compile.compiler()?;
+    let graph = args.program.graph()?;
+    let (params, source) = args.program.params(&graph)?;
+    let inputs = args.program.inputs(&graph, read_inputs(&args.inputs)?)?;
+    let files = output_files(args, graph.outputs())?;
+    let bar = progress("compiling and running", None);
+    let mut session = compiler.compile(&graph)?;
+    session.load_named(|name| params.get(name).cloned())?;
+    let results = session.run_named(|name| inputs.get(name).cloned())?;
+    drop(bar);
+    for (at, path) in files {
+        npy::write(&path, &results[at])?;
+    }
+    let named: Vec<(&str, &Tensor)> = graph.outputs().iter().map(|(name, _)| name.as_str()).zip(&results).collect();
+    print_results(args, &named, &inputs, &source)
+}
+
+fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &Tensors, source: &str) -> Result<(), Fault> {
+    let mut out = stdout().lock();
+    if args.format == Format::Json {
+        let values = |t: &Tensor| match t.dtype() {
+            DType::F64 => json!(t.to_f64()),
+            // As f32: no digits that the number does not have.
+            float if float.is_float() => json!(t.to_f64().into_iter().map(|x| x as f32).collect::<Vec<_>>()),
+            _ => json!(t.to_i64()),
+        };
+        let outputs: Vec<_> = results
+            .iter()
+            .map(
+                |(name, t)| json!({ "name": name, "type": t.ty().to_string(), "shape": t.dims(), "values": values(t) }),
+            )
+            .collect();
+        return print_json(&mut out, &json!({ "parameters": source, "outputs": outputs }));
+    }
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
+    writeln!(out, "inputs      {}", inputs.join(", "))?;
+    writeln!(out, "parameters  {source}")?;
+    let mut table = table(&["output", "type", "values", ">smallest", ">largest"]);
+    for (name, tensor) in results {
+        let numbers = tensor.to_f64();
+        let (low, high) = numbers.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
+        let values = first_of(numbers.iter().copied(), numbers.len());
+        table.add_row([name.to_string(), tensor.ty().to_string(), values, format!("{low:.5}"), format!("{high:.5}")]);
+    }
+    Ok(writeln!(out, "{table}")?)
+}
+
+/// Which output goes into which file.
+fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<Vec<(usize, PathBuf)>, Fault> {
+    let file = |path: &PathBuf| {
+        let named = path.to_str().and_then(|text| text.split_once('='));
+        match named.map(|(name, file)| (outputs.iter().position(|(n, _)| n == name), file)) {
+            Some((Some(at), file)) => Ok((at, file.into())),
+            None if !outputs.is_empty() => Ok((0, path.clone())),
+            _ => {
+                let names: Vec<_> = outputs.iter().map(|(name, _)| name.as_str()).collect();
+                let problem = format!("--output {}: there is no output of that name", path.display());
+                Err(input(problem, format!("the outputs are {}", names.join(", "))))
+            }
+        }
+    };
+    args.outputs.iter().map(file).collect()
+}

@@ -1,0 +1,64 @@
+//! The `eutectic` command.
+
+mod args;
+mod commands;
+mod fault;
+mod npy;
+mod program;
+mod report;
+mod table;
+mod timing;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{commands as c, fault::Fault};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic demo                                        what it does, on a small transformer; needs no files
+  eutectic run minilm --weights DIR --text \"hello\"     the embedding of a sentence
+  eutectic opt model.graph --rules my-rules            the plan for a graph in text form, with rules of your own
+  eutectic explain minilm '*attention*'                how these kernels came about
+  eutectic bench minilm --weights DIR --threads 1      how long a run takes
+
+Exit codes: 0 success; 1 a failure while running; 2 wrong usage or bad input.";
+
+/// Makes tensor programs fast by declarative graph rewriting
+///
+/// A program's graph is rewritten by rules from data files; of all the equal programs that are found, the one whose kernels are
+/// predicted to cost least is compiled.
+#[derive(Parser)]
+#[command(name = "eutectic", version, after_long_help = EXAMPLES, after_help = "More, with examples: eutectic --help")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(c::demo::Args),
+    Run(c::run::Args),
+    Opt(c::opt::Args),
+    Explain(c::explain::Args),
+    Bench(c::bench::Args),
+    Rules(c::rules::Args),
+    Ops(c::ops::Args),
+    Devices(c::devices::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done: Result<(), Fault> = match cli.command {
+        Command::Demo(args) => c::demo::run(&args),
+        Command::Run(args) => c::run::run(&args),
+        Command::Opt(args) => c::opt::run(&args),
+        Command::Explain(args) => c::explain::run(&args),
+        Command::Bench(args) => c::bench::run(&args),
+        Command::Rules(args) => c::rules::run(&args),
+        Command::Ops(args) => c::ops::run(&args),
+        Command::Devices(args) => c::devices::run(&args),
+    };
+    done.map_or_else(|fault| fault.report(), |()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,301 @@
+//! The program that a command works on: a built-in model or a graph in text form, with its parameters and inputs.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use eutectic::{
+    DType, Graph, NodeId, Tensor, Type,
+    engine::{
+        ir::{lang::Source, text},
+        models::{
+            BertConfig, Output, Weights,
+            bert::{self, IGNORED},
+            builtin::{self, BUILTINS, Builtin},
+            minilm,
+            nn::Form,
+            random::Rng,
+            random_weights,
+            text::bind,
+        },
+    },
+};
+
+use crate::{
+    fault::{Fault, input},
+    npy,
+};
+
+/// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
+const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
+
+/// No machine holds a value of more bytes.
+const LARGEST: usize = 1 << 38;
+
+/// Which program.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Program")]
+pub struct Program {
+    /// A built-in model (demo, minilm, bert-base), or a file with a graph in text form
+    #[arg(value_name = "MODEL|FILE")]
+    pub model: PathBuf,
+    /// Binds a symbolic dimension of a graph file; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = shape)]
+    pub shape: Vec<(String, i64)>,
+    /// Texts of a built-in model's batch
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Tokens of each text
+    #[arg(long, value_name = "N")]
+    pub seq: Option<usize>,
+    /// The ops in which a built-in model is written
+    #[arg(long, value_enum, default_value_t)]
+    pub form: FormName,
+    /// What a built-in model computes
+    #[arg(long, value_enum, default_value_t)]
+    pub result: ResultName,
+    /// Where the parameters are: a directory with config.json and model.safetensors, or (for a graph file) a .safetensors file
+    #[arg(long, value_name = "PATH", conflicts_with = "random")]
+    pub weights: Option<PathBuf>,
+    /// Random parameters, also for a model whose weights can be had
+    #[arg(long)]
+    pub random: bool,
+    /// Where random parameters and inputs start from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// In which ops a built-in model is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FormName {
+    /// linear, layernorm, attention: as people write models.
+    #[default]
+    Composite,
+    /// matmul, add, exp, reductions: as exporters do.
+    Primitive,
+}
+
+/// What a built-in model computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ResultName {
+    /// The hidden state after the last layer.
+    #[default]
+    Hidden,
+    /// The mean of the hidden state over the tokens, at length 1.
+    Embedding,
+}
+
+/// Values by name.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+fn shape(text: &str) -> Result<(String, i64), String> {
+    let (name, number) = text.split_once('=').ok_or("expected NAME=N, as in B=8")?;
+    match number.parse() {
+        Ok(n) if n >= 0 && !name.is_empty() => Ok((name.into(), n)),
+        _ => Err("expected NAME=N with a number that is not negative".into()),
+    }
+}
+
+impl Program {
+    /// The built-in model of that name, if it is one.
+    pub fn builtin(&self) -> Option<&'static Builtin> {
+        builtin::named(self.model.to_str()?)
+    }
+
+    /// How to get the model's files, if it is a sentence embedding model.
+    pub fn published(&self) -> Option<&'static str> {
+        PUBLISHED.iter().find(|(name, _)| Path::new(name) == self.model).map(|(_, help)| *help)
+    }
+
+    /// The ops in which a built-in model is written.
+    pub fn form(&self) -> Form {
+        match self.form {
+            FormName::Composite => Form::Composite,
+            FormName::Primitive => Form::Primitive,
+        }
+    }
+
+    /// The graph, its symbols bound.
+    ///
+    /// # Errors
+    /// When there is no such model or file, the file holds no graph, or a symbol stays unbound.
+    pub fn graph(&self) -> Result<Graph, Fault> {
+        let graph = match self.builtin() {
+            Some(builtin) => self.built(builtin)?,
+            None => self.read()?,
+        };
+        let large = graph.nodes().find(|(_, node)| node.ty.bytes() > LARGEST);
+        large.map_or(Ok(()), |(_, node)| {
+            let problem = format!("a value of type {} in {} does not fit into memory", node.ty, node.origin);
+            Err(input(problem, "bind smaller dimensions"))
+        })?;
+        Ok(graph)
+    }
+
+    fn built(&self, builtin: &Builtin) -> Result<Graph, Fault> {
+        if let Some((name, _)) = self.shape.first() {
+            let help = "give --batch and --seq; --shape is for graph files";
+            return Err(input(format!("--shape {name}: {} is a built-in model", builtin.name), help));
+        }
+        let config = self.config(builtin)?;
+        let output = match self.result {
+            ResultName::Hidden => Output::LastHiddenState,
+            ResultName::Embedding => Output::SentenceEmbedding,
+        };
+        let graph = bert::graph(builtin.name, &config, self.form(), &[output]).map_err(Fault::input)?;
+        let (batch, seq) = self.extents(builtin);
+        bind(&graph, &config, batch, seq).map_err(Fault::input)
+    }
+
+    /// Texts and tokens of each.
+    pub fn extents(&self, builtin: &Builtin) -> (usize, usize) {
+        (self.batch.unwrap_or(builtin.batch), self.seq.unwrap_or(builtin.sequence))
+    }
+
+    fn config(&self, builtin: &Builtin) -> Result<BertConfig, Fault> {
+        match &self.weights {
+            Some(dir) => BertConfig::open(dir.join("config.json")).map_err(|e| self.unusable(e)),
+            None => Ok((builtin.config)()),
+        }
+    }
+
+    /// An error about the model's files, with the way to get right ones where there is one.
+    fn unusable(&self, error: impl std::fmt::Display) -> Fault {
+        match self.published() {
+            Some(help) => input(error, help),
+            None => input(error, "--weights takes what the model was trained to; --random needs no files"),
+        }
+    }
+
+    fn read(&self) -> Result<Graph, Fault> {
+        let place = self.model.display();
+        let file_only = [("--batch", self.batch.is_some()), ("--seq", self.seq.is_some())];
+        let bytes = fs::read(&self.model).map_err(|e| {
+            let known: Vec<_> = BUILTINS.iter().map(|b| b.name).collect();
+            let help =
+                format!("built-in models are {}; anything else is the path of a graph in text form", known.join(", "));
+            input(format!("no built-in model is named `{place}`, and as a file it cannot be read: {e}"), help)
+        })?;
+        if let Some((flag, _)) = file_only.iter().find(|(_, given)| *given) {
+            let help = "bind the graph's own symbols with --shape NAME=N";
+            return Err(input(format!("{flag} is for built-in models, {place} is a file"), help));
+        }
+        let text = String::from_utf8(bytes).map_err(|e| {
+            input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
+        })?;
+        let graph = text::parse(&Source::new(place.to_string(), text)).map_err(|e| Fault::Input(e.into()))?;
+        self.bind(&graph)
+    }
+
+    fn bind(&self, graph: &Graph) -> Result<Graph, Fault> {
+        let place = self.model.display();
+        let symbols = graph.symbols();
+        let known: Vec<&str> = symbols.iter().map(|s| &**s).collect();
+        if let Some((name, _)) = self.shape.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
+            return Err(input(format!("--shape {name}: {place} has no such dimension"), known));
+        }
+        let values: BTreeMap<String, i64> = self.shape.iter().cloned().collect();
+        let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();
+        if !open.is_empty() {
+            let flags: Vec<_> = open.iter().map(|name| format!("--shape {name}=N")).collect();
+            let problem = format!("{place}: these dimensions have no number yet: {}", open.join(", "));
+            return Err(input(problem, format!("add {}", flags.join(" "))));
+        }
+        graph.bind(&values).map_err(|e| Fault::input(format!("{place}: {e}")))
+    }
+
+    /// The parameters of the graph, and where they come from, in a few words.
+    ///
+    /// # Errors
+    /// When the weights cannot be read or do not fit, or are missing for a model whose weights can be had.
+    pub fn params(&self, graph: &Graph) -> Result<(Tensors, String), Fault> {
+        match &self.weights {
+            Some(path) => {
+                let file = if path.is_dir() { path.join("model.safetensors") } else { path.clone() };
+                let weights = Weights::open(&file).map_err(|e| self.unusable(e))?;
+                let wanted: Vec<_> = graph.named("param").map(|(name, id)| (name, graph.ty(id))).collect();
+                let ignored = if self.builtin().is_some() { IGNORED } else { &[] };
+                let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
+                Ok((bound.tensors, format!("from {}", file.display())))
+            }
+            None if self.published().is_some() && !self.random => {
+                Err(self.unusable(format!("{} needs --weights DIR, or --random", self.model.display())))
+            }
+            None => Ok((random_weights(graph, self.seed), format!("random, from seed {}", self.seed))),
+        }
+    }
+
+    /// A value for each input: what `given` has, else random; every text of a built-in model has all tokens.
+    ///
+    /// # Errors
+    /// When a given value is for no input of the graph, or of another type.
+    pub fn inputs(&self, graph: &Graph, given: Tensors) -> Result<Tensors, Fault> {
+        let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
+        if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
+            let names: Vec<_> = inputs.iter().map(|(name, id)| format!("{name} {}", graph.ty(*id))).collect();
+            return Err(input(
+                format!("there is no input named `{name}`"),
+                format!("the inputs are {}", names.join(", ")),
+            ));
+        }
+        let mut values = Tensors::new();
+        for (name, id) in inputs {
+            let ty = graph.ty(id);
+            let value = given.get(name).cloned().map_or_else(|| self.random_input(name, ty), Ok)?;
+            if value.ty() != *ty {
+                let help = "give an array of exactly this element type and shape, or bind other extents";
+                return Err(input(format!("input `{name}` is {ty}, but {} was given", value.ty()), help));
+            }
+            values.insert(name.into(), value);
+        }
+        Ok(values)
+    }
+
+    fn random_input(&self, name: &str, ty: &Type) -> Result<Tensor, Fault> {
+        let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
+            return Err(Fault::input(format!("input `{name}` {ty} has no known extents")));
+        };
+        let mut rng = Rng::new(self.seed ^ name.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into())));
+        let count = dims.iter().product();
+        // What the numbers of a built-in model's inputs mean is known: ids and a mask of ones.
+        let limit = match (self.builtin(), name) {
+            (Some(builtin), "ids") => (self.config(builtin)?).vocabulary,
+            (Some(_), _) => return Ok(Tensor::from_i64(dtype, &dims, std::iter::repeat_n(1, count))),
+            (None, _) => 2,
+        };
+        Ok(match dtype {
+            float if float.is_float() => Tensor::from_f64(dtype, &dims, (0..count).map(|_| rng.symmetric())),
+            DType::Bool => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(2) as i64)),
+            _ => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(limit) as i64)),
+        })
+    }
+}
+
+/// An input by name: `name=@file.npy`.
+///
+/// # Errors
+/// What is expected instead.
+pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once("=@") {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        _ => Err("expected NAME=@FILE.npy".into()),
+    }
+}
+
+/// Reads the files of inputs.
+///
+/// # Errors
+/// When a file is no usable `.npy` file, or a name is there twice.
+pub fn read_inputs(files: &[(String, PathBuf)]) -> Result<Tensors, Fault> {
+    let mut tensors = Tensors::new();
+    for (name, path) in files {
+        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
+            return Err(input(format!("--input {name} is given twice"), "give each input once"));
+        }
+    }
+    Ok(tensors)
+}

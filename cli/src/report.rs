@@ -1,0 +1,223 @@
+//! What is said of a compiled program: its graph's size, its kernels, and what was fused into each.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use comfy_table::Table;
+use eutectic::{
+    Compiler, Graph, NodeId, Planned,
+    engine::{
+        ir::Class,
+        lowering::report::{Fused, KernelReport},
+    },
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::table::{bytes, count, faint, seconds, table, thousands};
+
+/// The size of a graph as it was given.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Size {
+    /// Nodes, leaves included.
+    pub nodes: usize,
+    /// Parameters.
+    pub params: usize,
+    /// Elements of all parameters.
+    pub weights: usize,
+    /// Bytes of all parameters.
+    pub weight_bytes: usize,
+    /// Floating-point operations of a run, op by op.
+    pub flops: f64,
+    /// Bytes of the results of all ops together.
+    pub intermediate_bytes: usize,
+}
+
+impl Size {
+    /// Of a graph without open symbols.
+    pub fn of(graph: &Graph) -> Size {
+        let params: Vec<NodeId> = graph.named("param").map(|(_, id)| id).collect();
+        let of_params = |f: fn(&eutectic::Type) -> usize| params.iter().map(|id| f(graph.ty(*id))).sum();
+        let ops = || graph.nodes().filter(|(_, n)| !matches!(n.op.def().class, Class::Leaf(_)));
+        let flops = ops().map(|(_, n)| {
+            let operands: Vec<_> = n.operands.iter().map(|id| graph.ty(*id)).collect();
+            (n.op.def().flops)(&operands, &n.ty)
+        });
+        Size {
+            nodes: graph.len(),
+            params: params.len(),
+            weights: of_params(eutectic::Type::count),
+            weight_bytes: of_params(eutectic::Type::bytes),
+            flops: flops.sum(),
+            intermediate_bytes: ops().map(|(_, n)| n.ty.bytes()).sum(),
+        }
+    }
+
+    /// In a line.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} nodes, {} parameters ({} numbers, {}), {}flop a run",
+            thousands(self.nodes),
+            thousands(self.params),
+            count(self.weights as f64),
+            bytes(self.weight_bytes as f64),
+            count(self.flops),
+        )
+    }
+}
+
+/// Consecutive calls of one block: a layer that repeats.
+pub struct Stretch {
+    /// Which block.
+    pub block: usize,
+    /// How often it is called in a row.
+    pub times: usize,
+}
+
+/// The calls of a program in order, repetitions together.
+pub fn stretches(planned: &Planned) -> Vec<Stretch> {
+    let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
+    calls.map(|same| Stretch { block: same[0].block, times: same.len() }).collect()
+}
+
+/// The tables of a program's kernels: one for each stretch, with a title.
+pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
+    let blocks = compiler.describe(planned);
+    let mut number = 0;
+    let mut tables = Vec::new();
+    for Stretch { block, times } in stretches(planned) {
+        let kernels = &blocks[block];
+        let run = kernels.iter().filter(|k| !k.load).count();
+        let total: f64 = kernels.iter().filter(|k| !k.load).map(|k| k.cost.seconds).sum();
+        let repeated = if times > 1 { format!(", {times} times") } else { String::new() };
+        let plural = if run == 1 { "" } else { "s" };
+        let title = format!("{}{repeated}: {run} kernel{plural}, predicted {}", place(kernels), seconds(total));
+        let mut table = table(&[">#", "kernel", "where", "fused into it", ">predicted", ">bytes", ">flop"]);
+        for kernel in kernels {
+            // Numbers go on through repetitions: the first of them is shown.
+            let label = if kernel.load {
+                faint("load")
+            } else {
+                number += 1;
+                number.to_string()
+            };
+            table.add_row([
+                label,
+                kernel.anchor.to_string(),
+                kernel.origin.to_string(),
+                fused(kernel),
+                seconds(kernel.cost.seconds),
+                bytes(kernel.cost.bytes),
+                count(kernel.cost.flops),
+            ]);
+        }
+        number += run * (times - 1);
+        tables.push((title, table));
+    }
+    tables
+}
+
+/// The part of the model to which all kernels belong, or the parts.
+fn place(kernels: &[KernelReport]) -> String {
+    let paths: Vec<Vec<&str>> =
+        kernels.iter().filter(|k| !k.load).map(|k| k.origin.path().split('.').collect()).collect();
+    let shared = |common: Vec<_>, path: &Vec<_>| {
+        common.into_iter().zip(path).take_while(|(a, b)| a == *b).map(|(a, _)| a).collect()
+    };
+    let common: Vec<&str> = paths.iter().fold(paths.first().cloned().unwrap_or_default(), shared);
+    let mut parts: Vec<&str> = paths.iter().filter_map(|path| path.first().copied()).collect();
+    parts.dedup();
+    let name = if common.is_empty() { parts.join(", ") } else { common.join(".") };
+    if name.is_empty() { "the program".into() } else { name }
+}
+
+/// What a kernel computes besides its anchor: ops with what fusing them gains, then views.
+fn fused(kernel: &KernelReport) -> String {
+    let (ops, views): (Vec<&Fused>, Vec<&Fused>) =
+        kernel.fused.iter().partition(|f| !matches!(f.op.def().class, Class::View(_) | Class::Leaf(_)));
+    let mut lines = vec![counted(&ops)];
+    let best = ops.iter().filter_map(|f| Some((f.gain?, f.op))).max_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((gain, op)) = best.filter(|(gain, _)| *gain > 0.0) {
+        lines.push(faint(format!("storing {op} would cost {} more", seconds(gain))));
+    }
+    let mut views: Vec<&str> = views.iter().map(|f| f.op.name()).collect();
+    views.sort_unstable();
+    views.dedup();
+    if !views.is_empty() {
+        lines.push(faint(format!("through {}", views.join(", "))));
+    }
+    if kernel.stores > 1 {
+        lines.push(faint(format!("stores {} results", kernel.stores)));
+    }
+    lines.retain(|line| !line.is_empty());
+    lines.join("\n")
+}
+
+/// `add x 3, mul`: each op once, in the order in which they are computed first.
+fn counted(ops: &[&Fused]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in ops.iter().map(|f| f.op.name()) {
+        match counts.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let shown = counts.into_iter().map(|(name, n)| if n == 1 { name.into() } else { format!("{name} x {n}") });
+    shown.collect::<Vec<String>>().join(", ")
+}
+
+/// The kernels for programs.
+pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
+    let blocks = compiler.describe(planned);
+    let kernel = |k: &KernelReport| {
+        let fused: Vec<_> =
+            k.fused.iter().map(|f| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain })).collect();
+        json!({
+            "anchor": k.anchor.name(), "origin": k.origin.path(), "fused": fused, "stores": k.stores, "load": k.load,
+            "predicted_s": k.cost.seconds, "bytes": k.cost.bytes, "flops": k.cost.flops,
+        })
+    };
+    let stretch =
+        |s: Stretch| json!({ "times": s.times, "kernels": blocks[s.block].iter().map(kernel).collect::<Vec<_>>() });
+    stretches(planned).into_iter().map(stretch).collect()
+}
+
+/// What a rule did in a whole compilation.
+pub struct RuleReport {
+    /// Its name.
+    pub name: String,
+    /// What it says: the first line of its comment.
+    pub doc: String,
+    /// Matches, all blocks together.
+    pub matches: usize,
+    /// Those that were new.
+    pub applications: usize,
+    /// Those that changed something.
+    pub changes: usize,
+    /// Time of searching and applying.
+    pub time: Duration,
+}
+
+/// The rules that changed something, those that did most first.
+pub fn rules(compiler: &Compiler, planned: &Planned) -> Vec<RuleReport> {
+    let mut by_name: BTreeMap<&str, RuleReport> = BTreeMap::new();
+    for statistics in planned.rewritten.iter().flat_map(|r| &r.statistics) {
+        let report = by_name.entry(&statistics.name).or_insert_with(|| {
+            let doc = compiler.rules().get(&statistics.name).map_or("", |rule| rule.doc.as_str());
+            RuleReport {
+                name: statistics.name.to_string(),
+                doc: doc.lines().next().unwrap_or_default().to_string(),
+                matches: 0,
+                applications: 0,
+                changes: 0,
+                time: Duration::ZERO,
+            }
+        });
+        report.matches += statistics.matches;
+        report.applications += statistics.applications;
+        report.changes += statistics.changes;
+        report.time += statistics.time;
+    }
+    let mut fired: Vec<_> = by_name.into_values().filter(|r| r.changes > 0).collect();
+    fired.sort_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.name.cmp(&b.name)));
+    fired
+}

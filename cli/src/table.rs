@@ -1,0 +1,114 @@
+//! How results are shown: tables, numbers with units, and headings.
+
+use std::{
+    fmt::Display,
+    io::{IsTerminal, stdout},
+    time::Duration,
+};
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets::UTF8_HORIZONTAL_ONLY,
+};
+
+/// A line above, below the titles and at the end; none between rows.
+const STYLE: TableStyle = UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
+
+/// An empty table; columns whose title starts with `>` hold numbers and are aligned to the right.
+pub fn table(titles: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
+    let cell = |title: &&str| Cell::new(title.trim_start_matches('>')).add_attribute(Attribute::Bold);
+    table.set_header(titles.iter().map(cell));
+    for (column, title) in table.column_iter_mut().zip(titles) {
+        if title.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A heading, bold on a terminal.
+pub fn heading(text: impl Display) -> String {
+    if stdout().is_terminal() { format!("\x1b[1;36m{text}\x1b[0m") } else { text.to_string() }
+}
+
+/// Something of less interest, dimmed on a terminal.
+pub fn faint(text: impl Display) -> String {
+    if stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+}
+
+/// `12,345`.
+pub fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
+fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
+    let (mut x, mut prefixes) = (x, prefixes.iter());
+    let mut prefix = "";
+    while x.abs() >= 999.5
+        && let Some(next) = prefixes.next()
+    {
+        x /= step;
+        prefix = next;
+    }
+    let digits = match x.abs() {
+        whole if prefix.is_empty() && whole.fract() == 0.0 => 0,
+        large if large >= 99.95 => 0,
+        medium if medium >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{x:.digits$} {prefix}")
+}
+
+/// A number of things: `1.23 M`.
+pub fn count(n: f64) -> String {
+    scaled(n, 1000.0, &["k", "M", "G", "T"]).trim_end().to_string()
+}
+
+/// A number of bytes: `1.50 MiB`.
+pub fn bytes(n: f64) -> String {
+    scaled(n, 1024.0, &["Ki", "Mi", "Gi", "Ti"]) + "B"
+}
+
+/// A time: `1.50 ms`.
+pub fn seconds(s: f64) -> String {
+    match s {
+        s if !s.is_finite() => "–".into(),
+        s if s.abs() >= 0.9995 => format!("{s:.2} s"),
+        s => {
+            let number = scaled(s * 1e9, 1000.0, &["µ", "m"]);
+            if number.ends_with(' ') { number + "ns" } else { number + "s" }
+        }
+    }
+}
+
+/// A time that was measured by a clock.
+pub fn duration(time: Duration) -> String {
+    seconds(time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 12.0, 999.6, 1234.0, 45.67e6].map(count), ["0", "12", "1.00 k", "1.23 k", "45.7 M"]);
+        assert_eq!([512.0, 1024.0, 1.5 * 1048576.0].map(bytes), ["512 B", "1.00 KiB", "1.50 MiB"]);
+        assert_eq!(
+            [0.0, 2e-9, 1.234e-6, 0.0125, 1.0, 75.0].map(seconds),
+            ["0 ns", "2 ns", "1.23 µs", "12.5 ms", "1.00 s", "75.00 s"]
+        );
+        assert_eq!(seconds(f64::INFINITY), "–");
+    }
+}

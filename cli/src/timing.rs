@@ -1,0 +1,127 @@
+//! Measured times: runs of several contenders in turn, and what is reported of them.
+
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use serde::Serialize;
+
+use crate::fault::Fault;
+
+/// Times of the same thing, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Times(pub Vec<f64>);
+
+/// What is said of times: the middle, and where the middle 80 % lie; in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median_ms: f64,
+    /// A tenth is faster.
+    pub p10_ms: f64,
+    /// A tenth is slower.
+    pub p90_ms: f64,
+}
+
+impl Times {
+    /// The time that a share of the runs did not exceed, between neighbours in proportion; NaN where there is no run.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = share * sorted.len().saturating_sub(1) as f64;
+        let of = |at: f64| sorted.get(at as usize).copied().unwrap_or(f64::NAN);
+        of(at.floor()) + (of(at.ceil()) - of(at.floor())) * at.fract()
+    }
+
+    /// The median.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// Median and spread.
+    pub fn spread(&self) -> Spread {
+        let ms = |share| self.quantile(share) * 1e3;
+        Spread { median_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9) }
+    }
+}
+
+/// One of several things that are timed against each other.
+pub type Contender<'a> = Box<dyn FnMut() -> Result<(), Fault> + 'a>;
+
+/// Runs all contenders in turn, `iters` rounds after `warmup` that are not counted, so that a drift of the clock favours none; stops
+/// early, but not before three rounds, once `limit` has passed.
+///
+/// # Errors
+/// The first that a contender gives.
+pub fn interleaved(
+    contenders: &mut [Contender<'_>],
+    warmup: usize,
+    iters: usize,
+    limit: Option<Duration>,
+    progress: &ProgressBar,
+) -> Result<Vec<Times>, Fault> {
+    let mut times = vec![Times::default(); contenders.len()];
+    let begin = Instant::now();
+    for round in 0..warmup + iters {
+        let counted = round.saturating_sub(warmup);
+        if limit.is_some_and(|limit| counted >= 3 && begin.elapsed() > limit) {
+            break;
+        }
+        for (run, times) in contenders.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            run()?;
+            if round >= warmup {
+                times.0.push(start.elapsed().as_secs_f64());
+            }
+        }
+        progress.inc(1);
+    }
+    Ok(times)
+}
+
+/// Shows on stderr what is being done, if that is a terminal.
+pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = steps.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    let template =
+        if steps.is_some() { "{spinner:.cyan} {msg} {wide_bar:.cyan} {pos}/{len}" } else { "{spinner:.cyan} {msg}" };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(80));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_neighbours() {
+        let times = Times(vec![4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((times.median(), times.quantile(0.0), times.quantile(1.0)), (2.5, 1.0, 4.0));
+        assert!((times.quantile(0.1) - 1.3).abs() < 1e-12);
+        assert!(Times::default().median().is_nan());
+    }
+
+    #[test]
+    fn contenders_take_turns_and_warmup_is_not_counted() {
+        let order = std::cell::RefCell::new(String::new());
+        let mut contenders: Vec<Contender<'_>> = ["a", "b"]
+            .map(|name| {
+                Box::new(|| {
+                    order.borrow_mut().push_str(name);
+                    Ok(())
+                }) as Contender<'_>
+            })
+            .into();
+        let times = interleaved(&mut contenders, 1, 2, None, &ProgressBar::hidden()).unwrap();
+        drop(contenders);
+        assert_eq!(order.into_inner(), "ababab");
+        assert!(times.iter().all(|t| t.0.len() == 2));
+    }
+}

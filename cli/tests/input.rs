@@ -1,0 +1,154 @@
+//! Bad input gives an error that says what, where and what to do, and exit code 2; never a panic.
+
+mod common;
+
+use common::{Dir, eutectic};
+
+const MLP: &str = r#"
+(graph "mlp"
+  (input x f32[B 8])
+  (param w f32[8 4])
+  (param b f32[4])
+  (let h (add (matmul x w) b))
+  (output y (act h :kind relu)))
+"#;
+
+#[test]
+fn unknown_words() {
+    eutectic(["frobnicate"]).refused(&["frobnicate", "Usage"]);
+    eutectic(["demo", "--frobnicate"]).refused(&["--frobnicate"]);
+    eutectic(["opt", "no-such-model"]).refused(&["no-such-model", "minilm", "bert-base"]);
+    eutectic(["opt", "demo", "--strategy", "best"]).refused(&["unfused", "greedy", "local", "exact"]);
+    eutectic(["opt", "demo", "--fp", "sloppy"]).refused(&["exact", "reassoc", "fast"]);
+    eutectic(["ops", "no-such-op"]).refused(&["no-such-op"]);
+    eutectic(["rules", "list", "no/such-rule"]).refused(&["no/such-rule"]);
+    eutectic(["opt", "demo", "--without", "no/such-rule*"]).refused(&["no/such-rule*"]);
+    eutectic(["explain", "demo", "no-such-part"]).refused(&["no-such-part"]);
+    eutectic(["bench", "demo", "--iters", "0"]).refused(&["--iters"]);
+    eutectic(["bench", "demo", "--threads", "0"]).refused(&["--threads"]);
+    eutectic(["ops", "a{"]).refused(&["a{"]);
+}
+
+#[test]
+fn missing_and_damaged_weights() {
+    let dir = Dir::new();
+    eutectic(["bench", "minilm"]).refused(&["--weights DIR", "--random", "fetch-minilm.sh"]);
+    let run = |dir: &std::path::Path| {
+        eutectic([
+            "run".as_ref(),
+            "minilm".as_ref(),
+            "--weights".as_ref(),
+            dir.as_os_str(),
+            "--text".as_ref(),
+            "a".as_ref(),
+        ])
+    };
+    run(&dir.path("nowhere")).refused(&[
+        "nowhere",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "fetch-minilm.sh",
+    ]);
+    dir.file("model/config.json", r#"{"hidden_size": "wide"}"#);
+    dir.file("model/model.safetensors", [9, 0, 0, 0, 0, 0, 0, 0, b'{']);
+    dir.file("model/tokenizer.json", "[]");
+    run(&dir.path("model")).refused(&["hidden_size", "model.safetensors", "tokenizer.json"]);
+    let weights = dir.path("model");
+    eutectic(["bench".as_ref(), "minilm".as_ref(), "--weights".as_ref(), weights.as_os_str()])
+        .refused(&["hidden_size"]);
+}
+
+#[test]
+fn texts_that_are_none() {
+    eutectic(["run", "minilm", "--text", "hello"]).refused(&["--weights DIR"]);
+    eutectic(["run", "minilm"]).refused(&["--text"]);
+    eutectic(["run", "demo", "--text", "hello"]).refused(&["takes no texts"]);
+    #[cfg(unix)]
+    {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+        let args = ["run", "minilm", "--text", "good", "--text"].map(OsStr::new);
+        eutectic(args.into_iter().chain([OsStr::from_bytes(b"na\xefve")])).refused(&[
+            "--text number 2",
+            "byte 3",
+            "UTF-8",
+        ]);
+    }
+}
+
+#[test]
+fn graphs_that_are_none() {
+    let dir = Dir::new();
+    let refused = |name: &str, text: &[u8], says: &[&str]| {
+        let path = dir.file(name, text);
+        eutectic(["opt".as_ref(), path.as_os_str()]).refused(says);
+    };
+    refused("syntax.graph", b"(graph \"g\" (input x f32[2])", &["syntax.graph"]);
+    refused("op.graph", b"(graph \"g\" (input x f32[2]) (output y (frobnicate x)))", &["frobnicate", "op.graph"]);
+    refused("shape.graph", b"(graph \"g\" (input x f32[2 3]) (output y (matmul x x)))", &["matmul", "shape.graph"]);
+    refused("bytes.graph", b"\xff\xfe\x00", &["bytes.graph", "text form"]);
+    refused("empty.graph", b"", &["empty.graph"]);
+    refused("unbound.graph", MLP.as_bytes(), &["B", "--shape B=N"]);
+    let path = dir.path("unbound.graph");
+    let with = |args: &[&str]| {
+        let all = ["run".as_ref(), path.as_os_str()].into_iter().chain(args.iter().map(AsRef::as_ref));
+        eutectic(all)
+    };
+    with(&["--shape", "C=3"]).refused(&["--shape C", "B"]);
+    with(&["--shape", "B=-1"]).refused(&["NAME=N"]);
+    with(&["--shape", "B"]).refused(&["NAME=N"]);
+    with(&["--shape", "B=2", "--seq", "3"]).refused(&["--seq"]);
+    with(&["--shape", "B=2", "--input", "x"]).refused(&["NAME=@FILE"]);
+    with(&["--shape", "B=2", "--input", "z=@missing.npy"]).refused(&["missing.npy"]);
+    with(&["--shape", "B=1000000000000"]).refused(&["memory"]);
+    eutectic(["opt", "minilm", "--random", "--seq", "513"]).refused(&["512"]);
+    eutectic(["opt", "minilm", "--random", "--batch", "0"]).refused(&["batch"]);
+}
+
+#[test]
+fn arrays_that_do_not_fit() {
+    let dir = Dir::new();
+    let graph = dir.file("mlp.graph", MLP);
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 8), }\n";
+    let mut array = [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+    array.extend([0; 3 * 8 * 4]);
+    let run = |npy: &[u8], rows: &str| {
+        let input = format!("x=@{}", dir.file("x.npy", npy).display());
+        let args = ["run".into(), graph.display().to_string(), "--shape".into(), rows.into(), "--input".into(), input];
+        eutectic(args)
+    };
+    assert!(run(&array, "B=3").good().contains("f32[3 4]"));
+    run(&array, "B=2").refused(&["`x` is f32[2 8]", "f32[3 8]"]);
+    run(&array[..array.len() - 1], "B=3").refused(&["x.npy"]);
+    run(b"PK\x03\x04", "B=3").refused(&["x.npy", "NUMPY"]);
+}
+
+#[test]
+fn rules_that_do_not_load() {
+    let dir = Dir::new();
+    let lint = |name: &str, text: &[u8]| {
+        dir.file(&format!("{name}/mine.rules"), text);
+        eutectic(["rules".as_ref(), "lint".as_ref(), "--rules".as_ref(), dir.path(name).as_os_str()])
+    };
+    lint("syntax", b";; x\n(rule mine/x (forall (F float)").refused(&["mine.rules"]);
+    lint("op", b";; x\n(rule mine/x (forall (F float) (?x F[A..])) (=> (frobnicate ?x) ?x) (eq exact))")
+        .refused(&["frobnicate", "mine.rules"]);
+    let mut bytes = Vec::new();
+    let mut state = 12345_u32;
+    for round in 0..40 {
+        bytes.clear();
+        for _ in 0..200 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            bytes.push((state >> 24) as u8);
+        }
+        // Every other one is text: it gets past the decoding.
+        if round % 2 == 0 {
+            bytes.iter_mut().for_each(|b| *b = b"()[]{}\"; ?:.=>abFN0-\n"[usize::from(*b) % 21]);
+        }
+        let run = lint(&format!("random{round}"), &bytes);
+        assert_eq!(run.code, Some(2), "{round}: {}{}", run.out, run.err);
+        assert!(!run.err.contains("panicked"), "{}", run.err);
+    }
+    eutectic(["rules".as_ref(), "list".as_ref(), "--rules".as_ref(), dir.path("nowhere").as_os_str()])
+        .refused(&["nowhere"]);
+}
