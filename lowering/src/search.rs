@@ -313,9 +313,45 @@ impl Search<'_, '_> {
             for &(class, node) in &bundle.choices {
                 trial.choice[class] = node;
             }
-            let touched: Vec<_> = bundle.choices.iter().map(|c| c.0).collect();
-            self.try_settled(plan, best, trial, &touched);
+            let mut touched: Vec<_> = bundle.choices.iter().map(|c| c.0).collect();
+            let needed = self.needed(best);
+            for &(class, _) in &bundle.choices {
+                let mut others =
+                    bundle.choices.iter().map(|&(other, node)| &self.space.classes.classes[other].nodes[node]);
+                if needed.binary_search(&class).is_err() && !others.any(|node| node.operands.contains(&class)) {
+                    touched.extend(self.lead_to(class, &needed, &mut trial));
+                }
+            }
+            self.try_settled(plan, best, &trial, &touched);
         }
+    }
+
+    /// Makes the plan use a class that it does not need, by the shortest way down from a class that it does need: the
+    /// rule may have rewritten another form of what the plan computes, as a product of rows where the plan has one of
+    /// batches. Returns the classes whose choice that takes.
+    fn lead_to(&self, class: ClassId, needed: &[ClassId], plan: &mut Plan) -> Vec<ClassId> {
+        let mut ways: Vec<(ClassId, Option<usize>)> = vec![(class, None)];
+        let mut at = 0;
+        while let Some(&(below, _)) = ways.get(at) {
+            if at > 0 && needed.binary_search(&below).is_ok() {
+                break;
+            }
+            for &user in self.users[below].iter().filter(|u| !self.space.given[**u]) {
+                if ways.iter().all(|w| w.0 != user) {
+                    ways.push((user, Some(at)));
+                }
+            }
+            at += 1;
+        }
+        let mut changed = Vec::new();
+        while let Some(&(user, Some(below))) = ways.get(at) {
+            let nodes = &self.space.classes.classes[user].nodes;
+            let reads = nodes.iter().position(|n| n.operands.contains(&ways[below].0));
+            plan.choice[user] = reads.expect("users read what they use");
+            changed.push(user);
+            at = below;
+        }
+        changed
     }
 
     fn choice_moves(&mut self, plan: &mut Plan, best: &mut Priced) {
@@ -328,51 +364,57 @@ impl Search<'_, '_> {
                 if node != plan.choice[class] && !hopeless && self.totals[class][node].is_finite() {
                     let mut trial = plan.clone();
                     trial.choice[class] = node;
-                    self.try_settled(plan, best, trial, &[class]);
+                    self.try_settled(plan, best, &trial, &[class]);
                 }
             }
         }
     }
 
     /// Prices a change of choice after letting the classes around it settle: a class that has become a view wants to be
-    /// virtual, one that has become an anchor wants to be stored.
-    fn try_settled(&mut self, plan: &mut Plan, best: &mut Priced, mut trial: Plan, touched: &[ClassId]) -> bool {
+    /// virtual, one that has become an anchor wants to be stored, one that several kernels have come to read may want to.
+    fn try_settled(&mut self, plan: &mut Plan, best: &mut Priced, trial: &Plan, touched: &[ClassId]) -> bool {
+        let nodes = |class: ClassId| &self.space.classes.classes[class].nodes[trial.choice[class]];
         let mut near: Vec<ClassId> = touched.to_vec();
         for &class in touched {
-            near.extend(&self.space.classes.classes[class].nodes[trial.choice[class]].operands);
+            near.extend(&nodes(class).operands);
             near.extend(&self.users[class]);
         }
         near.sort_unstable();
         near.dedup();
-        let mut priced = None;
-        for as_is in [true, false] {
+        let stores: [Option<fn(&Class) -> bool>; 3] =
+            [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
+        let mut starts: Vec<(Plan, Priced)> = Vec::new();
+        for stores in stores {
             let mut start = trial.clone();
-            if !as_is {
+            if let Some(stores) = stores {
                 for &class in touched.iter().filter(|c| !self.space.classes.outputs.contains(c)) {
-                    start.stored[class] = self.space.is_anchor(class, start.choice[class]);
-                    start.host[class] = class;
+                    start.release(class);
+                    start.stored[class] = stores(&nodes(class).op.def().class);
                 }
             }
-            if let Ok(p) = self.price(&start)
-                && priced.as_ref().is_none_or(|old: &Priced| gains(&p, old))
+            if starts.iter().all(|s| s.0 != start)
+                && let Ok(priced) = self.price(&start)
+                // A start that is far off cannot be saved by what happens next to it.
+                && priced.seconds <= best.seconds * 2.0
             {
-                priced = Some(p);
-                trial = start;
+                starts.push((start, priced));
             }
         }
-        let Some(mut priced) = priced else { return false };
-        // A start that is far off cannot be saved by what happens next to it.
-        if priced.seconds > best.seconds * 2.0 {
-            return false;
+        if let ([_], Some(least)) = (touched, starts.iter().map(|s| s.1.seconds).min_by(f64::total_cmp)) {
+            // One class alone seldom settles better from a worse start; several that move together do.
+            let cheapest = starts.iter().position(|s| s.1.seconds == least);
+            starts = cheapest.map(|at| starts.swap_remove(at)).into_iter().collect();
         }
-        let needed = self.needed(&priced);
-        for class in near.into_iter().filter(|c| needed.binary_search(c).is_ok()) {
-            self.try_flip(&mut trial, &mut priced, class);
-        }
-        if gains(&priced, best) {
-            *plan = trial;
-            *best = priced;
-            return true;
+        for (mut trial, mut priced) in starts {
+            let needed = self.needed(&priced);
+            for &class in near.iter().filter(|c| needed.binary_search(c).is_ok()) {
+                self.try_flip(&mut trial, &mut priced, class);
+            }
+            if gains(&priced, best) {
+                *plan = trial;
+                *best = priced;
+                return true;
+            }
         }
         false
     }

@@ -3,10 +3,7 @@
 use std::cell::RefCell;
 
 use eutectic_backend::{Backend, Cost};
-use eutectic_ir::{
-    eclasses::{ClassId, EClasses},
-    ops::Class,
-};
+use eutectic_ir::eclasses::{ClassId, EClasses};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -121,11 +118,5 @@ impl<'a> Space<'a> {
             .collect();
         let place = c.origins.first().cloned().unwrap_or_default();
         format!("{place}: a value of type {} ({})", c.ty, reasons.join("; "))
-    }
-
-    /// Whether a class computed by that e-node is one that is normally stored: the result of an anchor.
-    pub fn is_anchor(&self, class: ClassId, node: usize) -> bool {
-        let nodes = &self.classes.classes[class].nodes;
-        matches!(nodes.get(node).map(|n| n.op.def().class), Some(Class::Anchor(_)))
     }
 }

@@ -18,6 +18,7 @@ pub struct Costs {
     pub launch: f64,
     pub wake: f64,
     pub thread: f64,
+    pub overlap: f64,
     pub memory: Memory,
     pub product: Product,
     pub element: Element,
@@ -177,7 +178,10 @@ impl Model {
             b if b <= m.l3_bytes => m.l3 * self.threads,
             _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
         };
-        let seconds = self.costs.launch + compute.max(work.bytes / rate);
+        let traffic = work.bytes / rate;
+        // Less work is better even where another bound is tighter.
+        let exposed = compute.min(traffic) * (1.0 - self.costs.overlap);
+        let seconds = self.costs.launch + compute.max(traffic) + exposed;
         // What is refused by `supports` must not look cheap: tiles are stored by strides only.
         let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
         if seconds.is_infinite() || !strided {
