@@ -59,3 +59,23 @@ fn what_does_not_fit_is_named() {
         assert!(matches!(session.run(&inputs), Err(Error::Arguments(_))));
     }
 }
+
+#[test]
+fn indices_out_of_range_are_errors_even_where_padding_is_read() {
+    let mut graph = Graph::new("gather of pad");
+    let x = graph.input("x", Type::tensor(DType::F32, &[3])).unwrap();
+    let ids = graph.input("ids", Type::tensor(DType::I64, &[4])).unwrap();
+    let wide = graph.apply("pad", &[x], &[("axis", 0.into()), ("before", 2.into()), ("after", 1.into())]).unwrap();
+    let y = graph.apply("gather", &[wide, ids], &[("axis", 0.into())]).unwrap();
+    graph.output("y", y).unwrap();
+    for strategy in [Strategy::Unfused, Strategy::Local] {
+        let mut session = compiler().with_strategy(strategy).compile(&graph).unwrap();
+        session.load(&[]).unwrap();
+        let mut run = |ids: [i64; 4]| session.run(&[tensor(&[3], 7), Tensor::from_i64(DType::I64, &[4], ids)]);
+        assert_eq!(run([0, 2, 4, 5]).unwrap()[0].to_f64(), [0.0, 7.0, 9.0, 0.0]);
+        for bad in [6, -1, i64::MIN] {
+            let error = run([0, bad, 4, 5]).unwrap_err().to_string();
+            assert!(error.contains(&bad.to_string()), "{strategy:?}: {error}");
+        }
+    }
+}

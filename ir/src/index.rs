@@ -209,6 +209,25 @@ impl Index {
         Some(strides)
     }
 
+    /// Whether it depends on the coordinate of an axis.
+    pub fn mentions(&self, axis: usize) -> bool {
+        self.terms.iter().any(|(atom, _)| match atom {
+            Atom::Coord(n) => *n == axis,
+            Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.mentions(axis),
+            Atom::Value(_) => false,
+        })
+    }
+
+    /// The values read from tensors on which it depends.
+    pub fn values(&self) -> Vec<usize> {
+        let of = |atom: &Atom| match atom {
+            Atom::Value(n) => vec![*n],
+            Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.values(),
+            Atom::Coord(_) => Vec::new(),
+        };
+        self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
+    }
+
     /// The value at a point, given the values read from tensors.
     pub fn eval(&self, at: &[usize], values: &dyn Fn(usize) -> i64) -> i64 {
         self.terms.iter().fold(self.constant, |sum, (atom, c)| {
@@ -254,17 +273,18 @@ pub fn unflatten(offset: &Index, dims: &[usize], domain: &[usize]) -> Vec<Index>
         .collect()
 }
 
-impl fmt::Display for Index {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Index {
+    /// The map for people, with names for the values that it mentions.
+    pub fn text(&self, value: &dyn Fn(usize) -> String) -> String {
         let mut parts: Vec<String> = self
             .terms
             .iter()
             .map(|(atom, c)| {
                 let atom = match atom {
                     Atom::Coord(n) => format!("i{n}"),
-                    Atom::Div(inner, by) => format!("({inner})/{by}"),
-                    Atom::Mod(inner, by) => format!("({inner})%{by}"),
-                    Atom::Value(n) => format!("v{n}"),
+                    Atom::Div(inner, by) => format!("({})/{by}", inner.text(value)),
+                    Atom::Mod(inner, by) => format!("({})%{by}", inner.text(value)),
+                    Atom::Value(n) => value(*n),
                 };
                 if *c == 1 { atom } else { format!("{c}*{atom}") }
             })
@@ -272,7 +292,13 @@ impl fmt::Display for Index {
         if self.constant != 0 || parts.is_empty() {
             parts.push(self.constant.to_string());
         }
-        f.write_str(&parts.join("+"))
+        parts.join("+")
+    }
+}
+
+impl fmt::Display for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&|n| format!("v{n}")))
     }
 }
 

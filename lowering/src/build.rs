@@ -54,8 +54,6 @@ struct Scope {
     values: FxHashMap<(ClassId, Vec<Index>, Vec<Guard>), ValueId>,
     /// Where each class was first visited without guards.
     visited: FxHashMap<ClassId, Vec<Index>>,
-    /// Extents that integers read for indexing must respect.
-    checks: FxHashMap<ValueId, usize>,
     /// Whether the anchor's result is at hand: not in the bodies of its operands.
     above_anchor: bool,
 }
@@ -66,7 +64,6 @@ impl Scope {
             body: Body { domain, ..Body::default() },
             values: FxHashMap::default(),
             visited: FxHashMap::default(),
-            checks: FxHashMap::default(),
             above_anchor,
         }
     }
@@ -309,10 +306,8 @@ impl<'a> Builder<'a> {
             self.slots.len() - 1
         });
         let at = flatten(at, &dims);
-        let mut checks: Vec<_> = values_in(&at).into_iter().filter_map(|v| Some((v, *scope.checks.get(&v)?))).collect();
-        checks.sort_unstable();
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
-        Ok(scope.push(Instr::Load(Load { slot, at, checks, guards: guards.to_vec(), dtype })))
+        Ok(scope.push(Instr::Load(Load { slot, at, guards: guards.to_vec(), dtype })))
     }
 
     fn compute(
@@ -378,7 +373,7 @@ impl<'a> Builder<'a> {
             return Err(format!("rows of {} and of {count} elements", row.iter().product::<usize>()));
         }
         let mut place = at[..outer.len()].to_vec();
-        if place.iter().any(|i| mentions(i, axis)) {
+        if place.iter().any(|i| i.mentions(axis)) {
             return Err("a reduction is read at a place that changes along the row".into());
         }
         place.extend(unflatten(&Index::coord(axis), &row, &scope.body.domain));
@@ -402,8 +397,8 @@ impl<'a> Builder<'a> {
                 let id = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
                 let extent = operands[piece.operand][axis];
-                let known = scope.checks.entry(id).or_insert(extent);
-                *known = extent.min(*known);
+                let dtype = scope.body.instrs[id].dtype();
+                let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype });
                 at[axis] = Index::atom(Atom::Value(id));
             }
             let value = self.value(node.operands[piece.operand], at, guards, scope)?;
@@ -458,57 +453,17 @@ pub(crate) fn attr<'n>(node: &'n ENode, name: &str) -> Option<&'n Attr> {
     node.attrs.get(node.op.attr(name)?)
 }
 
-/// Whether a map depends on the coordinate of an axis.
-fn mentions(index: &Index, axis: usize) -> bool {
-    index.terms.iter().any(|(atom, _)| match atom {
-        Atom::Coord(n) => *n == axis,
-        Atom::Div(inner, _) | Atom::Mod(inner, _) => mentions(inner, axis),
-        Atom::Value(_) => false,
-    })
-}
-
-/// The values that a map reads.
-fn values_in(index: &Index) -> Vec<ValueId> {
-    let mut values = Vec::new();
-    for (atom, _) in &index.terms {
-        match atom {
-            Atom::Value(v) => values.push(*v),
-            Atom::Div(inner, _) | Atom::Mod(inner, _) => values.extend(values_in(inner)),
-            Atom::Coord(_) => {}
-        }
-    }
-    values
-}
-
 /// Splits the axes of a domain so that its maps become affine; returns how many axes the row has become.
 fn refine_body(body: &mut Body, places: &mut [(ClassId, ValueId, Vec<Index>)], row: Option<(usize, usize)>) -> usize {
-    let maps = || {
-        let loads = body.instrs.iter().flat_map(|i| match i {
-            Instr::Load(load) => std::iter::once(&load.at).chain(load.guards.iter().map(|g| &g.0)).collect::<Vec<_>>(),
-            Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| p.0.iter().map(|g| &g.0)).collect(),
-            Instr::Coordinate { index, .. } => vec![index],
-            _ => Vec::new(),
-        });
-        loads.chain(places.iter().flat_map(|p| &p.2)).collect::<Vec<_>>()
-    };
-    let refined = refine(maps().into_iter(), &body.domain);
+    let maps = body.instrs.iter().flat_map(Instr::maps).chain(places.iter().flat_map(|p| &p.2));
+    let refined = refine(maps, &body.domain);
     let axes = row.map_or(0, |(axis, _)| refined.part_of.iter().filter(|&&old| old == axis).count());
     if refined.domain.len() == body.domain.len() {
         return axes;
     }
     let renew = |index: &Index| index.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
-    for instr in &mut body.instrs {
-        match instr {
-            Instr::Load(load) => {
-                load.at = renew(&load.at);
-                load.guards.iter_mut().for_each(|g| g.0 = renew(&g.0));
-            }
-            Instr::Select { pieces, .. } => {
-                pieces.iter_mut().flat_map(|p| &mut p.0).for_each(|g| g.0 = renew(&g.0));
-            }
-            Instr::Coordinate { index, .. } => *index = renew(index),
-            _ => {}
-        }
+    for map in body.instrs.iter_mut().flat_map(Instr::maps_mut) {
+        *map = renew(map);
     }
     for (_, _, at) in places {
         at.iter_mut().for_each(|i| *i = renew(i));

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Instr, Kernel, Place, Program, Step, ValueId};
-use eutectic_ir::{Attrs, Op, index::Atom, index::Index};
+use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, ValueId};
+use eutectic_ir::{Attrs, Op};
 use rustc_hash::FxHashMap;
 
 /// Prints a program: its load steps, its run steps, each with its kernel; provenance is left out.
@@ -153,18 +153,21 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
     match instr {
         Instr::Anchor { dtype } => format!("anchor:{dtype}"),
         Instr::Load(l) => {
-            let guards: String = l.guards.iter().map(|(i, r)| format!(" if {i} in {r:?}")).collect();
-            let checks: String = l.checks.iter().map(|(_, extent)| format!(" below {extent}")).collect();
-            format!("load:{} s{}[{}]{guards}{checks}", l.dtype, slot(l.slot), index(&l.at, value))
+            let guards: String = l.guards.iter().map(|g| format!(" if {}", guard(g, value))).collect();
+            format!("load:{} s{}[{}]{guards}", l.dtype, slot(l.slot), l.at.text(value))
         }
         Instr::Constant { value, dtype } => format!("{:?}:{dtype}", value.get()),
-        Instr::Coordinate { index, dtype } => format!("coordinate:{dtype} {index}"),
+        Instr::Coordinate { index, dtype } => format!("coordinate:{dtype} {}", index.text(value)),
+        Instr::Within { extent, guards, dtype, .. } => {
+            let guards: String = guards.iter().map(|g| format!(" if {}", guard(g, value))).collect();
+            format!("within:{dtype} 0..{extent}{guards}")
+        }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
         Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),
         Instr::Select { pieces, fill, dtype } => {
             let guards: Vec<_> = pieces
                 .iter()
-                .map(|(g, _)| g.iter().map(|(i, r)| format!("{i} in {r:?}")).collect::<Vec<_>>().join(" and "))
+                .map(|(g, _)| g.iter().map(|g| guard(g, value)).collect::<Vec<_>>().join(" and "))
                 .collect();
             format!("select:{dtype} [{}] else {:?}", guards.join("; "), fill.get())
         }
@@ -175,14 +178,8 @@ fn attributes(op: Op, attrs: &Attrs) -> String {
     op.def().attrs.iter().zip(attrs).map(|(def, value)| format!(" :{} {value}", def.name)).collect()
 }
 
-fn index(at: &Index, value: &dyn Fn(ValueId) -> String) -> String {
-    let mut text = at.to_string();
-    for (atom, _) in &at.terms {
-        if let Atom::Value(v) = atom {
-            text = text.replace(&format!("v{v}"), &value(*v));
-        }
-    }
-    text
+fn guard((index, range): &Guard, value: &dyn Fn(ValueId) -> String) -> String {
+    format!("{} in {range:?}", index.text(value))
 }
 
 struct Printer<'a> {

@@ -228,7 +228,7 @@ fn origin_of(block: &PlannedBlock, class: ClassId, call: &Call) -> Origin {
 }
 
 fn copy(dtype: DType, count: usize) -> Kernel {
-    let load = Load { slot: 0, at: Index::coord(0), checks: Vec::new(), guards: Vec::new(), dtype };
+    let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };
     Kernel {
         anchor: AnchorKernel::Map,
         body: Body { domain: vec![count], instrs: vec![Instr::Load(load)], results: Vec::new() },

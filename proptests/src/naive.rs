@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Cost, EmptyRow, Executable, Guard, Instr, Kernel, Load, Place, Program,
-    Step, ValueId,
+    AnchorKernel, Backend, BackendError, Body, Cost, EmptyRow, Executable, Guard, Instr, Kernel, Place, Program, Step,
+    ValueId,
 };
 use eutectic_ir::{
     DType, Origin, Tensor,
+    index::Index,
     ops::{
         Reduction,
         eval::{Element, Eval, Value},
@@ -188,9 +189,21 @@ impl<'a> Evaluator<'a> {
                 let flat = point.iter().zip(&self.body.domain).fold(0, |flat, (p, d)| flat * d + p);
                 Ok(Element::Real(self.anchor[flat]).store(*dtype))
             }
-            Instr::Load(load) => self.load(load, point),
+            Instr::Load(load) => {
+                // Elsewhere what it gives is not used.
+                let at = if self.hold(&load.guards, point)? { self.at(&load.at, point)? } else { 0 };
+                Ok(self.slots[load.slot][at as usize])
+            }
             Instr::Constant { value, dtype } => Ok(constant(value.get(), *dtype)),
-            Instr::Coordinate { index, dtype } => Ok(constant(index.eval(point, &|_| 0) as f64, *dtype)),
+            Instr::Coordinate { index, dtype } => Ok(constant(self.at(index, point)? as f64, *dtype)),
+            Instr::Within { arg, extent, guards, .. } => {
+                let element = self.value(*arg, point)?;
+                let (index, extent) = (number(element) as i64, *extent);
+                if self.hold(guards, point)? && !(0..extent as i64).contains(&index) {
+                    return Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() });
+                }
+                Ok(element)
+            }
             Instr::Map { op, attrs, args, dtype } => {
                 let args = args.iter().map(|&a| self.value(a, point)).collect::<Result<Vec<_>, _>>()?;
                 let Eval::Elements(eval) = op.def().eval else { return Err(BackendError::Device(format!("`{op}`"))) };
@@ -198,25 +211,32 @@ impl<'a> Evaluator<'a> {
             }
             Instr::Reduce { how, arg, dtype } => self.reduce(id, *how, *arg, *dtype, point),
             Instr::Select { pieces, fill, dtype } => {
-                let holds = |guards: &[Guard]| guards.iter().all(|(i, r)| r.contains(&i.eval(point, &|_| 0)));
-                match pieces.iter().find(|(guards, _)| holds(guards)) {
-                    Some((_, value)) => self.value(*value, point),
-                    None => Ok(constant(fill.get(), *dtype)),
+                for (guards, value) in pieces {
+                    if self.hold(guards, point)? {
+                        return self.value(*value, point);
+                    }
                 }
+                Ok(constant(fill.get(), *dtype))
             }
         }
     }
 
-    fn load(&mut self, load: &Load, point: &[usize]) -> Result<Element<f64>, BackendError> {
+    /// A map at a point.
+    fn at(&mut self, index: &Index, point: &[usize]) -> Result<i64, BackendError> {
         let mut read = HashMap::new();
-        for &(value, extent) in &load.checks {
-            let index = number(self.value(value, point)?) as i64;
-            if !(0..extent as i64).contains(&index) {
-                return Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() });
-            }
-            read.insert(value, index);
+        for value in index.values() {
+            read.insert(value, number(self.value(value, point)?) as i64);
         }
-        Ok(self.slots[load.slot][load.at.eval(point, &|v| read[&v]) as usize])
+        Ok(index.eval(point, &|v| read[&v]))
+    }
+
+    fn hold(&mut self, guards: &[Guard], point: &[usize]) -> Result<bool, BackendError> {
+        for (index, range) in guards {
+            if !range.contains(&self.at(index, point)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn reduce(

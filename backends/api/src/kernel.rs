@@ -106,6 +106,17 @@ pub enum Instr {
         /// Its element type.
         dtype: DType,
     },
+    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails.
+    Within {
+        /// The integer.
+        arg: ValueId,
+        /// How many there are.
+        extent: usize,
+        /// Where it counts; elsewhere it may be anything.
+        guards: Vec<Guard>,
+        /// Its element type.
+        dtype: DType,
+    },
     /// A pointwise op.
     Map {
         /// The op.
@@ -142,11 +153,9 @@ pub enum Instr {
 pub struct Load {
     /// Which buffer.
     pub slot: Slot,
-    /// At which element: a map from the domain's coordinates; `Atom::Value(i)` stands for value `i` of the body, an integer
-    /// (an indirect load).
+    /// At which element: a map from the domain's coordinates; `Atom::Value(i)` stands for value `i` of the body, an
+    /// [`Instr::Within`] (an indirect load).
     pub at: Index,
-    /// For each value in `at`: it must lie in `0..extent`, or the run fails.
-    pub checks: Vec<(ValueId, usize)>,
     /// Read only where all of these hold; what the load gives elsewhere is not used.
     pub guards: Vec<Guard>,
     /// Element type.
@@ -172,6 +181,7 @@ impl Instr {
             Instr::Anchor { dtype }
             | Instr::Constant { dtype, .. }
             | Instr::Coordinate { dtype, .. }
+            | Instr::Within { dtype, .. }
             | Instr::Map { dtype, .. }
             | Instr::Reduce { dtype, .. }
             | Instr::Select { dtype, .. } => *dtype,
@@ -179,14 +189,37 @@ impl Instr {
         }
     }
 
-    /// The values that it uses.
+    /// The values that it uses: its arguments, then those that its maps mention.
     pub fn args(&self) -> Vec<ValueId> {
-        match self {
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } => Vec::new(),
-            Instr::Load(load) => load.checks.iter().map(|c| c.0).collect(),
+        let mut args = match self {
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
             Instr::Map { args, .. } => args.clone(),
-            Instr::Reduce { arg, .. } => vec![*arg],
+            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => vec![*arg],
             Instr::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+        };
+        args.extend(self.maps().into_iter().flat_map(Index::values));
+        args
+    }
+
+    /// Its index maps, those of its guards included.
+    pub fn maps(&self) -> Vec<&Index> {
+        match self {
+            Instr::Load(load) => load.guards.iter().map(|g| &g.0).chain([&load.at]).collect(),
+            Instr::Coordinate { index, .. } => vec![index],
+            Instr::Within { guards, .. } => guards.iter().map(|g| &g.0).collect(),
+            Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| &p.0).map(|g| &g.0).collect(),
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Reduce { .. } => Vec::new(),
+        }
+    }
+
+    /// See [`Instr::maps`].
+    pub fn maps_mut(&mut self) -> Vec<&mut Index> {
+        match self {
+            Instr::Load(load) => load.guards.iter_mut().map(|g| &mut g.0).chain([&mut load.at]).collect(),
+            Instr::Coordinate { index, .. } => vec![index],
+            Instr::Within { guards, .. } => guards.iter_mut().map(|g| &mut g.0).collect(),
+            Instr::Select { pieces, .. } => pieces.iter_mut().flat_map(|p| &mut p.0).map(|g| &mut g.0).collect(),
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Reduce { .. } => Vec::new(),
         }
     }
 }

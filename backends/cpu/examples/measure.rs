@@ -35,7 +35,7 @@ fn dense(domain: &[usize]) -> Index {
 }
 
 fn load(b: &mut Body, slot: usize, at: Index) -> usize {
-    push(b, Instr::Load(Load { slot, at, checks: Vec::new(), guards: Vec::new(), dtype: DType::F32 }))
+    push(b, Instr::Load(Load { slot, at, guards: Vec::new(), dtype: DType::F32 }))
 }
 
 fn body(domain: &[usize]) -> Body {

@@ -29,39 +29,19 @@ impl Nest {
 
     /// Every index map.
     pub fn indices(&self) -> impl Iterator<Item = &Index> {
-        fn of_instr(instr: &Instr) -> Vec<&Index> {
-            match instr {
-                Instr::Load(load) => load.guards.iter().map(|g| &g.0).chain([&load.at]).collect(),
-                Instr::Coordinate { index, .. } => vec![index],
-                Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| &p.0).map(|g| &g.0).collect(),
-                _ => Vec::new(),
-            }
-        }
-        self.instrs.iter().flat_map(of_instr).chain(self.stores.iter().map(|s| &s.at))
+        self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().map(|s| &s.at))
     }
 
     /// Whether anything depends on an axis.
     pub fn depends_on(&self, axis: usize) -> bool {
-        self.indices().any(|i| mentions(i, axis))
+        self.indices().any(|i| i.mentions(axis))
     }
 
     /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`.
     fn substitute(&self, at: &[Index], domain: Vec<usize>) -> Nest {
         let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
         let mut new = self.clone();
-        for instr in &mut new.instrs {
-            match instr {
-                Instr::Load(load) => {
-                    load.at = change(&load.at);
-                    load.guards.iter_mut().for_each(|g| g.0 = change(&g.0));
-                }
-                Instr::Coordinate { index, .. } => *index = change(index),
-                Instr::Select { pieces, .. } => {
-                    pieces.iter_mut().flat_map(|p| &mut p.0).for_each(|g| g.0 = change(&g.0));
-                }
-                _ => {}
-            }
-        }
+        new.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
         new.stores.iter_mut().for_each(|s| s.at = change(&s.at));
         new.domain = domain;
         new
@@ -129,14 +109,6 @@ impl Nest {
         places.dedup();
         places
     }
-}
-
-fn mentions(index: &Index, axis: usize) -> bool {
-    index.terms.iter().any(|(atom, _)| match atom {
-        Atom::Coord(n) => *n == axis,
-        Atom::Div(inner, _) | Atom::Mod(inner, _) => mentions(inner, axis),
-        Atom::Value(_) => false,
-    })
 }
 
 fn cuts(index: &Index) -> usize {

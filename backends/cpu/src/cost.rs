@@ -237,7 +237,7 @@ impl Model {
                     };
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
-                Instr::Coordinate { .. } => work.seconds += n * e.cheap * 2.0,
+                Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
                 Instr::Map { op, attrs, dtype, args } => {
                     let from = args.last().map_or(*dtype, |&a| body.instrs[a].dtype());
                     work.seconds += n.max(1.0) * self.of_op(*op, attrs, from);
@@ -354,13 +354,8 @@ fn masks(body: &Body, row: u64) -> Vec<u64> {
         let mask = match instr {
             Instr::Anchor { .. } => u64::MAX,
             Instr::Constant { .. } => 0,
-            Instr::Load(load) => load.checks.iter().fold(mentioned(&load.at), |m, c| m | masks[c.0]),
-            Instr::Coordinate { index, .. } => mentioned(index),
-            Instr::Map { args, .. } => of_args(args),
             Instr::Reduce { arg, .. } => masks[*arg] & !row,
-            Instr::Select { pieces, .. } => {
-                pieces.iter().fold(0, |m, (guards, v)| guards.iter().fold(m | masks[*v], |m, g| m | mentioned(&g.0)))
-            }
+            _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
         };
         masks.push(mask);
     }

@@ -165,12 +165,12 @@ fn gather(ids: Tensor, rows: usize, columns: usize) -> (eutectic_backend::Kernel
     let dtype = ids.dtype();
     let slot = build.tensor(ids);
     let id = build.load(&mut b, slot, Index::coord(0));
+    let id = push(&mut b, Instr::Within { arg: id, extent: rows, guards: Vec::new(), dtype });
     let table = build.input(DType::F32, rows * columns);
     let at = Index::atom(Atom::Value(id)).times(columns as i64).plus(&Index::coord(1));
-    let load = Load { slot: table, at, checks: vec![(id, rows)], guards: Vec::new(), dtype: DType::F32 };
+    let load = Load { slot: table, at, guards: Vec::new(), dtype: DType::F32 };
     let x = push(&mut b, Instr::Load(load));
     build.store(&[n, columns], DType::F32, x);
-    let _ = dtype;
     build.kernel(AnchorKernel::Map, b)
 }
 
@@ -205,7 +205,7 @@ fn pieces_and_fill() {
         let mut piece = |width: usize, offset: i64, guards: Vec<eutectic_backend::Guard>| {
             let slot = build.input(DType::F32, rows * width);
             let at = Index::coord(0).times(width as i64).plus(&Index::coord(1)).plus(&Index::constant(-offset));
-            push(&mut b, Instr::Load(Load { slot, at, checks: Vec::new(), guards, dtype: DType::F32 }))
+            push(&mut b, Instr::Load(Load { slot, at, guards, dtype: DType::F32 }))
         };
         let x = piece(left, p, guard(p, p + l));
         let y = piece(right, p + l, guard(p + l, p + l + r));

@@ -61,7 +61,7 @@ const WIDTH: usize = 64;
 const N: usize = ROWS * WIDTH;
 
 fn load(b: &mut Body, slot: usize, at: Index) -> usize {
-    push(b, Instr::Load(Load { slot, at, checks: Vec::new(), guards: Vec::new(), dtype: DType::F32 }))
+    push(b, Instr::Load(Load { slot, at, guards: Vec::new(), dtype: DType::F32 }))
 }
 
 fn kernel(anchor: AnchorKernel, b: Body, out: usize, value: usize, counts: &[usize]) -> Kernel {

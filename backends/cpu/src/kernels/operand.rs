@@ -79,7 +79,7 @@ fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i
     let &(dtype, count) = slots.types.get(load.slot)?;
     let range = load.at.range(&nest.domain);
     let inside = nest.domain.contains(&0) || (range.start >= 0 && range.end <= count as i64);
-    let plain = load.guards.is_empty() && load.checks.is_empty() && dtype == acc && load.dtype == acc && inside;
+    let plain = load.guards.is_empty() && dtype == acc && load.dtype == acc && inside;
     let strides = load.at.affine(nest.domain.len()).filter(|_| plain)?;
     Some((load.slot, load.at.constant, strides))
 }

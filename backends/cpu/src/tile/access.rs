@@ -151,13 +151,12 @@ impl Access {
         self
     }
 
-    /// Collects the values that it mentions.
-    pub fn values(&self, into: &mut Vec<usize>) {
-        for (cut, _) in &self.cuts {
-            match cut {
-                Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.values(into),
-                Cut::Value(v) => into.push(*v),
-            }
-        }
+    /// The values that it mentions.
+    pub fn values(&self) -> Vec<usize> {
+        let of = |cut: &Cut| match cut {
+            Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.values(),
+            Cut::Value(v) => vec![*v],
+        };
+        self.cuts.iter().flat_map(|(cut, _)| of(cut)).collect()
     }
 }

@@ -66,25 +66,10 @@ fn needed(nest: &Nest) -> Vec<bool> {
     nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| needed[v] = true);
     for id in (0..nest.instrs.len()).rev() {
         if needed[id] {
-            let of_map = |i: &Instr| match i {
-                Instr::Load(load) => values_of(&load.at),
-                _ => Vec::new(),
-            };
-            nest.instrs[id].args().into_iter().chain(of_map(&nest.instrs[id])).for_each(|a| needed[a] = true);
+            nest.instrs[id].args().into_iter().for_each(|a| needed[a] = true);
         }
     }
     needed
-}
-
-/// The values that a map mentions.
-fn values_of(index: &eutectic_ir::index::Index) -> Vec<ValueId> {
-    use eutectic_ir::index::Atom;
-    let of = |atom: &Atom| match atom {
-        Atom::Value(v) => vec![*v],
-        Atom::Div(inner, _) | Atom::Mod(inner, _) => values_of(inner),
-        Atom::Coord(_) => Vec::new(),
-    };
-    index.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
 }
 
 struct Builder<'a> {
@@ -130,19 +115,22 @@ impl Builder<'_> {
                 self.program.values[step].constant = Some(number(value.get(), instr.dtype()));
                 step
             }
-            Instr::Coordinate { index, .. } => match Access::new(index) {
-                Some(access) if matches!(dtype, DType::I64) => {
-                    let mask = access.mask();
-                    self.push(Step::Coordinate(access), dtype, mask)
-                }
-                Some(access) => {
-                    let mask = access.mask();
+            Instr::Coordinate { index, .. } => match self.access(index) {
+                Ok((access, mask)) => {
                     let step = self.push(Step::Coordinate(access), DType::I64, mask);
-                    let run = cast(DType::I64, instr.dtype(), self.isa);
-                    self.point(run, [0.0; 2], vec![step], dtype)
+                    match dtype {
+                        DType::I64 => step,
+                        _ => self.point(cast(DType::I64, instr.dtype(), self.isa), [0.0; 2], vec![step], dtype),
+                    }
                 }
-                None => self.problem("an index over too many axes".into(), dtype),
+                Err(why) => self.problem(why, dtype),
             },
+            Instr::Within { arg, extent, guards, .. } => {
+                let arg = self.at(*arg);
+                let (guards, of_guards) = self.guards(guards);
+                let mask = self.mask(arg) | of_guards;
+                self.push(Step::Within { arg, extent: *extent, guards }, dtype, mask)
+            }
             Instr::Map { op, attrs, args, dtype: result } => {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();
                 let dtypes: Vec<_> = places.iter().map(|&p| self.program.values[p].dtype).collect();
@@ -182,15 +170,33 @@ impl Builder<'_> {
         self.push(Step::Point { run, k, args, groups }, dtype, mask)
     }
 
-    fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> Vec<Guard> {
-        let compiled = guards
-            .iter()
-            .map(|(index, range)| Some(Guard { access: Access::new(index)?, from: range.start, to: range.end }));
-        let compiled: Option<Vec<_>> = compiled.collect();
-        compiled.unwrap_or_else(|| {
-            self.problems.push("a guard over too many axes".into());
-            Vec::new()
-        })
+    /// A map, and the axes on which it depends.
+    fn access(&self, index: &eutectic_ir::index::Index) -> Result<(Access, Mask), String> {
+        let access = Access::new(index).ok_or("an index over too many axes")?;
+        let mut mask = access.mask();
+        for value in index.values() {
+            let Value { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
+            if !dtype.is_int() {
+                return Err(format!("an index of {dtype}"));
+            }
+            mask |= of_value;
+        }
+        Ok((access.with_values(&|v| self.at(v)), mask))
+    }
+
+    /// Guards, and the axes on which they depend.
+    fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> (Vec<Guard>, Mask) {
+        let (mut compiled, mut mask) = (Vec::new(), 0);
+        for (index, range) in guards {
+            match self.access(index) {
+                Ok((access, of_guard)) => {
+                    compiled.push(Guard { access, from: range.start, to: range.end });
+                    mask |= of_guard;
+                }
+                Err(why) => self.problems.push(why),
+            }
+        }
+        (compiled, mask)
     }
 
     fn load(&mut self, load: &Load) -> usize {
@@ -200,18 +206,22 @@ impl Builder<'_> {
         if dtype != load.dtype {
             return self.problem(format!("a load of {} from a buffer of {dtype}", load.dtype), load.dtype);
         }
-        let Some(access) = Access::new(&load.at) else {
-            return self.problem("an index over too many axes".into(), load.dtype);
+        let (access, mask) = match self.access(&load.at) {
+            Ok(compiled) => compiled,
+            Err(why) => return self.problem(why, load.dtype),
         };
         let raw = match access.affine() {
-            Some((base, strides)) if load.guards.is_empty() && load.checks.is_empty() => {
+            Some((base, strides)) if load.guards.is_empty() => {
                 if !self.inside(&load.at, count) {
                     return self
                         .problem(format!("a load at {} from a buffer of {count} elements", load.at), load.dtype);
                 }
-                self.push(Step::Affine { slot: load.slot, base, strides }, dtype, access.mask())
+                self.push(Step::Affine { slot: load.slot, base, strides }, dtype, mask)
             }
-            _ => self.walk(load, access, dtype, count),
+            _ => {
+                let (guards, of_guards) = self.guards(&load.guards);
+                self.push(Step::Walk { slot: load.slot, count, access, guards }, dtype, mask | of_guards)
+            }
         };
         match widen(dtype, self.isa) {
             Some(run) => self.point(run, [0.0; 2], vec![raw], register(dtype)),
@@ -219,24 +229,15 @@ impl Builder<'_> {
         }
     }
 
-    fn walk(&mut self, load: &Load, access: Access, dtype: DType, count: usize) -> usize {
-        let guards = self.guards(&load.guards);
-        let checks: Vec<_> = load.checks.iter().map(|&(v, extent)| (self.at(v), extent)).collect();
-        let values: Vec<_> = values_of(&load.at).into_iter().map(|v| self.at(v)).collect();
-        let access = access.with_values(&|v| self.at(v));
-        let bad = values.iter().chain(checks.iter().map(|c| &c.0)).find(|&&v| !self.program.values[v].dtype.is_int());
-        if let Some(&v) = bad {
-            return self.problem(format!("an index of {}", self.program.values[v].dtype), dtype);
-        }
-        let of_values = values.iter().chain(checks.iter().map(|c| &c.0)).fold(0, |m, &v| m | self.mask(v));
-        let mask = guards.iter().fold(access.mask() | of_values, |m, g| m | g.access.mask());
-        self.push(Step::Walk { slot: load.slot, count, access, guards, checks }, dtype, mask)
-    }
-
     fn select(&mut self, pieces: &[(Vec<eutectic_backend::Guard>, ValueId)], fill: [u8; 8], dtype: DType) -> usize {
-        let pieces: Vec<_> = pieces.iter().map(|(g, v)| (self.guards(g), self.at(*v))).collect();
-        let mask =
-            pieces.iter().fold(0, |m, (guards, v)| guards.iter().fold(m | self.mask(*v), |m, g| m | g.access.mask()));
+        let mut mask = 0;
+        let pieces = pieces.iter().map(|(guards, value)| {
+            let (guards, of_guards) = self.guards(guards);
+            let value = self.at(*value);
+            mask |= of_guards | self.mask(value);
+            (guards, value)
+        });
+        let pieces = pieces.collect();
         self.push(Step::Select { pieces, fill }, dtype, mask)
     }
 
@@ -304,17 +305,21 @@ impl Step {
     /// The steps whose values it reads.
     pub fn args(&self) -> Vec<usize> {
         match self {
-            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Coordinate(_) => Vec::new(),
-            Step::Walk { access, checks, .. } => {
-                let mut args = checks.iter().map(|c| c.0).collect();
-                access.values(&mut args);
-                args
-            }
+            Step::Ready | Step::Anchor | Step::Affine { .. } => Vec::new(),
+            Step::Coordinate(access) => access.values(),
+            Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
+            Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
             Step::Point { args, .. } => args.clone(),
             Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
-            Step::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+            Step::Select { pieces, .. } => {
+                pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
+            }
         }
     }
+}
+
+fn of_guards(guards: &[Guard]) -> Vec<usize> {
+    guards.iter().flat_map(|g| g.access.values()).collect()
 }
 
 /// Which steps run in which pass over a row that is cut into parts: a pass computes what the next reductions need, anew; the

@@ -101,8 +101,15 @@ pub enum Step {
         access: Access,
         /// Only where all hold.
         guards: Vec<Guard>,
-        /// Values that must lie in `0..extent`.
-        checks: Vec<(usize, usize)>,
+    },
+    /// The same integer, which must lie in `0..extent` where all guards hold.
+    Within {
+        /// The integer.
+        arg: usize,
+        /// How many there are.
+        extent: usize,
+        /// Where it counts.
+        guards: Vec<Guard>,
     },
     /// An integer computed from coordinates.
     Coordinate(Access),

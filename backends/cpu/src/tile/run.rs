@@ -80,9 +80,13 @@ impl Run<'_> {
                     let at = self.affine(*slot, *base, strides, value.mask, value.dtype.size(), register);
                     self.point_to(id, at);
                 }
-                Step::Walk { slot, count, access, guards, checks } => {
-                    let walk = Gather { slot: *slot, count: *count, access, guards, checks };
+                Step::Walk { slot, count, access, guards } => {
+                    let walk = Gather { slot: *slot, count: *count, access, guards };
                     self.walk(&walk, value.mask, value.dtype.size(), register);
+                    self.point_to(id, register);
+                }
+                Step::Within { arg, extent, guards } => {
+                    self.check(*arg, *extent, guards, value.mask, register);
                     self.point_to(id, register);
                 }
                 Step::Coordinate(access) => {
@@ -309,33 +313,58 @@ impl Run<'_> {
         }
     }
 
+    /// Reads the integers that maps mention, at a point: the value, and whether it changes along the axis.
+    fn reader<'r>(&'r self, point: &'r [usize; MAX_RANK], axis: usize) -> impl Fn(usize) -> (i64, bool) + 'r {
+        move |v| {
+            // SAFETY: the value was computed before; the point lies in the tile.
+            (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
+        }
+    }
+
+    unsafe fn check(&self, arg: usize, extent: usize, guards: &[Guard], mask: Mask, register: *mut u8) {
+        let from = &self.program.values[arg];
+        let size = from.dtype.size();
+        let strides = self.tile.strides(from.mask);
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let read = self.reader(point, axis);
+            let (holds, ahead) = all_hold(guards, point, axis, &read);
+            let n = left.min(ahead);
+            let mut at = *point;
+            for _ in 0..n {
+                // SAFETY: the point lies in the tile.
+                let index = unsafe { self.integer(arg, &at) };
+                if holds && !(0..extent as i64).contains(&index) {
+                    self.frame.fault.report(index, extent);
+                }
+                at[axis] += 1;
+            }
+            // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
+            unsafe {
+                let first = self.at(arg).offset(self.place(&strides, point) * size as isize);
+                line(to, first, strides[axis], n, size);
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+
     unsafe fn walk(&self, gather: &Gather<'_>, mask: Mask, size: usize, register: *mut u8) {
         let mut to = register;
         self.walk_points(mask, |point, axis, left| {
-            let read = |v: usize| {
-                // SAFETY: the value was computed before; the point lies in the tile.
-                (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
-            };
+            let read = self.reader(point, axis);
             let (holds, ahead) = all_hold(gather.guards, point, axis, &read);
             let mut n = left.min(ahead);
             let mut from = None;
             if holds {
                 let run = gather.access.at(point, axis, &read);
                 n = n.min(run.len);
-                let mut inside = true;
-                for &(v, extent) in gather.checks {
-                    let (index, changes) = read(v);
-                    n = if changes { 1 } else { n };
-                    if index < 0 || index >= extent as i64 {
-                        self.frame.fault.report(index, extent);
-                        inside = false;
-                    }
-                }
+                // Values in maps were checked; what they lead to is checked all the same, because memory is at stake.
                 let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
                 let range = 0..gather.count as i64;
-                if inside && !(range.contains(&run.value) && range.contains(&last)) {
+                let inside = range.contains(&run.value) && range.contains(&last);
+                if !inside {
                     self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, gather.count);
-                    inside = false;
                 }
                 from = inside.then_some((run.value, run.slope));
             }
@@ -356,7 +385,7 @@ impl Run<'_> {
 
     unsafe fn coordinate(&self, access: &Access, mask: Mask, mut to: *mut i64) {
         self.walk_points(mask, |point, axis, left| {
-            let run = access.at(point, axis, &|_| (0, false));
+            let run = access.at(point, axis, &self.reader(point, axis));
             let n = left.min(run.len);
             // SAFETY: the register is dense over the mask.
             unsafe {
@@ -377,10 +406,11 @@ impl Run<'_> {
     ) {
         let mut to = register;
         self.walk_points(mask, |point, axis, left| {
+            let read = self.reader(point, axis);
             let mut n = left;
             let mut chosen = None;
             for (guards, value) in pieces {
-                let (holds, ahead) = all_hold(guards, point, axis, &|_| (0, false));
+                let (holds, ahead) = all_hold(guards, point, axis, &read);
                 n = n.min(ahead);
                 if holds {
                     chosen = Some(*value);
@@ -409,7 +439,6 @@ struct Gather<'a> {
     count: usize,
     access: &'a Access,
     guards: &'a [Guard],
-    checks: &'a [(usize, usize)],
 }
 
 /// Copies `n` elements that are `stride` apart to a dense place.

@@ -43,7 +43,7 @@ impl Build {
 
     pub fn load(&mut self, body: &mut Body, slot: usize, at: Index) -> ValueId {
         let dtype = self.slots[slot].0;
-        push(body, Instr::Load(Load { slot, at, checks: Vec::new(), guards: Vec::new(), dtype }))
+        push(body, Instr::Load(Load { slot, at, guards: Vec::new(), dtype }))
     }
 
     /// A load of a fresh dense tensor with the domain's shape.
