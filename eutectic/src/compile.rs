@@ -15,7 +15,7 @@ use eutectic_lowering::{
     report::{self, KernelReport},
     search,
 };
-use eutectic_rewrites::{Options as RewriteOptions, Phase, Rewritten, RuleSet, optimize};
+use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, optimize};
 
 use crate::{Error, Session, extract};
 
@@ -80,12 +80,13 @@ impl StageTimes {
 }
 
 impl Compiler {
-    /// A compiler with the embedded rules and default options.
+    /// A compiler with the embedded rules, but for those whose contract is `fast`, and default options.
     ///
     /// # Errors
     /// When the embedded rules do not load: a defect of this build.
     pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
-        Ok(Compiler { backend: Arc::new(backend), rules: Arc::new(RuleSet::embedded()?), options: Options::default() })
+        let rules = RuleSet::embedded()?.choose(&Choice::default())?;
+        Ok(Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() })
     }
 
     /// With other rules.
