@@ -3,3 +3,4 @@
 pub mod conformance;
 pub mod naive;
 pub mod program;
+pub mod sweep;

@@ -1,12 +1,30 @@
 //! Random well-typed programs: a list of numbers decides, so that proptest's shrinking of the list shrinks the program.
 
-use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Type};
+use std::fmt;
+
+use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Type, text};
 use proptest::prelude::*;
 
-/// A program of at most `steps` ops, with its decisions' seed for the inputs' values.
-pub fn programs(steps: usize) -> impl Strategy<Value = (Graph, u64)> {
+/// A program, and the seed of its inputs' values.
+#[derive(Clone)]
+pub struct Case {
+    /// The program.
+    pub graph: Graph,
+    /// See [`conformance::values`](crate::conformance::values).
+    pub seed: u64,
+}
+
+impl fmt::Debug for Case {
+    /// As text that `eutectic opt` reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}\n{}", self.seed, text::print(&self.graph, text::Style::default()))
+    }
+}
+
+/// A program of at most `steps` ops, with the seed of the inputs' values.
+pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
     let decisions = prop::collection::vec(any::<u16>(), 8..steps * 8);
-    (decisions, any::<u64>()).prop_map(|(decisions, seed)| (generate(&decisions), seed))
+    (decisions, any::<u64>()).prop_map(|(decisions, seed)| Case { graph: generate(&decisions), seed })
 }
 
 /// Extents that straddle vector widths and tiles, and the narrow ones.

@@ -1,33 +1,41 @@
-//! Random programs through the whole engine, with every plan search, against the interpreter.
+//! Random programs through the whole engine, in every way, against the interpreter. `examples/sweep.rs` tries more of them.
 
-use eutectic::{Compiler, Cpu, CpuOptions, Strategy};
-use eutectic_proptests::{conformance::check, program::programs};
-use proptest::prelude::*;
+use eutectic::Strategy;
+use eutectic_ir::{lang::sexp::Source, text::parse};
+use eutectic_proptests::sweep::{Way, agrees, sweep};
 
-fn agrees(strategy: Strategy, graph: &eutectic::Graph, seed: u64) -> Result<(), TestCaseError> {
-    let compiler = Compiler::new(Cpu::new(CpuOptions::default())).unwrap().with_strategy(strategy);
-    match check(&compiler, graph, seed) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(differences)) => Err(TestCaseError::fail(format!("{differences:#?}"))),
-        Err(error) => Err(TestCaseError::fail(error.to_string())),
-    }
+fn sixty(way: Way) {
+    sweep(way, 60, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 1000, ..ProptestConfig::default() })]
+#[test]
+fn unfused() {
+    sixty(Way::Search(Strategy::Unfused));
+}
 
-    #[test]
-    fn unfused((graph, seed) in programs(8)) {
-        agrees(Strategy::Unfused, &graph, seed)?;
-    }
+#[test]
+fn greedy() {
+    sixty(Way::Search(Strategy::Greedy));
+}
 
-    #[test]
-    fn greedy((graph, seed) in programs(8)) {
-        agrees(Strategy::Greedy, &graph, seed)?;
-    }
+#[test]
+fn local() {
+    sixty(Way::Search(Strategy::Local));
+}
 
-    #[test]
-    fn local((graph, seed) in programs(10)) {
-        agrees(Strategy::Local, &graph, seed)?;
+#[test]
+fn some_rules() {
+    sixty(Way::SomeRules);
+}
+
+#[test]
+fn programs_that_once_failed() {
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once_failed")).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let graph = parse(&Source::new(path.display().to_string(), text)).unwrap_or_else(|e| panic!("{e}"));
+        for (way, seed) in Way::ALL.into_iter().flat_map(|way| (0..20).map(move |seed| (way, seed))) {
+            agrees(way, &graph, seed).unwrap_or_else(|e| panic!("{}, {way:?}, seed {seed}: {e}", path.display()));
+        }
     }
 }
