@@ -51,6 +51,10 @@ fn composites_are_what_their_parts_are() {
             let (x, w) = (input(b, "x", &[2, 3, 4]), b.param("w", &[4, 5]));
             b.with("linear", &[x, w], &[("act", "none".into())])
         }),
+        ("softplus", "add", |b| {
+            let x = input(b, "x", &[2, 5]);
+            b.op("softplus", &[x])
+        }),
         ("swiglu, gate second", "mul", |b| {
             let p = input(b, "p", &[2, 6]);
             b.with("swiglu", &[p], &[("gate", "second".into())])
