@@ -85,7 +85,12 @@ impl Compiler {
     /// # Errors
     /// When the embedded rules do not load: a defect of this build.
     pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
-        Ok(Compiler { backend: Arc::new(backend), rules: Arc::new(RuleSet::embedded()?), options: Options::default() })
+        Ok(Compiler::of(backend, RuleSet::embedded()?))
+    }
+
+    /// A compiler with these rules and default options.
+    pub fn of(backend: impl Backend + 'static, rules: RuleSet) -> Compiler {
+        Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() }
     }
 
     /// With other rules.

@@ -78,8 +78,7 @@ impl<'a> Case<'a> {
             rules = rules.and(more).map_err(|e| e.to_string())?;
         }
         let rules = rules.choose(&self.choice).map_err(|e| e.to_string())?;
-        let compiler =
-            Compiler::new(Device { lacks: self.lacks.clone() }).map_err(|e| e.to_string())?.with_rules(rules);
+        let compiler = Compiler::of(Device { lacks: self.lacks.clone() }, rules);
         let mut shown = self.head.trim_end().to_string();
         for (title, given) in &self.sections {
             let text = match *title {
