@@ -147,7 +147,7 @@ impl Compile {
     pub fn compiler(&self) -> Result<Compiler, Fault> {
         let mut options = Options { outline: !self.no_outline, ..Options::default() };
         options.search.strategy = self.strategy.into();
-        Ok(Compiler::new(self.backend())?.with_rules(self.rules.load()?).with_options(options))
+        Ok(Compiler::of(self.backend(), self.rules.load()?).with_options(options))
     }
 
     /// The device that programs run on.

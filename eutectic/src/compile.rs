@@ -85,14 +85,12 @@ impl Compiler {
     /// # Errors
     /// When the embedded rules do not load: a defect of this build.
     pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
-        let rules = RuleSet::embedded()?.choose(&Choice::default())?;
-        Ok(Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() })
+        Ok(Compiler::of(backend, RuleSet::embedded()?.choose(&Choice::default())?))
     }
 
-    /// With other rules.
-    pub fn with_rules(mut self, rules: RuleSet) -> Compiler {
-        self.rules = Arc::new(rules);
-        self
+    /// A compiler with these rules and default options.
+    pub fn of(backend: impl Backend + 'static, rules: RuleSet) -> Compiler {
+        Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() }
     }
 
     /// With other options.

@@ -1,7 +1,7 @@
 //! One program out of a saturated e-graph, as a graph: what people look at between phases.
 
 use eutectic_ir::{
-    Attr, Graph, GraphError, NodeId, Origin, Tensor,
+    Attr, Class, Graph, GraphError, NodeId, Origin, Tensor,
     eclasses::{ClassId, EClass, EClasses},
 };
 use rustc_hash::FxHashMap;
@@ -67,7 +67,9 @@ impl Extraction<'_> {
 
     fn node(&mut self, class: ClassId) -> Result<NodeId, GraphError> {
         let c = &self.classes.classes[class];
-        let node = &c.nodes[self.choice[class]];
+        // What is given needs no other way to it, and plans choose none: `x` may be known to be `cast(cast x)`.
+        let given = c.nodes.iter().find(|node| matches!(node.op.def().class, Class::Leaf(_)));
+        let node = given.unwrap_or(&c.nodes[self.choice[class]]);
         let operands: Vec<NodeId> = node.operands.iter().map(|&o| self.value(o)).collect::<Result<_, _>>()?;
         let attrs: Vec<(&str, Attr)> =
             node.op.def().attrs.iter().zip(&node.attrs).map(|(def, value)| (def.name, value.clone())).collect();

@@ -40,7 +40,7 @@ fn assert_bounds(what: &str, bounds: &[Bounded], results: &[f32], off: f64) {
 #[test]
 fn elementary_functions() {
     let x = numbers(500, 1);
-    let table: [(&str, Function); 11] = [
+    let table: [(&str, Function); 12] = [
         ("exp", f32::exp),
         ("sin", f32::sin),
         ("cos", f32::cos),
@@ -50,6 +50,7 @@ fn elementary_functions() {
         ("neg", |x| -x),
         ("abs", f32::abs),
         ("sigmoid", |x| 1.0 / (1.0 + (-x).exp())),
+        ("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
         ("floor", f32::floor),
         ("reciprocal", |x| 1.0 / x),
     ];

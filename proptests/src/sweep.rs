@@ -1,5 +1,7 @@
 //! Many random programs, each planned in several ways, in one run that a seed repeats.
 
+use std::sync::OnceLock;
+
 use eutectic::{
     Compiler, Cpu, Graph, RuleSet, Strategy,
     engine::rewrites::{Choice, LoadError, Phase},
@@ -50,19 +52,25 @@ pub fn sweep(way: Way, count: u32, steps: usize, seed: u64) -> Result<(), String
 /// # Errors
 /// What differs, or the engine's error, for people.
 pub fn agrees(way: Way, graph: &Graph, seed: u64) -> Result<(), String> {
-    let mut compiler = Compiler::new(Cpu::default()).map_err(|e| e.to_string())?;
-    compiler = match way {
-        Way::Search(strategy) => compiler.with_strategy(strategy),
-        Way::SomeRules => {
-            let rules = some_rules(compiler.rules(), seed).map_err(|e| e.to_string())?;
-            compiler.with_rules(rules)
-        }
+    let compiler = match way {
+        Way::Search(strategy) => Compiler::of(Cpu::default(), embedded()?).with_strategy(strategy),
+        Way::SomeRules => Compiler::of(Cpu::default(), some_rules(&embedded()?, seed).map_err(|e| e.to_string())?),
     };
     match check(&compiler, graph, seed) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(differences)) => Err(format!("{differences:#?}")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The embedded rules, read once: reading them takes longer than a small program does.
+fn embedded() -> Result<RuleSet, String> {
+    static RULES: OnceLock<Result<RuleSet, String>> = OnceLock::new();
+    let read = || {
+        let rules = RuleSet::embedded().map_err(|e| e.to_string())?;
+        rules.choose(&Choice::default()).map_err(|e| e.to_string())
+    };
+    RULES.get_or_init(read).clone()
 }
 
 /// Drops rules by the bits of a seed, but for those that programs need to have kernels at all.

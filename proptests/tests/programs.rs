@@ -4,28 +4,28 @@ use eutectic::Strategy;
 use eutectic_ir::{lang::sexp::Source, text::parse};
 use eutectic_proptests::sweep::{Way, agrees, sweep};
 
-fn sixty(way: Way) {
-    sweep(way, 60, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
+fn agree(way: Way) {
+    sweep(way, 250, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn unfused() {
-    sixty(Way::Search(Strategy::Unfused));
+    agree(Way::Search(Strategy::Unfused));
 }
 
 #[test]
 fn greedy() {
-    sixty(Way::Search(Strategy::Greedy));
+    agree(Way::Search(Strategy::Greedy));
 }
 
 #[test]
 fn local() {
-    sixty(Way::Search(Strategy::Local));
+    agree(Way::Search(Strategy::Local));
 }
 
 #[test]
 fn some_rules() {
-    sixty(Way::SomeRules);
+    agree(Way::SomeRules);
 }
 
 #[test]

@@ -25,7 +25,8 @@ fn tolerance(dtype: DType) -> f64 {
 
 #[test]
 fn functions_of_one_argument() {
-    let floats = ["exp", "sin", "cos", "tan", "atan", "tanh", "erf", "sigmoid", "floor", "ceil", "round", "is-nan"];
+    let floats =
+        ["exp", "sin", "cos", "tan", "atan", "tanh", "erf", "sigmoid", "softplus", "floor", "ceil", "round", "is-nan"];
     let positive = ["log", "sqrt", "rsqrt", "reciprocal"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
     let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL));

@@ -4,6 +4,7 @@
 //! what is still free), so that whatever a rule states can also be tested on generated cases.
 
 use super::{
+    relations::FAMILIES,
     sample::Sampler,
     sexp::{LangError, Sexp, SexpKind, Source},
     typing::{
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{Attr, Dim, Shape};
 
-pub use super::relations::{RELATIONS, broadcast};
+pub use super::relations::broadcast;
 
 /// A relation of the language.
 pub struct Relation {
@@ -26,6 +27,13 @@ pub struct Relation {
     pub solve: fn(&[RelationArg], &mut Bindings) -> Result<Status, String>,
     /// Chooses what is still free, so far that `solve` can do the rest; `Err` where nothing fits what is bound.
     pub sample: fn(&[RelationArg], &mut Sampler<'_>) -> Result<(), String>,
+}
+
+impl Relation {
+    /// Every relation, family by family.
+    pub fn all() -> impl Iterator<Item = &'static Relation> {
+        FAMILIES.iter().copied().flatten()
+    }
 }
 
 impl std::fmt::Debug for Relation {
@@ -66,8 +74,8 @@ impl RelationCall {
         let Some((name, items)) = sexp.call() else {
             return Err(source.error(sexp.span.clone(), "this is not a relation", "write (name argument …)"));
         };
-        let Some(relation) = RELATIONS.iter().find(|r| r.name == name) else {
-            let known: Vec<_> = RELATIONS.iter().map(|r| r.name).collect();
+        let Some(relation) = Relation::all().find(|r| r.name == name) else {
+            let known: Vec<_> = Relation::all().map(|r| r.name).collect();
             return Err(source.error(
                 sexp.span.clone(),
                 format!("there is no relation `{name}`"),

@@ -5,6 +5,8 @@
 //! the table; nothing outside it matches on which op a node is.
 
 mod attention;
+mod attributes;
+mod class;
 mod contraction;
 pub mod eval;
 mod leaf;
@@ -15,15 +17,18 @@ mod reduction;
 mod sample;
 mod view;
 
+pub use attributes::{AttrDef, AttrKind, Default};
+pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall};
+
 use std::{fmt, sync::OnceLock};
 
+use attributes::{attr, attr_or};
 use eval::{Element, Eval};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    Attr, Attrs, DType, Tensor, Type,
-    index::{Atom, Index},
+    Attr, DType, Tensor, Type,
     lang::{Bindings, Mismatch, Signature, Source},
 };
 
@@ -38,158 +43,6 @@ const FAMILIES: &[&[OpDef]] = &[
     attention::OPS,
     project::OPS,
 ];
-
-/// What an op is to the plan search and to lowering.
-#[derive(Clone, Copy, Debug)]
-pub enum Class {
-    /// Input, parameter, constant, or generated from the index alone: no operands.
-    Leaf(Leaf),
-    /// Each element of the result depends on the elements at the same place of the operands, all of the same shape.
-    Pointwise,
-    /// No arithmetic: says where each element of the result is read.
-    View(fn(&ViewCall<'_>) -> Access),
-    /// A kernel is built around it.
-    Anchor(Anchor),
-    /// Defined by a rule of the `decompose` pack; a backend may have a kernel for it all the same.
-    Composite,
-    /// Takes one result out of a tuple.
-    Project,
-}
-
-/// The leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaf {
-    /// Given anew at each run.
-    Input,
-    /// Given once, when the program is loaded.
-    Param,
-    /// Part of the program.
-    Const,
-    /// The coordinate along an axis: computed in the kernel that wants it.
-    Iota,
-}
-
-/// The kernel families.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Anchor {
-    /// Batched matrix product.
-    Contraction,
-    /// A reduction over trailing axes: part of a row group.
-    Reduction(Reduction),
-    /// Scaled dot-product attention with online softmax.
-    Attention,
-}
-
-/// How a reduction combines elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reduction {
-    /// Σ x, 0 for no elements.
-    Sum,
-    /// Π x, 1 for no elements.
-    Product,
-    /// The largest; NaN if one is NaN.
-    Max,
-    /// The smallest; NaN if one is NaN.
-    Min,
-}
-
-/// A view, asked where it reads.
-pub struct ViewCall<'a> {
-    /// Attributes of the node.
-    pub attrs: &'a [Attr],
-    /// Extents of each operand.
-    pub operands: &'a [Vec<usize>],
-    /// Extents of the result.
-    pub result: &'a [usize],
-    /// The coordinates of the result's element, as maps over `domain`.
-    pub at: &'a [Index],
-    /// Extents of the domain that the maps are over.
-    pub domain: &'a [usize],
-}
-
-/// Where a view reads: the first piece whose guards hold, else the fill value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Access {
-    /// The pieces.
-    pub pieces: Vec<Piece>,
-    /// What is there if no piece applies (the value of a pad); `None` where the pieces cover everything.
-    pub fill: Option<f64>,
-}
-
-/// One piece of an [`Access`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Piece {
-    /// All must hold: the index lies in the range.
-    pub guards: Vec<(Index, std::ops::Range<i64>)>,
-    /// Which operand is read.
-    pub operand: usize,
-    /// At which coordinates; `Atom::Value(0)` is the integer that `via` reads.
-    pub at: Vec<Index>,
-    /// An operand of integers that is read first, and at which coordinates (gather).
-    pub via: Option<(usize, Vec<Index>)>,
-}
-
-impl Access {
-    /// Reads operand 0 at `at`, always.
-    pub fn direct(at: Vec<Index>) -> Access {
-        Access { pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: None }], fill: None }
-    }
-}
-
-/// An attribute that an op declares.
-#[derive(Clone, Copy, Debug)]
-pub struct AttrDef {
-    /// Its name, without the colon.
-    pub name: &'static str,
-    /// What it may be.
-    pub kind: AttrKind,
-    /// What it is where a graph does not say (rules always say).
-    pub default: Default,
-}
-
-/// What an attribute may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AttrKind {
-    /// Any integer.
-    Int,
-    /// An axis of operand 0; kept counted from the end.
-    Axis,
-    /// Distinct axes of operand 0; kept counted from the end, ascending.
-    Axes,
-    /// A permutation of the axes of operand 0; kept counted from the end.
-    Perm,
-    /// A number.
-    Float,
-    /// A truth value.
-    Bool,
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// A name.
-    Name,
-    /// A shape.
-    Shape,
-    /// An element type.
-    DType,
-    /// A type.
-    Type,
-    /// A constant's value.
-    Tensor,
-}
-
-/// The default of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Default {
-    /// It must be given.
-    None,
-    /// An integer.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A truth value.
-    Bool(bool),
-    /// A word.
-    Word(&'static str),
-}
 
 /// The declaration of an op.
 #[derive(Debug)]
@@ -311,45 +164,6 @@ impl Op {
             Element::Int(n) => n.map(|n| n as f64).filter(|&x| exact_int(x).is_some()),
         }
     }
-
-    /// Position of an attribute among the node's attributes.
-    pub fn attr(self, name: &str) -> Option<usize> {
-        self.def().attrs.iter().position(|a| a.name == name)
-    }
-
-    /// Completes and normalises attributes given by name: defaults written out, axes counted from the end.
-    ///
-    /// # Errors
-    /// Which attribute is missing, unknown or of the wrong kind; the second part says what would be right.
-    pub fn attributes(self, given: &[(&str, Attr)], operands: &[&Type]) -> Result<Attrs, (String, String)> {
-        let def = self.def();
-        if let Some((name, _)) = given.iter().find(|(name, _)| self.attr(name).is_none()) {
-            let known: Vec<_> = def.attrs.iter().map(|a| format!(":{}", a.name)).collect();
-            let known = if known.is_empty() { "takes none".into() } else { format!("takes {}", known.join(", ")) };
-            return Err((format!("`{}` has no attribute :{name}", def.name), format!("it {known}")));
-        }
-        let operand = operands.first().and_then(|t| t.as_tensor()).map(|(_, s)| s.rank());
-        // An op without operands counts its axes in the shape that it is given.
-        let rank = operand.or_else(|| given.iter().find_map(|(_, a)| a.rank())).unwrap_or(0);
-        let complete = |a: &AttrDef| {
-            let given = given.iter().find(|(name, _)| *name == a.name).map(|(_, value)| value.clone());
-            let value = match (given, a.default) {
-                (Some(value), _) => value,
-                (None, Default::Int(n)) => n.into(),
-                (None, Default::Float(x)) => x.into(),
-                (None, Default::Bool(b)) => b.into(),
-                (None, Default::Word(w)) => w.into(),
-                (None, Default::None) => {
-                    return Err((format!("`{}` needs :{}", def.name, a.name), format!("it is {}", a.kind)));
-                }
-            };
-            let shown = value.to_string();
-            a.kind.normalise(value, rank).ok_or_else(|| {
-                (format!("`{}` takes no :{} of {shown} here", def.name, a.name), format!("it is {}", a.kind))
-            })
-        };
-        def.attrs.iter().map(complete).collect()
-    }
 }
 
 impl fmt::Debug for Op {
@@ -377,90 +191,6 @@ impl PartialOrd for Op {
     }
 }
 
-impl AttrDef {
-    /// Whether the value is the default.
-    pub fn is_default(&self, value: &Attr) -> bool {
-        match self.default {
-            Default::None => false,
-            Default::Int(n) => *value == n.into(),
-            Default::Float(x) => *value == x.into(),
-            Default::Bool(b) => *value == b.into(),
-            Default::Word(w) => value.word() == Some(w),
-        }
-    }
-}
-
-impl AttrKind {
-    /// The value in the form in which nodes keep it, for an operand 0 of `rank` axes; `None` where it is not of this kind.
-    pub fn normalise(self, value: Attr, rank: usize) -> Option<Attr> {
-        let rank = rank as i64;
-        let from_end = |axis: i64| {
-            let axis = if axis >= 0 { axis - rank } else { axis };
-            (-rank..0).contains(&axis).then_some(axis)
-        };
-        Some(match (self, value) {
-            (AttrKind::Axis, Attr::Int(axis)) => Attr::Int(from_end(axis)?),
-            (AttrKind::Axes | AttrKind::Perm, Attr::Ints(axes)) => {
-                let mut axes = axes.into_iter().map(from_end).collect::<Option<SmallVec<[i64; 6]>>>()?;
-                let mut sorted = axes.clone();
-                sorted.sort_unstable();
-                if sorted.windows(2).any(|w| w[0] == w[1]) {
-                    return None;
-                }
-                match self {
-                    AttrKind::Axes => axes = sorted,
-                    _ if axes.len() as i64 != rank => return None,
-                    _ => {}
-                }
-                Attr::Ints(axes)
-            }
-            (AttrKind::Float, Attr::Int(n)) => Attr::from(n as f64),
-            (AttrKind::Word(words), Attr::Word(w)) if words.contains(&&*w) => Attr::Word(w),
-            (AttrKind::Shape, Attr::Ints(dims)) if dims.iter().all(|d| *d >= 0) => {
-                Attr::Shape(dims.into_iter().collect())
-            }
-            (AttrKind::Int, value @ Attr::Int(_))
-            | (AttrKind::Float, value @ Attr::Float(_))
-            | (AttrKind::Bool, value @ Attr::Bool(_))
-            | (AttrKind::Name, value @ Attr::Word(_))
-            | (AttrKind::Shape, value @ Attr::Shape(_))
-            | (AttrKind::DType, value @ Attr::DType(_))
-            | (AttrKind::Type, value @ Attr::Type(_))
-            | (AttrKind::Tensor, value @ Attr::Tensor(_)) => value,
-            _ => return None,
-        })
-    }
-}
-
-impl fmt::Display for AttrKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AttrKind::Int => f.write_str("an integer"),
-            AttrKind::Axis => f.write_str("an axis of the first operand (−1 is the last)"),
-            AttrKind::Axes => f.write_str("a list of distinct axes of the first operand, such as [-2 -1]"),
-            AttrKind::Perm => f.write_str("a permutation of the first operand's axes, such as [-1 -2]"),
-            AttrKind::Float => f.write_str("a number"),
-            AttrKind::Bool => f.write_str("true or false"),
-            AttrKind::Word(words) => write!(f, "one of {}", words.join(", ")),
-            AttrKind::Name => f.write_str("a name"),
-            AttrKind::Shape => f.write_str("a shape, such as [2 128]"),
-            AttrKind::DType => f.write_str("an element type, such as f32"),
-            AttrKind::Type => f.write_str("a type, such as f32[2 128]"),
-            AttrKind::Tensor => f.write_str("a constant, such as f32[2] { 1.0 2.0 }"),
-        }
-    }
-}
-
-/// A required attribute, for the declarations.
-const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
-    AttrDef { name, kind, default: Default::None }
-}
-
-/// An attribute with a default, for the declarations.
-const fn attr_or(name: &'static str, kind: AttrKind, default: Default) -> AttrDef {
-    AttrDef { name, kind, default }
-}
-
 /// The integer that an `f64` holds exactly, with room on both sides.
 fn exact_int(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < 2_f64.powi(53)).then_some(x as i64)
@@ -485,13 +215,6 @@ fn read<const N: usize>(operands: &[&Type], _: &Type) -> f64 {
 fn extent(ty: &Type, axis: i64) -> f64 {
     let shape = ty.as_tensor().map(|(_, s)| s);
     shape.and_then(|s| s.get(s.position(axis)?)?.known()).map_or(0.0, |n| n as f64)
-}
-
-impl Index {
-    /// The integer that a gather's [`Piece::via`] reads.
-    pub fn gathered() -> Index {
-        Index::atom(Atom::Value(0))
-    }
 }
 
 #[cfg(test)]

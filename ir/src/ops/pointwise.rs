@@ -91,6 +91,9 @@ pub(super) const OPS: &[OpDef] = &[
     unary!("tanh", "The hyperbolic tangent.", 10, tanh),
     unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf),
     unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid),
+    unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
+        Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 4.0, 2.0))
+    }),
     unary!("floor", "The largest integer not above x.", step f64::floor),
     unary!("ceil", "The smallest integer not below x.", step f64::ceil),
     unary!("round", "The nearest integer; halves go to the even one.", step f64::round_ties_even),

@@ -252,6 +252,7 @@ elementary! {
     Tanh(x, k, L) { elementary::tanh::<L>(x) } { x.tanh() }
     Erf(x, k, L) { elementary::erf::<L>(x) } { libm::erf(x) }
     Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { 1.0 / (1.0 + (-x).exp()) }
+    Softplus(x, k, L) { elementary::softplus::<L>(x) } { x.max(0.0) + (-x.abs()).exp().ln_1p() }
     Floor(x, k, L) { x.floor() } { x.floor() }
     Ceil(x, k, L) { x.ceil() } { x.ceil() }
     Round(x, k, L) { x.round_ties_even() } { x.round_ties_even() }

@@ -163,6 +163,16 @@ pub fn silu<L: Level>(x: f32) -> f32 {
     x / (1.0 + exp::<L>(-x))
 }
 
+/// log(1 + eˣ), within 6 ulp: max(x, 0) + log1p(e^−|x|), the latter by u = 1 + e, log1p e = log u · e/(u − 1), in which the
+/// rounding of u cancels (Goldberg, 1991, theorem 4).
+#[inline(always)]
+pub fn softplus<L: Level>(x: f32) -> f32 {
+    let e = exp::<L>(-x.abs());
+    let u = 1.0 + e;
+    let rest = if u == 1.0 { e } else { log::<L>(u) * (e / (u - 1.0)) };
+    rest + if x > 0.0 { x } else { 0.0 }
+}
+
 /// x·Φ(x), Φ the normal distribution function, within 8 ulp where Φ(x) > 2⁻¹²⁶ (0 below): no cancellation for
 /// negative x. Without fused multiply-add, 1.2·x² ulp more.
 #[inline(always)]
@@ -283,6 +293,14 @@ mod tests {
                 if x < -87.0 { f64::INFINITY } else { 5.0 }
             },
         );
+    }
+
+    #[test]
+    fn softplus_keeps_its_tail() {
+        let exact = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+        let bound = |x: f32, _| if x < -87.0 { f64::INFINITY } else { 6.0 };
+        check("softplus", [softplus::<Fused>, softplus::<Baseline>], exact, (-87.0, 20.0), bound);
+        assert_eq!(softplus::<Fused>(f32::NEG_INFINITY), 0.0);
     }
 
     #[test]

@@ -139,6 +139,7 @@ macro_rules! float_entries {
                 <$v>::one::<Tanh<$t>>("tanh"),
                 <$v>::one::<Erf<$t>>("erf"),
                 <$v>::one::<Sigmoid<$t>>("sigmoid"),
+                <$v>::one::<Softplus<$t>>("softplus"),
                 <$v>::one::<Floor<$t>>("floor"),
                 <$v>::one::<Ceil<$t>>("ceil"),
                 <$v>::one::<Round<$t>>("round"),

@@ -156,6 +156,7 @@ fn real_unary(name: &str, attrs: &[Attr], x: f64) -> f64 {
         "tanh" => x.tanh(),
         "erf" => libm::erf(x),
         "sigmoid" => sigmoid(x),
+        "softplus" => (1.0 + x.exp()).ln(),
         "floor" => x.floor(),
         "ceil" => x.ceil(),
         "round" => x.round_ties_even(),

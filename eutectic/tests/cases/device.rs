@@ -1,0 +1,66 @@
+//! The device of the cases: it has every kernel that a case does not take away, and its costs never change.
+
+use eutectic::Backend;
+use eutectic_backend::{AnchorKernel, BackendError, Body, Cost, Executable, Kernel, Program};
+
+const LAUNCH: f64 = 3e-7;
+const BYTES_A_SECOND: f64 = 2e10;
+const FLOPS: f64 = 1e11;
+/// The width at which a matrix product runs at half its speed.
+const HALF_SPEED: f64 = 256.0;
+
+/// A device on which nothing runs.
+pub struct Device {
+    /// The kinds of kernel ([`Kernel::kind`]) that it lacks.
+    pub lacks: Vec<String>,
+}
+
+impl Backend for Device {
+    fn name(&self) -> &str {
+        "cases"
+    }
+
+    fn describe(&self) -> String {
+        "plans only".into()
+    }
+
+    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
+        match self.lacks.iter().any(|kind| kind == kernel.kind()) {
+            true => Err(vec![format!("this device has no kernel for `{}`", kernel.kind())]),
+            false => Ok(()),
+        }
+    }
+
+    /// A launch, then bytes and arithmetic at fixed rates. What is fused at these costs is what any device would like, and does not
+    /// depend on what some machine was measured to do.
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        if self.supports(kernel).is_err() {
+            return Cost::IMPOSSIBLE;
+        }
+        let points = |body: &Body| (body.domain.iter().product::<usize>() * body.instrs.len()) as f64;
+        let bytes = kernel.slots.iter().map(|(dtype, count)| (dtype.size() * count) as f64).sum();
+        let flops = kernel.bodies().into_iter().map(points).sum::<f64>() + products(kernel);
+        Cost { seconds: LAUNCH + bytes / BYTES_A_SECOND + flops / FLOPS, flops, bytes }
+    }
+
+    fn compile(&self, _: &Program) -> Result<Box<dyn Executable>, BackendError> {
+        Err(BackendError::Device("this device plans, and runs nothing".into()))
+    }
+}
+
+/// Arithmetic of the matrix products in a kernel.
+fn products(kernel: &Kernel) -> f64 {
+    let extent = |body: &Body| body.domain.last().map_or(1.0, |n| *n as f64);
+    let points = |body: &Body| body.domain.iter().product::<usize>() as f64;
+    match &kernel.anchor {
+        AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
+        // Wide products are faster: that is why products of one value are merged.
+        AnchorKernel::Contraction { lhs, rhs } => {
+            2.0 * points(&kernel.body) * extent(lhs) * (1.0 + HALF_SPEED / extent(rhs))
+        }
+        AnchorKernel::Attention { query, key, value, .. } => {
+            let keys = key.domain.iter().rev().nth(1).map_or(1.0, |n| *n as f64);
+            2.0 * points(query) / extent(query) * keys * (extent(query) + extent(value))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Relations of attributes and element types.
+
+use super::{
+    super::{
+        relation::{Relation, RelationArg},
+        typing::{Bound, Status},
+    },
+    bind,
+};
+use crate::{Attr, DType};
+
+pub(super) const RELATIONS: &[Relation] = &[
+    Relation {
+        name: "dtype",
+        doc: "The element-type attribute is D.",
+        parameters: &["attribute", "D"],
+        solve: |args, bindings| {
+            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            match (args[0].attr(bindings).and_then(Attr::dtype), bindings.get(slot), &args[0]) {
+                (Some(d), _, _) => bind(slot, Bound::DType(d), bindings),
+                (_, Some(Bound::DType(d)), RelationArg::Attr(attr)) => {
+                    let d: DType = *d;
+                    bind(*attr, Bound::Attr(Attr::DType(d)), bindings)
+                }
+                _ => Ok(Status::Later),
+            }
+        },
+        sample: |args, sampler| match args[1] {
+            RelationArg::DType(slot) => sampler.dtype_of(slot).map(|_| ()),
+            _ => Err("an element type is wanted".into()),
+        },
+    },
+    Relation {
+        name: "holds",
+        doc: "The attribute is true.",
+        parameters: &["attribute"],
+        solve: |args, bindings| match (args[0].attr(bindings).and_then(Attr::bool), &args[0]) {
+            (Some(true), _) => Ok(Status::Done),
+            (Some(false), _) => Err("the attribute is false".into()),
+            (None, RelationArg::Attr(slot)) => bind(*slot, Bound::Attr(true.into()), bindings),
+            (None, _) => Err("an attribute is wanted".into()),
+        },
+        sample: |args, sampler| sampler.set_attr(&args[0], true),
+    },
+    Relation {
+        name: "nonzero",
+        doc: "The number is not 0.",
+        parameters: &["number"],
+        solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::float) {
+            Some(0.0) => Err("the number is 0".into()),
+            Some(_) => Ok(Status::Done),
+            None => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            let number = *sampler.of(&[0.5, -2.0, 30.0]);
+            sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
+        name: "mask",
+        doc: "The mask operand is what the word says: `keep` wants bool, `additive` wants F, the others none; `window` is \
+              the number of visible keys for `window`, else 0. Operands come before relations, so M is unbound only \
+              where there is no mask.",
+        parameters: &["mask", "window", "M", "F"],
+        solve: |args, bindings| {
+            let (RelationArg::DType(given), RelationArg::DType(scores)) = (&args[2], &args[3]) else {
+                return Err("element types are wanted".into());
+            };
+            let (Some(kind), Some(window)) =
+                (args[0].attr(bindings).and_then(Attr::word), args[1].attr(bindings).and_then(Attr::int))
+            else {
+                return Ok(Status::Later);
+            };
+            let keep = Bound::DType(DType::Bool);
+            let want = match kind {
+                "keep" => Some(&keep),
+                "additive" => bindings.get(*scores),
+                _ => None,
+            };
+            let show = |d: Option<&Bound>| d.map_or("no mask operand".to_string(), |d| format!("a mask of {d}"));
+            match bindings.get(*given) {
+                given if given != want => Err(format!(":mask {kind} wants {}, given is {}", show(want), show(given))),
+                _ if (kind == "window") != (window > 0) => {
+                    Err(format!(":window is {window}, but it is positive for :mask window, 0 for the others"))
+                }
+                _ => Ok(Status::Done),
+            }
+        },
+        sample: |args, sampler| {
+            let (RelationArg::DType(given), RelationArg::DType(scores)) = (&args[2], &args[3]) else {
+                return Err("element types are wanted".into());
+            };
+            let scores = sampler.dtype_of(*scores)?;
+            let words: &[&str] =
+                if sampler.needs(*given) { &["keep", "additive"] } else { &["none", "causal", "window"] };
+            let kind = match args[0].attr(&sampler.bindings).and_then(Attr::word) {
+                Some(kind) => kind.to_string(),
+                None => sampler.of(words).to_string(),
+            };
+            sampler.set_attr(&args[0], kind.as_str())?;
+            match kind.as_str() {
+                "keep" => sampler.bind(*given, Bound::DType(DType::Bool))?,
+                "additive" => sampler.bind(*given, Bound::DType(scores))?,
+                _ => {}
+            }
+            let window = if kind == "window" { 1 + sampler.below(3) as i64 } else { 0 };
+            if args[1].attr(&sampler.bindings).is_none() { sampler.set_attr(&args[1], window) } else { Ok(()) }
+        },
+    },
+];

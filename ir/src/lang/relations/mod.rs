@@ -1,0 +1,50 @@
+//! The table of relations: what each checks, computes, and chooses.
+
+mod attributes;
+mod axes;
+mod shapes;
+mod views;
+
+use super::{
+    relation::{Relation, RelationArg},
+    sample::{Sampler, told},
+    typing::{Bindings, Bound, Slot, Status},
+};
+use crate::{Attr, Dim, Shape};
+
+/// The families of relations.
+pub(super) const FAMILIES: &[&[Relation]] =
+    &[shapes::RELATIONS, views::RELATIONS, axes::RELATIONS, attributes::RELATIONS];
+
+/// The NumPy broadcast of two shapes.
+///
+/// # Errors
+/// Which dimensions do not go together.
+pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, String> {
+    let rank = a.rank().max(b.rank());
+    let one = Dim::Known(1);
+    let from_end = |s: &Shape, i: usize| if i < s.rank() { s[s.rank() - 1 - i].clone() } else { Dim::Known(1) };
+    (0..rank)
+        .rev()
+        .map(|i| match (from_end(a, i), from_end(b, i)) {
+            (x, y) if x == y || y == one => Ok(x),
+            (x, y) if x == one => Ok(y),
+            (x, y) => Err(format!("{a} and {b} do not broadcast: {x} and {y}")),
+        })
+        .collect::<Result<Vec<Dim>, _>>()
+        .map(|dims| dims.into_iter().collect())
+}
+
+fn bind(slot: Slot, value: Bound, bindings: &mut Bindings) -> Result<Status, String> {
+    bindings.bind(slot, value).map(|()| Status::Done).map_err(told)
+}
+
+/// An attribute that names an axis of a shape, chosen where it is free.
+fn axis_of(arg: &RelationArg, shape: &Shape, sampler: &mut Sampler<'_>) -> Result<i64, String> {
+    if let Some(axis) = arg.attr(&sampler.bindings).and_then(Attr::int) {
+        return Ok(axis);
+    }
+    let axis = sampler.axis(shape.rank());
+    sampler.set_int(arg, axis)?;
+    Ok(axis)
+}

@@ -1,0 +1,150 @@
+//! Relations between shapes and dimensions.
+
+use super::{
+    super::{
+        relation::{Relation, RelationArg},
+        sample::told,
+        typing::Status,
+    },
+    broadcast,
+};
+use crate::Dim;
+
+pub(super) const RELATIONS: &[Relation] = &[
+    Relation {
+        name: "broadcast",
+        doc: "C is the NumPy broadcast of A and B.",
+        parameters: &["A", "B", "C"],
+        solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
+            (Some(a), Some(b)) => args[2].set_dims(broadcast(&a, &b)?, bindings),
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            let bound = [0, 1, 2].map(|i| args[i].dims(&sampler.bindings));
+            let whole = match &bound {
+                [_, _, Some(c)] => c.clone(),
+                [Some(a), None, None] | [None, Some(a), None] => sampler.grown(a),
+                _ => sampler.any_shape(0),
+            };
+            // One side is whole, so that the result is.
+            let whole_side = bound[..2].iter().position(Option::is_none).unwrap_or(0);
+            let side = if bound[0].is_none() && bound[1].is_none() { sampler.below(2) } else { whole_side };
+            sampler.set_shape(&args[side], whole.clone())?;
+            if bound[1 - side].is_none() {
+                let part = sampler.shrunk(&whole);
+                sampler.set_shape(&args[1 - side], part)?;
+            }
+            Ok(())
+        },
+    },
+    Relation {
+        name: "broadcasts-to",
+        doc: "A can be expanded to C by the NumPy rules.",
+        parameters: &["A", "C"],
+        solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
+            (Some(a), Some(c)) if broadcast(&a, &c).as_ref() == Ok(&c) => Ok(Status::Done),
+            (Some(a), Some(c)) => Err(format!("{a} does not expand to {c}")),
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            if let (Some(a), None) = (args[0].dims(&sampler.bindings), args[1].dims(&sampler.bindings)) {
+                let c = sampler.grown(&a);
+                return sampler.set_shape(&args[1], c);
+            }
+            let c = sampler.shape_of(&args[1], 0)?;
+            let a = sampler.shrunk(&c);
+            sampler.set_shape(&args[0], a)
+        },
+    },
+    Relation {
+        name: "shape",
+        doc: "The shape attribute is C.",
+        parameters: &["attribute", "C"],
+        solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
+            (Some(a), _) => args[1].set_dims(a, bindings),
+            (_, Some(c)) => args[0].set_dims(c, bindings),
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| sampler.shape_of(&args[1], 0).map(|_| ()),
+    },
+    Relation {
+        name: "same-count",
+        doc: "A and C have the same number of elements.",
+        parameters: &["A", "C"],
+        solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
+            (Some(a), Some(c)) if a.count() == c.count() => Ok(Status::Done),
+            (Some(a), Some(c)) => Err(format!("{a} has {} elements, {c} has {}", a.count(), c.count())),
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            let (known, open) = if args[0].dims(&sampler.bindings).is_some() { (0, 1) } else { (1, 0) };
+            let shape = sampler.shape_of(&args[known], 0)?;
+            let other = sampler.reshaped(&shape);
+            sampler.set_shape(&args[open], other)
+        },
+    },
+    Relation {
+        name: "count",
+        doc: "N is the number of elements of A.",
+        parameters: &["A", "N"],
+        solve: |args, bindings| match (args[0].dims(bindings), &args[1]) {
+            (Some(a), RelationArg::Dim(n)) => n.unify(&a.count(), bindings).map_err(told),
+            (Some(_), _) => Err("a dimension is wanted".into()),
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| sampler.shape_of(&args[0], 0).map(|_| ()),
+    },
+    Relation {
+        name: "equal",
+        doc: "Two dimensions are equal.",
+        parameters: &["M", "N"],
+        solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings), &args[0], &args[1]) {
+            (Some(m), Some(n), _, _) if m == n => Ok(Status::Done),
+            (Some(m), Some(n), _, _) => Err(format!("{m} is not {n}")),
+            (Some(d), None, _, RelationArg::Dim(p)) | (None, Some(d), RelationArg::Dim(p), _) => {
+                p.unify(&d, bindings).map_err(told)
+            }
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| match (&args[0], &args[1]) {
+            (RelationArg::Dim(p), _) | (_, RelationArg::Dim(p)) if p.is_open(&sampler.bindings) => {
+                sampler.choose_dims(p)
+            }
+            (_, RelationArg::Dim(p)) => sampler.choose_dims(p),
+            _ => {
+                let n = sampler.below(4);
+                sampler.set_int(&args[0], n as i64)
+            }
+        },
+    },
+    Relation {
+        name: "at-most",
+        doc: "M is not greater than N.",
+        parameters: &["M", "N"],
+        solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
+            // Symbols are judged once they are bound.
+            (Some(m), Some(n)) => match (&n - &m).known() {
+                Some(rest) if rest < 0 => Err(format!("{m} is greater than {n}")),
+                _ => Ok(Status::Done),
+            },
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            if let (None, Some(n), RelationArg::Dim(p)) =
+                (args[0].dim(&sampler.bindings), args[1].dim(&sampler.bindings).and_then(|n| n.known()), &args[0])
+            {
+                // The numbers that the expression takes, from one of them down.
+                let start = sampler.below(n.max(0) as usize + 1) as i64;
+                let fits = |m: &i64| p.unify(&Dim::Known(*m), &mut sampler.bindings.clone()).is_ok();
+                let m = (1..=start).rev().chain(start..=n).find(fits).ok_or("nothing fits")?;
+                return sampler.set_int(&args[0], m);
+            }
+            if let RelationArg::Dim(p) = &args[0] {
+                sampler.choose_dims(p)?;
+            }
+            let m = args[0].dim(&sampler.bindings).and_then(|m| m.known()).ok_or("M is not known")?;
+            let more = sampler.below(4) as i64;
+            sampler.set_int(&args[1], m + more)
+        },
+    },
+];

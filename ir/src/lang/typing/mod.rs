@@ -1,0 +1,21 @@
+//! Type patterns, unification against types, and type signatures.
+//!
+//! A pattern such as `F[B.. M (* 2 H)]` is matched against a type to bind its variables, or instantiated from
+//! bindings to compute one. At most one sequence of a shape may be unbound when it is matched, and a dimension
+//! expression is inverted only when one variable in it is unbound, so unification never backtracks: a constraint
+//! that cannot be decided yet is put off until others have bound more.
+
+mod bindings;
+mod dims;
+mod signature;
+mod types;
+
+pub use bindings::{Bindings, Bound, DTypeClass, Mismatch, Scope, Slot, SlotKind, Status};
+pub use dims::{DimPattern, DimsItem, DimsPattern};
+pub use signature::{Signature, SignatureResult};
+pub use types::{DTypePattern, TypePattern, solve};
+
+/// Whether a name is spelled as a variable of the type language: upper case first.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

@@ -1,0 +1,144 @@
+//! Patterns of tensor types, `F[B.. M K]`, and the solver that settles several of them with their relations.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use super::{
+    super::{
+        relation::RelationCall,
+        sexp::{LangError, Sexp, SexpKind, Source},
+    },
+    Bindings, Bound, DTypeClass, DimsPattern, Mismatch, Scope, Slot, SlotKind, Status,
+};
+use crate::{DType, Type};
+
+/// The element type of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DTypePattern {
+    /// A variable, of a class.
+    Var(Slot, DTypeClass),
+    /// One type.
+    Fixed(DType),
+}
+
+/// A tensor type with variables: `F[B.. M K]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypePattern {
+    /// Element type.
+    pub dtype: DTypePattern,
+    /// Shape.
+    pub dims: DimsPattern,
+}
+
+impl TypePattern {
+    /// As it is written, with the variables' names of `scope`: `F[B.. (* 2 H)]`.
+    pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| match self.dtype {
+            DTypePattern::Var(slot, _) => write!(f, "{}{}", scope.name(slot), self.dims.show(scope)),
+            DTypePattern::Fixed(dtype) => write!(f, "{dtype}{}", self.dims.show(scope)),
+        })
+    }
+
+    /// Reads `F[…]`; `F` must be an element type or declared in the scope.
+    ///
+    /// # Errors
+    /// When it is no type, or `F` is not declared.
+    pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<TypePattern, LangError> {
+        let SexpKind::Bracket(name, items) = &sexp.kind else {
+            return Err(source.error(
+                sexp.span.clone(),
+                "this is not a type",
+                "write an element type and a shape: F[B.. M K]",
+            ));
+        };
+        let dtype = match (name.parse(), scope.find(name).map(|slot| (slot, scope.variables[slot].1))) {
+            (Ok(dtype), _) => DTypePattern::Fixed(dtype),
+            (_, Some((slot, SlotKind::DType(class)))) => DTypePattern::Var(slot, class),
+            _ => {
+                return Err(source.error(
+                    sexp.span.clone(),
+                    format!("`{name}` is not a known element type"),
+                    "declare it first, as in (F float), or use f32, f64, f16, bf16, i8, u8, i32, i64, u32 or bool",
+                ));
+            }
+        };
+        Ok(TypePattern { dtype, dims: DimsPattern::parse(items, scope, source)? })
+    }
+
+    /// Matches a type.
+    ///
+    /// # Errors
+    /// When it cannot be equal.
+    pub fn unify(&self, ty: &Type, bindings: &mut Bindings) -> Result<Status, Mismatch> {
+        let (dtype, shape) = ty
+            .as_tensor()
+            .ok_or_else(|| Mismatch::Form(format!("{ty} is a tuple; take one result out of it with `get`")))?;
+        match self.dtype {
+            DTypePattern::Fixed(want) if want != dtype => {
+                return Err(Mismatch::DType { got: dtype, want: want.to_string() });
+            }
+            DTypePattern::Fixed(_) => {}
+            DTypePattern::Var(slot, class) => {
+                if !class.contains(dtype) {
+                    return Err(Mismatch::DType { got: dtype, want: class.to_string() });
+                }
+                bindings.bind(slot, Bound::DType(dtype))?;
+            }
+        }
+        self.dims.unify(shape, bindings)
+    }
+
+    /// The type, once every variable is bound.
+    pub fn value(&self, bindings: &Bindings) -> Option<Type> {
+        let dtype = match self.dtype {
+            DTypePattern::Fixed(dtype) => dtype,
+            DTypePattern::Var(slot, _) => match bindings.get(slot)? {
+                Bound::DType(dtype) => *dtype,
+                _ => return None,
+            },
+        };
+        Some(Type::Tensor(dtype, self.dims.value(bindings)?))
+    }
+}
+
+/// Settles constraints in whatever order works.
+///
+/// # Errors
+/// The first contradiction, or what is left when nothing moves any more.
+pub fn solve(
+    types: &[(&TypePattern, &Type)],
+    relations: &[RelationCall],
+    bindings: &mut Bindings,
+) -> Result<(), Mismatch> {
+    let mut types: SmallVec<[_; 4]> = types.iter().copied().collect();
+    let mut relations: SmallVec<[_; 4]> = relations.iter().collect();
+    loop {
+        let before = (types.len(), relations.len(), bindings.clone());
+        let mut failure = Ok(());
+        types.retain(|(pattern, ty)| match pattern.unify(ty, bindings) {
+            Ok(status) => status == Status::Later,
+            Err(e) => {
+                failure = Err(e);
+                true
+            }
+        });
+        failure?;
+        let mut failure = Ok(());
+        relations.retain(|call| match call.solve(bindings) {
+            Ok(status) => status == Status::Later,
+            Err(e) => {
+                failure = Err(Mismatch::Relation(e));
+                true
+            }
+        });
+        failure?;
+        if types.is_empty() && relations.is_empty() {
+            return Ok(());
+        }
+        if before == (types.len(), relations.len(), bindings.clone()) {
+            let what = relations.first().map_or("a shape".to_string(), |r| format!("`{}`", r.relation.name));
+            return Err(Mismatch::Unsolved(what));
+        }
+    }
+}

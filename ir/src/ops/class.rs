@@ -1,0 +1,110 @@
+//! What an op is to the plan search and to lowering, and where a view reads.
+
+use crate::{
+    Attr,
+    index::{Atom, Index},
+};
+
+/// What an op is to the plan search and to lowering.
+#[derive(Clone, Copy, Debug)]
+pub enum Class {
+    /// Input, parameter, constant, or generated from the index alone: no operands.
+    Leaf(Leaf),
+    /// Each element of the result depends on the elements at the same place of the operands, all of the same shape.
+    Pointwise,
+    /// No arithmetic: says where each element of the result is read.
+    View(fn(&ViewCall<'_>) -> Access),
+    /// A kernel is built around it.
+    Anchor(Anchor),
+    /// Defined by a rule of the `decompose` pack; a backend may have a kernel for it all the same.
+    Composite,
+    /// Takes one result out of a tuple.
+    Project,
+}
+
+/// The leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// Given anew at each run.
+    Input,
+    /// Given once, when the program is loaded.
+    Param,
+    /// Part of the program.
+    Const,
+    /// The coordinate along an axis: computed in the kernel that wants it.
+    Iota,
+}
+
+/// The kernel families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Anchor {
+    /// Batched matrix product.
+    Contraction,
+    /// A reduction over trailing axes: part of a row group.
+    Reduction(Reduction),
+    /// Scaled dot-product attention with online softmax.
+    Attention,
+}
+
+/// How a reduction combines elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reduction {
+    /// Σ x, 0 for no elements.
+    Sum,
+    /// Π x, 1 for no elements.
+    Product,
+    /// The largest; NaN if one is NaN.
+    Max,
+    /// The smallest; NaN if one is NaN.
+    Min,
+}
+
+/// A view, asked where it reads.
+pub struct ViewCall<'a> {
+    /// Attributes of the node.
+    pub attrs: &'a [Attr],
+    /// Extents of each operand.
+    pub operands: &'a [Vec<usize>],
+    /// Extents of the result.
+    pub result: &'a [usize],
+    /// The coordinates of the result's element, as maps over `domain`.
+    pub at: &'a [Index],
+    /// Extents of the domain that the maps are over.
+    pub domain: &'a [usize],
+}
+
+/// Where a view reads: the first piece whose guards hold, else the fill value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The pieces.
+    pub pieces: Vec<Piece>,
+    /// What is there if no piece applies (the value of a pad); `None` where the pieces cover everything.
+    pub fill: Option<f64>,
+}
+
+/// One piece of an [`Access`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    /// All must hold: the index lies in the range.
+    pub guards: Vec<(Index, std::ops::Range<i64>)>,
+    /// Which operand is read.
+    pub operand: usize,
+    /// At which coordinates; `Atom::Value(0)` is the integer that `via` reads.
+    pub at: Vec<Index>,
+    /// An operand of integers that is read first, and at which coordinates (gather).
+    pub via: Option<(usize, Vec<Index>)>,
+}
+
+impl Access {
+    /// Reads operand 0 at `at`, always.
+    pub fn direct(at: Vec<Index>) -> Access {
+        Access { pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: None }], fill: None }
+    }
+}
+
+impl Index {
+    /// The integer that a gather's [`Piece::via`] reads.
+    pub fn gathered() -> Index {
+        Index::atom(Atom::Value(0))
+    }
+}

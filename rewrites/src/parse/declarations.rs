@@ -1,0 +1,146 @@
+//! Reads what a rule declares: the variables of its `forall`, its numbers, its relations.
+
+use std::ops::Range;
+
+use eutectic_ir::lang::{
+    DTypeClass, RelationCall, Sexp, SexpKind, TypePattern,
+    typing::{SlotKind, is_variable},
+};
+
+use super::{Noted, Parts, Reader};
+use crate::{
+    expr::Number,
+    rule::{AttrVariable, Variable, VariableKind},
+};
+
+impl Reader<'_> {
+    /// Reads the declarations; element types first, because tensors speak of them.
+    pub(super) fn declare(&mut self, items: &[Sexp]) {
+        let (dtypes, others): (Vec<_>, Vec<_>) =
+            items.iter().partition(|s| s.call().is_some_and(|(head, _)| is_variable(head)));
+        for item in dtypes.into_iter().chain(others) {
+            let _ = self.declaration(item);
+        }
+    }
+
+    fn declaration(&mut self, item: &Sexp) -> Result<(), Noted> {
+        let help = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (?n int), (?ax axis), \
+                    (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype) or (?k (one-of a b))";
+        let Some((head, rest)) = item.call() else {
+            return self.wrong(item.span.clone(), "this is not a declaration", help);
+        };
+        if let ("near", [name, _]) = (head, rest) {
+            let name = name.atom().filter(|n| n.starts_with('?')).map(str::to_string);
+            let Some(name) = name else { return self.wrong(item.span.clone(), "`near` wants a variable", help) };
+            if self.variable(&name).is_none() {
+                self.number_variable(&name, item)?;
+            }
+            return self.near(item);
+        }
+        if is_variable(head) {
+            let class = rest.first().and_then(Sexp::atom).and_then(DTypeClass::named);
+            let (Some(class), 1) = (class, rest.len()) else {
+                return self.wrong(
+                    item.span.clone(),
+                    format!("`{head}` is declared as no class of element types"),
+                    "the classes are any, float, int, number and the element types; dims need no declaration",
+                );
+            };
+            return match self.scope.slot(head, SlotKind::DType(class)) {
+                Ok(_) => Ok(()),
+                Err(_) => self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name"),
+            };
+        }
+        if !head.starts_with('?') || head.len() == 1 || head.ends_with("..") {
+            return self.wrong(item.span.clone(), "this is not a declaration", help);
+        }
+        if self.variable(head).is_some() {
+            return self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name");
+        }
+        let kind = match (rest, rest.first().map(|s| (&s.kind, s.atom(), s.call()))) {
+            ([ty, flags @ ..], Some((SexpKind::Bracket(..), ..))) => {
+                let constant = match flags {
+                    [] => false,
+                    [flag] if flag.atom() == Some("const") => true,
+                    _ => return self.wrong(flags[0].span.clone(), "only `const` stands here", help),
+                };
+                let ty = TypePattern::parse(ty, &mut self.scope, self.source);
+                VariableKind::Tensor { ty: self.note(ty)?, constant }
+            }
+            ([_], Some((_, _, Some(("one-of", words))))) => {
+                let Some(words) = words.iter().map(|w| w.atom().map(str::to_string)).collect::<Option<Vec<_>>>() else {
+                    return self.wrong(item.span.clone(), "`one-of` takes words", "(?k (one-of relu silu))");
+                };
+                self.attr_variable(head, AttrVariable::OneOf(words))
+            }
+            ([_], Some((_, Some("float" | "f32" | "f64" | "f16" | "bf16"), _))) => {
+                return self.number_variable(head, item);
+            }
+            ([_], Some((_, Some(kind), _))) => {
+                let kind = match kind {
+                    "int" => AttrVariable::Int,
+                    "axis" => AttrVariable::Axis,
+                    "axes" => AttrVariable::Axes,
+                    "perm" => AttrVariable::Perm,
+                    "shape" => AttrVariable::Shape,
+                    "bool" => AttrVariable::Bool,
+                    "dtype" => AttrVariable::DType,
+                    _ => return self.wrong(rest[0].span.clone(), format!("`{kind}` is no kind of variable"), help),
+                };
+                self.attr_variable(head, kind)
+            }
+            _ => return self.wrong(item.span.clone(), "this is not a declaration", help),
+        };
+        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, near: None });
+        Ok(())
+    }
+
+    fn attr_variable(&mut self, name: &str, kind: AttrVariable) -> VariableKind {
+        self.scope.variables.push((name.into(), SlotKind::Attr));
+        VariableKind::Attr(self.scope.variables.len() - 1, kind)
+    }
+
+    fn number_variable(&mut self, name: &str, item: &Sexp) -> Result<(), Noted> {
+        self.scope.variables.push((name.into(), SlotKind::Attr));
+        let kind = VariableKind::Number(self.scope.variables.len() - 1);
+        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, near: None });
+        Ok(())
+    }
+
+    /// `(near ?c 0.5)`.
+    fn near(&mut self, item: &Sexp) -> Result<(), Noted> {
+        let help = "write (near ?c 0.5) with a number or tensor variable";
+        let Some((_, [name, number])) = item.call() else {
+            return self.wrong(item.span.clone(), "`near` takes a variable and a number", help);
+        };
+        let number = number.atom().and_then(Number::parse);
+        let at = name.atom().and_then(|n| self.variable(n));
+        match (at, number) {
+            (Some(at), Some(n)) if !matches!(self.variables[at].kind, VariableKind::Attr(..)) => {
+                self.variables[at].near = Some(n.get());
+                Ok(())
+            }
+            _ => self.wrong(item.span.clone(), "`near` takes a variable and a number", help),
+        }
+    }
+
+    /// The place of a variable among the declared ones.
+    pub fn variable(&self, name: &str) -> Option<usize> {
+        self.variables.iter().position(|v| v.name == name)
+    }
+
+    pub(super) fn relations(&mut self, parts: &Parts<'_>) -> Result<Vec<(RelationCall, Range<usize>)>, Noted> {
+        let mut relations = Vec::new();
+        for item in &parts.relations {
+            if let Some(("near", _)) = item.call() {
+                let _ = self.near(item);
+                continue;
+            }
+            let call = RelationCall::parse(item, &mut self.scope, self.source);
+            if let Ok(call) = self.note(call) {
+                relations.push((call, item.span.clone()));
+            }
+        }
+        if self.errors.is_empty() { Ok(relations) } else { Err(Noted) }
+    }
+}

@@ -1,0 +1,49 @@
+//! Rules about several ops: one rule for each word of a `one-of` variable that stands as an op's name.
+
+use eutectic_ir::lang::{Sexp, SexpKind};
+
+/// A rule whose `(?k (one-of a b))` stands as an op's name is one rule for each word.
+pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Sexp)> {
+    let variable = form.list().and_then(|items| items.iter().find_map(head_variable));
+    let words = variable.and_then(|name| {
+        let forall = form.list()?.iter().find(|s| s.call().is_some_and(|(head, _)| head == "forall"))?;
+        let declaration = forall.list()?.iter().find(|d| d.call().is_some_and(|(head, _)| head == name))?;
+        let (_, [kind]) = declaration.call()? else { return None };
+        let ("one-of", words) = kind.call()? else { return None };
+        Some((name, words.iter().map(Sexp::atom).collect::<Option<Vec<_>>>()?))
+    });
+    match words {
+        None => vec![(String::new(), form.clone())],
+        Some((name, words)) => words.into_iter().map(|w| (format!("[{w}]"), substitute(form, name, w))).collect(),
+    }
+}
+
+/// The first `?name` that stands as the head of a list of a side.
+fn head_variable(sexp: &Sexp) -> Option<&str> {
+    if let Some(("forall" | "where", _)) = sexp.call() {
+        return None;
+    }
+    let items = sexp.list()?;
+    match items.first()?.atom() {
+        Some(name) if name.starts_with('?') => Some(name),
+        _ => items.iter().find_map(head_variable),
+    }
+}
+
+fn substitute(sexp: &Sexp, name: &str, word: &str) -> Sexp {
+    let all = |items: &[Sexp]| {
+        let declares = |s: &&Sexp| s.call().is_some_and(|(h, rest)| h == name && rest.iter().any(is_one_of));
+        items.iter().filter(|s| !declares(s)).map(|s| substitute(s, name, word)).collect()
+    };
+    let kind = match &sexp.kind {
+        SexpKind::Atom(a) if a == name => SexpKind::Atom(word.to_string()),
+        SexpKind::List(items) => SexpKind::List(all(items)),
+        SexpKind::Bracket(head, items) => SexpKind::Bracket(head.clone(), all(items)),
+        other => other.clone(),
+    };
+    Sexp { kind, span: sexp.span.clone() }
+}
+
+fn is_one_of(sexp: &Sexp) -> bool {
+    sexp.call().is_some_and(|(head, _)| head == "one-of")
+}
