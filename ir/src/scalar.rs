@@ -113,6 +113,11 @@ pub trait Scalar:
         self.monotone(|x| 1.0 / (1.0 + (-x).exp()), 4.0, 2.0)
     }
 
+    /// The same, from a kernel whose formula is another one and off by up to so many units in the last place.
+    fn plus_ulps(self, ulps: f64) -> Self {
+        self.gentle(|x| x, ulps, 0.0)
+    }
+
     /// The smaller; NaN if one is NaN. Which of two zeros is open.
     fn smaller(self, other: Self) -> Self {
         -(-self).larger(-other)

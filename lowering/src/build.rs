@@ -377,7 +377,13 @@ impl<'a> Builder<'a> {
             return Err("a reduction is read at a place that changes along the row".into());
         }
         place.extend(unflatten(&Index::coord(axis), &row, &scope.body.domain));
-        self.value(self.node(class).operands[0], place, guards.to_vec(), scope)
+        // The reduction takes in the whole row: what a guard says of the point where it is read says nothing of its operand.
+        let only_row = |index: &Index| (0..axis).all(|other| !index.mentions(other)) && index.values().is_empty();
+        let (of_row, guards): (Vec<_>, Vec<_>) = guards.iter().cloned().partition(|(index, _)| index.mentions(axis));
+        if !of_row.iter().all(|(index, _)| only_row(index)) {
+            return Err("a reduction is read under a guard that changes along the row and across rows".into());
+        }
+        self.value(self.node(class).operands[0], place, guards, scope)
     }
 
     fn read(

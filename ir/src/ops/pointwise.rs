@@ -92,7 +92,7 @@ pub(super) const OPS: &[OpDef] = &[
     unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf),
     unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid),
     unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
-        Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 4.0, 2.0))
+        Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 6.0, 2.0))
     }),
     unary!("floor", "The largest integer not above x.", step f64::floor),
     unary!("ceil", "The smallest integer not below x.", step f64::ceil),
@@ -281,12 +281,12 @@ pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
-        "gelu-erf" => x * half * (one + (x * S::exact(FRAC_1_SQRT_2)).erf()),
+        "gelu-erf" => (x * half * (one + (x * S::exact(FRAC_1_SQRT_2)).erf())).plus_ulps(8.0),
         "gelu-tanh" => {
             let inner = S::exact((2.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
-            x * half * (one + inner.tanh())
+            (x * half * (one + inner.tanh())).plus_ulps(8.0)
         }
-        "silu" => x * x.sigmoid(),
+        "silu" => (x * x.sigmoid()).plus_ulps(1.0),
         "sigmoid" => x.sigmoid(),
         "tanh" => x.tanh(),
         _ => unreachable!("ACTIVATIONS lists what there is"),
