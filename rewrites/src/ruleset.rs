@@ -4,6 +4,7 @@ use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
 
 use eutectic_ir::lang::{Errors, LangError, Source};
 use globset::{Glob, GlobMatcher};
+use rayon::prelude::*;
 
 use crate::{
     check,
@@ -131,15 +132,19 @@ impl RuleSet {
     /// # Errors
     /// Everything that is wrong in any of them.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
-        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        let (mut read, mut errors) = (Vec::new(), Vec::new());
         for source in sources {
-            let (read, wrong) = parse::rules(source);
+            let (of_source, wrong) = parse::rules(source);
+            read.extend(of_source);
             errors.extend(wrong);
-            for rule in read {
-                match check::compile(rule) {
-                    Ok(forms) => rules.extend(forms.into_iter().map(Arc::new)),
-                    Err(error) => errors.push(error),
-                }
+        }
+        // Every rule is tried on samples, which is most of what loading takes.
+        let compiled: Vec<_> = read.into_par_iter().map(check::compile).collect();
+        let mut rules = Vec::new();
+        for result in compiled {
+            match result {
+                Ok(forms) => rules.extend(forms.into_iter().map(Arc::new)),
+                Err(error) => errors.push(error),
             }
         }
         errors.extend(duplicates(&mut rules));
