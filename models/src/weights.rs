@@ -133,8 +133,18 @@ impl fmt::Display for Misfit {
     }
 }
 
+/// How many tensors of one kind of misfit are listed.
+const LISTED: usize = 12;
+
+/// The first of each kind: missing names and extra ones side by side show what a file is.
 fn list(problems: &[Misfit]) -> String {
-    problems.iter().map(|p| format!("\n  {p}")).collect()
+    let kinds = problems.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
+    let kind = |same: &[Misfit]| {
+        let shown: String = same.iter().take(LISTED).map(|p| format!("\n  {p}")).collect();
+        let rest = same.len().saturating_sub(LISTED);
+        shown + &if rest > 0 { format!("\n  … and {rest} more of these") } else { String::new() }
+    };
+    kinds.map(kind).collect()
 }
 
 impl Weights {
