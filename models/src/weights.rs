@@ -265,7 +265,7 @@ fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
         ));
     }
     let stored = |name: &str| {
-        let info = header.info(name).expect("a name of the header");
+        let info = header.info(name).expect("the names come from this header");
         let foreign = || {
             let dims: Vec<_> = info.shape.iter().map(usize::to_string).collect();
             format!("{}[{}]", info.dtype, dims.join(" "))
