@@ -7,7 +7,10 @@ use eutectic::{Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, eng
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
-use crate::fault::{Fault, input};
+use crate::{
+    fault::{Fault, input},
+    program::Program,
+};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -120,6 +123,18 @@ pub fn pattern(glob: &str) -> Result<GlobMatcher, Fault> {
     let escaped = glob.replace('[', "[[]");
     let glob = Glob::new(&escaped).map_err(|e| input(format!("`{glob}` is no pattern: {e}"), "as in 'fuse/*'"))?;
     Ok(glob.compile_matcher())
+}
+
+/// What every command about a program takes: the program, how it is compiled, and how results are printed.
+#[derive(Args, Clone, Debug)]
+pub struct Job {
+    #[command(flatten)]
+    pub program: Program,
+    #[command(flatten)]
+    pub compile: Compile,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 /// How to compile.

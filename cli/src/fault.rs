@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use eutectic::{Error, engine::backend::BackendError};
+use eutectic::{
+    Error,
+    engine::{backend::BackendError, rewrites::LoadError},
+};
 use miette::{Diagnostic, GraphicalReportHandler, Report};
 
 /// Why a command ended early.
@@ -58,12 +61,24 @@ impl Fault {
     }
 }
 
+/// How many errors of a file are shown: what fits on a screen.
+const SHOWN: usize = 4;
+
 /// Errors with an excerpt of their source are drawn; plain ones are a line `error: …`, as clap's are.
 fn render(diagnostic: &dyn Diagnostic) -> String {
-    let drawn = diagnostic.source_code().is_some() || diagnostic.related().is_some();
+    if let Some(related) = diagnostic.related() {
+        let all: Vec<_> = related.collect();
+        let shown: String = all.iter().take(SHOWN).map(|error| format!("\n{}", render(*error))).collect();
+        let rest = match all.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            n => format!("\n… and {n} more\n"),
+        };
+        return format!("error: {diagnostic}\n{shown}{rest}");
+    }
     let mut text = String::new();
+    let drawn = diagnostic.source_code().is_some();
     if drawn && GraphicalReportHandler::new().render_report(&mut text, diagnostic).is_ok() {
-        return text;
+        return text.trim_start_matches('\n').into();
     }
     let help = diagnostic.help().map_or(String::new(), |help| format!("\n  help: {help}"));
     format!("error: {diagnostic}{help}\n")
@@ -73,6 +88,10 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         match error {
             Error::Rules(errors) => Fault::Input(Report::new(errors)),
+            Error::Choice(error @ LoadError::Read { .. }) => {
+                input(error, "--rules takes a directory; the rule files in it (*.rules) are UTF-8 text")
+            }
+            Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
             Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::NotLoaded(_)) => Fault::run(error),
             error => Fault::input(error),
         }

@@ -113,7 +113,11 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
     let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
     header.push_str(&" ".repeat(length - 1 - header.len()));
     header.push('\n');
-    let prefix = u16::try_from(length).expect("a shape of some axes").to_le_bytes();
+    let prefix = u16::try_from(length).map_err(|_| {
+        let problem = format!("{}: .npy has no shapes of {} axes", path.display(), tensor.dims().len());
+        input(problem, "let the graph reshape its output")
+    })?;
+    let prefix = prefix.to_le_bytes();
     let write = || {
         let mut file = fs::File::create(path)?;
         file.write_all(&[MAGIC, &[1, 0], &prefix, header.as_bytes(), tensor.bytes()].concat())

@@ -275,27 +275,34 @@ impl Program {
     }
 }
 
+/// Values of inputs.
+#[derive(Args, Clone, Debug)]
+pub struct InputFiles {
+    /// An input of the graph from a file; others are random; may be repeated
+    #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
+    pub files: Vec<(String, PathBuf)>,
+}
+
+impl InputFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When a file is no usable `.npy` file, or a name is there twice.
+    pub fn read(&self) -> Result<Tensors, Fault> {
+        let mut tensors = Tensors::new();
+        for (name, path) in &self.files {
+            if tensors.insert(name.clone(), npy::read(path)?).is_some() {
+                return Err(input(format!("--input {name} is given twice"), "give each input once"));
+            }
+        }
+        Ok(tensors)
+    }
+}
+
 /// An input by name: `name=@file.npy`.
-///
-/// # Errors
-/// What is expected instead.
-pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+fn named_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once("=@") {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
         _ => Err("expected NAME=@FILE.npy".into()),
     }
-}
-
-/// Reads the files of inputs.
-///
-/// # Errors
-/// When a file is no usable `.npy` file, or a name is there twice.
-pub fn read_inputs(files: &[(String, PathBuf)]) -> Result<Tensors, Fault> {
-    let mut tensors = Tensors::new();
-    for (name, path) in files {
-        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
-            return Err(input(format!("--input {name} is given twice"), "give each input once"));
-        }
-    }
-    Ok(tensors)
 }

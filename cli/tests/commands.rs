@@ -115,6 +115,26 @@ fn a_rule_from_a_directory_changes_a_plan() {
 }
 
 #[test]
+fn the_rules_in_the_documents_are_sound() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("it is there");
+    let help = eutectic(["rules", "--help"]).good();
+    for (name, text) in [("readme", readme), ("help", help)] {
+        let rules: String = text
+            .lines()
+            .skip_while(|line| !line.trim_start().starts_with(";; "))
+            .take_while(|line| !line.trim().is_empty() && !line.starts_with("```"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert!(rules.contains("(rule mine/"), "{name}: {text}");
+        let dir = Dir::new();
+        dir.file("mine.rules", rules);
+        let path = dir.path("").display().to_string();
+        assert!(eutectic(["rules", "list", "mine/*", "--rules", &path]).good().contains("mine/"), "{name}");
+        eutectic(["rules", "lint", "mine/*", "--rules", &path]).good();
+    }
+}
+
+#[test]
 fn programs_are_shown_after_each_phase() {
     let dir = Dir::new();
     let graph = dir.file("half.graph", HALF).display().to_string();

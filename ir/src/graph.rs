@@ -5,6 +5,7 @@ mod verify;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{Attr, Attrs, Class, Op, Shape, Tensor, Type, ops::Leaf};
@@ -87,6 +88,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     outputs: Vec<(String, NodeId)>,
     scope: Vec<String>,
+    /// The names of inputs and parameters.
+    names: FxHashSet<Arc<str>>,
 }
 
 impl Graph {
@@ -181,6 +184,7 @@ impl Graph {
         origin: Origin,
     ) -> Result<NodeId, GraphError> {
         let (op, attrs, ty) = self.check(op, operands, attrs, &origin)?;
+        self.names.extend(name_of(op, &attrs));
         self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin });
         Ok(NodeId(self.nodes.len() as u32 - 1))
     }
@@ -208,10 +212,7 @@ impl Graph {
             let signature = known.signature();
             error(m.describe(&signature.scope), format!("its signature is {}", known.def().signature))
         })?;
-        if matches!(known.def().class, Class::Leaf(_))
-            && let Some(name) = attrs[0].word()
-            && self.nodes.iter().any(|n| n.operands.is_empty() && n.attrs[0].word() == Some(name))
-        {
+        if let Some(name) = name_of(known, &attrs).filter(|name| self.names.contains(name)) {
             let problem = format!("there is an input or a parameter named {name} already");
             return Err(error(problem, "give it another name, or use the node that you have".into()));
         }
@@ -337,6 +338,10 @@ impl Graph {
         };
         let new: Vec<Option<NodeId>> = needed.iter().map(number).collect();
         let renumber = |id: &mut NodeId| *id = new[id.0 as usize].expect("what is needed is kept");
+        let gone = self.nodes.iter().zip(&needed).filter(|(_, needed)| !**needed);
+        for name in gone.filter_map(|(n, _)| name_of(n.op, &n.attrs)) {
+            self.names.remove(&name);
+        }
         let mut keep = needed.iter();
         self.nodes.retain(|_| *keep.next().expect("one mark a node"));
         self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
@@ -347,6 +352,14 @@ impl Graph {
     /// The extents of a value, once all symbols are bound.
     pub fn shape(&self, id: NodeId) -> Option<&Shape> {
         self.ty(id).as_tensor().map(|(_, s)| s)
+    }
+}
+
+/// The name of an input or a parameter.
+fn name_of(op: Op, attrs: &Attrs) -> Option<Arc<str>> {
+    match (op.def().class, attrs.first()) {
+        (Class::Leaf(_), Some(Attr::Word(name))) => Some(name.clone()),
+        _ => None,
     }
 }
 
@@ -369,5 +382,8 @@ mod tests {
         assert_eq!([new[unused.0 as usize], new[dead.0 as usize], new[sum.0 as usize]], [Some(NodeId(0)), None, None]);
         assert_eq!((graph.len(), graph.outputs()[0].1), (3, NodeId(2)));
         assert!(graph.verify().is_ok());
+        // A name is free again once its node is gone.
+        let ty = Type::tensor(DType::F32, &[2]);
+        assert!(graph.param("dead", ty.clone()).is_ok() && graph.param("x", ty).is_err());
     }
 }

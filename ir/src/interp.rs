@@ -147,7 +147,7 @@ pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> R
 }
 
 fn result(node: &Node) -> (crate::DType, Vec<usize>) {
-    (node.ty.dtype().expect("one result"), node.ty.dims().expect("bound dims"))
+    (node.ty.dtype().expect("only anchors have several results"), node.ty.dims().expect("no symbol was left open"))
 }
 
 fn pointwise<S: Scalar>(eval: &Elements, node: &Node, operands: &[&Value<S>]) -> Value<S> {
@@ -167,7 +167,7 @@ fn pointwise<S: Scalar>(eval: &Elements, node: &Node, operands: &[&Value<S>]) ->
 
 fn iota<S: Scalar>(node: &Node) -> Value<S> {
     let (dtype, dims) = result(node);
-    let axis = (node.attrs[1].int().expect("an axis") + dims.len() as i64) as usize;
+    let axis = (node.attrs[1].int().expect("the op table declares an axis") + dims.len() as i64) as usize;
     let along: Vec<i64> = (0..dims.len()).map(|i| i64::from(i == axis)).collect();
     let elements = offsets(&dims, &along, 0).into_iter().map(|n| match dtype.is_float() {
         true => Element::Real(S::exact(n as f64)),

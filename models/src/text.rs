@@ -27,7 +27,7 @@ pub struct TextModel {
 
 /// Why a directory holds no usable model: everything at once.
 #[derive(Debug, thiserror::Error)]
-#[error("{} holds no usable model:{}\n{help}", .dir.display(), .problems.iter().map(|p| format!("\n{p}")).collect::<String>())]
+#[error("{} holds no usable model:{}\n  help: {help}", .dir.display(), .problems.iter().map(|p| format!("\n{p}")).collect::<String>())]
 pub struct OpenError {
     /// The directory.
     pub dir: PathBuf,

@@ -133,8 +133,18 @@ impl fmt::Display for Misfit {
     }
 }
 
+/// How many tensors of one kind of misfit are listed.
+const LISTED: usize = 12;
+
+/// The first of each kind: missing names and extra ones side by side show what a file is.
 fn list(problems: &[Misfit]) -> String {
-    problems.iter().map(|p| format!("\n  {p}")).collect()
+    let kinds = problems.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
+    let kind = |same: &[Misfit]| {
+        let shown: String = same.iter().take(LISTED).map(|p| format!("\n  {p}")).collect();
+        let rest = same.len().saturating_sub(LISTED);
+        shown + &if rest > 0 { format!("\n  … and {rest} more of these") } else { String::new() }
+    };
+    kinds.map(kind).collect()
 }
 
 impl Weights {
@@ -255,7 +265,7 @@ fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
         ));
     }
     let stored = |name: &str| {
-        let info = header.info(name).expect("a name of the header");
+        let info = header.info(name).expect("the names come from this header");
         let foreign = || {
             let dims: Vec<_> = info.shape.iter().map(usize::to_string).collect();
             format!("{}[{}]", info.dtype, dims.join(" "))

@@ -4,8 +4,11 @@
 
 use egg::Id;
 use eutectic_ir::{
-    Attr, Attrs, Op, Type,
-    lang::{Bindings, LangError},
+    Attr, Attrs, Op, Shape, Type,
+    lang::{
+        Bindings, LangError,
+        typing::{Bound, SlotKind},
+    },
 };
 use std::sync::Arc;
 
@@ -29,6 +32,8 @@ const MANY_SAMPLES: usize = 12;
 const MOST_FORMS: usize = 4;
 /// Draws at most so many.
 const ATTEMPTS: u64 = 3000;
+/// At most so many for one of few axes.
+const NARROW_ATTEMPTS: u64 = 200;
 
 /// Types and compiles a rule.
 ///
@@ -49,6 +54,7 @@ pub(crate) fn compile(rule: Rule) -> Result<Vec<Compiled>, LangError> {
     if forms[0].1.inserted() > 0 {
         // Where something is put in to reach the legal form, narrower shapes may not need it: a form of their own.
         samples = self::samples(&rule, &mut facts, MANY_SAMPLES).0;
+        samples.extend(narrow_samples(&rule, &mut facts));
         forms = self::forms(&rule, &mut facts, &samples)?;
     }
     let rule = Arc::new(rule);
@@ -121,7 +127,7 @@ type Problem = (String, std::ops::Range<usize>);
 fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option<Problem>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
-        let Some(sample) = draw(rule, seed, seed % 3 != 2) else { continue };
+        let Some(sample) = draw(rule, seed, seed % 3 != 2, Bindings::default()) else { continue };
         match left(rule, facts, &sample) {
             Ok(()) => samples.push(sample),
             Err(wrong) => problem = wrong.or(problem),
@@ -131,6 +137,23 @@ fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option
         }
     }
     (samples, problem)
+}
+
+/// Samples in which a sequence of dims is empty: one for each, and one in which all of them are. That is where nothing has to be
+/// put in, and chance alone would miss it now and then.
+fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<Sample> {
+    let is_sequence = |slot: &usize| rule.scope.variables[*slot].1 == SlotKind::Dims;
+    let sequences: Vec<usize> = (0..rule.scope.variables.len()).filter(is_sequence).collect();
+    let each = sequences.iter().map(std::slice::from_ref).filter(|_| sequences.len() > 1);
+    let mut narrow = |empty: &[usize]| {
+        let mut bound = Bindings::default();
+        for slot in empty {
+            bound.bind(*slot, Bound::Dims(Shape::default())).ok()?;
+        }
+        let mut drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| draw(rule, seed, seed % 3 != 2, bound.clone()));
+        drawn.find(|sample| left(rule, facts, sample).is_ok())
+    };
+    each.chain([&sequences[..]]).filter_map(&mut narrow).collect()
 }
 
 fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Problem>> {

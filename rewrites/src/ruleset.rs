@@ -120,7 +120,7 @@ impl RuleSet {
         collect(directory, &mut files)?;
         files.sort();
         let read = |path: &PathBuf| {
-            let text = fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
+            let text = read_text(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
             Ok(Source::new(path.display().to_string(), text))
         };
         let sources: Vec<_> = files.iter().map(read).collect::<Result<_, LoadError>>()?;
@@ -212,6 +212,13 @@ impl RuleSet {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(fs::read(path)?).map_err(|e| {
+        let place = format!("byte {} is not UTF-8 text", e.utf8_error().valid_up_to() + 1);
+        io::Error::new(io::ErrorKind::InvalidData, place)
+    })
 }
 
 /// Brings rules into the order of their names and reports names that are taken.

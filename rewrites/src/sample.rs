@@ -44,12 +44,12 @@ pub(crate) struct Sample {
 /// Extents that are told apart: what is equal by accident would hide an error.
 const EXTENTS: [i64; 12] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
 
-/// Draws once; `None` where what was drawn does not go together.
+/// Draws once what is not bound already; `None` where what was drawn does not go together.
 ///
 /// `generic` asks for extents that are told apart; else the relations choose first, which finds what is rare.
-pub(crate) fn draw(rule: &Rule, seed: u64, generic: bool) -> Option<Sample> {
+pub(crate) fn draw(rule: &Rule, seed: u64, generic: bool, bound: Bindings) -> Option<Sample> {
     let mut draw = Draw(seed);
-    let mut bindings = Bindings::default();
+    let mut bindings = bound;
     if !generic {
         let (patterns, relations): (Vec<_>, Vec<_>) = (
             rule.tensors().map(|(_, ty, _)| ty).collect(),

@@ -9,10 +9,10 @@ use eutectic::{Compiler, Planned, Session, Tensor};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Compile, Format, print_json},
+    args::{Format, Job, print_json},
     fault::{Fault, input},
     npy,
-    program::{Program, Tensors, named_file, read_inputs},
+    program::{InputFiles, Tensors},
     table::{bytes, duration, heading, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
@@ -31,18 +31,15 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    program: Program,
-    #[command(flatten)]
-    compile: Compile,
+    job: Job,
     /// Runs that are timed
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
     /// Runs before them
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: u32,
-    /// An input from a file; others are random; may be repeated
-    #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
-    inputs: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    inputs: InputFiles,
     /// Token ids of a built-in model, i64[batch seq]
     #[arg(long, value_name = "FILE.npy")]
     ids: Option<PathBuf>,
@@ -52,9 +49,6 @@ pub struct Args {
     /// Shows predicted and measured time of each kernel
     #[arg(long)]
     explain: bool,
-    /// How to print
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 /// Runs the command.
@@ -62,10 +56,10 @@ pub struct Args {
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let compiler = args.compile.compiler()?;
-    let graph = args.program.graph()?;
-    let (params, source) = args.program.params(&graph)?;
-    let inputs = args.program.inputs(&graph, args.given()?)?;
+    let compiler = args.job.compile.compiler()?;
+    let graph = args.job.program.graph()?;
+    let (params, source) = args.job.program.params(&graph)?;
+    let inputs = args.job.program.inputs(&graph, args.given()?)?;
     let bar = progress("compiling", None);
     let planned = compiler.plan(&graph)?;
     let mut session = compiler.build(&planned)?;
@@ -77,7 +71,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         npy::write(path, &tensor)?;
     }
     let steps = if args.explain { bench.profile(&mut session)? } else { Vec::new() };
-    match args.format {
+    match args.job.format {
         Format::Json => print_json(&mut stdout().lock(), &bench.json(&steps)),
         Format::Table => bench.print(&steps),
     }
@@ -85,9 +79,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 impl Args {
     fn given(&self) -> Result<Tensors, Fault> {
-        let mut given = read_inputs(&self.inputs)?;
+        let mut given = self.inputs.read()?;
         if let Some(path) = &self.ids {
-            if self.program.builtin().is_none() {
+            if self.job.program.builtin().is_none() {
                 return Err(input(
                     "--ids is for built-in models",
                     "give the inputs of a graph file with --input NAME=@FILE.npy",
@@ -162,7 +156,7 @@ impl Bench<'_> {
         let dims: serde_json::Map<_, _> =
             self.inputs.iter().map(|(name, tensor)| (name.clone(), json!(tensor.ty().to_string()))).collect();
         let mut value = json!({
-            "model": self.args.program.model.to_string_lossy(),
+            "model": self.args.job.program.model.to_string_lossy(),
             "device": self.compiler.backend().describe(),
             "weights": self.source,
             "inputs": dims,
@@ -188,7 +182,7 @@ impl Bench<'_> {
         let mut out = stdout().lock();
         let program = &self.planned.lowered.program;
         let inputs: Vec<_> = self.inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
-        writeln!(out, "{}", heading(self.args.program.model.display()))?;
+        writeln!(out, "{}", heading(self.args.job.program.model.display()))?;
         writeln!(out, "on        {}", self.compiler.backend().describe())?;
         writeln!(out, "inputs    {}", inputs.join(", "))?;
         writeln!(out, "weights   {}", self.source)?;

@@ -16,9 +16,8 @@ use globset::GlobMatcher;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Compile, Format, pattern, print_json},
+    args::{Format, Job, pattern, print_json},
     fault::{Fault, input},
-    program::Program,
     report::stretches,
     table::{bytes, count, faint, heading, seconds},
 };
@@ -39,15 +38,10 @@ in which they were applied, and the ops fused into it, each with what storing it
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    program: Program,
+    job: Job,
     /// Kernels by number, model part or op
     #[arg(default_value = "*", value_name = "KERNEL|GLOB")]
     glob: String,
-    #[command(flatten)]
-    compile: Compile,
-    /// How to print
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 /// A kernel and how it came about.
@@ -72,17 +66,17 @@ struct Step {
 /// When the program cannot be planned, or no kernel is meant.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
-    let compiler = args.compile.compiler()?;
-    let planned = compiler.plan(&args.program.graph()?)?;
+    let compiler = args.job.compile.compiler()?;
+    let planned = compiler.plan(&args.job.program.graph()?)?;
     let all = explanations(&compiler, &planned);
     let kernels = all.len();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
-        let help = format!("there are {kernels}; `eutectic opt {}` lists them", args.program.model.display());
+        let help = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
         return Err(input(format!("no kernel has the number, model part or op `{}`", args.glob), help));
     }
     let mut out = stdout().lock();
-    if args.format == Format::Json {
+    if args.job.format == Format::Json {
         return print_json(&mut out, &chosen.iter().map(Explanation::json).collect::<Vec<_>>());
     }
     chosen.iter().try_for_each(|explanation| explanation.print(&mut out))

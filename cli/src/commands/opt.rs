@@ -14,9 +14,8 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Compile, Format, StrategyName, print_json},
+    args::{Format, Job, StrategyName, print_json},
     fault::Fault,
-    program::Program,
     report::{self, Size},
     table::{bytes, duration, faint, heading, seconds, table, thousands},
 };
@@ -36,9 +35,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    program: Program,
-    #[command(flatten)]
-    compile: Compile,
+    job: Job,
     /// Prints the program as it is after a phase, each block for itself; may be repeated
     #[arg(long, value_name = "PHASE|all", value_enum)]
     print_after_phase: Vec<PhaseName>,
@@ -52,9 +49,6 @@ pub struct Args {
     /// Also searches all plans, where they are few, and says how much better the best one is
     #[arg(long)]
     gap: bool,
-    /// How to print
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 /// A phase of rewriting.
@@ -106,12 +100,12 @@ impl PhaseName {
 /// # Errors
 /// When the program cannot be read, rewritten or planned.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let graph = args.program.graph()?;
+    let graph = args.job.program.graph()?;
     let mut out = stdout().lock();
     if args.dot {
         return Ok(write!(out, "{}", eutectic::engine::ir::dot::dot(&graph))?);
     }
-    let compiler = args.compile.compiler()?;
+    let compiler = args.job.compile.compiler()?;
     for phase in args.print_after_phase.iter().flat_map(|name| name.phases()) {
         for (block, graph) in compiler.after_phase(&graph, phase)?.iter().enumerate() {
             writeln!(out, "; after {phase}, block {block}\n{}", text::print(graph, text::Style { types: true }))?;
@@ -119,7 +113,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     let planned = compiler.plan(&graph)?;
     let gap = if args.gap { Some(Gap::of(args, &compiler, &graph, &planned)?) } else { None };
-    match args.format {
+    match args.job.format {
         Format::Json => print_json(&mut out, &describe(&compiler, &graph, &planned, gap.as_ref())),
         Format::Table => {
             for section in &args.print {
@@ -244,7 +238,7 @@ impl Gap {
         let exact = compiler.clone().with_strategy(StrategyName::Exact.into());
         let limit = exact.options().search.exact_limit;
         let best = exact.plan(graph)?;
-        debug_assert_eq!(best.blocks.len(), planned.blocks.len(), "{:?}", args.program.model);
+        debug_assert_eq!(best.blocks.len(), planned.blocks.len(), "{:?}", args.job.program.model);
         let block =
             |(chosen, best): (&eutectic::engine::lowering::PlannedBlock, &eutectic::engine::lowering::PlannedBlock)| {
                 Block {

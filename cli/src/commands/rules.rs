@@ -21,11 +21,11 @@ Examples:
 
 A rule is data: a file NAME.rules in any directory. This one is complete:
 
-  ;; −(−x) = x
-  (rule mine/double-negation
-    (forall (F number) (?x F[A..]))
-    (=> (neg (neg ?x)) ?x)
-    (eq exact))";
+  ;; √(x·x) = |x|
+  (rule mine/root-of-square
+    (forall (F float) (?x F[A..]))
+    (=> (sqrt (mul ?x ?x)) (abs ?x))
+    (eq reassoc))";
 
 /// Lists or checks the rewrite rules
 #[derive(clap::Args)]

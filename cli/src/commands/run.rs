@@ -10,10 +10,10 @@ use eutectic::{DType, Tensor, TextEncoder};
 use serde_json::json;
 
 use crate::{
-    args::{Compile, Format, print_json},
+    args::{Format, Job, print_json},
     fault::{Fault, input},
     npy,
-    program::{Program, Tensors, named_file, read_inputs},
+    program::{InputFiles, Tensors},
     table::{faint, heading, table},
     timing::progress,
 };
@@ -33,21 +33,15 @@ DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    program: Program,
-    #[command(flatten)]
-    compile: Compile,
+    job: Job,
     /// A text to embed (minilm); may be repeated
     #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     texts: Vec<OsString>,
-    /// An input of the graph from a file; others are random; may be repeated
-    #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
-    inputs: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; may be repeated
     #[arg(long = "output", value_name = "[NAME=]FILE.npy")]
     outputs: Vec<PathBuf>,
-    /// How to print
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 /// How many numbers of a tensor a table shows.
@@ -63,16 +57,16 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 fn run_texts(args: &Args) -> Result<(), Fault> {
     let texts = utf8(&args.texts)?;
-    let model = args.program.model.display();
-    let Some(help) = args.program.published() else {
+    let model = args.job.program.model.display();
+    let Some(help) = args.job.program.published() else {
         let help = "minilm does; a graph takes arrays: --input NAME=@FILE.npy";
         return Err(input(format!("--text: {model} takes no texts"), help));
     };
-    let Some(dir) = &args.program.weights else {
+    let Some(dir) = &args.job.program.weights else {
         return Err(input("--text needs the model's files", format!("give --weights DIR; {help}")));
     };
     let bar = progress("compiling and running", None);
-    let mut encoder = TextEncoder::open(dir, args.compile.compiler()?)?.with_form(args.program.form());
+    let mut encoder = TextEncoder::open(dir, args.job.compile.compiler()?)?.with_form(args.job.program.form());
     let embeddings = encoder.encode(&texts)?;
     drop(bar);
     let width = embeddings.first().map_or(0, Vec::len);
@@ -83,7 +77,7 @@ fn run_texts(args: &Args) -> Result<(), Fault> {
     let similarities: Vec<Vec<f64>> =
         embeddings.iter().map(|a| embeddings.iter().map(|b| dot(a, b)).collect()).collect();
     let mut out = stdout().lock();
-    if args.format == Format::Json {
+    if args.job.format == Format::Json {
         let rows: Vec<_> =
             texts.iter().zip(&embeddings).map(|(text, e)| json!({ "text": text, "embedding": e })).collect();
         let value = json!({ "model": encoder.model().name(), "embeddings": rows, "similarities": similarities });
@@ -147,14 +141,14 @@ fn first_of(numbers: impl Iterator<Item = f64>, count: usize) -> String {
 }
 
 fn run_graph(args: &Args) -> Result<(), Fault> {
-    if args.program.published().is_some() && args.inputs.is_empty() && !args.program.random {
+    if args.job.program.published().is_some() && args.inputs.files.is_empty() && !args.job.program.random {
         let help = "give at least one, as in --text \"hello\"; --random runs the graph on random token ids";
-        return Err(input(format!("{} embeds texts, and no --text was given", args.program.model.display()), help));
+        return Err(input(format!("{} embeds texts, and no --text was given", args.job.program.model.display()), help));
     }
-    let compiler = args.compile.compiler()?;
-    let graph = args.program.graph()?;
-    let (params, source) = args.program.params(&graph)?;
-    let inputs = args.program.inputs(&graph, read_inputs(&args.inputs)?)?;
+    let compiler = args.job.compile.compiler()?;
+    let graph = args.job.program.graph()?;
+    let (params, source) = args.job.program.params(&graph)?;
+    let inputs = args.job.program.inputs(&graph, args.inputs.read()?)?;
     let files = output_files(args, graph.outputs())?;
     let bar = progress("compiling and running", None);
     let mut session = compiler.compile(&graph)?;
@@ -170,7 +164,7 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
 
 fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &Tensors, source: &str) -> Result<(), Fault> {
     let mut out = stdout().lock();
-    if args.format == Format::Json {
+    if args.job.format == Format::Json {
         let values = |t: &Tensor| match t.dtype() {
             DType::F64 => json!(t.to_f64()),
             // As f32: no digits that the number does not have.

@@ -4,6 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
+/// A longer line is no excerpt that anyone reads: an error in it says its place in numbers.
+const LONGEST_LINE: usize = 400;
+
+/// How many lines of a span are shown.
+const MOST_LINES: usize = 12;
+
 /// A source file (or an embedded one, or a string), for error messages.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -22,13 +28,32 @@ impl Source {
     /// An error at `span` of this source.
     pub fn error(&self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> LangError {
         let help: String = help.into();
+        let (mut message, mut span) = (message.into(), span);
+        // Of what goes over many lines the first shows where it is.
+        let lines = self.text[span.clone()].match_indices('\n');
+        if let Some((end, _)) = lines.clone().next().filter(|_| lines.count() >= MOST_LINES) {
+            span.end = span.start + end;
+        }
+        let source_code = self.is_shown_around(&span).then(|| NamedSource::new(&self.name, self.text.clone()));
+        if source_code.is_none() {
+            let (line, column) = self.position(span.start);
+            message = format!("{}:{line}:{column}: {message}", self.name);
+        }
         LangError {
-            message: message.into(),
+            message,
             label: "here".into(),
             help: (!help.is_empty()).then_some(help),
-            source_code: Arc::new(NamedSource::new(&self.name, self.text.clone())),
+            of: self.name.clone(),
+            source_code: source_code.map(Arc::new),
             span: span.into(),
         }
+    }
+
+    /// Whether the lines of a span and those next to them are short enough to be read.
+    fn is_shown_around(&self, span: &Range<usize>) -> bool {
+        let at = |offset: usize| self.position(offset).0;
+        let lines = self.text.lines().skip(at(span.start).saturating_sub(2));
+        lines.take(at(span.end) - at(span.start) + 3).all(|line| line.len() <= LONGEST_LINE)
     }
 
     /// Line and column (from 1) of a byte offset.
@@ -49,8 +74,9 @@ pub struct LangError {
     /// What to do about it.
     #[help]
     pub help: Option<String>,
+    of: Arc<str>,
     #[source_code]
-    source_code: Arc<NamedSource<Arc<str>>>,
+    source_code: Option<Arc<NamedSource<Arc<str>>>>,
     #[label("{label}")]
     span: SourceSpan,
 }
@@ -69,7 +95,7 @@ impl LangError {
 
     /// The name of the source.
     pub fn source_name(&self) -> &str {
-        self.source_code.name()
+        &self.of
     }
 }
 

@@ -182,7 +182,7 @@ fn heads<S: Scalar>(
 fn bias_offsets<S: Scalar>(call: &Call<'_, S>) -> impl Fn(usize, usize, usize) -> usize {
     let (q, keys) = (call.operands[0], call.operands[1].extent(1));
     let mut dims = q.dims.clone();
-    *dims.last_mut().expect("a matrix") = keys;
+    *dims.last_mut().expect("the signature asks for matrices") = keys;
     let rows = q.extent(1);
     let at = call.operands.get(3).map(|b| offsets(&dims, &broadcast_strides(&b.dims, dims.len()), 0));
     move |n, i, j| at.as_ref().map_or(0, |at| at[(n * rows + i) * keys + j] as usize)

@@ -246,8 +246,8 @@ impl<S: Scalar> Value<S> {
 impl<S: Scalar> Call<'_, S> {
     /// Element type and extents of the only result.
     pub(crate) fn result(&self) -> (DType, Vec<usize>) {
-        let dtype = self.result.dtype().expect("one result");
-        (dtype, self.result.dims().expect("bound dims"))
+        let dtype = self.result.dtype().expect("ops of several results do not ask");
+        (dtype, self.result.dims().expect("no symbol was left open"))
     }
 
     /// The only result, of floating elements.
@@ -258,7 +258,7 @@ impl<S: Scalar> Call<'_, S> {
 
     /// A number among the attributes, as a constant of the formula.
     pub(crate) fn number(&self, attr: usize) -> S {
-        S::exact(self.attrs[attr].float().expect("a number"))
+        S::exact(self.attrs[attr].float().expect("the op table declares a number"))
     }
 }
 

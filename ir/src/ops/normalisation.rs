@@ -102,7 +102,7 @@ fn greatest<S: Scalar>(row: &[S]) -> S {
 fn along_axis<S: Scalar>(call: &Call<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let x = call.operands[0];
     let rank = x.dims.len();
-    let axis = (call.attrs[0].int().expect("an axis") + rank as i64) as usize;
+    let axis = (call.attrs[0].int().expect("the op table declares an axis") + rank as i64) as usize;
     let stride = strides(&x.dims);
     let others: Vec<_> = (0..rank).filter(|&i| i != axis).collect();
     let pick = |of: &[usize]| others.iter().map(|&i| of[i]).collect::<Vec<_>>();

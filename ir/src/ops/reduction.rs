@@ -64,7 +64,7 @@ pub(super) const OPS: &[OpDef] = &[
 fn groups<S: Scalar>(call: &Call<'_, S>) -> (Vec<i64>, Vec<i64>) {
     let dims = &call.operands[0].dims;
     let strides: Vec<_> = strides(dims).into_iter().map(|s| s as i64).collect();
-    let axes = call.attrs[0].ints().expect("axes");
+    let axes = call.attrs[0].ints().expect("the op table declares axes");
     let gone = |i: usize| axes.contains(&(i as i64 - dims.len() as i64));
     let over = |inside: bool| {
         let (dims, strides): (Vec<_>, Vec<_>) =

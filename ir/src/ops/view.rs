@@ -68,15 +68,15 @@ const fn view(
 
 /// The position of the axis that attribute `n` names, counted from the end of operand 0.
 fn axis(call: &ViewCall<'_>, n: usize) -> usize {
-    (call.attrs[n].int().expect("an axis") + call.operands[0].len() as i64) as usize
+    (call.attrs[n].int().expect("the op table declares an axis") + call.operands[0].len() as i64) as usize
 }
 
 fn int(call: &ViewCall<'_>, n: usize) -> i64 {
-    call.attrs[n].int().expect("an integer")
+    call.attrs[n].int().expect("the op table declares an integer")
 }
 
 fn transpose(call: &ViewCall<'_>) -> Access {
-    let perm = call.attrs[0].ints().expect("a permutation");
+    let perm = call.attrs[0].ints().expect("the op table declares a permutation");
     let mut at = vec![Index::default(); perm.len()];
     for (coordinate, &from) in call.at.iter().zip(perm) {
         at[(from + perm.len() as i64) as usize] = coordinate.clone();

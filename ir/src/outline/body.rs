@@ -103,7 +103,7 @@ impl<'a, 'g> Segments<'a, 'g> {
                 outputs[segment].push(id);
             }
         }
-        let last = outputs.last_mut().expect("at least one segment");
+        let last = outputs.last_mut().expect("a program has a segment, if an empty one");
         for (_, id) in self.analysis.graph.outputs() {
             if !self.analysis.computed(*id) && !last.contains(id) {
                 last.push(*id);
@@ -168,7 +168,9 @@ impl Builder<'_, '_, '_> {
             true => (Leaf::Input, "in", &mut self.body.inputs),
             false => (Leaf::Param, "p", &mut self.body.params),
         };
-        let op = Op::all().find(|op| matches!(op.def().class, Class::Leaf(leaf) if leaf == kind)).expect("a leaf op");
+        let op = Op::all()
+            .find(|op| matches!(op.def().class, Class::Leaf(leaf) if leaf == kind))
+            .expect("the op table has every leaf");
         let ty: Type = self.segments.analysis.graph.ty(id).clone();
         let name = format!("{name}{}", list.len());
         list.push(id);
