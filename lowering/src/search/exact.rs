@@ -1,0 +1,96 @@
+//! Enumeration of every plan: choices, stored sets and hosts of the classes that are needed, users before operands.
+
+use super::{ClassId, Plan, Priced, Space, gains};
+
+/// Prices every plan; gives up, without harm, after `limit`.
+pub fn improve(space: &Space<'_>, users: &[Vec<ClassId>], plan: &mut Plan, best: &mut Priced, limit: usize) -> usize {
+    let order = users_first(space);
+    let trial = plan.clone();
+    let mut all = Enumeration { space, users, order, trial, decided: vec![None; users.len()], plan, best, limit };
+    all.from(0);
+    limit - all.limit
+}
+
+/// Classes that need a kernel, those that read others before those (as far as cycles between classes allow).
+fn users_first(space: &Space<'_>) -> Vec<ClassId> {
+    fn visit(space: &Space<'_>, class: ClassId, seen: &mut [bool], order: &mut Vec<ClassId>) {
+        if space.given[class] || std::mem::replace(&mut seen[class], true) {
+            return;
+        }
+        for &operand in space.classes.classes[class].nodes.iter().flat_map(|n| &n.operands) {
+            visit(space, operand, seen, order);
+        }
+        order.push(class);
+    }
+    let mut order = Vec::new();
+    let mut seen = vec![false; space.given.len()];
+    for &output in &space.classes.outputs {
+        visit(space, output, &mut seen, &mut order);
+    }
+    order.reverse();
+    order
+}
+
+struct Enumeration<'e, 's> {
+    space: &'e Space<'s>,
+    users: &'e [Vec<ClassId>],
+    order: Vec<ClassId>,
+    trial: Plan,
+    /// Whether a class is needed, once it is decided.
+    decided: Vec<Option<bool>>,
+    plan: &'e mut Plan,
+    best: &'e mut Priced,
+    limit: usize,
+}
+
+impl Enumeration<'_, '_> {
+    fn from(&mut self, at: usize) {
+        if self.limit == 0 {
+            return;
+        }
+        let Some(&class) = self.order.get(at) else {
+            self.limit -= 1;
+            if let Ok(priced) = self.space.price(&self.trial)
+                && gains(&priced, self.best)
+            {
+                *self.plan = self.trial.clone();
+                *self.best = priced;
+            }
+            return;
+        };
+        let output = self.space.classes.outputs.contains(&class);
+        let needed = output || self.users[class].iter().any(|&user| self.reads(user, class));
+        self.decided[class] = Some(needed);
+        if needed {
+            self.decide(at, class, output);
+        } else {
+            (self.trial.stored[class], self.trial.host[class]) = (false, class);
+            self.from(at + 1);
+        }
+        self.decided[class] = None;
+    }
+
+    /// Whether `user` needs `class` under what is decided; a user that is still open might.
+    fn reads(&self, user: ClassId, class: ClassId) -> bool {
+        let node = self.space.classes.classes[user].nodes.get(self.trial.choice[user]);
+        !self.space.given[user]
+            && self.decided[user].is_none_or(|needed| needed && node.is_some_and(|n| n.operands.contains(&class)))
+    }
+
+    fn decide(&mut self, at: usize, class: ClassId, output: bool) {
+        for node in 0..self.space.classes.classes[class].nodes.len() {
+            self.trial.choice[class] = node;
+            if !output {
+                (self.trial.stored[class], self.trial.host[class]) = (false, class);
+                self.from(at + 1);
+            }
+            self.trial.stored[class] = true;
+            let before = self.order[..at].iter().copied();
+            let leaders: Vec<_> = before.filter(|&c| self.trial.stored[c] && self.trial.host[c] == c).collect();
+            for leader in std::iter::once(class).chain(leaders) {
+                self.trial.host[class] = leader;
+                self.from(at + 1);
+            }
+        }
+    }
+}
