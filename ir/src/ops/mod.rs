@@ -137,7 +137,7 @@ impl Access {
 }
 
 /// An attribute that an op declares.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttrDef {
     /// Its name, without the colon.
     pub name: &'static str,
