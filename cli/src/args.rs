@@ -1,6 +1,10 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
-use std::{io::Write, num::NonZeroUsize, path::PathBuf};
+use std::{
+    io::Write,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use eutectic::{Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, engine::rewrites};
@@ -102,16 +106,24 @@ impl Rules {
     pub fn load(&self) -> Result<RuleSet, Fault> {
         let mut rules = RuleSet::embedded().map_err(Error::from)?;
         for directory in &self.directories {
-            let added = RuleSet::load_dir(directory).map_err(Error::from)?;
-            if added.is_empty() {
-                let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
-                return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
-            }
-            rules = rules.and(added).map_err(Error::from)?;
+            rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
         }
         let choice = rewrites::Choice { without: self.without.clone(), only: self.only.clone(), fp: self.fp.into() };
         Ok(rules.choose(&choice).map_err(Error::from)?)
     }
+}
+
+/// The rules of a directory.
+///
+/// # Errors
+/// When there are none, a file cannot be read, or a rule does not load.
+pub fn load_directory(directory: &Path) -> Result<RuleSet, Fault> {
+    let added = RuleSet::load_dir(directory).map_err(Error::from)?;
+    if added.is_empty() {
+        let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
+        return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+    }
+    Ok(added)
 }
 
 /// A pattern of names: `*` stands for anything, a slash or a dot too.

@@ -93,6 +93,12 @@ impl Compiler {
         Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() }
     }
 
+    /// With other rules.
+    pub fn with_rules(mut self, rules: RuleSet) -> Compiler {
+        self.rules = Arc::new(rules);
+        self
+    }
+
     /// With other options.
     pub fn with_options(mut self, options: Options) -> Compiler {
         self.options = options;

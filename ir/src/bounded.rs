@@ -185,6 +185,10 @@ fn product_error(a: Bounded, b: Bounded) -> f64 {
         let open = |x: Bounded| x.err > 0.0 && x.spans_zero();
         return if open(a) || open(b) { f64::INFINITY } else { 0.0 };
     }
+    if !known {
+        // What may have overflowed is NaN even where it meets a zero.
+        return f64::INFINITY;
+    }
     times(a.value.abs(), b.err) + times(b.value.abs(), a.err) + times(a.err, b.err)
 }
 
@@ -258,6 +262,8 @@ impl Scalar for Bounded {
         let (low, high) = self.ends();
         let propagated = match self.err == 0.0 {
             true => 0.0,
+            // All of the interval lies outside of the domain.
+            false if value.is_nan() && f(low).is_nan() && f(high).is_nan() => 0.0,
             // A pole or the edge of the domain lies in the interval: the difference is infinite or NaN.
             false => [f(low), f(high)].iter().fold(0.0, |most: f64, end| match (end - value).abs() {
                 difference if difference.is_nan() => f64::INFINITY,
@@ -411,7 +417,11 @@ impl Accumulator<Bounded> for BoundedSum {
             return Bounded::computed(self.value, self.err, self.unit, 1.0);
         }
         let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
-        let (smallest, _) = range(self.unit);
+        let (smallest, largest) = range(self.unit);
+        // In some order all terms of one sign come first: they may overflow though the total does not.
+        if self.magnitude > largest {
+            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
+        }
         let flushed = if self.magnitude < smallest * self.terms { smallest * self.terms } else { 0.0 };
         Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }
             .checked()

@@ -202,7 +202,14 @@ impl Scalar for f64 {
     }
 
     fn larger(self, other: f64) -> f64 {
-        if self.is_nan() || other.is_nan() { f64::NAN } else { self.max(other) }
+        if self.is_nan() || other.is_nan() {
+            f64::NAN
+        } else if self == other {
+            // `f64::max` leaves open which of two zeros it gives; a reference gives the same one whatever it is compiled to.
+            if self.is_sign_negative() { other } else { self }
+        } else {
+            self.max(other)
+        }
     }
 
     fn either(self, _: f64) -> f64 {

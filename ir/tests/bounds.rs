@@ -167,3 +167,37 @@ fn integers_in_floats_stay_exact() {
     });
     assert_eq!(counted[0].value, 100.0);
 }
+
+#[test]
+fn what_may_overflow_on_the_way_is_not_judged() {
+    let unsure = |bounds: Vec<Bounded>| assert!(bounds.iter().all(|b| b.admits(0.0).is_none()), "{bounds:?}");
+    // The total fits, but not what comes before it in another order.
+    let x = [3e38_f32, 3e38, -3e38, -3e38];
+    unsure(bounds(&[(&[1, 4], &x)], |g, x| {
+        g.apply("reduce-sum", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
+    }));
+    unsure(bounds(&[(&[1, 2], &[3e38, 3e38]), (&[2, 1], &[2.0, -2.0])], |g, x| g.apply("matmul", x, &[]).unwrap()));
+    // ∞·0 is not 0.
+    unsure(bounds(&[(&[1], &[2e38]), (&[1], &[2.0]), (&[1], &[0.0])], |g, x| {
+        let large = g.apply("mul", &x[..2], &[]).unwrap();
+        g.apply("mul", &[large, x[2]], &[]).unwrap()
+    }));
+}
+
+#[test]
+fn what_lies_outside_of_a_domain_is_not_a_number_for_sure() {
+    let logarithms = bounds(&[(&[2], &[-1.0, -2.5]), (&[2], &[0.3, 0.3])], |g, x| {
+        let x = g.apply("mul", x, &[]).unwrap();
+        g.apply("log", &[x], &[]).unwrap()
+    });
+    assert!(
+        logarithms.iter().all(|b| b.admits(f64::NAN) == Some(true) && b.admits(0.0) == Some(false)),
+        "{logarithms:?}"
+    );
+}
+
+#[test]
+fn of_two_zeros_the_reference_takes_one_for_sure() {
+    let larger = |a: f64, b: f64| eutectic_ir::Scalar::larger(a, b).to_bits();
+    assert_eq!([larger(0.0, -0.0), larger(-0.0, 0.0), larger(-0.0, -0.0)], [0.0, 0.0, -0.0].map(f64::to_bits));
+}

@@ -42,8 +42,19 @@ pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ 
 /// # Errors
 /// The engine's, in the outer result; the first difference of each output in the inner one.
 pub fn check(compiler: &Compiler, graph: &Graph, seed: u64) -> Result<Result<(), Vec<Difference>>, Error> {
-    let given = values(graph, seed);
-    let want = interpret::<Bounded>(graph, &given).map_err(|e| Error::Arguments(vec![e.to_string()]))?;
+    check_on(compiler, graph, &values(graph, seed))
+}
+
+/// As [`check`], on given inputs and parameters.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_on(
+    compiler: &Compiler,
+    graph: &Graph,
+    given: &dyn Fn(&str) -> Option<Tensor>,
+) -> Result<Result<(), Vec<Difference>>, Error> {
+    let want = interpret::<Bounded>(graph, given).map_err(|e| Error::Arguments(vec![e.to_string()]))?;
     let mut session = compiler.compile(graph)?;
     let tensors = |names: &[(String, eutectic::Type)]| names.iter().filter_map(|(n, _)| given(n)).collect::<Vec<_>>();
     let (inputs, params) = (tensors(&session.program().inputs), tensors(&session.program().params));

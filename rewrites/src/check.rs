@@ -20,8 +20,8 @@ use crate::{
     parse::located,
     pattern::{Pat, Pattern},
     recipe::Compiled,
-    rule::{Phase, Rule, VariableKind},
-    sample::{Sample, draw},
+    rule::{Phase, Rule, Variable, VariableKind},
+    sample::{Draw, Palette, Sample, draw},
 };
 
 /// Draws until so many samples have a left side that is well typed.
@@ -127,7 +127,7 @@ type Problem = (String, std::ops::Range<usize>);
 fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option<Problem>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
-        let Some(sample) = draw(rule, seed, seed % 3 != 2, Bindings::default()) else { continue };
+        let Some(sample) = drawn(rule, seed, Bindings::default()) else { continue };
         match left(rule, facts, &sample) {
             Ok(()) => samples.push(sample),
             Err(wrong) => problem = wrong.or(problem),
@@ -150,10 +150,16 @@ fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<Sample> {
         for slot in empty {
             bound.bind(*slot, Bound::Dims(Shape::default())).ok()?;
         }
-        let mut drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| draw(rule, seed, seed % 3 != 2, bound.clone()));
+        let mut drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| drawn(rule, seed, bound.clone()));
         drawn.find(|sample| left(rule, facts, sample).is_ok())
     };
     each.chain([&sequences[..]]).filter_map(&mut narrow).collect()
+}
+
+/// In two of three draws extents are told apart; in the third the relations choose first.
+fn drawn(rule: &Rule, seed: u64, bound: Bindings) -> Option<Sample> {
+    let palette = Palette { relations_first: seed % 3 == 2, ..Palette::generic() };
+    draw(rule, &mut Draw(seed), &palette, bound)
 }
 
 fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Problem>> {
@@ -290,27 +296,34 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     sight.map(|s| (egraph, s))
 }
 
-/// A leaf for each tensor variable: a parameter where it must be constant, a number where it must be near one.
-pub(crate) fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
+/// A leaf for each tensor variable.
+fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     let mut leaves = Vec::new();
-    for ((variable, _, constant), ty) in rule.tensors().zip(&sample.types) {
-        let (op, attrs) = match (variable.near, ty) {
-            (Some(x), Type::Tensor(dtype, shape)) => {
-                let dims = shape.known().unwrap_or_default();
-                let count = dims.iter().product::<usize>();
-                let tensor = eutectic_ir::Tensor::from_f64(*dtype, &dims, std::iter::repeat_n(x, count));
-                ("const", Attrs::from_iter([Attr::Tensor(tensor)]))
-            }
-            _ => {
-                let op = if constant { "param" } else { "input" };
-                (op, Attrs::from_iter([variable.name.as_str().into(), Attr::Type(ty.clone())]))
-            }
-        };
-        let op = Op::named(op).expect("the op table has leaves");
+    for ((variable, ..), ty) in rule.tensors().zip(&sample.types) {
+        let (op, attrs) = leaf(variable, &variable.name, ty);
         let head = egraph.analysis.head(op, attrs);
         leaves.push(egraph.add(Node { head, op, children: Default::default() }));
     }
     leaves
+}
+
+/// What stands for a tensor variable: a parameter where it must be constant, a number where it must be near one, else an
+/// input.
+pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
+    let (op, attrs) = match (variable.near, ty) {
+        (Some(x), Type::Tensor(dtype, shape)) => {
+            let dims = shape.known().unwrap_or_default();
+            let count = dims.iter().product::<usize>();
+            let tensor = eutectic_ir::Tensor::from_f64(*dtype, &dims, std::iter::repeat_n(x, count));
+            ("const", Attrs::from_iter([Attr::Tensor(tensor)]))
+        }
+        _ => {
+            let constant = matches!(variable.kind, VariableKind::Tensor { constant: true, .. });
+            let op = if constant { "param" } else { "input" };
+            (op, Attrs::from_iter([name.into(), Attr::Type(ty.clone())]))
+        }
+    };
+    (Op::named(op).expect("the op table has leaves"), attrs)
 }
 
 /// Adds the nodes of instructions.

@@ -26,7 +26,7 @@ use crate::{
     parse::located,
     pattern::Match,
     recipe::{Compiled, Recipe, gains},
-    rule::{Phase, Term, VariableKind},
+    rule::{Phase, VariableKind},
 };
 
 /// Where the engine stops. All are counts, so that results repeat.
@@ -460,15 +460,7 @@ fn matched(
 /// What members of a group agree in: the tensors that the right side does not splat, attributes and numbers.
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Shared {
     let rule = &compiled.rule;
-    let mut splatted = vec![false; rule.variables.len()];
-    let rights = rule.roots.iter().map(|r| &r.right).chain(rule.lets.iter().map(|(_, t)| t));
-    for right in rights {
-        right.visit(&mut |term| {
-            if let Term::Splat(at) = term {
-                splatted[*at] = true;
-            }
-        });
-    }
+    let splatted = rule.splatted();
     let (mut tensors, mut attrs) = (Vec::new(), Vec::new());
     for (at, variable) in rule.variables.iter().enumerate() {
         match &variable.kind {

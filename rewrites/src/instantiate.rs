@@ -152,6 +152,12 @@ impl<'a> Builder<'a> {
             Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
             _ => Tensor::from_f64(dtype, &[], [value.get()]),
         };
+        // 1/10⁻⁵ is no f16, and ½ no integer.
+        let held = tensor.to_f64()[0];
+        let fits = if dtype.is_float() { held.is_finite() || !value.get().is_finite() } else { held == value.get() };
+        if !fits {
+            return Err(Fault::Inapplicable);
+        }
         let op = Op::named("const").expect("the op table has constants");
         let head = self.facts.head(op, Attrs::from_iter([Attr::Tensor(tensor)]));
         self.push(head, SmallVec::new(), &[], From::Call).map_err(|message| self.wrong(message, &(0..0)))

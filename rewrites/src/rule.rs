@@ -125,6 +125,20 @@ impl Rule {
         })
     }
 
+    /// For each variable, whether the right side takes it of all members of the group at once.
+    pub(crate) fn splatted(&self) -> Vec<bool> {
+        let mut splatted = vec![false; self.variables.len()];
+        let rights = self.roots.iter().map(|r| &r.right).chain(self.lets.iter().map(|(_, t)| t));
+        for right in rights {
+            right.visit(&mut |term| {
+                if let Term::Splat(at) = term {
+                    splatted[*at] = true;
+                }
+            });
+        }
+        splatted
+    }
+
     /// File and line.
     pub fn place(&self) -> String {
         format!("{}:{}", self.source.name, self.source.position(self.span.start).0)
@@ -157,6 +171,13 @@ pub(crate) struct Variable {
     pub kind: VariableKind,
     /// The number that its elements are to be near.
     pub near: Option<f64>,
+}
+
+impl Variable {
+    /// Whether it is a tensor.
+    pub fn is_tensor(&self) -> bool {
+        matches!(self.kind, VariableKind::Tensor { .. })
+    }
 }
 
 #[derive(Clone, Debug)]

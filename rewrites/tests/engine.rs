@@ -245,3 +245,19 @@ fn limits_stop_a_run_and_say_so() {
     let done = optimize(&b.graph, &rules(), &Options { limits, ..Options::default() }).unwrap();
     assert!(done.phases.iter().any(|p| p.stop == Stop::Iterations));
 }
+
+#[test]
+fn a_number_that_the_type_does_not_hold_is_not_made() {
+    let quotient = |dtype| {
+        let mut graph = Graph::new("x/10⁻⁵");
+        let x = graph.input("x", Type::tensor(dtype, &[2])).unwrap();
+        let c = graph.constant(Tensor::from_f64(dtype, &[], [1e-5])).unwrap();
+        let y = graph.apply("div", &[x, c], &[]).unwrap();
+        graph.output("y", y).unwrap();
+        let done = optimize(&graph, &RuleSet::embedded().unwrap(), &Options::default()).unwrap();
+        ops(&done.classes, done.classes.outputs[0])
+    };
+    assert!(quotient(DType::F32).contains(&"mul"));
+    // 10⁵ is ∞ there, and 0·∞ is not a number.
+    assert_eq!(quotient(DType::F16), ["div"]);
+}

@@ -1,6 +1,7 @@
 //! The subcommands, one a file: its arguments and what it does.
 
 pub mod bench;
+pub mod check;
 pub mod demo;
 pub mod devices;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! `rules`: what rules there are, and what is suspicious about them.
+//! `rules`: what rules there are, what is suspicious about them, and whether they are right.
 
 use std::io::{Write, stdout};
 
@@ -17,7 +17,9 @@ Examples:
   eutectic rules list                             all rules
   eutectic rules list 'fuse/*'                    a pack
   eutectic rules list --rules DIR --fp fast       with the files of a directory, and approximations
-  eutectic rules lint --rules DIR                 checks rules of your own
+  eutectic rules lint --rules DIR                 looks for what is doubtful in rules of your own
+  eutectic rules check --rules DIR                tests them on instances of themselves
+  eutectic rules check 'fuse/*' --mutants         tests a pack, and how good its tests are
 
 A rule is data: a file NAME.rules in any directory. This one is complete:
 
@@ -27,7 +29,7 @@ A rule is data: a file NAME.rules in any directory. This one is complete:
     (=> (sqrt (mul ?x ?x)) (abs ?x))
     (eq reassoc))";
 
-/// Lists or checks the rewrite rules
+/// Lists or tests the rewrite rules
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -43,6 +45,9 @@ enum Action {
     /// Loads rules and points out what is suspicious; exit code 2 if anything is
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
+    /// Tests rules on instances of themselves; exit code 2 if one is wrong
+    #[command(after_long_help = EXAMPLES)]
+    Check(super::check::Args),
 }
 
 #[derive(clap::Args)]
@@ -60,11 +65,13 @@ struct Selection {
 /// Runs the command.
 ///
 /// # Errors
-/// When rules do not load, or no rule has such a name; for `lint`, when something is suspicious.
+/// When rules do not load, or no rule has such a name; for `lint`, when something is suspicious; for `check`, when a rule is
+/// wrong.
 pub fn run(args: &Args) -> Result<(), Fault> {
     match &args.action {
         Action::List(selection) => list(selection),
         Action::Lint(selection) => find(selection),
+        Action::Check(args) => super::check::run(args),
     }
 }
 
@@ -122,6 +129,6 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     }
 }
 
-fn no_rule(glob: &str) -> Fault {
+pub(super) fn no_rule(glob: &str) -> Fault {
     input(format!("no rule is named `{glob}`"), "`eutectic rules list` lists all of them; quote globs: 'fuse/*'")
 }

@@ -8,7 +8,7 @@ use super::Op;
 use crate::{Attr, Attrs, Type};
 
 /// An attribute that an op declares.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttrDef {
     /// Its name, without the colon.
     pub name: &'static str,

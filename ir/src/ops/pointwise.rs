@@ -281,7 +281,8 @@ pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
-        "gelu-erf" => (x * half * (one + (x * S::exact(FRAC_1_SQRT_2)).erf())).plus_ulps(8.0),
+        // x·Φ(x): a kernel of its own need not be as good as x/2·(1 + erf(x/√2)) is near 0, nor as bad as that is in the tail.
+        "gelu-erf" => x * x.monotone(|x| 0.5 * libm::erfc(-x * FRAC_1_SQRT_2), 4.0, 2.0),
         "gelu-tanh" => {
             let inner = S::exact((2.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
             (x * half * (one + inner.tanh())).plus_ulps(8.0)

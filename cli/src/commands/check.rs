@@ -1,0 +1,198 @@
+//! `rules check`: tests rules on instances of themselves.
+
+use std::{
+    io::{Write, stdout},
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Instant,
+};
+
+use clap::ValueEnum;
+use eutectic::{Compiler, Cpu, CpuOptions, Error, RuleSet, engine::rewrites::Probe};
+use eutectic_proptests::rules::{Checker, Failure, Options, Report};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Format, load_directory, pattern, print_json},
+    fault::Fault,
+    table::{duration, table, thousands},
+};
+
+/// Where both sides of a rule are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The CPU.
+    Cpu,
+    /// Nowhere: the reference interpreter only.
+    None,
+}
+
+/// What to check, and how thoroughly.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only rules of these names [default: those of --rules if given, else all]
+    #[arg(value_name = "GLOB")]
+    globs: Vec<String>,
+    /// Adds the rule files (*.rules) of a directory; may be repeated
+    #[arg(long = "rules", value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Where both sides are compiled and run
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_values_t = [Device::Cpu])]
+    backend: Vec<Device>,
+    /// Instances of each rule
+    #[arg(long, value_name = "N", default_value_t = Options::default().cases.try_into().unwrap_or(NonZeroUsize::MIN))]
+    cases: NonZeroUsize,
+    /// What the instances depend on: the same seed repeats them exactly
+    #[arg(long, value_name = "S", default_value_t = Options::default().seed)]
+    seed: u64,
+    /// Makes each rule's right side wrong in every simple way, and reports what the instances do not notice
+    #[arg(long)]
+    mutants: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When rules do not load, no rule has such a name, or a rule is wrong.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let start = Instant::now();
+    let probes = args.probes()?;
+    let checker = Checker::new(args.options()?).map_err(Error::from)?;
+    let reports = checker.check_all(&probes).map_err(Error::from)?;
+    let mut out = stdout().lock();
+    match args.format {
+        Format::Json => print_json(&mut out, &reports.iter().map(|r| args.json(r)).collect::<Vec<_>>())?,
+        Format::Table => args.print(&reports, start, &mut out)?,
+    }
+    match reports.iter().filter(|r| !r.holds()).count() {
+        0 => Ok(()),
+        n => Err(Fault::input(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
+    }
+}
+
+impl Args {
+    fn probes(&self) -> Result<Vec<Probe>, Fault> {
+        let mut rules = RuleSet::embedded().map_err(Error::from)?;
+        let mut own = Vec::new();
+        for directory in &self.directories {
+            let added = load_directory(directory)?;
+            own.extend(added.iter().map(|r| r.name.clone()));
+            rules = rules.and(added).map_err(Error::from)?;
+        }
+        let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
+        for (glob, wanted) in &globs {
+            if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
+                return Err(super::rules::no_rule(glob));
+            }
+        }
+        let chosen = |p: &Probe| {
+            let name = &p.rule().name;
+            match (globs.is_empty(), own.is_empty()) {
+                (false, _) => globs.iter().any(|(_, g)| g.is_match(&**name)),
+                (true, true) => true,
+                (true, false) => own.contains(name),
+            }
+        };
+        Ok(rules.probes().filter(chosen).collect())
+    }
+
+    fn options(&self) -> Result<Options, Fault> {
+        let mut backends = Vec::new();
+        for device in &self.backend {
+            match device {
+                Device::None => {}
+                // Instances are small: threads would only wait for each other.
+                Device::Cpu => backends.push(Compiler::new(Cpu::new(CpuOptions { threads: 1, ..Default::default() }))?),
+            }
+        }
+        let (cases, seed, mutants) = (self.cases.get(), self.seed, self.mutants);
+        Ok(Options { cases, seed, backends, mutants, ..Options::default() })
+    }
+
+    /// The command that checks this rule again, on the same instances.
+    fn replay(&self, report: &Report) -> String {
+        let directories: String = self.directories.iter().map(|d| format!(" --rules {}", d.display())).collect();
+        format!("eutectic rules check '{}'{directories} --seed {} --cases {}", report.rule, self.seed, self.cases)
+    }
+
+    fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
+        let mut titles = vec!["rule", "promises", ">cases", ">elements", ">fired", ">guards", ">ran"];
+        if self.mutants {
+            titles.push(">mutants killed");
+        }
+        titles.push("result");
+        let mut rows = table(&titles);
+        for report in reports {
+            let mut row = vec![report.rule.clone(), report.contract.to_string()];
+            row.extend([report.cases, report.judged, report.fired, report.guarded, report.ran].map(thousands));
+            if self.mutants {
+                row.push(
+                    report
+                        .mutants
+                        .as_ref()
+                        .map_or(String::new(), |m| format!("{} of {}", m.killed, m.killed + m.survivors.len())),
+                );
+            }
+            row.push(if report.holds() { "holds".into() } else { "wrong".to_string() });
+            rows.add_row(row);
+        }
+        writeln!(out, "{rows}\n")?;
+        for report in reports {
+            for note in &report.notes {
+                writeln!(out, "{}: {note}", report.rule)?;
+            }
+            if let Some((count, why)) = &report.refused {
+                writeln!(out, "{}: a backend refused {count} instances: {why}", report.rule)?;
+            }
+            for survivor in report.mutants.iter().flat_map(|m| &m.survivors) {
+                writeln!(out, "{}: its instances do not tell it from this mutant: {survivor}", report.rule)?;
+            }
+            if !report.holds() {
+                writeln!(out, "\n{}", report.explain(&self.replay(report)))?;
+            }
+        }
+        let wrong = reports.iter().filter(|r| !r.holds()).count();
+        let sum = |f: fn(&Report) -> usize| thousands(reports.iter().map(f).sum());
+        let (rules, plural) = (reports.len(), if reports.len() == 1 { "" } else { "s" });
+        write!(out, "{rules} rule{plural}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged))?;
+        if self.mutants {
+            let all = || reports.iter().filter_map(|r| r.mutants.as_ref());
+            let killed: usize = all().map(|m| m.killed).sum();
+            let equivalent: usize = all().map(|m| m.equivalent.len()).sum();
+            let survivors: usize = all().map(|m| m.survivors.len()).sum();
+            write!(out, "{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed))?;
+        }
+        Ok(writeln!(out, "{wrong} wrong; {}", duration(start.elapsed()))?)
+    }
+
+    fn json(&self, report: &Report) -> Value {
+        let failures: Vec<Value> = report.failures.iter().map(failure).collect();
+        let mutants = report.mutants.as_ref().map(|m| {
+            let equivalent = m.equivalent.iter().map(|(what, why)| json!({ "mutant": what, "reason": why }));
+            json!({ "killed": m.killed, "survivors": m.survivors, "equivalent": equivalent.collect::<Vec<_>>() })
+        });
+        json!({
+            "rule": report.rule, "place": report.place, "contract": report.contract.to_string(), "holds": report.holds(),
+            "cases": report.cases, "elements": report.judged, "fired": report.fired, "guards": report.guarded,
+            "ran": report.ran, "refused": report.refused.as_ref().map(|(n, why)| json!({ "count": n, "reason": why })),
+            "mutants": mutants, "failures": failures, "notes": report.notes, "seconds": report.time.as_secs_f64(),
+            "replay": self.replay(report),
+        })
+    }
+}
+
+fn failure(failure: &Failure) -> Value {
+    let pairs =
+        |of: &[(String, String)]| of.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<serde_json::Map<_, _>>();
+    let difference = failure.difference.as_ref().map(|d| {
+        // JSON has no infinities: numbers are text as Rust prints them.
+        json!({ "root": d.root, "at": d.at, "left": format!("{:?}", d.left), "right": format!("{:?}", d.right), "allowed": d.allowed })
+    });
+    json!({
+        "check": failure.check.to_string(), "what": failure.what, "variables": pairs(&failure.variables),
+        "tensors": pairs(&failure.tensors), "difference": difference,
+    })
+}

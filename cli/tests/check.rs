@@ -1,0 +1,77 @@
+//! `rules check` on rules that the binary has never seen, and CONTRIBUTING's tutorial as it stands there.
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+use common::{Dir, eutectic};
+
+const WRONG: &str = ";; the halves of a row are each other\n\
+    (rule mine/half (forall (F any) (?a F[B.. N]) (?b F[B.. N]))\n\
+    (=> (slice (concat ?a ?b :axis -1) :axis -1 :at 0 :len N :step 1) ?b) (eq exact))";
+
+/// The arguments of a check of the rules in a directory.
+fn check<'a>(directory: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let directory = directory.to_str().expect("a path in UTF-8");
+    [&["rules", "check", "--rules", directory, "--backend", "none"], more].concat()
+}
+
+#[test]
+fn a_wrong_rule_is_refuted_the_same_way_again() {
+    let dir = Dir::new();
+    dir.file("mine.rules", WRONG);
+    let path = dir.path("");
+    let first = eutectic(check(&path, &[]));
+    assert_eq!(first.code, Some(2), "{}", first.err);
+    for part in ["mine/half is wrong", "mine.rules:2", "?a :", "left", "allowed: no difference (exact)"] {
+        assert!(first.out.contains(part), "{part:?} is not in: {}", first.out);
+    }
+    // The command that is printed, alone among all rules.
+    let again = eutectic(check(&path, &["mine/half", "--seed", "1"]));
+    let shown = |out: &str| out.lines().filter(|l| l.starts_with("  ")).map(String::from).collect::<Vec<_>>();
+    assert_eq!(shown(&first.out), shown(&again.out));
+    let json = eutectic(check(&path, &["--format", "json"]));
+    let reports: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!((&reports[0]["rule"], &reports[0]["holds"]), (&"mine/half".into(), &false.into()));
+    assert_eq!(reports[0]["failures"][0]["check"], "values");
+}
+
+#[test]
+fn names_without_a_rule_are_refused() {
+    eutectic(["rules", "check", "mine/*"]).refused(&["mine/*", "rules list"]);
+    eutectic(["rules", "check", "--cases", "0"]).refused(&["--cases"]);
+}
+
+#[test]
+fn the_tutorial_works_as_it_is_written() {
+    let contributing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../CONTRIBUTING.md");
+    let text = fs::read_to_string(contributing).expect("it is there");
+    let (_, tutorial) = text.split_once("In five minutes").expect("the tutorial");
+    let (tutorial, _) = tutorial.split_once("### ").expect("its end");
+    let dir = Dir::new();
+    let mut blocks = tutorial.split("```").skip(1).step_by(2);
+    let mut commands = 0;
+    while let Some((kind, block)) = blocks.next().and_then(|b| b.split_once('\n')) {
+        match kind {
+            "lisp" => {
+                let (name, _) = block.split_once('\n').expect("a line");
+                dir.file(name.strip_prefix("; ").expect("the file's name"), block);
+            }
+            "sh" => {
+                for line in block.lines() {
+                    let (command, comment) = line.split_once('#').unwrap_or((line, ""));
+                    let args = command.split_whitespace().skip(1).map(|a| a.trim_matches('\''));
+                    let run =
+                        Command::new(env!("CARGO_BIN_EXE_eutectic")).args(args).current_dir(dir.path("")).output();
+                    let run = run.expect("it starts");
+                    let wanted = if comment.contains("exit code 2") { 2 } else { 0 };
+                    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+                    assert_eq!(run.status.code(), Some(wanted), "{line}\n{out}\n{err}");
+                    commands += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(commands, 5);
+}

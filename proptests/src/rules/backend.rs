@@ -1,0 +1,55 @@
+//! Both sides of a case on a backend, compiled without further rules, judged by the propagated error bound.
+
+use eutectic::{Compiler, Error, Graph, RuleSet, Strategy};
+
+use super::{
+    cases::Case,
+    judge::Difference,
+    report::{Check, Failure},
+};
+use crate::conformance;
+
+/// What became of a case on a backend.
+pub enum Outcome {
+    /// So many compilations, all right.
+    Right(usize),
+    /// The backend does not compute this.
+    Refused(String),
+    /// It computes something else.
+    Wrong(Box<Failure>),
+}
+
+/// Compiles each side, op by op and fused, runs it and compares.
+pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
+    let mut right = 0;
+    for (side, graph) in [("left", &case.sides.left), ("right", &case.sides.right)] {
+        for strategy in [Strategy::Unfused, Strategy::Local] {
+            let compiler = compiler.clone().with_rules(base.clone()).with_strategy(strategy);
+            match one(&compiler, graph, case) {
+                Ok(None) => right += 1,
+                Ok(Some(difference)) => {
+                    let what = format!("{} gives another {side} side ({strategy:?})", compiler.backend().name());
+                    return Outcome::Wrong(Box::new(Failure::of(Check::Backend, what, case, Some(difference))));
+                }
+                Err(Error::Unsupported { problems, .. }) => {
+                    return Outcome::Refused(problems.first().cloned().unwrap_or_default());
+                }
+                Err(error) => {
+                    let what = format!("{} fails on the {side} side: {error}", compiler.backend().name());
+                    return Outcome::Wrong(Box::new(Failure::of(Check::Backend, what, case, None)));
+                }
+            }
+        }
+    }
+    Outcome::Right(right)
+}
+
+/// The first difference between what a backend computes and the reference.
+fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<Difference>, Error> {
+    let given = |name: &str| case.values.get(name).cloned();
+    let Err(differences) = conformance::check_on(compiler, graph, &given)? else { return Ok(None) };
+    let Some(first) = differences.into_iter().next() else { return Ok(None) };
+    let root = graph.outputs().iter().position(|(name, _)| *name == first.output).unwrap_or(0);
+    let allowed = format!("{:.3e} (the propagated bound)", first.want.err);
+    Ok(Some(Difference { root, at: vec![first.at], left: first.want.value, right: first.got, allowed }))
+}

@@ -1,0 +1,206 @@
+//! The cases of a rule: instances over every kind of dims, attributes, element types and values.
+
+use eutectic::DType;
+use eutectic_ir::{Class, InterpError, ops::Anchor};
+use eutectic_rewrites::{Contract, Draw, Instance, Palette, Phase, Probe, Rule, Sides, Unmatched};
+
+use super::{
+    evaluate::rounded,
+    judge::{Verdict, judge},
+    values::{self, Style, Values},
+};
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Values for the rule's variables.
+    pub instance: Instance,
+    /// Both sides.
+    pub sides: Sides,
+    /// What kind of numbers the tensors hold.
+    pub style: Style,
+    /// The tensors.
+    pub values: Values,
+}
+
+/// All cases of a rule, and what came up on the way to them.
+#[derive(Default)]
+pub struct Corpus {
+    /// The cases.
+    pub cases: Vec<Case>,
+    /// Instances of its left side that the rule does not match.
+    pub unmatched: Vec<Instance>,
+    /// An instance whose sides differ in type, and how.
+    pub ill_typed: Option<(Instance, String)>,
+}
+
+/// How many draws a case may take: relations are met by drawing again.
+const DRAWS: usize = 400;
+/// How many instances are drawn with large dims.
+const LARGE: usize = 40;
+/// The largest of these, in elements of all tensors.
+const LARGEST_TYPED: usize = 1 << 24;
+/// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
+const LARGEST: usize = 2500;
+
+/// The generator for a case: it depends on the seed, the rule and the case only, so that a rule replays alone.
+pub fn random(seed: u64, rule: &str, case: usize) -> Draw {
+    let name = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let mut draw = Draw(seed ^ name);
+    let first = draw.bits();
+    Draw(first.wrapping_add(case as u64))
+}
+
+/// What the `n`th case is drawn from.
+pub fn palette(n: usize) -> Palette {
+    use DType::*;
+    let (extents, distinct, dtypes): (&[i64], bool, &[DType]) = match n % 6 {
+        0 => (&[2, 3, 5, 7, 11], true, &[F64, F64, F64, I32, I64, Bool]),
+        1 => (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], true, &[F32, F32, F32, I32, U8, Bool]),
+        2 => (&[1, 2], false, &[F64, F64, I8, U32, Bool]),
+        3 => (&[1, 2, 3, 4], false, &[F64, F64, F64, I32, I64, Bool]),
+        // Around the widths of vectors and tiles.
+        4 => (&[1, 3, 4, 7, 8, 9, 15, 16, 17, 33], false, &[F32]),
+        _ => (&[1, 2, 3, 4], false, &[F16, Bf16, F32, I8, U8, I32, I64, U32, Bool]),
+    };
+    Palette {
+        extents: extents.to_vec(),
+        distinct,
+        zero: n % 2 == 1,
+        numbers: vec![0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0],
+        dtypes: dtypes.to_vec(),
+        relations_first: n % 6 == 3,
+    }
+}
+
+/// Draws an instance and its sides; what does not fit is put into the corpus.
+pub fn instance(probe: &Probe, palette: &Palette, draw: &mut Draw, corpus: &mut Corpus) -> Option<(Instance, Sides)> {
+    for _ in 0..DRAWS {
+        let Some(instance) = probe.draw(draw, palette) else { continue };
+        if instance.size() > LARGEST {
+            continue;
+        }
+        match probe.sides(&instance, 0) {
+            Ok(sides) => return Some((instance, sides)),
+            Err(Unmatched::IllTyped(_) | Unmatched::NoRight) => {}
+            Err(Unmatched::NoMatch) => {
+                corpus.unmatched.push(instance);
+                if corpus.unmatched.len() > DRAWS {
+                    return None;
+                }
+            }
+            Err(Unmatched::Types(how)) => {
+                corpus.ill_typed.get_or_insert((instance, how));
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// The cases that a seed gives.
+pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
+    let rule = probe.rule();
+    let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
+    for n in 0..cases {
+        let mut draw = random(seed, &rule.name, n);
+        let narrow = Palette { relations_first: true, ..palette(n) };
+        let found = instance(probe, &palette(n), &mut draw, &mut corpus)
+            .or_else(|| instance(probe, &narrow, &mut draw, &mut corpus));
+        if corpus.ill_typed.is_some() {
+            return corpus;
+        }
+        let Some((instance, sides)) = found else { continue };
+        let styles = Style::of(rule.contract);
+        let style = styles[if styles.len() % 3 == 0 { n + n / 6 } else { n } % styles.len()];
+        let (style, values) = match style {
+            Style::Masked => masked(&sides, rule.contract, &mut draw),
+            style => (style, fitting(&sides, style, rule.contract, &mut draw)),
+        };
+        corpus.cases.push(Case { instance, sides, style, values });
+    }
+    corpus
+}
+
+/// An instance with large dims whose sides differ in type: nothing is computed, so these cost nothing.
+fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
+    let palette = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..palette(0) };
+    (0..LARGE).find_map(|n| {
+        let instance = probe.draw(&mut random(seed, &probe.rule().name, 3_000_000 + n), &palette)?;
+        let fits = instance.size() <= LARGEST_TYPED;
+        match fits.then(|| probe.sides(&instance, 0))? {
+            Err(Unmatched::Types(how)) => Some((instance, how)),
+            _ => None,
+        }
+    })
+}
+
+/// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
+/// with ∞ there it is not (functions that saturate absorb both).
+fn masked(sides: &Sides, contract: Contract, draw: &mut Draw) -> (Style, Values) {
+    let plain = fitting(sides, Style::Ordinary, contract, draw);
+    let names: Vec<&String> = plain.keys().collect();
+    let first = draw.below(names.len());
+    for n in 0..names.len() {
+        let name = names[(first + n) % names.len()];
+        let Some(partly) = values::masked(&plain, name, false, draw) else { continue };
+        let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
+        let absorbs = |values: &Values| rounded(&sides.written, values).is_ok_and(|left| left.iter().all(finite));
+        if absorbs(&partly)
+            && !absorbs(&values::mirrored(&partly, name))
+            && let Some(values) = values::masked(&partly, name, true, draw)
+        {
+            return (Style::Masked, values);
+        }
+    }
+    (Style::Ordinary, plain)
+}
+
+/// Values on which the left side can be evaluated: integers that index something lie within it.
+pub fn fitting(sides: &Sides, style: Style, contract: Contract, draw: &mut Draw) -> Values {
+    let mut most = None;
+    loop {
+        let values = values::draw(&sides.written, style, contract, most, draw);
+        match rounded(&sides.written, &values) {
+            Err(InterpError::IndexOutOfRange { extent, .. }) if most.is_none_or(|m| m > extent) => most = Some(extent),
+            _ => return values,
+        }
+    }
+}
+
+impl Case {
+    /// Whether backends are to give what the reference gives, element for element.
+    ///
+    /// Backends compute in f32, and in shorter types where they have them. A composite op is computed by its decomposition,
+    /// which may round to a short type in between, and give NaN for other infinities: its promise is `reassoc`, and is judged
+    /// by the rule that decomposes it. It and attention have sums of their own, which may overflow where the result does not.
+    pub fn runs(&self) -> bool {
+        let graphs = [&self.sides.left, &self.sides.right];
+        let nodes = || graphs.iter().flat_map(|g| g.nodes().map(|(_, n)| n));
+        let composite =
+            nodes().any(|n| matches!(n.op.def().class, Class::Composite | Class::Anchor(Anchor::Attention)));
+        let short = self.instance.dtypes().any(|d| matches!(d, DType::F16 | DType::Bf16));
+        self.instance.dtypes().all(|d| d != DType::F64)
+            && nodes().all(|n| n.ty.count() > 0)
+            && !(composite && (short || matches!(self.style, Style::NonFinite | Style::Large)))
+    }
+
+    /// A node of the right side that no kernel takes, where it is the rule that is to bring it into such a form.
+    pub fn illegal(&self, rule: &Rule) -> Option<String> {
+        let right = &self.sides.right;
+        let illegal = |node: &&eutectic_ir::graph::Node| {
+            let operands: Vec<&eutectic::Type> = node.operands.iter().map(|o| right.ty(*o)).collect();
+            !node.op.is_legal(&node.attrs, &operands)
+        };
+        let mut nodes = right.nodes().map(|(_, node)| node);
+        if rule.phase == Phase::Legalize { nodes.find(illegal).map(|n| format!("{} : {}", n.op, n.ty)) } else { None }
+    }
+
+    /// Compares the sides.
+    ///
+    /// # Errors
+    /// When the right side reads outside of a tensor where the left does not.
+    pub fn judge(&self, contract: Contract) -> Result<Verdict, String> {
+        judge(&self.sides, contract, self.style, &self.values).map_err(|e| e.to_string())
+    }
+}

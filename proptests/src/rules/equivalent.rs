@@ -1,0 +1,28 @@
+//! Mutants that are as right as the rule: what was changed, and why it changes nothing.
+
+/// A part of the rule's name, a part of the change, and the reason.
+const EQUIVALENT: &[(&str, &str, &str)] = &[
+    ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
+    ("", ":softcap of sdpa is a number negated", "c·tanh(x/c) is the same for −c"),
+    ("decompose/sdpa-grouped-mask", ":window of sdpa is a number negated", "the window of these masks is 0"),
+    ("decompose/sdpa", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
+    ("fuse/attention", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
+    ("decompose/sdpa-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
+    ("fuse/mask-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
+    ("fuse/add-", "operands 0 and 1 of add-", "a sum is the same in both orders"),
+    ("decompose/softmax", "?e: −exp", "(−e)/Σ(−e) = e/Σe"),
+    (
+        "simplify/flat-matmul",
+        "operand 0 instead of reshape",
+        "the reshape after the product is then of the shape that is there",
+    ),
+    ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
+    ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
+    ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
+    ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
+];
+
+/// Why a mutant cannot be told from its rule.
+pub fn reason(rule: &str, what: &str) -> Option<&'static str> {
+    EQUIVALENT.iter().find(|(r, w, _)| rule.starts_with(r) && what.contains(w)).map(|(.., reason)| *reason)
+}

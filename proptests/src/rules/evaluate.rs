@@ -1,0 +1,38 @@
+//! Evaluates a graph as ideal kernels would: each op in `f64`, its result rounded to the element type.
+
+use eutectic::{Graph, Tensor};
+use eutectic_ir::{
+    Attr, Class, InterpError,
+    interp::evaluate,
+    ops::{Leaf, eval::Value},
+};
+
+use super::values::Values;
+
+/// The outputs of a graph, every intermediate result rounded to its element type once.
+///
+/// # Errors
+/// When an index read from a tensor is out of range.
+///
+/// # Panics
+/// When `values` lacks an input of the graph: both come from one instance of a rule.
+pub fn rounded(graph: &Graph, values: &Values) -> Result<Vec<Tensor>, InterpError> {
+    let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(graph.len());
+    for (id, node) in graph.nodes() {
+        let operand = |n: usize| &results[node.operands[n].0 as usize];
+        results.push(match (node.op.def().class, node.attrs.first()) {
+            (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) => {
+                vec![values.get(&**name).expect("every variable of the rule has a value").clone()]
+            }
+            (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => vec![value.clone()],
+            (Class::Project, Some(Attr::Int(part))) => vec![operand(0)[*part as usize].clone()],
+            _ => {
+                let operands: Vec<Value<f64>> =
+                    (0..node.operands.len()).map(|n| Value::from_tensor(&operand(n)[0])).collect();
+                let operands: Vec<&Value<f64>> = operands.iter().collect();
+                evaluate(id, node, &operands)?.iter().map(Value::to_tensor).collect()
+            }
+        });
+    }
+    Ok(graph.outputs().iter().map(|(_, id)| results[id.0 as usize][0].clone()).collect())
+}

@@ -1,0 +1,235 @@
+//! Judges two sides by what a contract promises; the table in CONTRIBUTING.md says the same in words.
+
+use eutectic::{Graph, Tensor};
+use eutectic_ir::{
+    Bounded, DType, InterpError, interpret,
+    ops::eval::{Data, Value},
+};
+use eutectic_rewrites::{Contract, Sides};
+
+use super::{
+    evaluate::rounded,
+    values::{Style, Values},
+};
+
+/// An element in which the sides differ by more than the contract allows.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The output.
+    pub root: usize,
+    /// Where in it.
+    pub at: Vec<usize>,
+    /// What the left side gives there.
+    pub left: f64,
+    /// What the right side gives.
+    pub right: f64,
+    /// What would be allowed.
+    pub allowed: String,
+}
+
+/// What judging a case came to.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Elements about which the contract says something, and the reference is sure of.
+    pub judged: usize,
+    /// Of these, elements that differ.
+    pub different: usize,
+    /// The first of them.
+    pub first: Option<Difference>,
+}
+
+impl Verdict {
+    /// Whether a case refutes the rule. A `fast` rule may differ on the inputs that its comment leaves out, which no program can
+    /// read: it is refuted where most elements differ.
+    pub fn refutes(&self, contract: Contract) -> bool {
+        match contract {
+            Contract::Fast => 2 * self.different > self.judged,
+            _ => self.different > 0,
+        }
+    }
+
+    /// Both verdicts together.
+    pub fn and(self, other: Verdict) -> Verdict {
+        Verdict {
+            judged: self.judged + other.judged,
+            different: self.different + other.different,
+            first: self.first.or(other.first),
+        }
+    }
+}
+
+/// One side, evaluated.
+struct Side {
+    rounded: Vec<Tensor>,
+    bounded: Vec<Value<Bounded>>,
+}
+
+impl Side {
+    fn of(graph: &Graph, values: &Values) -> Result<Side, InterpError> {
+        let given = |name: &str| values.get(name).cloned();
+        Ok(Side { rounded: rounded(graph, values)?, bounded: interpret::<Bounded>(graph, &given)? })
+    }
+}
+
+/// Compares the sides of an instance on given values.
+///
+/// # Errors
+/// When an index read from a tensor is out of range.
+pub fn judge(sides: &Sides, contract: Contract, style: Style, values: &Values) -> Result<Verdict, InterpError> {
+    let (left, right) = (Side::of(&sides.written, values)?, Side::of(&sides.right, values)?);
+    let finite = values.values().all(|t| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite()));
+    // A mask is kept as strictly as finite numbers are.
+    let finite = finite || style == Style::Masked;
+    let extreme = matches!(style, Style::Large | Style::Tiny);
+    let mut verdict = Verdict::default();
+    for root in 0..left.rounded.len() {
+        let (l, r) = (&left.rounded[root], &right.rounded[root]);
+        let pair = Pair { contract, finite, extreme, dtype: l.dtype() };
+        let (bl, br) = (&left.bounded[root].data, &right.bounded[root].data);
+        let (fl, fr) = (l.to_f64(), r.to_f64());
+        for at in 0..l.count() {
+            let outcome = match (bl, br) {
+                (Data::Real(bl), Data::Real(br)) => pair.floats((fl[at], bl[at]), (fr[at], br[at])),
+                (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
+                    (Contract::Exact | Contract::Ulp(_), ..) => whole(l.to_i64()[at], r.to_i64()[at]),
+                    (_, Some(a), Some(b)) => whole(a, b),
+                    _ => None,
+                },
+                _ => Some(Err((f64::NAN, f64::NAN, "one element type".into()))),
+            };
+            verdict.judged += usize::from(outcome.is_some());
+            if let Some(Err((left, right, allowed))) = outcome {
+                verdict.different += 1;
+                let at = unflatten(at, l.dims());
+                verdict.first.get_or_insert(Difference { root, at, left, right, allowed });
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+fn unflatten(mut flat: usize, dims: &[usize]) -> Vec<usize> {
+    let mut at: Vec<usize> = dims
+        .iter()
+        .rev()
+        .map(|extent| {
+            let i = flat % extent;
+            flat /= extent;
+            i
+        })
+        .collect();
+    at.reverse();
+    at
+}
+
+/// Both values and what would be allowed.
+type Wrong = (f64, f64, String);
+
+fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
+    Some(if left == right { Ok(()) } else { Err((left as f64, right as f64, "no difference (integers)".into())) })
+}
+
+/// How elements of one type are compared.
+struct Pair {
+    contract: Contract,
+    /// Whether all inputs are finite, or −∞ in a mask.
+    finite: bool,
+    /// Whether they are so large or small that intermediate results overflow or vanish.
+    extreme: bool,
+    dtype: DType,
+}
+
+impl Pair {
+    /// `None`: nothing is promised of this element, or the reference is not sure of it.
+    fn floats(&self, left: (f64, Bounded), right: (f64, Bounded)) -> Option<Result<(), Wrong>> {
+        let ((l, bl), (r, br)) = (left, right);
+        let wrong = |l, r, allowed: String| Some(Err((l, r, allowed)));
+        match self.contract {
+            Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
+            Contract::Exact => wrong(l, r, "no difference (exact)".into()),
+            Contract::Ulp(_) if !settled(bl) || !settled(br) => None,
+            Contract::Ulp(n) => {
+                let allowed = || format!("{n} ulp of {}", self.dtype);
+                match l.is_finite() && r.is_finite() {
+                    true if (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype) => Some(Ok(())),
+                    false if l == r || l.is_nan() && r.is_nan() => Some(Ok(())),
+                    _ => wrong(l, r, allowed()),
+                }
+            }
+            Contract::Reassoc | Contract::Fast => self.reals(bl, br),
+        }
+    }
+
+    /// In real arithmetic, within both error bounds.
+    fn reals(&self, l: Bounded, r: Bounded) -> Option<Result<(), Wrong>> {
+        if l.err.is_infinite() || r.err.is_infinite() {
+            return None;
+        }
+        let (a, b) = (l.value, r.value);
+        if a.is_finite() && b.is_finite() {
+            let allowed = l.err + r.err;
+            let fine = (a - b).abs() <= allowed;
+            return Some(if fine { Ok(()) } else { Err((a, b, format!("{allowed:.3e} (the propagated bound)"))) });
+        }
+        let same = a == b || a.is_nan() && b.is_nan();
+        match (self.contract, same, a.is_nan() || b.is_nan()) {
+            (Contract::Fast, ..) => None,
+            (_, true, _) => Some(Ok(())),
+            // ∞ − ∞ and 0·∞ arise in one order of operations and not in the other.
+            (_, false, true) if !self.finite => None,
+            // The left side overflowed on its way; the right side need not.
+            _ if self.extreme && a.is_infinite() && b.is_finite() => None,
+            _ => Some(Err((a, b, "the same infinity, or NaN on both sides".into()))),
+        }
+    }
+}
+
+/// Whether neither overflow nor underflow has a say: the bound is a small part of the value.
+fn settled(x: Bounded) -> bool {
+    x.err == 0.0 || x.err <= x.value.abs() * 2_f64.powi(-6)
+}
+
+/// The distance of neighbouring numbers of a type at a magnitude.
+fn ulp(magnitude: f64, dtype: DType) -> f64 {
+    let (bits, least) = match dtype {
+        DType::F64 => (52, -1022),
+        DType::F16 => (10, -14),
+        DType::Bf16 => (7, -126),
+        _ => (23, -126),
+    };
+    let exponent = if magnitude > 0.0 { (magnitude.log2().floor() as i32).max(least) } else { least };
+    // In two steps, because a subnormal power of two is no reciprocal of one.
+    2_f64.powi(exponent - bits + 100) * 2_f64.powi(-100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ulps_are_those_of_the_type() {
+        assert_eq!(ulp(1.5, DType::F32), f64::from(f32::EPSILON));
+        assert_eq!(ulp(1e-300, DType::F32), f64::from(f32::from_bits(1)));
+        assert_eq!(ulp(1.0, DType::F64), f64::EPSILON);
+        assert_eq!(ulp(1e-310, DType::F64), f64::from_bits(1));
+        assert_eq!(ulp(4.0, DType::F16), 2_f64.powi(-8));
+    }
+
+    #[test]
+    fn contracts_tell_zeros_and_infinities_apart() {
+        let judge = |contract, finite, l: f64, r: f64| {
+            let pair = Pair { contract, finite, extreme: false, dtype: DType::F32 };
+            let of = |x| (x, Bounded::new(x, 0.0, DType::F32));
+            pair.floats(of(l), of(r)).map(|o| o.is_ok())
+        };
+        assert_eq!(judge(Contract::Exact, true, 0.0, -0.0), Some(false));
+        assert_eq!(judge(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
+        assert_eq!(judge(Contract::Ulp(0), true, 0.0, -0.0), Some(true));
+        assert_eq!(judge(Contract::Ulp(1), true, 1.0, 1.0 + f64::from(f32::EPSILON)), Some(true));
+        assert_eq!(judge(Contract::Ulp(1), true, 1.0, 1.0 + 2.0 * f64::from(f32::EPSILON)), Some(false));
+        assert_eq!(judge(Contract::Ulp(9), false, f64::INFINITY, f64::NAN), Some(false));
+        assert_eq!(judge(Contract::Reassoc, true, f64::INFINITY, f64::NAN), Some(false));
+        assert_eq!(judge(Contract::Reassoc, false, f64::INFINITY, f64::NAN), None);
+        assert_eq!(judge(Contract::Reassoc, false, f64::INFINITY, 1.0), Some(false));
+    }
+}

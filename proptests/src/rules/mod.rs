@@ -1,0 +1,252 @@
+//! The checker of rules: each is tested on instances that its own `forall` generates, with no test written by hand.
+//!
+//! For each rule: the sides have one type; they have one value, by the rule's contract, in the reference interpreter; the
+//! rule fires on its own left side, every way round, and not where a guard is broken; a backend computes both sides. What
+//! fails is made small and shown with the command that repeats it. How good the cases are is measured by mutants.
+
+mod backend;
+mod cases;
+mod equivalent;
+mod evaluate;
+mod fire;
+mod judge;
+mod mutants;
+mod report;
+mod shrink;
+mod values;
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
+
+use eutectic::{Compiler, DType};
+use eutectic_rewrites::{Contract, Instance, LoadError, Phase, Probe, RuleSet};
+
+use backend::Outcome;
+use cases::{Case, Corpus};
+pub use judge::Difference;
+use judge::Verdict;
+pub use report::{Check, Failure, Mutants, Report};
+
+/// How rules are checked.
+#[derive(Clone)]
+pub struct Options {
+    /// Instances of each rule.
+    pub cases: usize,
+    /// What they depend on; the same seed gives the same cases, whatever other rules are checked.
+    pub seed: u64,
+    /// Compilers for the backends to run both sides on; their rules are replaced.
+    pub backends: Vec<Compiler>,
+    /// Instances that run on each backend.
+    pub backend_cases: usize,
+    /// Whether mutants are tried.
+    pub mutants: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { cases: 78, seed: 1, backends: Vec::new(), backend_cases: 6, mutants: false }
+    }
+}
+
+/// How many cases the engine itself is run on.
+const ENGINE_CASES: usize = 2;
+
+/// Checks rules.
+pub struct Checker {
+    options: Options,
+    embedded: RuleSet,
+}
+
+impl Checker {
+    /// A checker.
+    ///
+    /// # Errors
+    /// When the embedded rules do not load: a defect of this build.
+    pub fn new(options: Options) -> Result<Checker, LoadError> {
+        Ok(Checker { options, embedded: RuleSet::embedded()? })
+    }
+
+    /// Checks rules, on all cores; the reports come in the rules' order.
+    ///
+    /// # Errors
+    /// As [`Checker::check`].
+    pub fn check_all(&self, probes: &[Probe]) -> Result<Vec<Report>, LoadError> {
+        let next = AtomicUsize::new(0);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(probes.len().max(1));
+        let work = || {
+            let mut done = Vec::new();
+            while let Some((at, probe)) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, probes.get(n)?)))
+            {
+                done.push((at, self.check(probe)));
+            }
+            done
+        };
+        let mut done: Vec<_> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        done.sort_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Checks one rule.
+    ///
+    /// # Errors
+    /// When the rules that make a program computable are not among the embedded ones: a defect of this build.
+    pub fn check(&self, probe: &Probe) -> Result<Report, LoadError> {
+        let start = Instant::now();
+        let rule = probe.rule();
+        let mut report = Report {
+            rule: rule.name.to_string(),
+            place: rule.place(),
+            contract: rule.contract,
+            cases: 0,
+            judged: 0,
+            fired: 0,
+            guarded: 0,
+            ran: 0,
+            refused: None,
+            mutants: None,
+            failures: Vec::new(),
+            notes: Vec::new(),
+            time: Default::default(),
+        };
+        let corpus = cases::corpus(probe, self.options.seed, self.options.cases);
+        self.types(&corpus, &mut report);
+        if report.holds() {
+            self.values(probe, &corpus, &mut report);
+        }
+        if report.holds() {
+            let base = fire::base(&self.embedded, &rule.name)?;
+            self.firing(probe, &corpus, &base, &mut report);
+            let whole = if rule.pack() == "decompose" || rule.pack() == "legalize" {
+                fire::base(&self.embedded, "")?
+            } else {
+                base
+            };
+            self.backends(probe, &corpus, &whole, &mut report);
+        }
+        if report.holds() && self.options.mutants {
+            report.mutants = Some(mutants::mutants(probe, &corpus.cases));
+        }
+        report.time = start.elapsed();
+        Ok(report)
+    }
+
+    fn types(&self, corpus: &Corpus, report: &mut Report) {
+        if let Some((instance, how)) = &corpus.ill_typed {
+            report.failures.push(Failure {
+                check: Check::Types,
+                what: how.clone(),
+                variables: instance.values(),
+                tensors: Vec::new(),
+                difference: None,
+            });
+        } else if corpus.cases.is_empty() {
+            let what = "no instance of its left side is matched by it";
+            let unmatched = corpus.unmatched.first();
+            report.failures.push(Failure {
+                check: Check::Fires,
+                what: what.into(),
+                variables: unmatched.map(|i| i.values()).unwrap_or_default(),
+                tensors: Vec::new(),
+                difference: None,
+            });
+        }
+    }
+
+    fn values(&self, probe: &Probe, corpus: &Corpus, report: &mut Report) {
+        let contract = report.contract;
+        let mut all = Verdict::default();
+        for case in &corpus.cases {
+            report.cases += 1;
+            if let Some(node) = case.illegal(probe.rule()) {
+                let what = format!("its right side is not in legal form: {node}");
+                return report.failures.push(Failure::of(Check::Types, what, case, None));
+            }
+            match case.judge(contract) {
+                // What most cases of a `fast` rule say counts.
+                Ok(verdict) if contract == Contract::Fast => all = all.and(verdict),
+                Ok(verdict) if !verdict.refutes(contract) => all = all.and(verdict),
+                _ => return report.failures.push(self.refutation(probe, case)),
+            }
+        }
+        report.judged = all.judged;
+        if all.refutes(contract) {
+            let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
+            return report.failures.extend(worst.map(|case| self.refutation(probe, case)));
+        }
+        if report.judged == 0 {
+            report.notes.push("no element could be judged: its error bounds are infinite throughout".into());
+        }
+        // What legalization does not match is legal already.
+        let wide = |i: &&Instance| i.dtypes().all(|d| !matches!(d, DType::F16 | DType::Bf16));
+        let missed: Vec<&Instance> = corpus.unmatched.iter().filter(wide).collect();
+        if missed.len() > corpus.cases.len() / 4 && probe.rule().phase != Phase::Legalize {
+            let values: Vec<_> =
+                missed[0].values().into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            let what = "instances of its left side are not matched, such as where";
+            report.notes.push(format!("{} {what} {}", missed.len(), values.join(", ")));
+        }
+    }
+
+    /// The failure of a case whose sides differ, made small.
+    fn refutation(&self, probe: &Probe, case: &Case) -> Failure {
+        let contract = probe.rule().contract;
+        let refuted = |c: &Case| c.judge(contract).is_ok_and(|v| v.refutes(contract));
+        let small = match refuted(case) {
+            true => shrink::shrink(probe, case, self.options.seed, &refuted),
+            false => case.clone(),
+        };
+        let (what, difference) = match small.judge(contract) {
+            Ok(verdict) => ("the sides differ".to_string(), verdict.first),
+            Err(error) => (error, None),
+        };
+        Failure::of(Check::Values, what, &small, difference)
+    }
+
+    fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, report: &mut Report) {
+        // A short type does not hold every number that a left side asks for; rules about short types know.
+        let short = |c: &Case| c.instance.dtypes().any(|d| matches!(d, DType::F16 | DType::Bf16));
+        let all_short = corpus.cases.iter().all(short);
+        for case in corpus.cases.iter().filter(|c| all_short || !short(c)).take(ENGINE_CASES) {
+            match fire::fires(probe, case, base) {
+                Ok(fired) => report.fired += fired,
+                Err(failure) => return report.failures.push(*failure),
+            }
+        }
+        for (n, case) in corpus.cases.iter().enumerate() {
+            let mut draw = cases::random(self.options.seed, &report.rule, 2_000_000 + n);
+            match fire::guarded(probe, case, &mut draw) {
+                Ok(tried) => report.guarded += usize::from(tried),
+                Err(failure) => return report.failures.push(*failure),
+            }
+        }
+    }
+
+    fn backends(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, report: &mut Report) {
+        for compiler in &self.options.backends {
+            for case in corpus.cases.iter().filter(|c| c.runs()).take(self.options.backend_cases) {
+                match backend::run(compiler, base, case) {
+                    Outcome::Right(ran) => report.ran += ran,
+                    Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,
+                    Outcome::Wrong(failure) => {
+                        let wrong = |c: &Case| c.runs() && matches!(backend::run(compiler, base, c), Outcome::Wrong(_));
+                        let small = shrink::shrink(probe, case, self.options.seed, &wrong);
+                        let shown = match backend::run(compiler, base, &small) {
+                            Outcome::Wrong(failure) => failure,
+                            _ => failure,
+                        };
+                        return report.failures.push(*shown);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Whether the cases of a rule are good enough: they must tell it from rules whose right side was made wrong on purpose.
+
+use eutectic_rewrites::{Contract, Mutant, Probe, Unmatched};
+
+use super::{cases::Case, equivalent, judge::Verdict, report::Mutants};
+
+/// Tries every mutant on the cases, until one tells.
+pub fn mutants(probe: &Probe, cases: &[Case]) -> Mutants {
+    let mut result = Mutants::default();
+    for mutant in probe.mutants() {
+        if killed(&mutant, cases) {
+            result.killed += 1;
+        } else if let Some(reason) = equivalent::reason(&probe.rule().name, &mutant.what) {
+            result.equivalent.push((mutant.what, reason));
+        } else {
+            result.survivors.push(mutant.what);
+        }
+    }
+    result
+}
+
+fn killed(mutant: &Mutant, cases: &[Case]) -> bool {
+    let contract = mutant.probe.rule().contract;
+    let mut applied = false;
+    let mut all = Verdict::default();
+    for case in cases {
+        let sides = match mutant.probe.sides(&case.instance, 0) {
+            Ok(sides) => sides,
+            Err(Unmatched::Types(_) | Unmatched::IllTyped(_)) => return true,
+            Err(Unmatched::NoMatch | Unmatched::NoRight) => continue,
+        };
+        applied = true;
+        let other = Case { sides, ..case.clone() };
+        if other.illegal(mutant.probe.rule()).is_some() {
+            return true;
+        }
+        match other.judge(contract) {
+            Ok(verdict) if contract == Contract::Fast || !verdict.refutes(contract) => all = all.and(verdict),
+            _ => return true,
+        }
+    }
+    // A right side that never works out does no harm, and no good: the rule would fail to fire.
+    !applied || all.refutes(contract)
+}

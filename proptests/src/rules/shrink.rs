@@ -1,0 +1,95 @@
+//! Makes a failing case small: smaller dims by drawing again, then plainer numbers one by one.
+
+use eutectic::{DType, Tensor};
+use eutectic_rewrites::{Palette, Probe};
+
+use super::cases::{self, Case};
+
+/// How many instances with smaller dims are tried.
+const DRAWS: usize = 240;
+/// How often a value is replaced by a plainer one, at most.
+const STEPS: usize = 3000;
+
+/// The smallest case found that still fails.
+pub fn shrink(probe: &Probe, case: &Case, seed: u64, fails: &dyn Fn(&Case) -> bool) -> Case {
+    let mut smallest = case.clone();
+    let dtypes: Vec<DType> = case.instance.dtypes().collect();
+    for n in 0..DRAWS {
+        let extents: &[i64] = [&[1_i64][..], &[1, 2], &[2], &[2, 3], &[1, 2, 3]][n % 5];
+        let palette = Palette {
+            extents: extents.to_vec(),
+            dtypes: if dtypes.is_empty() { DType::ALL.to_vec() } else { dtypes.clone() },
+            relations_first: n % 4 == 3,
+            ..cases::palette(n)
+        };
+        let mut draw = cases::random(seed, &probe.rule().name, 1_000_000 + n);
+        let Some(instance) = probe.draw(&mut draw, &palette) else { continue };
+        if instance.size() >= smallest.instance.size() {
+            continue;
+        }
+        let Ok(sides) = probe.sides(&instance, 0) else { continue };
+        for _ in 0..3 {
+            let values = cases::fitting(&sides, case.style, probe.rule().contract, &mut draw);
+            let smaller = Case { instance: instance.clone(), sides: sides.clone(), style: case.style, values };
+            if fails(&smaller) {
+                smallest = smaller;
+                break;
+            }
+        }
+    }
+    plainer(smallest, fails)
+}
+
+/// The case with as many plain numbers as it takes to fail.
+fn plainer(mut case: Case, fails: &dyn Fn(&Case) -> bool) -> Case {
+    let mut steps = 0;
+    // All at once first: what depends on equal numbers does not survive one of them changing.
+    for plain in [0.0, 1.0] {
+        let mut other = case.clone();
+        for tensor in other.values.values_mut() {
+            *tensor = filled(tensor, plain);
+        }
+        if fails(&other) {
+            return other;
+        }
+    }
+    for name in case.values.keys().cloned().collect::<Vec<_>>() {
+        let tensor = case.values[&name].clone();
+        for plain in [0.0, 1.0] {
+            if replace(&mut case, &name, filled(&tensor, plain), fails) {
+                break;
+            }
+        }
+        for at in 0..tensor.count() {
+            let has = case.values[&name].to_f64();
+            for plain in [0.0, 1.0, 2.0, -1.0, has[at].round(), (has[at] * 8.0).round() / 8.0] {
+                steps += 1;
+                if has[at] == plain || steps > STEPS {
+                    break;
+                }
+                let mut elements = has.clone();
+                elements[at] = plain;
+                let changed = Tensor::from_f64(tensor.dtype(), tensor.dims(), elements);
+                if replace(&mut case, &name, changed, fails) {
+                    break;
+                }
+            }
+        }
+    }
+    case
+}
+
+fn filled(like: &Tensor, number: f64) -> Tensor {
+    Tensor::from_f64(like.dtype(), like.dims(), std::iter::repeat_n(number, like.count()))
+}
+
+fn replace(case: &mut Case, name: &str, tensor: Tensor, fails: &dyn Fn(&Case) -> bool) -> bool {
+    let before = case.values.insert(name.to_string(), tensor);
+    if fails(case) {
+        return true;
+    }
+    if let Some(before) = before {
+        case.values.insert(name.to_string(), before);
+    }
+    false
+}

@@ -1,0 +1,40 @@
+//! Every embedded rule holds, and every rule that is wrong on purpose is refuted.
+
+use std::path::Path;
+
+use eutectic::{Compiler, Cpu, CpuOptions, RuleSet};
+use eutectic_proptests::rules::{Check, Checker, Options, Report};
+use eutectic_rewrites::Probe;
+
+fn check(rules: &RuleSet, options: Options) -> Vec<Report> {
+    let probes: Vec<Probe> = rules.probes().collect();
+    Checker::new(options).unwrap().check_all(&probes).unwrap()
+}
+
+#[test]
+fn embedded_rules_hold() {
+    let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).unwrap();
+    let options = Options { cases: 22, backend_cases: 2, backends: vec![cpu], ..Options::default() };
+    let reports = check(&RuleSet::embedded().unwrap(), options);
+    let wrong: String = reports.iter().map(|r| r.explain(&format!("eutectic rules check '{}'", r.rule))).collect();
+    assert!(wrong.is_empty(), "{wrong}");
+    for report in &reports {
+        assert!(report.cases >= 10 && report.judged > 0, "hardly checked: {report:#?}");
+        assert!(report.fired > 0, "never seen to fire: {report:#?}");
+    }
+}
+
+#[test]
+fn wrong_rules_are_refuted() {
+    let rules = RuleSet::load_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong")).unwrap();
+    assert!(rules.len() >= 40, "{}", rules.len());
+    let reports = check(&rules, Options::default());
+    let missed: Vec<_> = reports.iter().filter(|r| r.holds()).map(|r| &r.rule).collect();
+    assert!(missed.is_empty(), "not refuted: {missed:?}");
+    // A person sees which element differs, on tensors small enough to read.
+    for report in &reports {
+        let failure = &report.failures[0];
+        assert!(failure.difference.is_some() || failure.check == Check::Types, "{report:#?}");
+        assert!(failure.tensors.iter().all(|(_, text)| !text.contains('…')), "{}", report.explain(""));
+    }
+}

@@ -1,0 +1,352 @@
+//! Mutants: rules whose right side was made wrong on purpose, to see whether whoever checks rules notices.
+
+use std::sync::Arc;
+
+use eutectic_ir::{
+    Attr, Class, Op,
+    lang::typing::{DimPattern, DimsPattern},
+    ops::{AttrKind, Default as AttrDefault},
+};
+
+use crate::{
+    expr::{Expr, Number, function},
+    instance::{Instance, Probe, Sides, Unmatched},
+    recipe::Compiled,
+    rule::{AttrTerm, Call, Rule, Term, VariableKind},
+    sample::Draw,
+};
+
+/// A rule with another right side.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// What was changed, and at which op of the right side.
+    pub what: String,
+    /// The rule.
+    pub probe: Probe,
+}
+
+/// An instance with a guard of the rule broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// What was broken.
+    pub what: String,
+    /// Whether the rule must not match at all; else it may still match in another way, and is then to be right.
+    pub never: bool,
+    /// The sides, if the rule matches nonetheless.
+    pub sides: Result<Sides, Unmatched>,
+}
+
+impl Probe {
+    /// Every mutant with one change: an op, an operand, their order, an attribute, a dim, a sign, a number.
+    pub fn mutants(&self) -> Vec<Mutant> {
+        let rule = self.rule();
+        let mut mutants = Vec::new();
+        let several = rule.roots.len() + rule.lets.len() > 1;
+        for (at, root) in rule.roots.iter().enumerate() {
+            for (what, right) in mutations(rule, &root.right) {
+                let mut changed = rule.clone();
+                changed.roots[at].right = right;
+                let place = if several { format!("root {at}: ") } else { String::new() };
+                mutants.push(self.mutant(format!("{place}{what}"), changed));
+            }
+        }
+        for (at, (name, term)) in rule.lets.iter().enumerate() {
+            for (what, right) in mutations(rule, term) {
+                let mut changed = rule.clone();
+                changed.lets[at].1 = right;
+                mutants.push(self.mutant(format!("{name}: {what}"), changed));
+            }
+        }
+        mutants
+    }
+
+    fn mutant(&self, what: String, rule: Rule) -> Mutant {
+        let rule = Arc::new(rule);
+        let form = |c: &Arc<Compiled>| {
+            Arc::new(Compiled { rule: rule.clone(), pattern: c.pattern.clone(), variant: c.variant })
+        };
+        Mutant { what, probe: Probe { forms: self.forms.iter().map(form).collect() } }
+    }
+
+    /// An instance with something broken that the rule asks for: an element type, a rank, an extent, a literal of the left side.
+    /// `None` where there is nothing of the kind that was drawn.
+    pub fn broken(&self, instance: &Instance, draw: &mut Draw) -> Option<Broken> {
+        let rule = &*instance.rule;
+        let mut members = instance.members.clone();
+        let tensors: Vec<usize> = (0..members[0].types.len()).collect();
+        let kind = draw.below(4);
+        if kind < 3 && !tensors.is_empty() {
+            let at = *draw.of(&tensors);
+            let (variable, pattern, _) = rule.tensors().nth(at)?;
+            let ty = &mut members[0].types[at];
+            let eutectic_ir::Type::Tensor(dtype, shape) = ty else { return None };
+            let (what, never) = match kind {
+                0 => {
+                    let had = *dtype;
+                    *dtype = *draw.of(&eutectic_ir::DType::ALL);
+                    let admitted = match pattern.dtype {
+                        eutectic_ir::lang::typing::DTypePattern::Fixed(d) => d == *dtype,
+                        eutectic_ir::lang::typing::DTypePattern::Var(_, class) => class.contains(*dtype),
+                    };
+                    (format!("{} is {dtype} instead of {had}", variable.name), !admitted)
+                }
+                1 => {
+                    shape.0.insert(0, 2_i64.into());
+                    (format!("{} has an axis more", variable.name), false)
+                }
+                _ => {
+                    let axis = draw.below(shape.rank().max(1));
+                    let extent = shape.0.get_mut(axis)?;
+                    *extent = (&*extent) + &1_i64.into();
+                    (format!("axis {axis} of {} is one longer", variable.name), false)
+                }
+            };
+            // What is computed from the tensors is then computed anew, by the guard.
+            return Some(Broken { what, never, sides: self.sides_of(rule, &members) });
+        }
+        let literals = literals(rule);
+        if literals.is_empty() {
+            return None;
+        }
+        let (what, left, never) = draw.of(&literals).clone();
+        let mut changed = rule.clone();
+        for (root, left) in changed.roots.iter_mut().zip(left) {
+            root.left = left;
+        }
+        Some(Broken { what, never, sides: self.sides_of(&changed, &members) })
+    }
+}
+
+/// Every way to change one literal of the left side, in all places where the same term stands; and whether the rule must
+/// not match then.
+fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
+    let mut changes: Vec<(String, Term, Term, bool)> = Vec::new();
+    for root in &rule.roots {
+        root.left.visit(&mut |term| match term {
+            Term::Call(call) => {
+                for (at, attr) in call.attrs.iter().enumerate() {
+                    let Some(value @ AttrTerm::Value(_)) = attr else { continue };
+                    let def = &call.op.def().attrs[at];
+                    for (what, other) in attribute_values(rule, call.op, at, Some(value)) {
+                        let mut changed = call.clone();
+                        changed.attrs[at] = Some(other);
+                        let what = format!(":{} of {} is {what}", def.name, call.op);
+                        changes.push((what, term.clone(), Term::Call(changed), true));
+                    }
+                }
+            }
+            Term::Number { id, expr } if expr.literal().is_some_and(f64::is_finite) => {
+                let Some(x) = expr.literal() else { return };
+                // A number that no element type takes for the same.
+                let y = if x == 1.0 {
+                    0.0
+                } else if x.abs() < 16.0 {
+                    x + 1.0
+                } else {
+                    2.0 * x
+                };
+                let other = Term::Number { id: *id, expr: Expr::Number(Number::Float(y)) };
+                changes.push((format!("{y} stands for {x}"), term.clone(), other, true));
+            }
+            _ => {}
+        });
+    }
+    let everywhere = |from: &Term, to: &Term| rule.roots.iter().map(|r| replaced(&r.left, from, to)).collect();
+    changes.into_iter().map(|(what, from, to, never)| (what, everywhere(&from, &to), never)).collect()
+}
+
+fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
+    if term == from {
+        return to.clone();
+    }
+    match term {
+        Term::Call(call) => {
+            let args = call.args.iter().map(|a| replaced(a, from, to)).collect();
+            Term::Call(Call { args, ..call.clone() })
+        }
+        other => other.clone(),
+    }
+}
+
+/// Every term with one change.
+fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
+    let mut found = Vec::new();
+    match term {
+        Term::Call(call) => {
+            whole_call(rule, call, &mut found);
+            for (at, arg) in call.args.iter().enumerate() {
+                for (what, arg) in mutations(rule, arg) {
+                    let mut changed = call.clone();
+                    changed.args[at] = arg;
+                    found.push((what, Term::Call(changed)));
+                }
+            }
+        }
+        Term::Number { id, expr } => {
+            for (what, expr) in numbers(expr) {
+                found.push((what, Term::Number { id: *id, expr }));
+            }
+        }
+        Term::Tensor(at) => {
+            let name = |v: usize| &rule.variables[v].name;
+            let ty = |v: usize| match &rule.variables[v].kind {
+                VariableKind::Tensor { ty, .. } => Some(ty),
+                _ => None,
+            };
+            let others = (0..rule.variables.len()).filter(|o| o != at && ty(*o).is_some() && ty(*o) == ty(*at));
+            found.extend(others.map(|o| (format!("{} for {}", name(o), name(*at)), Term::Tensor(o))));
+            if let Some(neg) = negated(term) {
+                found.push((format!("−{}", name(*at)), neg));
+            }
+        }
+        Term::Splat(_) | Term::Let(_) => {}
+    }
+    found
+}
+
+fn negated(term: &Term) -> Option<Term> {
+    let op = Op::named("neg")?;
+    Some(Term::Call(Call { id: usize::MAX, op, args: vec![term.clone()], attrs: Vec::new(), span: 0..0 }))
+}
+
+/// Changes of a call itself: its op, sign, operands, their order, attributes.
+fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
+    let op = call.op;
+    let alike = |o: &Op| {
+        *o != op
+            && o.def().signature == op.def().signature
+            && o.def().attrs == op.def().attrs
+            && !matches!(o.def().class, Class::Leaf(_) | Class::Project)
+    };
+    for other in Op::all().filter(alike).take(3) {
+        found.push((format!("{other} for {op}"), Term::Call(Call { op: other, ..call.clone() })));
+    }
+    if let Some(neg) = negated(&Term::Call(call.clone())) {
+        found.push((format!("−{op}"), neg));
+    }
+    for at in 1..call.args.len() {
+        let alike = call.args[at] == call.args[at - 1];
+        if !alike && !(op.def().commutative && at == 1) {
+            let mut args = call.args.clone();
+            args.swap(at - 1, at);
+            found.push((
+                format!("operands {} and {at} of {op} swapped", at - 1),
+                Term::Call(Call { args, ..call.clone() }),
+            ));
+        }
+    }
+    for (at, arg) in call.args.iter().enumerate() {
+        if !matches!(arg, Term::Splat(_)) {
+            found.push((format!("operand {at} instead of {op}"), arg.clone()));
+        }
+    }
+    if call.args.len() > op.signature().required {
+        let args = call.args[..call.args.len() - 1].to_vec();
+        found.push((format!("the last operand of {op} dropped"), Term::Call(Call { args, ..call.clone() })));
+    }
+    for (at, def) in op.def().attrs.iter().enumerate() {
+        for (what, value) in attribute_values(rule, op, at, call.attrs[at].as_ref()) {
+            let mut changed = call.clone();
+            changed.attrs[at] = Some(value);
+            found.push((format!(":{} of {op} is {what}", def.name), Term::Call(changed)));
+        }
+    }
+}
+
+/// Other values of an attribute.
+fn attribute_values(rule: &Rule, op: Op, at: usize, term: Option<&AttrTerm>) -> Vec<(String, AttrTerm)> {
+    let def = &op.def().attrs[at];
+    let value = |attr: Attr| (attr.to_string(), AttrTerm::Value(attr));
+    match term {
+        None => match def.default {
+            AttrDefault::None => Vec::new(),
+            AttrDefault::Int(n) => vec![value((n + 1).into())],
+            AttrDefault::Float(x) => vec![value((x.clamp(-1e3, 1e3) + 1.0).into())],
+            AttrDefault::Bool(b) => vec![value((!b).into())],
+            AttrDefault::Word(w) => words(def.kind, w).map(|w| value(w.into())).collect(),
+        },
+        Some(AttrTerm::Value(attr)) => match attr {
+            Attr::Int(n) if def.kind == AttrKind::Axis => vec![value((if *n == -1 { -2 } else { n + 1 }).into())],
+            Attr::Int(n) => vec![value((n + 1).into()), value((n - 1).into())],
+            Attr::Float(x) => vec![value((x.get() + 1.0).into()), value((-2.0 * x.get() - 0.5).into())],
+            Attr::Bool(b) => vec![value((!b).into())],
+            Attr::Word(w) => words(def.kind, w).take(2).map(|w| value(w.into())).collect(),
+            Attr::Ints(axes) if def.kind == AttrKind::Axes => {
+                vec![value(axes.iter().map(|a| a - 1).collect::<Vec<_>>().as_slice().into())]
+            }
+            Attr::Ints(axes) if axes.len() > 1 => {
+                let mut turned = axes.to_vec();
+                turned.rotate_left(1);
+                vec![value(turned.as_slice().into())]
+            }
+            _ => Vec::new(),
+        },
+        Some(AttrTerm::Slot(slot)) => others_of_a_slot(rule, *slot, def.kind),
+        Some(AttrTerm::Dim(dim)) => {
+            let more = DimPattern::Sum(vec![dim.clone(), DimPattern::Number(1)]);
+            vec![("one more".into(), AttrTerm::Dim(more))]
+        }
+        Some(AttrTerm::Shape(DimsPattern(items))) => (1..items.len())
+            .filter(|at| items[*at] != items[at - 1])
+            .map(|at| {
+                let mut items = items.clone();
+                items.swap(at - 1, at);
+                (format!("with axes {} and {at} swapped", at - 1), AttrTerm::Shape(DimsPattern(items)))
+            })
+            .collect(),
+        Some(AttrTerm::Number(expr)) => {
+            numbers(expr).into_iter().map(|(what, e)| (what, AttrTerm::Number(e))).collect()
+        }
+        Some(AttrTerm::Compose(pair)) => {
+            let [p, q] = (**pair).clone();
+            vec![("composed the other way round".into(), AttrTerm::Compose(Box::new([q, p])))]
+        }
+        Some(AttrTerm::Inverse(p)) => vec![("not inverted".into(), (**p).clone())],
+    }
+}
+
+fn words(kind: AttrKind, but: &str) -> impl Iterator<Item = &'static str> {
+    let words: &[&str] = if let AttrKind::Word(words) = kind { words } else { &[] };
+    words.iter().copied().filter(move |w| *w != but)
+}
+
+fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, AttrTerm)> {
+    let of = |v: &crate::rule::Variable| match &v.kind {
+        VariableKind::Number(s) => Some((*s, None)),
+        VariableKind::Attr(s, kind) => Some((*s, Some(kind.clone()))),
+        VariableKind::Tensor { .. } => None,
+    };
+    let own = rule.variables.iter().filter_map(of).find(|(s, _)| *s == slot);
+    let mut found: Vec<(String, AttrTerm)> = rule
+        .variables
+        .iter()
+        .filter_map(|v| Some((v, of(v)?)))
+        .filter(|(_, (s, kind))| *s != slot && own.as_ref().is_some_and(|(_, k)| k == kind))
+        .map(|(v, (s, _))| (v.name.clone(), AttrTerm::Slot(s)))
+        .collect();
+    if matches!(kind, AttrKind::Float | AttrKind::Int) && matches!(own, Some((_, None))) || kind == AttrKind::Int {
+        found.extend(numbers(&Expr::Slot(slot)).into_iter().map(|(what, e)| (what, AttrTerm::Number(e))));
+    }
+    found
+}
+
+/// A number changed: one more, and its opposite.
+fn numbers(expr: &Expr) -> Vec<(String, Expr)> {
+    let mut found = Vec::new();
+    let one = Expr::Number(Number::Int(1));
+    if let Some(plus) = function("+", 2) {
+        found.push(("a number plus 1".to_string(), Expr::Call(plus, vec![expr.clone(), one])));
+    }
+    if let (Some(neg), false) = (function("neg", 1), expr.literal() == Some(0.0)) {
+        found.push(("a number negated".to_string(), Expr::Call(neg, vec![expr.clone()])));
+    }
+    if let Expr::Call(f, args) = expr
+        && args.len() == 2
+        && args[0] != args[1]
+        && !["+", "*", "min", "max"].contains(&f.name)
+    {
+        let turned = vec![args[1].clone(), args[0].clone()];
+        found.push((format!("the arguments of {} swapped", f.name), Expr::Call(f, turned)));
+    }
+    found
+}
