@@ -1,13 +1,14 @@
 //! From a graph to a program: outline, rewrite, plan, lower, compile.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use eutectic_backend::{Backend, Cost};
 use eutectic_ir::{
-    Graph,
+    Graph, GraphError,
     outline::{self, Block, Outlined},
 };
 use eutectic_lowering::{
@@ -131,7 +132,7 @@ impl Compiler {
     /// # Errors
     /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something.
     pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
-        let graph = &graph.bind(&Default::default())?;
+        let graph = &*bound(graph)?;
         let mut times = StageTimes::default();
         let outlined = timed(&mut times.outline, || self.outlined(graph));
         let (mut rewritten, mut blocks) = (Vec::new(), Vec::new());
@@ -157,7 +158,7 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::plan`], except that the backend need not be able to compute anything.
     pub fn after_phase(&self, graph: &Graph, phase: Phase) -> Result<Vec<Graph>, Error> {
-        let graph = &graph.bind(&Default::default())?;
+        let graph = &*bound(graph)?;
         let options = RewriteOptions { until: Some(phase), ..self.options.rewrite.clone() };
         let greedy = SearchOptions { strategy: Strategy::Greedy, ..self.options.search };
         let after = |block: &Block| {
@@ -213,6 +214,11 @@ impl Planned {
     pub fn seconds(&self) -> f64 {
         self.step_costs().into_iter().flatten().map(|c| c.seconds).sum()
     }
+}
+
+/// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
+fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
+    if graph.symbols().is_empty() { Ok(Cow::Borrowed(graph)) } else { graph.bind(&Default::default()).map(Cow::Owned) }
 }
 
 fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {

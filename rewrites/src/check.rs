@@ -29,7 +29,7 @@ const SAMPLES: usize = 4;
 /// So many where the legal form of the left side may differ between them.
 const MANY_SAMPLES: usize = 12;
 /// Most legal forms of one left side.
-const MOST_FORMS: usize = 4;
+const MOST_FORMS: usize = 8;
 /// Draws at most so many.
 const ATTEMPTS: u64 = 3000;
 /// At most so many for one of few axes.

@@ -1,0 +1,36 @@
+//! What the benches measure: encoders of any depth, and compilers with and without outlining.
+
+use std::collections::BTreeMap;
+
+use eutectic::{
+    Compiler, Cpu, CpuOptions, Graph, Options,
+    engine::models::{BertConfig, Form, Output, bert, minilm},
+};
+
+/// An encoder of BERT-base's width for one text of 128 tokens.
+pub fn bert_base(layers: usize) -> Graph {
+    encoder(&BertConfig { layers, ..BertConfig::base() }, Form::Composite)
+}
+
+/// As [`bert_base`], from matmul, add, erf and reductions only, as exporters write it.
+pub fn bert_base_primitive(layers: usize) -> Graph {
+    encoder(&BertConfig { layers, ..BertConfig::base() }, Form::Primitive)
+}
+
+/// all-MiniLM-L6-v2's encoder for one text of 128 tokens.
+pub fn minilm() -> Graph {
+    encoder(&minilm::config(), Form::Composite)
+}
+
+fn encoder(config: &BertConfig, form: Form) -> Graph {
+    let graph = bert::graph("encoder", config, form, &[Output::LastHiddenState]).expect("BERT's extents fit");
+    let dims = BTreeMap::from([(bert::BATCH.to_string(), 1), (bert::SEQUENCE.to_string(), 128)]);
+    graph.bind(&dims).expect("128 tokens have positions")
+}
+
+/// A compiler for one thread of the CPU, with the embedded rules.
+pub fn compiler(outline: bool) -> Compiler {
+    let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+    let compiler = Compiler::new(cpu).expect("the embedded rules load: a test sees to it");
+    compiler.with_options(Options { outline, ..Options::default() })
+}
