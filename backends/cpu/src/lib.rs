@@ -6,6 +6,7 @@
 
 mod axes;
 mod backend;
+mod cache;
 mod cost;
 mod exec;
 mod fault;

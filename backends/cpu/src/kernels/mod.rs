@@ -4,6 +4,7 @@ pub mod attention;
 pub mod gemm;
 pub mod matmul;
 pub mod matvec;
+pub mod micro;
 pub mod operand;
 pub mod tiles;
 
@@ -14,7 +15,7 @@ use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa};
 
 /// What a thunk runs on.
 pub struct Launch<'a> {
-    /// The buffers of the kernel's slots, then the thunk's own.
+    /// The buffers of the kernel's slots, then the thunk's own, then that of its packed constant.
     pub slots: &'a [*mut u8],
     /// Who works.
     pub workers: &'a Workers,
@@ -26,6 +27,17 @@ pub struct Launch<'a> {
 
 // SAFETY: the pointers are to buffers that the program owns or borrows during a run; tasks write disjoint parts.
 unsafe impl Sync for Launch<'_> {}
+
+/// An operand that a thunk takes in a form of its own, if what it is computed from is the same in all runs.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    /// The kernel's slots from which it is computed.
+    pub reads: Vec<usize>,
+    /// Those of them that nothing else in the kernel reads.
+    pub only: Vec<usize>,
+    /// Bytes of its own form.
+    pub bytes: usize,
+}
 
 /// A compiled kernel, shared by all steps that run it.
 pub trait Thunk: Send + Sync {
@@ -40,6 +52,18 @@ pub trait Thunk: Send + Sync {
 
     /// Bytes of each buffer of its own, which all workers share.
     fn buffers(&self) -> Vec<usize>;
+
+    /// The operand that is packed once where it is constant. Its slot follows the thunk's own buffers; it is null where the
+    /// operand is not constant.
+    fn constant(&self) -> Option<Constant> {
+        None
+    }
+
+    /// Packs that operand into its slot. May allocate.
+    ///
+    /// # Safety
+    /// As [`Thunk::run`], and the slot must have room for as many bytes as the constant states.
+    unsafe fn pack(&self, _launch: &Launch<'_>) {}
 }
 
 /// The types and sizes of a kernel's slots, to which buffers of the thunk's own are added.
