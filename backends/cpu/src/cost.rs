@@ -48,6 +48,7 @@ pub struct Product {
     pub m_half: f64,
     pub n_half: f64,
     pub k_half: f64,
+    pub tile: f64,
     pub vector: f64,
 }
 
@@ -156,6 +157,10 @@ impl Model {
                 self.operand(lhs, &mut work);
                 self.operand(rhs, &mut work);
                 self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
+                let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
+                if maps > 1 || kernel.stores.len() > 1 {
+                    work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
+                }
             }
             AnchorKernel::Attention { query, key, value, bias, .. } => {
                 [query, key, value].into_iter().for_each(|b| self.operand(b, &mut work));
@@ -177,7 +182,13 @@ impl Model {
             b if b <= m.l3_bytes => m.l3 * self.threads,
             _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
         };
-        let seconds = self.costs.launch + compute.max(work.bytes / rate);
+        let memory = work.bytes / rate;
+        // Products wait for memory while they compute; passes over elements do little else.
+        let seconds = match kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => compute + memory,
+            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => compute.max(memory),
+        };
+        let seconds = self.costs.launch + seconds;
         // What is refused by `supports` must not look cheap: tiles are stored by strides only.
         let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
         if seconds.is_infinite() || !strided {

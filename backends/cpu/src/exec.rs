@@ -8,10 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     fault::Fault,
-    kernels::{self, Launch, Thunk},
+    kernels::{self, Launch, Machine, Thunk},
     memory::{ALIGN, Block},
     partition::Workers,
-    simd::Isa,
 };
 
 /// A step, bound.
@@ -135,13 +134,13 @@ pub struct CpuProgram {
 ///
 /// # Errors
 /// Every kernel that cannot be built, with its place in the model; and what is not right about the program.
-pub fn compile(program: &Program, threads: usize, isa: Isa) -> Result<CpuProgram, BackendError> {
+pub fn compile(program: &Program, machine: Machine) -> Result<CpuProgram, BackendError> {
     let mut problems = Vec::new();
     let thunks: Vec<Option<Arc<dyn Thunk>>> = program
         .kernels
         .iter()
         .enumerate()
-        .map(|(k, kernel)| match kernels::compile(kernel, isa) {
+        .map(|(k, kernel)| match kernels::compile(kernel, machine) {
             Ok(thunk) => Some(thunk.into()),
             Err(why) => {
                 let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
@@ -173,7 +172,7 @@ pub fn compile(program: &Program, threads: usize, isa: Isa) -> Result<CpuProgram
         params: program.params.clone(),
         bound: Vec::new(),
         loaded: false,
-        workers: Workers::new(threads, scratch)?,
+        workers: Workers::new(machine.threads, scratch)?,
         fault: Fault::default(),
         _memory: (constants, memory),
     })

@@ -1,6 +1,7 @@
 //! Threads that share the tasks of a kernel.
 //!
-//! How a kernel is cut into tasks depends on its shape alone, never on the number of threads: so results do not either.
+//! Results never depend on the number of threads: kernels are cut into tasks by their shape alone, or (products) so that it does
+//! not matter how.
 //!
 //! The caller publishes a job and works on it itself; the other threads spin for the next job for a while before they sleep. So
 //! between the kernels of a run they take over in a fraction of a microsecond, where waking a thread takes ten.

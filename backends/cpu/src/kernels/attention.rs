@@ -160,7 +160,7 @@ impl<T: Rows + Product> Attention<T> {
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
         let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.0.scratch));
         let mut attention = Attention {
-            plan: Plan::new(isa),
+            plan: Plan::new(isa, true),
             batch,
             queries,
             keys,

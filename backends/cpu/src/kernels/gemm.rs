@@ -11,8 +11,8 @@ use crate::{
     simd::{Isa, arithmetic::Number},
 };
 
-/// Up to so many rows, a right operand whose rows are dense is read in place: packing it costs as much as four of them.
-const IN_PLACE_ROWS: usize = 32;
+/// Up to so many rows, a right operand whose rows are dense is read in place: what it takes to read it hides behind products.
+const IN_PLACE_ROWS: usize = 256;
 /// From so many panels on, a left operand whose rows are not dense is packed; and one whose rows clash in the cache.
 const PACKED_LEFT: usize = 3;
 const PACKED_CLASH: usize = 8;
@@ -58,13 +58,15 @@ impl<T> Finish<T> {
 /// How products of a type are computed at an instruction-set level.
 pub struct Plan<T: 'static> {
     isa: Isa,
+    /// Whether a product with a vector may be computed in a way of its own.
+    vectors: bool,
     /// None: by plain loops.
     micro: Option<Micro<T>>,
     /// The longest sums whose part of a panel stays in the first-level cache.
     terms: usize,
-    /// Of so many rows of the left operand, that part stays in the second-level cache.
-    rows: usize,
-    /// Elements of a right operand that stays in the first-level cache as a whole.
+    /// Bytes of the second-level cache.
+    cache: usize,
+    /// Elements of a right operand that stays in the second-level cache beside everything else.
     short: usize,
 }
 
@@ -111,15 +113,15 @@ macro_rules! by_loops {
 by_loops!(i8, u8, i32, i64, u32);
 
 impl<T: Product> Plan<T> {
-    /// For a level, which the machine must have.
-    pub fn new(isa: Isa) -> Plan<T> {
+    /// For a level, which the machine must have. Where parts of larger products are computed, `vectors` says whether the whole is
+    /// one with a vector: so that results do not depend on how it is cut.
+    pub fn new(isa: Isa, vectors: bool) -> Plan<T> {
         let caches = Caches::detect();
         let micro = T::micro(isa);
         let panel = micro.map_or(1, |m| m.panel()) * size_of::<T>();
         // The rest of the first level is for rows of the left operand and the result, which pass through.
         let terms = (caches.l1 * 2 / 3 / panel / 8 * 8).clamp(64, 512);
-        let rows = (caches.l2 / 2 / (terms * size_of::<T>())).max(64);
-        Plan { isa, micro, terms, rows, short: caches.l1 / 2 / size_of::<T>() }
+        Plan { isa, vectors, micro, terms, cache: caches.l2, short: caches.l2 / 8 / size_of::<T>() }
     }
 
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
@@ -127,9 +129,10 @@ impl<T: Product> Plan<T> {
         self.micro.map_or(1, |m| m.panel())
     }
 
-    /// The most rows that one product should have.
-    pub fn rows(&self) -> usize {
-        self.rows
+    /// The most rows that one product with so many columns should have: a quarter of the second-level cache each for the tile of
+    /// the result and for the left operand's part.
+    pub fn rows(&self, columns: usize) -> usize {
+        (self.cache / 4 / size_of::<T>() / columns.max(self.terms)).max(16)
     }
 
     /// Bytes of a packed right operand, or `None` if there is no such form.
@@ -158,7 +161,7 @@ impl<T: Product> Plan<T> {
         unsafe { (micro.pack)(&panel) }
     }
 
-    /// Whether a right operand stays in the first-level cache as a whole.
+    /// Whether a right operand stays in the second-level cache beside everything else.
     fn is_short(&self, n: usize, k: usize) -> bool {
         n.saturating_mul(k) <= self.short
     }
@@ -178,7 +181,7 @@ impl<T: Product> Plan<T> {
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
     unsafe fn vector(&self, e: Extents, target: Matrix, lhs: Matrix, rhs: Right, finish: Finish<T>) -> Option<()> {
-        let (Right::Plain(rhs), Some(micro)) = (rhs, &self.micro) else { return None };
+        let (Right::Plain(rhs), Some(micro), true) = (rhs, &self.micro, self.vectors) else { return None };
         let Finish { scale, add, .. } = finish;
         let (n, x, w, line, step) = match e {
             Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
@@ -198,7 +201,7 @@ impl<T: Product> Plan<T> {
     }
 
     /// target = scale·(lhs·rhs) + bias, or target + that. Sums of an element have the same terms in the same order, whatever part
-    /// of a larger product this is (but a vector times a matrix may have its own).
+    /// of a larger product this is.
     ///
     /// # Safety
     /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
@@ -250,7 +253,7 @@ struct Part<T> {
     terms: isize,
     /// Along the target's rows or columns, within a block.
     step: isize,
-    /// From a block to the next, where they are evenly apart.
+    /// From a packed block to the next.
     block: isize,
 }
 
@@ -270,25 +273,19 @@ impl<T: Product> Blocked<'_, T> {
             unsafe {
                 let lhs = self.left(from, k);
                 if self.plan.is_short(panels * panel, k) {
-                    // All of the right operand stays in the first-level cache: the target is written row by row.
-                    let all: Option<Part<T>> = self.whole(from, k);
-                    let first = match all {
-                        Some(all) => all,
-                        None => {
-                            (0..panels).for_each(|p| self.pack(p, from, k, p * panel * k));
-                            let block = (panel * k) as isize;
-                            Part { at: self.scratch, terms: panel as isize, step: 1, block }
-                        }
-                    };
+                    // All of the right operand stays near: the target is written row by row.
+                    for p in 0..panels {
+                        self.right(p, from, k, p * panel * k, true);
+                    }
                     for part in 0..parts {
                         for p in 0..panels {
-                            let at = first.at.wrapping_offset(p as isize * first.block);
-                            self.block((part, parts), lhs, p, Part { at, ..first }, k, finish);
+                            let rhs = self.right(p, from, k, p * panel * k, false);
+                            self.block((part, parts), lhs, p, rhs, k, finish);
                         }
                     }
                 } else {
                     for p in 0..panels {
-                        let rhs = self.right(p, from, k);
+                        let rhs = self.right(p, from, k, 0, true);
                         (0..parts).for_each(|part| self.block((part, parts), lhs, p, rhs, k, finish));
                     }
                 }
@@ -307,8 +304,7 @@ impl<T: Product> Blocked<'_, T> {
         let Matrix { at, rows, columns } = self.lhs;
         let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
         let panels = self.e.n.div_ceil(self.micro.panel());
-        // Rows that all fall into the same few sets of the first-level cache push each other out.
-        let clash = (rows.unsigned_abs() * size_of::<T>()).is_multiple_of(4096) && self.e.m >= self.micro.rows();
+        let clash = clash::<T>(rows) && self.e.m >= self.micro.rows();
         let wanted = if columns == 1 { clash && panels >= PACKED_CLASH } else { panels >= PACKED_LEFT };
         if !wanted {
             return Part { at, terms: columns, step: rows, block: 0 };
@@ -334,51 +330,31 @@ impl<T: Product> Blocked<'_, T> {
         Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
     }
 
-    /// A panel of the right operand.
-    unsafe fn right(&self, number: usize, from: usize, k: usize) -> Part<T> {
-        let panel = self.micro.panel();
-        if let Some(all) = self.whole(from, k) {
-            return Part { at: all.at.wrapping_offset(number as isize * all.block), ..all };
-        }
-        // SAFETY: passed on from the caller; there is room for a panel.
-        unsafe { self.pack(number, from, k, 0) };
-        Part { at: self.scratch, terms: panel as isize, step: 1, block: 0 }
-    }
-
-    /// The right operand, if it is read where it lies.
-    fn whole(&self, from: usize, k: usize) -> Option<Part<T>> {
-        let panel = self.micro.panel();
+    /// A panel of the right operand: as it lies, or packed (if `now`; else it has been) into the scratch memory at an offset.
+    unsafe fn right(&self, number: usize, from: usize, k: usize, offset: usize, now: bool) -> Part<T> {
+        let width = self.micro.panel();
         match self.rhs {
             Right::Packed(at) => {
-                let at = at.cast::<T>().wrapping_add(from * panel);
-                Some(Part { at, terms: panel as isize, step: 1, block: (panel * self.e.k) as isize })
+                let at = at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
+                Part { at, terms: width as isize, step: 1, block: 0 }
             }
-            Right::Plain(Matrix { at, rows, columns }) => {
-                // Packing it costs as much as a few rows of the product. Kernels read whole vectors.
-                let fits = self.e.n.is_multiple_of(self.micro.lanes) && columns == 1;
-                let at = at.cast::<T>().wrapping_offset(from as isize * rows).cast_const();
-                let part = Part { at, terms: rows, step: 1, block: panel as isize };
-                (fits && self.e.m <= IN_PLACE_ROWS && k > 0).then_some(part)
+            Right::Plain(Matrix { at, rows, columns: line }) => {
+                let first = (number * width) as isize * line + from as isize * rows;
+                let at = at.cast::<T>().wrapping_offset(first).cast_const();
+                let columns = width.min(self.e.n - number * width);
+                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part.
+                let clash = clash::<T>(rows) && self.e.m > 2 * self.micro.rows();
+                if line == 1 && columns.is_multiple_of(self.micro.lanes) && self.e.m <= IN_PLACE_ROWS && !clash {
+                    return Part { at, terms: rows, step: 1, block: 0 };
+                }
+                let to = self.scratch.wrapping_add(offset);
+                if now {
+                    // SAFETY: passed on from the caller.
+                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at, rows, line, to, width }) };
+                }
+                Part { at: to, terms: width as isize, step: 1, block: 0 }
             }
         }
-    }
-
-    /// Packs a panel into the scratch memory, at an offset.
-    unsafe fn pack(&self, number: usize, from: usize, k: usize, offset: usize) {
-        let Right::Plain(Matrix { at, rows, columns: line }) = self.rhs else { return };
-        let width = self.micro.panel();
-        let first = (number * width) as isize * line + from as isize * rows;
-        let panel = Panel {
-            k,
-            columns: width.min(self.e.n - number * width),
-            from: at.cast::<T>().wrapping_offset(first),
-            rows,
-            line,
-            to: self.scratch.wrapping_add(offset),
-            width,
-        };
-        // SAFETY: passed on from the caller.
-        unsafe { (self.micro.pack)(&panel) }
     }
 
     /// A part of the rows of a panel.
@@ -413,6 +389,11 @@ impl<T: Product> Blocked<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe { self.micro.kernels[rows - 1][usize::from(columns > self.micro.lanes)](&call) }
     }
+}
+
+/// Whether rows that are so far apart all fall into the same few sets of a cache, where they push each other out.
+fn clash<T>(stride: isize) -> bool {
+    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(4096)
 }
 
 unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {

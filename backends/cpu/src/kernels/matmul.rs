@@ -4,14 +4,14 @@ use eutectic_backend::Instr;
 use eutectic_ir::DType;
 
 use super::{
-    Constant, Launch, Slots, Thunk,
+    Constant, Launch, Machine, Slots, Thunk,
     gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand},
 };
 use crate::{
     axes::{Nest, normalise_batch},
     memory::ALIGN,
-    simd::{Isa, convert::register},
+    simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
@@ -21,13 +21,13 @@ const REGISTER: usize = 4096;
 const SERIAL: usize = 1 << 15;
 /// Multiplications of a task, where there are so many: some ten microseconds.
 const TASK: usize = 1 << 21;
-/// Panels of a task, where there are so many: the epilogue runs along their columns.
-const PANELS: usize = 3;
-/// Columns of a task.
-const COLUMNS: usize = 512;
-/// Tasks that a product is cut into along its rows too, if its columns give fewer, and the fewest rows that are worth it.
-const TASKS: usize = 8;
+/// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
+const COLUMNS: usize = 2048;
+/// The fewest rows, and panels of columns, into which products are cut for several threads.
 const ROWS: usize = 32;
+const PANELS: usize = 3;
+/// Tasks of each thread, if there are several: the last one to finish is waited for.
+const SHARE: usize = 2;
 
 /// Compiles a contraction.
 ///
@@ -38,7 +38,7 @@ pub fn compile(
     rhs: &Nest,
     body: &Nest,
     slots: &mut Slots,
-    isa: Isa,
+    machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     let result = |n: &Nest| n.results.first().map(|&r| register(n.instrs[r].dtype()));
     let (Some(acc), Some(other)) = (result(lhs), result(rhs)) else {
@@ -48,13 +48,13 @@ pub fn compile(
         return Err(vec![format!("`matmul` of {acc} and {other}")]);
     }
     match acc {
-        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, isa),
+        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, machine),
         other => Err(vec![format!("`matmul` on {other}")]),
     }
 }
@@ -85,8 +85,9 @@ impl<T: Product + From<bool>> Matmul<T> {
         body: &Nest,
         acc: DType,
         slots: &mut Slots,
-        isa: Isa,
+        machine: Machine,
     ) -> Result<Box<dyn Thunk>, Vec<String>> {
+        let isa = machine.isa;
         let rank = body.domain.len();
         if rank < 2 || lhs.domain.len() != rank || rhs.domain.len() != rank {
             return Err(vec!["a matmul whose operands have other axes than its result".into()]);
@@ -106,9 +107,9 @@ impl<T: Product + From<bool>> Matmul<T> {
             problems.extend(epilogue.err().unwrap_or_default());
             return Err(problems);
         };
-        let plan = Plan::<T>::new(isa);
+        let plan = Plan::<T>::new(machine.isa, extents.m == 1 || extents.n == 1);
         let mut len = [1; MAX_RANK];
-        (len[batch], len[batch + 1]) = block(extents, body.domain[..batch].iter().product(), &plan);
+        (len[batch], len[batch + 1]) = block(extents, body.domain[..batch].iter().product(), &plan, machine.threads);
         let grid = Grid::exactly(&body.domain, &len);
         let largest = grid.len()[batch + 1].max(1);
         let mut strip = [1; MAX_RANK];
@@ -287,20 +288,18 @@ fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
     batch
 }
 
-/// Rows and columns of a task, by the extents alone: whole panels of columns; small enough for the operands' parts to stay in
-/// the caches and for several threads to share the work; large enough that packing and starting do not count.
-fn block<T: Product>(e: Extents, points: usize, plan: &Plan<T>) -> (usize, usize) {
+/// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
+/// second-level cache, and for all threads to share the work.
+fn block<T: Product>(e: Extents, points: usize, plan: &Plan<T>, threads: usize) -> (usize, usize) {
     // Of vectors, memory is what limits: as if there were more rows or columns.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
-    let tasks = (work / TASK).clamp(1, 1 << 16).div_ceil(points.max(1));
+    let wanted = if threads == 1 { 1 } else { (work / TASK).clamp(1, SHARE * threads).div_ceil(points.max(1)) };
     let panel = plan.panel().max(32);
     let panels = e.n.div_ceil(panel).max(1);
-    let mut rows = e.m.div_ceil(plan.rows().min(256)).max(1);
-    let columns = tasks.div_ceil(rows).min(panels.div_ceil(PANELS)).max(e.n.div_ceil(COLUMNS)).clamp(1, panels);
-    let wanted = tasks.min(TASKS.div_ceil(points.max(1)));
-    if rows * columns < wanted {
-        rows = wanted.div_ceil(columns).min(e.m / ROWS).max(rows);
-    }
+    let columns = e.n.div_ceil(COLUMNS).max(1);
+    let most = plan.rows(e.n.div_ceil(columns));
+    let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
+    let columns = columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS)));
     (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
 }
 

@@ -188,23 +188,30 @@ unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
                     row.store(to.add(l * width));
                 }
             } else {
-                let dense = p.rows == 1;
                 let mut l = 0;
                 while l < p.k {
                     let terms = V::LANES.min(p.k - l);
+                    let at = source.wrapping_offset(l as isize * p.rows);
                     let mut square = [V::zero(); 16];
-                    let square = &mut square[..V::LANES];
-                    for (j, v) in square.iter_mut().enumerate().take(columns) {
-                        let at = source.wrapping_offset(j as isize * p.line + l as isize * p.rows);
-                        *v = match terms == V::LANES {
-                            true if dense => V::load(at),
-                            _ if dense => V::load_part(at, terms),
-                            _ => scattered::<V>(at, p.rows, terms),
-                        };
+                    if p.rows == 1 && terms == V::LANES && columns == V::LANES {
+                        for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
+                            *v = V::load(at.wrapping_offset(j as isize * p.line));
+                        }
+                    } else {
+                        for (j, v) in square.iter_mut().enumerate().take(columns) {
+                            let at = at.wrapping_offset(j as isize * p.line);
+                            *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                        }
                     }
-                    transpose(square);
-                    for (i, v) in square.iter().enumerate().take(terms) {
-                        v.store(to.add((l + i) * width));
+                    let square = transpose(square);
+                    if terms == V::LANES {
+                        for (i, v) in square.iter().enumerate().take(V::LANES) {
+                            v.store(to.add((l + i) * width));
+                        }
+                    } else {
+                        for (i, v) in square.iter().enumerate().take(terms) {
+                            v.store(to.add((l + i) * width));
+                        }
                     }
                     l += terms;
                 }

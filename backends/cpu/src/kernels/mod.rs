@@ -87,18 +87,28 @@ impl Slots {
     }
 }
 
+/// What kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// The instruction-set level.
+    pub isa: Isa,
+    /// How many threads share the work. Results do not depend on it.
+    pub threads: usize,
+}
+
 /// Compiles a kernel.
 ///
 /// # Errors
 /// Everything that stands in the way.
-pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Box<dyn Thunk>, Vec<String>> {
+pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
     let body = Nest::new(&kernel.body, &kernel.stores);
+    let isa = machine.isa;
     match &kernel.anchor {
         AnchorKernel::Map => Ok(Box::new(tiles::Tiles::compile(&body, 0, &slots.types, isa)?)),
         AnchorKernel::Rows { axes } => Ok(Box::new(tiles::Tiles::compile(&body, *axes, &slots.types, isa)?)),
         AnchorKernel::Contraction { lhs, rhs } => {
-            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, isa)
+            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, machine)
         }
         AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => {
             let operands = [query, key, value].map(|b| Nest::new(b, &[]));

@@ -256,24 +256,41 @@ mod x86 {
     }
 }
 
-/// Turns `LANES` vectors, the rows of a square, into its columns.
+/// The vectors of the largest square; of smaller ones, the first `LANES` count.
+pub type Square<V> = [V; 16];
+
+/// Turns the rows of a square into its columns.
 ///
 /// # Safety
-/// As the functions of [`Vector`]; `square` has `LANES` vectors.
+/// As the functions of [`Vector`].
 #[inline(always)]
-pub unsafe fn transpose<V: Vector>(square: &mut [V]) {
-    let half = V::LANES / 2;
-    let mut width = 1;
-    while width < V::LANES {
-        let mut next = [square[0]; 16];
-        for i in 0..half {
-            // SAFETY: passed on from the caller.
-            let (low, high) = unsafe { square[i].zip(square[i + half]) };
-            (next[2 * i], next[2 * i + 1]) = (low, high);
+pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
+    // Each step moves the upper half of the vectors in between the lower half; no loop, so that all stay in registers.
+    let mut square = square;
+    // SAFETY: passed on from the caller.
+    unsafe {
+        square = interleave(square);
+        if V::LANES > 2 {
+            square = interleave(square);
         }
-        square.copy_from_slice(&next[..V::LANES]);
-        width *= 2;
+        if V::LANES > 4 {
+            square = interleave(square);
+        }
+        if V::LANES > 8 {
+            square = interleave(square);
+        }
     }
+    square
+}
+
+#[inline(always)]
+unsafe fn interleave<V: Vector>(square: Square<V>) -> Square<V> {
+    let mut next = square;
+    for i in 0..V::LANES / 2 {
+        // SAFETY: passed on from the caller.
+        (next[2 * i], next[2 * i + 1]) = unsafe { square[i].zip(square[i + V::LANES / 2]) };
+    }
+    next
 }
 
 #[cfg(test)]
@@ -289,9 +306,8 @@ mod tests {
         let at = |i: usize| numbers[i..].as_ptr();
         // SAFETY: the caller checked for the instruction set; the buffers hold as many elements.
         unsafe {
-            let mut square: Vec<V> = (0..n).map(|i| V::load(at(i * n))).collect();
-            transpose(&mut square);
-            for (j, column) in square.iter().enumerate() {
+            let square = std::array::from_fn(|i| if i < n { V::load(at(i * n)) } else { V::zero() });
+            for (j, column) in transpose::<V>(square).iter().enumerate().take(n) {
                 let mut got = vec![0.0; n];
                 column.store(got.as_mut_ptr());
                 assert!((0..n).all(|i| got[i] == (i * n + j) as f32), "column {j}: {got:?}");
