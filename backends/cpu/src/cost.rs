@@ -275,14 +275,7 @@ impl Model {
             self.body(body, 0, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
-            work.seconds += 2.0 * bytes
-                / if bytes < m.l2_bytes {
-                    m.l2
-                } else if bytes < m.l3_bytes {
-                    m.l3
-                } else {
-                    m.dram
-                };
+            work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
         }
     }
 

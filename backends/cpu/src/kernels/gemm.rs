@@ -129,10 +129,10 @@ impl<T: Product> Plan<T> {
         self.micro.map_or(1, |m| m.panel())
     }
 
-    /// The most rows that one product with so many columns should have: a quarter of the second-level cache each for the tile of
-    /// the result and for the left operand's part.
+    /// The most rows that one product with so many columns should have: the tile of the result takes half of the second-level
+    /// cache at most, and so does the left operand's part.
     pub fn rows(&self, columns: usize) -> usize {
-        (self.cache / 4 / size_of::<T>() / columns.max(self.terms)).max(16)
+        (self.cache / 2 / size_of::<T>() / columns.max(self.terms)).max(16)
     }
 
     /// Bytes of a packed right operand, or `None` if there is no such form.
@@ -304,7 +304,8 @@ impl<T: Product> Blocked<'_, T> {
         let Matrix { at, rows, columns } = self.lhs;
         let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
         let panels = self.e.n.div_ceil(self.micro.panel());
-        let clash = clash::<T>(rows) && self.e.m >= self.micro.rows();
+        // Lines a page apart fall into the same few sets of the first-level cache, where they push each other out.
+        let clash = is_multiple::<T>(rows, 4096) && self.e.m >= self.micro.rows();
         let wanted = if columns == 1 { clash && panels >= PACKED_CLASH } else { panels >= PACKED_LEFT };
         if !wanted {
             return Part { at, terms: columns, step: rows, block: 0 };
@@ -342,8 +343,10 @@ impl<T: Product> Blocked<'_, T> {
                 let first = (number * width) as isize * line + from as isize * rows;
                 let at = at.cast::<T>().wrapping_offset(first).cast_const();
                 let columns = width.min(self.e.n - number * width);
-                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part.
-                let clash = clash::<T>(rows) && self.e.m > 2 * self.micro.rows();
+                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part; a short operand,
+                // which is probably near, is packed sooner than one that comes from afar.
+                let apart = if self.plan.is_short(self.e.n, k) { 512 } else { 4096 };
+                let clash = is_multiple::<T>(rows, apart) && self.e.m > 2 * self.micro.rows();
                 if line == 1 && columns.is_multiple_of(self.micro.lanes) && self.e.m <= IN_PLACE_ROWS && !clash {
                     return Part { at, terms: rows, step: 1, block: 0 };
                 }
@@ -391,9 +394,9 @@ impl<T: Product> Blocked<'_, T> {
     }
 }
 
-/// Whether rows that are so far apart all fall into the same few sets of a cache, where they push each other out.
-fn clash<T>(stride: isize) -> bool {
-    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(4096)
+/// Whether a stride in elements is a multiple of so many bytes.
+fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
+    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(bytes)
 }
 
 unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {

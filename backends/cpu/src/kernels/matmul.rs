@@ -19,8 +19,8 @@ use crate::{
 const REGISTER: usize = 4096;
 /// Below so many multiplications, getting another thread to work takes longer than the work.
 const SERIAL: usize = 1 << 15;
-/// Multiplications of a task, where there are so many: some ten microseconds.
-const TASK: usize = 1 << 21;
+/// Multiplications of a task, where there are so many: some microseconds.
+const TASK: usize = 1 << 19;
 /// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
 const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.

@@ -176,44 +176,46 @@ unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
     let width = p.width;
     // SAFETY: the caller promises the elements and room for `k` packed rows.
     unsafe {
+        if p.line == 1 {
+            for l in 0..p.k {
+                for from in (0..width).step_by(V::LANES) {
+                    let columns = p.columns.saturating_sub(from).min(V::LANES);
+                    let row = p.from.wrapping_offset(l as isize * p.rows).wrapping_add(from);
+                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
+                    let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
+                    row.store(p.to.add(l * width + from));
+                }
+            }
+            return;
+        }
         for from in (0..width).step_by(V::LANES) {
             let columns = p.columns.saturating_sub(from).min(V::LANES);
             let source = p.from.wrapping_offset(from as isize * p.line);
             let to = p.to.add(from);
-            if p.line == 1 || columns == 0 {
-                for l in 0..p.k {
-                    let row = source.wrapping_offset(l as isize * p.rows);
-                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
-                    let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
-                    row.store(to.add(l * width));
+            for l in (0..p.k).step_by(V::LANES) {
+                let terms = V::LANES.min(p.k - l);
+                let at = source.wrapping_offset(l as isize * p.rows);
+                let mut square = [V::zero(); 16];
+                // Of whole squares, all loops have constant bounds.
+                if p.rows == 1 && terms == V::LANES && columns == V::LANES {
+                    for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
+                        *v = V::load(at.wrapping_offset(j as isize * p.line));
+                    }
+                } else {
+                    for (j, v) in square.iter_mut().enumerate().take(columns) {
+                        let at = at.wrapping_offset(j as isize * p.line);
+                        *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                    }
                 }
-            } else {
-                let mut l = 0;
-                while l < p.k {
-                    let terms = V::LANES.min(p.k - l);
-                    let at = source.wrapping_offset(l as isize * p.rows);
-                    let mut square = [V::zero(); 16];
-                    if p.rows == 1 && terms == V::LANES && columns == V::LANES {
-                        for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
-                            *v = V::load(at.wrapping_offset(j as isize * p.line));
-                        }
-                    } else {
-                        for (j, v) in square.iter_mut().enumerate().take(columns) {
-                            let at = at.wrapping_offset(j as isize * p.line);
-                            *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
-                        }
+                let square = transpose(square);
+                if terms == V::LANES {
+                    for (i, v) in square.iter().enumerate().take(V::LANES) {
+                        v.store(to.add((l + i) * width));
                     }
-                    let square = transpose(square);
-                    if terms == V::LANES {
-                        for (i, v) in square.iter().enumerate().take(V::LANES) {
-                            v.store(to.add((l + i) * width));
-                        }
-                    } else {
-                        for (i, v) in square.iter().enumerate().take(terms) {
-                            v.store(to.add((l + i) * width));
-                        }
+                } else {
+                    for (i, v) in square.iter().enumerate().take(terms) {
+                        v.store(to.add((l + i) * width));
                     }
-                    l += terms;
                 }
             }
         }
