@@ -184,3 +184,49 @@ fn wait(looks: &mut usize) {
         std::hint::spin_loop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_of_every_job_runs_once_on_a_scratch_of_its_own() {
+        let workers = Workers::new(3, 64).unwrap();
+        for job in 0..2000 {
+            let tasks = job % 37;
+            let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            workers.for_each(tasks, job % 11 == 0, &|n, scratch| {
+                // SAFETY: no other thread has this scratch memory while the task runs; if one had, numbers would mix.
+                unsafe {
+                    scratch.cast::<usize>().write_volatile(n);
+                    std::hint::spin_loop();
+                    assert_eq!(scratch.cast::<usize>().read_volatile(), n);
+                }
+                runs[n].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1), "job {job}");
+            if job % 500 == 0 {
+                // Long enough to fall asleep.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_that_panics_leaves_the_team_usable() {
+        let workers = Workers::new(1, 64).unwrap();
+        let team = Team::default();
+        let scratch = workers.scratch[0].at();
+        let job = || team.share(4, &|n, _| assert!(n != 2, "on purpose"), scratch);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
+        let done = AtomicUsize::new(0);
+        team.share(
+            4,
+            &|_, _| {
+                done.fetch_add(1, Ordering::Relaxed);
+            },
+            scratch,
+        );
+        assert_eq!(done.into_inner(), 4, "none of the tasks that the panic left over");
+    }
+}

@@ -3,9 +3,10 @@
 
 mod support;
 
-use eutectic_backend::{AnchorKernel, Body, Instr};
+use eutectic_backend::{AnchorKernel, Backend, Body, Buffer, Instr, Place, Step};
+use eutectic_cpu::Cpu;
 use eutectic_ir::{
-    DType,
+    DType, Tensor,
     index::{Index, flatten},
 };
 use support::{
@@ -157,6 +158,46 @@ fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
     }
     case(&[12], (40, 64, 32), [Slice, Transposed], Epilogue::None, DType::F32);
     case(&[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
+}
+
+/// z = (x·w)·w twice over, with one weight for both steps, after parameters were loaded and replaced by others.
+#[test]
+fn constants_are_packed_anew_with_new_parameters() {
+    const N: usize = 75;
+    let mut build = Build::new(5);
+    let domain = [N, N];
+    let mut b = body(&domain);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let lhs = operand(&mut build, &domain, Dense, DType::F32);
+    let rhs = operand(&mut build, &domain, Transposed, DType::F32);
+    build.store(&domain, DType::F32, y);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    let mut program = support::program(&kernel);
+    let weight = program.inputs.pop().expect("the right operand");
+    program.params.push(weight);
+    program.buffers[1].place = Place::Param(0);
+    let middle = program.buffers.len();
+    program.buffers.push(Buffer { dtype: DType::F32, count: N * N, place: Place::Arena(0) });
+    program.arena_bytes = N * N * 4;
+    let step = program.run[0].clone();
+    program.run =
+        vec![Step { buffers: vec![0, 1, middle], ..step.clone() }, Step { buffers: vec![middle, 1, 2], ..step }];
+    let mut executable = Cpu::default().compile(&program).unwrap_or_else(|e| panic!("{e}"));
+    let numbers = |seed: usize| (0..N * N).map(move |i| ((i * 37 + seed) % 101) as f64 / 200.0 - 0.25);
+    for seed in [1, 50, 3] {
+        let w = Tensor::from_f64(DType::F32, &[N * N], numbers(seed));
+        executable.load(std::slice::from_ref(&w)).unwrap();
+        let mut out = vec![0; N * N * 4];
+        executable.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
+        let product = |x: Tensor| {
+            let y = support::naive::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
+            Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("all is stored")))
+        };
+        let want = product(product(inputs[0].clone())).to_f64();
+        let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
+        let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-4, "parameters {seed}: {worst}");
+    }
 }
 
 #[test]
