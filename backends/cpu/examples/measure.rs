@@ -7,7 +7,7 @@ use eutectic_backend::{
 };
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{
-    Attr, DType, Op, Origin, Type,
+    Attr, DType, Op, Origin, Tensor, Type,
     index::{Index, flatten},
     ops::Reduction,
 };
@@ -158,19 +158,26 @@ fn transpose(m: usize, n: usize) -> Kernel {
 fn seconds(cpu: &Cpu, kernel: &Kernel) -> f64 {
     let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
+    // Weights do not change between runs.
+    let constant = |slot: usize| slot == 1 && matches!(kernel.anchor, AnchorKernel::Contraction { .. });
     for (slot, &(dtype, count)) in kernel.slots.iter().enumerate() {
-        let ports = if stored(slot) { &mut program.outputs } else { &mut program.inputs };
-        let n = ports.len();
+        let (ports, place): (_, fn(usize) -> Place) = match slot {
+            s if stored(s) => (&mut program.outputs, Place::Output),
+            s if constant(s) => (&mut program.params, Place::Param),
+            _ => (&mut program.inputs, Place::Input),
+        };
+        let place = place(ports.len());
         ports.push((format!("{slot}"), Type::tensor(dtype, &[count])));
-        let place = if stored(slot) { Place::Output(n) } else { Place::Input(n) };
         program.buffers.push(Buffer { dtype, count, place });
     }
     let buffers = (0..kernel.slots.len()).collect();
     program.run.push(Step { kernel: 0, buffers, origin: Origin::default() });
     let mut executable = cpu.compile(&program).expect("a kernel of this file");
-    executable.load(&[]).expect("no parameters");
-    let mut inputs: Vec<Vec<f32>> =
-        program.inputs.iter().map(|i| (0..i.1.count()).map(|i| (i % 97) as f32 / 50.0 - 1.0).collect()).collect();
+    let numbers = |n: usize| (0..n).map(|i| (i % 97) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
+    let tensor = |n: usize| Tensor::from_f32(&[n], &numbers(n)).expect("as many numbers as the shape asks for");
+    let params: Vec<_> = program.params.iter().map(|p| tensor(p.1.count())).collect();
+    executable.load(&params).expect("the program's parameters");
+    let mut inputs: Vec<Vec<f32>> = program.inputs.iter().map(|i| numbers(i.1.count())).collect();
     let mut outputs: Vec<Vec<f32>> = program.outputs.iter().map(|o| vec![0.0; o.1.count()]).collect();
     let bytes = |x: &mut Vec<f32>| -> (*mut u8, usize) { (x.as_mut_ptr().cast(), x.len() * 4) };
     // SAFETY: any float is four bytes.

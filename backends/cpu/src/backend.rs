@@ -4,7 +4,8 @@ use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program}
 
 use crate::{
     cost::{Costs, Model},
-    exec, kernels,
+    exec,
+    kernels::{self, Machine},
     simd::Isa,
 };
 
@@ -29,8 +30,7 @@ impl Default for CpuOptions {
 
 /// The CPU.
 pub struct Cpu {
-    threads: usize,
-    isa: Isa,
+    machine: Machine,
     model: Model,
 }
 
@@ -38,7 +38,8 @@ impl Cpu {
     /// A backend with these options; the level is lowered to what the machine has.
     pub fn new(options: CpuOptions) -> Cpu {
         let threads = options.threads.max(1);
-        Cpu { threads, isa: options.isa.min(Isa::detect()), model: Model::new(options.costs, threads) }
+        let machine = Machine { isa: options.isa.min(Isa::detect()), threads };
+        Cpu { machine, model: Model::new(options.costs, threads) }
     }
 }
 
@@ -54,12 +55,13 @@ impl Backend for Cpu {
     }
 
     fn describe(&self) -> String {
-        let plural = if self.threads == 1 { "" } else { "s" };
-        format!("{} ({}), {} thread{plural}", std::env::consts::ARCH, self.isa.name(), self.threads)
+        let Machine { isa, threads } = self.machine;
+        let plural = if threads == 1 { "" } else { "s" };
+        format!("{} ({}), {threads} thread{plural}", std::env::consts::ARCH, isa.name())
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
-        kernels::compile(kernel, self.isa).map(|_| ())
+        kernels::compile(kernel, self.machine).map(|_| ())
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
@@ -67,6 +69,6 @@ impl Backend for Cpu {
     }
 
     fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
-        Ok(Box::new(exec::compile(program, self.threads, self.isa)?))
+        Ok(Box::new(exec::compile(program, self.machine)?))
     }
 }

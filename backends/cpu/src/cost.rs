@@ -18,7 +18,6 @@ pub struct Costs {
     pub launch: f64,
     pub wake: f64,
     pub thread: f64,
-    pub overlap: f64,
     pub memory: Memory,
     pub product: Product,
     pub element: Element,
@@ -49,6 +48,7 @@ pub struct Product {
     pub m_half: f64,
     pub n_half: f64,
     pub k_half: f64,
+    pub tile: f64,
     pub vector: f64,
 }
 
@@ -157,6 +157,10 @@ impl Model {
                 self.operand(lhs, &mut work);
                 self.operand(rhs, &mut work);
                 self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
+                let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
+                if maps > 1 || kernel.stores.len() > 1 {
+                    work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
+                }
             }
             AnchorKernel::Attention { query, key, value, bias, .. } => {
                 [query, key, value].into_iter().for_each(|b| self.operand(b, &mut work));
@@ -178,10 +182,13 @@ impl Model {
             b if b <= m.l3_bytes => m.l3 * self.threads,
             _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
         };
-        let traffic = work.bytes / rate;
-        // Less work is better even where another bound is tighter.
-        let exposed = compute.min(traffic) * (1.0 - self.costs.overlap);
-        let seconds = self.costs.launch + compute.max(traffic) + exposed;
+        let memory = work.bytes / rate;
+        // Products wait for memory while they compute; passes over elements do little else.
+        let seconds = match kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => compute + memory,
+            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => compute.max(memory),
+        };
+        let seconds = self.costs.launch + seconds;
         // What is refused by `supports` must not look cheap: tiles are stored by strides only.
         let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
         if seconds.is_infinite() || !strided {
@@ -268,14 +275,7 @@ impl Model {
             self.body(body, 0, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
-            work.seconds += 2.0 * bytes
-                / if bytes < m.l2_bytes {
-                    m.l2
-                } else if bytes < m.l3_bytes {
-                    m.l3
-                } else {
-                    m.dram
-                };
+            work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
         }
     }
 

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Instant};
 
 use eutectic_backend::{BackendError, Buffer, Executable, Instr, Kernel, Place, Program, Step};
 use eutectic_ir::{DType, Origin, Tensor, Type};
+use rustc_hash::FxHashMap;
 
 use crate::{
     fault::Fault,
-    kernels::{self, Launch, Thunk},
+    kernels::{self, Launch, Machine, Thunk},
     memory::{ALIGN, Block},
     partition::Workers,
-    simd::Isa,
 };
 
 /// A step, bound.
@@ -30,11 +30,29 @@ enum Late {
     Output(usize),
 }
 
+impl Late {
+    fn param(self) -> Option<usize> {
+        if let Late::Param(n) = self { Some(n) } else { None }
+    }
+}
+
 #[derive(Default)]
 struct Schedule {
     steps: Vec<Bound>,
     slots: Vec<Pointer>,
-    late: Vec<(usize, Late)>,
+    /// Slots that are bound later, and whether they are only packed.
+    late: Vec<(usize, Late, bool)>,
+    constants: Vec<PackedConstant>,
+}
+
+/// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
+struct PackedConstant {
+    /// The step that packs it.
+    step: usize,
+    /// Its slots in the table, one for each step that reads it.
+    slots: Vec<usize>,
+    bytes: usize,
+    block: Option<Block>,
 }
 
 /// A pointer that may be sent to another thread along with the memory that it points into.
@@ -103,7 +121,8 @@ pub struct CpuProgram {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     params: Vec<(String, Type)>,
-    bound: Vec<Aligned>,
+    /// The parameters that runs read; others were only packed.
+    bound: Vec<Option<Aligned>>,
     loaded: bool,
     workers: Workers,
     fault: Fault,
@@ -115,13 +134,13 @@ pub struct CpuProgram {
 ///
 /// # Errors
 /// Every kernel that cannot be built, with its place in the model; and what is not right about the program.
-pub fn compile(program: &Program, threads: usize, isa: Isa) -> Result<CpuProgram, BackendError> {
+pub fn compile(program: &Program, machine: Machine) -> Result<CpuProgram, BackendError> {
     let mut problems = Vec::new();
     let thunks: Vec<Option<Arc<dyn Thunk>>> = program
         .kernels
         .iter()
         .enumerate()
-        .map(|(k, kernel)| match kernels::compile(kernel, isa) {
+        .map(|(k, kernel)| match kernels::compile(kernel, machine) {
             Ok(thunk) => Some(thunk.into()),
             Err(why) => {
                 let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
@@ -146,14 +165,14 @@ pub fn compile(program: &Program, threads: usize, isa: Isa) -> Result<CpuProgram
         .collect();
     let binder = Binder { program, thunks: &thunks, memory: &memory, constants: &constants };
     Ok(CpuProgram {
-        load: binder.schedule(&program.load),
-        run: binder.schedule(&program.run),
+        load: binder.schedule(&program.load, false),
+        run: binder.schedule(&program.run, true),
         inputs: program.inputs.iter().map(Port::new).collect(),
         outputs: program.outputs.iter().map(Port::new).collect(),
         params: program.params.clone(),
         bound: Vec::new(),
         loaded: false,
-        workers: Workers::new(threads, scratch)?,
+        workers: Workers::new(machine.threads, scratch)?,
         fault: Fault::default(),
         _memory: (constants, memory),
     })
@@ -215,9 +234,11 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    fn schedule(&self, steps: &[Step]) -> Schedule {
+    /// Binds steps. Where `constants` are to be packed, what they are computed from must be there before the first of them.
+    fn schedule(&self, steps: &[Step], constants: bool) -> Schedule {
         let mut schedule = Schedule::default();
-        for step in steps {
+        let mut known = FxHashMap::default();
+        for (number, step) in steps.iter().enumerate() {
             let kernel = &self.program.kernels[step.kernel];
             let from = schedule.slots.len();
             for &id in &step.buffers {
@@ -237,11 +258,32 @@ impl Binder<'_> {
                 schedule.slots.push(Pointer(own));
                 own = own.wrapping_add(bytes.next_multiple_of(ALIGN));
             }
+            if let Some(constant) = thunk.constant() {
+                let slot = schedule.slots.len();
+                schedule.slots.push(Pointer(std::ptr::null_mut()));
+                if constants && constant.reads.iter().all(|&s| self.is_constant(step.buffers[s])) {
+                    let packed = &mut schedule.constants;
+                    let buffers: Vec<_> = constant.reads.iter().map(|&s| step.buffers[s]).collect();
+                    let at = *known.entry((step.kernel, buffers)).or_insert(packed.len());
+                    if at == packed.len() {
+                        packed.push(PackedConstant { step: number, slots: vec![], bytes: constant.bytes, block: None });
+                    }
+                    packed[at].slots.push(slot);
+                    // Nothing else reads these: once it is packed, the parameters need not be kept.
+                    let only = constant.only.iter().map(|&s| from + s);
+                    schedule.late.iter_mut().filter(|l| only.clone().any(|s| s == l.0)).for_each(|l| l.2 = true);
+                }
+            }
             let in_place = self.in_place(kernel, step);
             let slots = from..schedule.slots.len();
             schedule.steps.push(Bound { thunk, slots, in_place, origin: step.origin.clone() });
         }
         schedule
+    }
+
+    /// Whether a buffer holds the same in all runs.
+    fn is_constant(&self, id: usize) -> bool {
+        matches!(self.program.buffers[id].place, Place::Param(_) | Place::Const(_) | Place::Loaded(_))
     }
 
     fn constant(&self, id: usize) -> usize {
@@ -273,42 +315,77 @@ impl Binder<'_> {
 impl Schedule {
     /// Notes that the slot that is added next is known only later.
     fn later(&mut self, what: Late) -> *mut u8 {
-        self.late.push((self.slots.len(), what));
+        self.late.push((self.slots.len(), what, false));
         std::ptr::null_mut()
     }
 
+    /// What a step runs on.
+    fn launch<'a>(&'a self, step: &Bound, workers: &'a Workers, fault: &'a Fault) -> Launch<'a> {
+        let slots = &self.slots[step.slots.clone()];
+        // SAFETY: `Pointer` is transparent.
+        let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
+        Launch { slots, workers, in_place: step.in_place, fault }
+    }
+
     fn run(&self, workers: &Workers, fault: &Fault, times: Option<&mut [f64]>) -> Result<(), BackendError> {
-        workers.enter(move || {
-            let mut times = times;
-            for (n, step) in self.steps.iter().enumerate() {
-                let start = times.is_some().then(Instant::now);
-                let slots = &self.slots[step.slots.clone()];
-                // SAFETY: `Pointer` is transparent.
-                let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
-                let launch = Launch { slots, workers, in_place: step.in_place, fault };
-                // SAFETY: `check` compared buffers with what the kernel states.
-                unsafe { step.thunk.run(&launch) };
-                if let Some((index, extent)) = fault.take() {
-                    return Err(BackendError::IndexOutOfRange { index, extent, origin: step.origin.clone() });
-                }
-                if let (Some(times), Some(start)) = (&mut times, start) {
-                    times[n] = start.elapsed().as_secs_f64();
-                }
+        let mut times = times;
+        for (n, step) in self.steps.iter().enumerate() {
+            let start = times.is_some().then(Instant::now);
+            // SAFETY: `check` compared buffers with what the kernel states.
+            unsafe { step.thunk.run(&self.launch(step, workers, fault)) };
+            step.report(fault)?;
+            if let (Some(times), Some(start)) = (&mut times, start) {
+                times[n] = start.elapsed().as_secs_f64();
             }
-            Ok(())
-        })
+        }
+        Ok(())
+    }
+
+    /// Packs the constants, from buffers that are bound.
+    fn pack(&mut self, workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
+        for n in 0..self.constants.len() {
+            let constant = &mut self.constants[n];
+            let at = constant.block.get_or_insert_with(|| Block::new(constant.bytes)).at();
+            for &slot in &constant.slots {
+                self.slots[slot] = Pointer(at);
+            }
+            let step = &self.steps[constant.step];
+            // SAFETY: as in `run`; the block was made for the constant.
+            unsafe { step.thunk.pack(&self.launch(step, workers, fault)) };
+            step.report(fault)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bound {
+    /// What went wrong in it, if something did.
+    fn report(&self, fault: &Fault) -> Result<(), BackendError> {
+        match fault.take() {
+            Some((index, extent)) => Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
 impl CpuProgram {
     fn bind_params(&mut self) {
         for schedule in [&mut self.load, &mut self.run] {
-            for &(slot, late) in &schedule.late {
-                if let Late::Param(n) = late {
-                    schedule.slots[slot] = Pointer(self.bound[n].at());
+            for &(slot, late, _) in &schedule.late {
+                if let Some(param) = late.param().and_then(|n| self.bound[n].as_ref()) {
+                    schedule.slots[slot] = Pointer(param.at());
                 }
             }
         }
+    }
+
+    /// Lets go of parameters that runs do not read, because they were packed or only the load program reads them.
+    fn release_params(&mut self) {
+        let mut read = vec![false; self.bound.len()];
+        for (_, late, only_packed) in &self.run.late {
+            late.param().filter(|_| !only_packed).into_iter().for_each(|n| read[n] = true);
+        }
+        self.bound.iter_mut().zip(&read).filter(|b| !b.1).for_each(|b| *b.0 = None);
     }
 
     fn execute(
@@ -331,7 +408,7 @@ impl CpuProgram {
         for (port, bytes) in self.outputs.iter().zip(outputs.iter()) {
             port.check("output", bytes.len(), &|| port.dtype.to_string())?;
         }
-        for &(slot, late) in &self.run.late {
+        for &(slot, late, _) in &self.run.late {
             let at = match late {
                 Late::Param(_) => continue,
                 Late::Input(n) if self.inputs[n].suits(inputs[n].as_ptr()) => inputs[n].as_ptr().cast_mut(),
@@ -370,9 +447,11 @@ impl Executable for CpuProgram {
                 return Err(BackendError::Binding { what: "parameter", name: name.clone(), problem });
             }
         }
-        self.bound = params.iter().map(Aligned::new).collect();
+        self.bound = params.iter().map(|p| Some(Aligned::new(p))).collect();
         self.bind_params();
         self.load.run(&self.workers, &self.fault, None)?;
+        self.run.pack(&self.workers, &self.fault)?;
+        self.release_params();
         self.loaded = true;
         Ok(())
     }

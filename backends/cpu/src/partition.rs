@@ -1,60 +1,232 @@
 //! Threads that share the tasks of a kernel.
 //!
-//! How a kernel is cut into tasks depends on its shape alone, never on the number of threads: so results do not either.
+//! Results never depend on the number of threads: kernels are cut into tasks by their shape alone, or (products) so that it does
+//! not matter how.
+//!
+//! The caller publishes a job and works on it itself; the other threads spin for the next job for a while before they sleep. So
+//! between the kernels of a run they take over in a fraction of a microsecond, where waking a thread takes ten.
+
+use std::sync::{
+    Arc, Condvar, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+};
 
 use eutectic_backend::BackendError;
 
 use crate::memory::Block;
 
+/// How often a thread looks for work before it sleeps: about a tenth of a millisecond. And how often between offers of the
+/// processor to others, of which there may be more than there are cores.
+const LOOKS: usize = 4000;
+const YIELD: usize = 500;
+
+/// A task, by its number, on scratch memory.
+type Task<'a> = &'a (dyn Fn(usize, *mut u8) + Sync);
+
+/// What is to be done.
+struct Job<'a> {
+    task: Task<'a>,
+    /// Tasks that others have finished.
+    done: AtomicUsize,
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Team {
+    /// Tasks of the current job that nobody has taken yet. Whoever lowers it from n has taken task n − 1.
+    left: AtomicUsize,
+    /// The current job: valid while one of its tasks is taken and not done, because its owner waits for that.
+    job: AtomicPtr<Job<'static>>,
+    /// Threads that sleep, or are about to.
+    asleep: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+    quit: AtomicBool,
+}
+
 /// The threads of a program, each with its scratch memory.
 pub struct Workers {
-    pool: Option<rayon::ThreadPool>,
-    scratch: Vec<Block>,
+    scratch: Arc<Vec<Block>>,
+    /// None where the caller works alone.
+    team: Option<Arc<Team>>,
+    /// Lends the threads; ends when it is dropped and they have quit.
+    _pool: Option<rayon::ThreadPool>,
 }
 
 impl Workers {
-    /// `threads` threads with `scratch` bytes each. One thread is the caller's own.
+    /// `threads` threads with `scratch` bytes each. One of them is the caller's own.
     ///
     /// # Errors
     /// When threads cannot be started.
     pub fn new(threads: usize, scratch: usize) -> Result<Workers, BackendError> {
         let threads = threads.max(1);
-        let pool = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
-            .transpose()
+        let scratch: Arc<Vec<_>> = Arc::new((0..threads).map(|_| Block::new(scratch)).collect());
+        if threads == 1 {
+            return Ok(Workers { scratch, team: None, _pool: None });
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads - 1)
+            .thread_name(|n| format!("eutectic-{}", n + 1))
+            .build()
             .map_err(|e| BackendError::Device(format!("cannot start {threads} threads: {e}")))?;
-        Ok(Workers { pool, scratch: (0..threads).map(|_| Block::new(scratch)).collect() })
+        let team = Arc::new(Team::default());
+        let (shared, blocks) = (team.clone(), scratch.clone());
+        pool.spawn_broadcast(move |context| shared.help(blocks[context.index() + 1].at()));
+        Ok(Workers { scratch, team: Some(team), _pool: Some(pool) })
     }
 
-    /// Runs `work` on one of the threads, from where [`Workers::for_each`] reaches the others without a detour.
-    pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
-            Some(pool) => pool.install(work),
-            None => work(),
+    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call it again.
+    pub fn for_each(&self, tasks: usize, serial: bool, task: Task<'_>) {
+        let scratch = self.scratch[0].at();
+        match &self.team {
+            Some(team) if !serial && tasks > 1 => team.share(tasks, task, scratch),
+            _ => (0..tasks).for_each(|n| task(n, scratch)),
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Some(team) = &self.team {
+            team.quit.store(true, Ordering::SeqCst);
+            team.wake_all();
+        }
+    }
+}
+
+impl Team {
+    /// Takes a task of the current job, if there is one.
+    fn take(&self) -> Option<usize> {
+        let mut left = self.left.load(Ordering::Relaxed);
+        while left > 0 {
+            // The job was published before the tasks, so whoever takes a task sees its job.
+            match self.left.compare_exchange_weak(left, left - 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(left - 1),
+                Err(now) => left = now,
+            }
+        }
+        None
+    }
+
+    /// Publishes a job, works on it, and waits for those who help.
+    fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) {
+        let job = Job { task, done: AtomicUsize::new(0) };
+        self.job.store((&raw const job).cast_mut().cast(), Ordering::Relaxed);
+        self.left.store(tasks, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) > 0 {
+            self.wake_all();
+        }
+        let mut help = Help { team: self, job: &job, tasks, own: 0 };
+        while let Some(n) = self.take() {
+            help.own += 1;
+            task(n, scratch);
         }
     }
 
-    /// Calls `task(n, scratch)` for each `n` below `tasks`; one after the other if `serial`. Call it within
-    /// [`Workers::enter`].
-    pub fn for_each(&self, tasks: usize, serial: bool, task: &(dyn Fn(usize, *mut u8) + Sync)) {
-        if self.pool.is_none() || serial || tasks < 2 {
-            let scratch = self.own_scratch();
-            (0..tasks).for_each(|n| task(n, scratch));
-        } else {
-            self.split(0, tasks, task);
+    /// Works on jobs until the team is dissolved.
+    fn help(&self, scratch: *mut u8) {
+        let mut looks = 0;
+        while !self.quit.load(Ordering::Relaxed) {
+            if let Some(n) = self.take() {
+                // SAFETY: the job is valid until the task that was taken from it is done.
+                let job = unsafe { &*self.job.load(Ordering::Relaxed) };
+                (job.task)(n, scratch);
+                job.done.fetch_add(1, Ordering::Release);
+                looks = 0;
+            } else if looks < LOOKS {
+                wait(&mut looks);
+            } else {
+                self.sleep();
+                looks = 0;
+            }
         }
     }
 
-    fn split(&self, from: usize, to: usize, task: &(dyn Fn(usize, *mut u8) + Sync)) {
-        if to - from == 1 {
-            return task(from, self.own_scratch());
-        }
-        let middle = from + (to - from) / 2;
-        rayon::join(|| self.split(from, middle, task), || self.split(middle, to, task));
+    fn sleep(&self) {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        // A job that was published before `asleep` was raised is seen here; one after that wakes.
+        let idle = |_: &mut ()| self.left.load(Ordering::SeqCst) == 0 && !self.quit.load(Ordering::SeqCst);
+        drop(self.wake.wait_while(guard, idle).unwrap_or_else(PoisonError::into_inner));
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn own_scratch(&self) -> *mut u8 {
-        let me = self.pool.as_ref().and_then(|pool| pool.current_thread_index()).unwrap_or(0);
-        self.scratch[me].at()
+    fn wake_all(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_all();
+    }
+}
+
+/// A job that others work on: it does not go before they are done, not even when a task panics.
+struct Help<'a> {
+    team: &'a Team,
+    job: &'a Job<'a>,
+    tasks: usize,
+    /// Tasks that the owner took.
+    own: usize,
+}
+
+impl Drop for Help<'_> {
+    fn drop(&mut self) {
+        let taken = self.tasks - self.team.left.swap(0, Ordering::Relaxed);
+        let mut looks = 0;
+        while self.own + self.job.done.load(Ordering::Acquire) < taken {
+            wait(&mut looks);
+        }
+    }
+}
+
+fn wait(looks: &mut usize) {
+    *looks += 1;
+    if looks.is_multiple_of(YIELD) {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_of_every_job_runs_once_on_a_scratch_of_its_own() {
+        let workers = Workers::new(3, 64).unwrap();
+        for job in 0..2000 {
+            let tasks = job % 37;
+            let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            workers.for_each(tasks, job % 11 == 0, &|n, scratch| {
+                // SAFETY: no other thread has this scratch memory while the task runs; if one had, numbers would mix.
+                unsafe {
+                    scratch.cast::<usize>().write_volatile(n);
+                    std::hint::spin_loop();
+                    assert_eq!(scratch.cast::<usize>().read_volatile(), n);
+                }
+                runs[n].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1), "job {job}");
+            if job % 500 == 0 {
+                // Long enough to fall asleep.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_that_panics_leaves_the_team_usable() {
+        let workers = Workers::new(1, 64).unwrap();
+        let team = Team::default();
+        let scratch = workers.scratch[0].at();
+        let job = || team.share(4, &|n, _| assert!(n != 2, "on purpose"), scratch);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
+        let done = AtomicUsize::new(0);
+        team.share(
+            4,
+            &|_, _| {
+                done.fetch_add(1, Ordering::Relaxed);
+            },
+            scratch,
+        );
+        assert_eq!(done.into_inner(), 4, "none of the tasks that the panic left over");
     }
 }

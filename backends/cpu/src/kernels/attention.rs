@@ -5,7 +5,7 @@ use eutectic_ir::DType;
 
 use super::{
     Launch, Slots, Thunk,
-    gemm::{Extents, Product},
+    gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand},
 };
 use crate::{
@@ -60,7 +60,8 @@ pub fn compile(
     }
 }
 
-struct Attention<T> {
+struct Attention<T: 'static> {
+    plan: Plan<T>,
     batch: usize,
     /// Extents: queries, keys, depth of the products, columns of the value.
     queries: usize,
@@ -81,7 +82,6 @@ struct Attention<T> {
     softmax: Softmax<T>,
     scale: T,
     empty: EmptyRow,
-    isa: Isa,
     added: Vec<usize>,
 }
 
@@ -92,6 +92,7 @@ struct Layout {
     output: usize,
     largest: usize,
     sums: usize,
+    products: usize,
     end: usize,
 }
 
@@ -159,6 +160,7 @@ impl<T: Rows + Product> Attention<T> {
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
         let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.0.scratch));
         let mut attention = Attention {
+            plan: Plan::new(isa, true),
             batch,
             queries,
             keys,
@@ -176,7 +178,6 @@ impl<T: Rows + Product> Attention<T> {
             softmax: Softmax::new(form.softcap, isa),
             scale: T::of(form.scale),
             empty: form.empty,
-            isa,
             added: slots.added(),
         };
         attention.layout = attention.lay_out(programs, query_block, acc.size());
@@ -194,7 +195,11 @@ impl<T: Rows + Product> Attention<T> {
         let output = place(query_block * self.columns);
         let largest = place(query_block);
         let sums = place(query_block);
-        Layout { scores, output, largest, sums, end }
+        let products = place(0);
+        let scores_of = Extents { m: query_block, n: self.key_block, k: self.depth };
+        let output_of = Extents { m: query_block, n: self.columns, k: self.key_block };
+        end += self.plan.scratch(scores_of).max(self.plan.scratch(output_of));
+        Layout { scores, output, largest, sums, products, end }
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
@@ -206,6 +211,7 @@ impl<T: Rows + Product> Attention<T> {
         unsafe {
             let scores = scratch.add(self.layout.scores);
             let output = scratch.add(self.layout.output);
+            let products = scratch.add(self.layout.products);
             let largest = std::slice::from_raw_parts_mut(scratch.add(self.layout.largest).cast::<T>(), rows);
             let sums = std::slice::from_raw_parts_mut(scratch.add(self.layout.sums).cast::<T>(), rows);
             largest.fill(T::of(f64::NEG_INFINITY));
@@ -221,7 +227,7 @@ impl<T: Rows + Product> Attention<T> {
                 let key = Matrix { rows: key.columns, columns: key.rows, ..key };
                 let block = Matrix { at: scores, rows: keys as isize, columns: 1 };
                 let extents = Extents { m: rows, n: keys, k: self.depth };
-                T::product(self.isa, extents, block, [query, key], self.scale, false);
+                self.plan.run(extents, block, (query, Right::Plain(key)), Finish::scaled(self.scale), products);
                 let scores = std::slice::from_raw_parts_mut(scores.cast::<T>(), rows * keys);
                 self.softmax.cap(scores);
                 self.add_bias(launch, &tile, from, keys, scores, scratch);
@@ -235,7 +241,8 @@ impl<T: Rows + Product> Attention<T> {
                 }
                 let value = self.value.matrix(launch.slots, point, from, 0);
                 let extents = Extents { m: rows, n: self.columns, k: keys };
-                T::product(self.isa, extents, target, [block, value], T::of(1.0), from > 0);
+                let sums = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
+                self.plan.run(extents, target, (block, Right::Plain(value)), sums, products);
                 from += keys;
             }
             for r in 0..rows {

@@ -1,18 +1,21 @@
-//! One matrix product on one thread, for each type that contractions accumulate in.
+//! Matrix products on one thread, for each type that contractions accumulate in.
 
-use gemm::Parallelism;
+use super::{
+    matvec,
+    micro::{Call, Dots, Float, Micro, Panel},
+    operand::Matrix,
+};
+use crate::{
+    cache::Caches,
+    memory::ALIGN,
+    simd::{Isa, arithmetic::Number},
+};
 
-use super::{matvec, operand::Matrix};
-use crate::simd::{Isa, arithmetic::Number};
-
-/// A type that contractions accumulate in.
-pub trait Product: Number + Send + Sync {
-    /// target = scale·(lhs·rhs), or target + that.
-    ///
-    /// # Safety
-    /// The matrices must be valid for these extents; the target overlaps neither operand.
-    unsafe fn product(isa: Isa, extents: Extents, target: Matrix, operands: [Matrix; 2], scale: Self, add: bool);
-}
+/// Up to so many rows, a right operand whose rows are dense is read in place: what it takes to read it hides behind products.
+const IN_PLACE_ROWS: usize = 256;
+/// From so many panels on, a left operand whose rows are not dense is packed; and one whose rows clash in the cache.
+const PACKED_LEFT: usize = 3;
+const PACKED_CLASH: usize = 8;
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -25,62 +28,378 @@ pub struct Extents {
     pub k: usize,
 }
 
-macro_rules! through_gemm {
-    ($t:ty, $vector:expr) => {
-        impl Product for $t {
-            unsafe fn product(isa: Isa, e: Extents, target: Matrix, operands: [Matrix; 2], scale: $t, add: bool) {
-                let [lhs, rhs] = operands;
-                if e.k == 0 {
-                    // SAFETY: passed on from the caller.
-                    return unsafe { plain::<$t>(e, target, operands, scale, add) };
-                }
-                // SAFETY: passed on from the caller.
-                unsafe {
-                    if $vector(isa, e, target, operands, scale, add) {
-                        return;
-                    }
-                    gemm::gemm(
-                        e.m,
-                        e.n,
-                        e.k,
-                        target.at.cast::<$t>(),
-                        target.columns,
-                        target.rows,
-                        add,
-                        lhs.at.cast::<$t>(),
-                        lhs.columns,
-                        lhs.rows,
-                        rhs.at.cast::<$t>(),
-                        rhs.columns,
-                        rhs.rows,
-                        if add { 1.0 } else { 0.0 },
-                        scale,
-                        false,
-                        false,
-                        false,
-                        Parallelism::None,
-                    );
-                }
-            }
-        }
-    };
+/// The right operand of a product.
+#[derive(Clone, Copy)]
+pub enum Right {
+    /// A matrix as it lies.
+    Plain(Matrix),
+    /// From the first of the product's columns on, the panels that [`Product::pack`] makes of all of it.
+    Packed(*const u8),
 }
-through_gemm!(f32, matvec::try_product);
-through_gemm!(f64, |_, _, _, _, _, _| false);
 
-macro_rules! through_loop {
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+pub struct Finish<T> {
+    /// Their factor.
+    pub scale: T,
+    /// Whether they are added to what the target holds.
+    pub add: bool,
+    /// If not null: a number for each column, which is added last.
+    pub bias: *const T,
+}
+
+impl<T> Finish<T> {
+    /// Sums times a factor.
+    pub fn scaled(scale: T) -> Finish<T> {
+        Finish { scale, add: false, bias: std::ptr::null() }
+    }
+}
+
+/// How products of a type are computed at an instruction-set level.
+pub struct Plan<T: 'static> {
+    isa: Isa,
+    /// Whether a product with a vector may be computed in a way of its own.
+    vectors: bool,
+    /// None: by plain loops.
+    micro: Option<Micro<T>>,
+    /// The longest sums whose part of a panel stays in the first-level cache.
+    terms: usize,
+    /// Bytes of the second-level cache.
+    cache: usize,
+    /// Elements of a right operand that stays in the second-level cache beside everything else.
+    short: usize,
+}
+
+/// A type that contractions accumulate in.
+pub trait Product: Number + Send + Sync {
+    /// The microkernels of a level.
+    fn micro(isa: Isa) -> Option<Micro<Self>>;
+
+    /// A vector times a matrix whose rows are dense, if there is a special way for it; else `false`.
+    ///
+    /// # Safety
+    /// As [`Plan::run`].
+    unsafe fn vector(_: Isa, _: Extents, _: Matrix, _: [Matrix; 2], _: Self, _: bool) -> bool {
+        false
+    }
+}
+
+impl Product for f32 {
+    fn micro(isa: Isa) -> Option<Micro<f32>> {
+        Some(<f32 as Float>::micro(isa))
+    }
+
+    unsafe fn vector(isa: Isa, e: Extents, target: Matrix, operands: [Matrix; 2], scale: f32, add: bool) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { matvec::try_product(isa, e, target, operands, scale, add) }
+    }
+}
+
+impl Product for f64 {
+    fn micro(isa: Isa) -> Option<Micro<f64>> {
+        Some(<f64 as Float>::micro(isa))
+    }
+}
+
+macro_rules! by_loops {
     ($($t:ty),*) => {$(
         impl Product for $t {
-            unsafe fn product(_: Isa, e: Extents, target: Matrix, operands: [Matrix; 2], scale: $t, add: bool) {
-                // SAFETY: passed on from the caller.
-                unsafe { plain(e, target, operands, scale, add) }
+            fn micro(_: Isa) -> Option<Micro<$t>> {
+                None
             }
         }
     )*};
 }
-through_loop!(i8, u8, i32, i64, u32);
+by_loops!(i8, u8, i32, i64, u32);
 
-unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], scale: T, add: bool) {
+impl<T: Product> Plan<T> {
+    /// For a level, which the machine must have. Where parts of larger products are computed, `vectors` says whether the whole is
+    /// one with a vector: so that results do not depend on how it is cut.
+    pub fn new(isa: Isa, vectors: bool) -> Plan<T> {
+        let caches = Caches::detect();
+        let micro = T::micro(isa);
+        let panel = micro.map_or(1, |m| m.panel()) * size_of::<T>();
+        // The rest of the first level is for rows of the left operand and the result, which pass through.
+        let terms = (caches.l1 * 2 / 3 / panel / 8 * 8).clamp(64, 512);
+        Plan { isa, vectors, micro, terms, cache: caches.l2, short: caches.l2 / 8 / size_of::<T>() }
+    }
+
+    /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
+    pub fn panel(&self) -> usize {
+        self.micro.map_or(1, |m| m.panel())
+    }
+
+    /// The most rows that one product with so many columns should have: the tile of the result takes half of the second-level
+    /// cache at most, and so does the left operand's part.
+    pub fn rows(&self, columns: usize) -> usize {
+        (self.cache / 2 / size_of::<T>() / columns.max(self.terms)).max(16)
+    }
+
+    /// Bytes of a packed right operand, or `None` if there is no such form.
+    pub fn packed(&self, n: usize, k: usize) -> Option<usize> {
+        let panel = self.micro?.panel();
+        Some((n.div_ceil(panel) * panel * k * size_of::<T>()).next_multiple_of(ALIGN))
+    }
+
+    /// Packs panel `number` of a right operand of `n` columns into its place.
+    ///
+    /// # Safety
+    /// The matrix must be valid for these extents; there must be room for [`Plan::packed`] bytes.
+    pub unsafe fn pack(&self, matrix: Matrix, (n, k): (usize, usize), number: usize, to: *mut u8) {
+        let Some(micro) = &self.micro else { return };
+        let first = number * micro.panel();
+        let panel = Panel {
+            k,
+            columns: micro.panel().min(n - first),
+            from: matrix.at.cast::<T>().wrapping_offset(first as isize * matrix.columns),
+            rows: matrix.rows,
+            line: matrix.columns,
+            to: to.cast::<T>().wrapping_add(first * k),
+            width: micro.panel(),
+        };
+        // SAFETY: passed on from the caller.
+        unsafe { (micro.pack)(&panel) }
+    }
+
+    /// Whether a right operand stays in the second-level cache beside everything else.
+    fn is_short(&self, n: usize, k: usize) -> bool {
+        n.saturating_mul(k) <= self.short
+    }
+
+    /// Elements that packing a right operand takes: all of a short one, a panel of another one.
+    fn right_room(&self, n: usize, k: usize) -> usize {
+        (n.next_multiple_of(self.panel()) * k).min(self.short).max(self.panel() * k)
+    }
+
+    /// Bytes of scratch memory that products of at most these extents take.
+    pub fn scratch(&self, e: Extents) -> usize {
+        let Some(micro) = &self.micro else { return 0 };
+        let terms = self.terms.min(e.k);
+        let left = e.m.div_ceil(micro.rows()) * micro.column() * terms;
+        ((self.right_room(e.n, terms) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
+    }
+
+    /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
+    unsafe fn vector(&self, e: Extents, target: Matrix, lhs: Matrix, rhs: Right, finish: Finish<T>) -> Option<()> {
+        let (Right::Plain(rhs), Some(micro), true) = (rhs, &self.micro, self.vectors) else { return None };
+        let Finish { scale, add, .. } = finish;
+        let (n, x, w, line, step) = match e {
+            Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
+            Extents { m: 1, n, .. } if lhs.columns == 1 && rhs.rows == 1 => {
+                (n, lhs.at, rhs.at, rhs.columns, target.columns)
+            }
+            _ => {
+                // SAFETY: passed on from the caller.
+                let done = e.k > 0 && unsafe { T::vector(self.isa, e, target, [lhs, rhs], scale, add) };
+                return done.then_some(());
+            }
+        };
+        let (x, w, out) = (x.cast::<T>().cast_const(), w.cast::<T>().cast_const(), target.at.cast::<T>());
+        // SAFETY: passed on from the caller.
+        unsafe { (micro.dots)(&Dots { n, k: e.k, x, w, line, out, step, scale, add }) };
+        Some(())
+    }
+
+    /// target = scale·(lhs·rhs) + bias, or target + that. Sums of an element have the same terms in the same order, whatever part
+    /// of a larger product this is.
+    ///
+    /// # Safety
+    /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
+    /// unless there is one. Scratch memory must be [`Plan::scratch`] bytes, aligned to [`ALIGN`].
+    pub unsafe fn run(
+        &self,
+        e: Extents,
+        target: Matrix,
+        (lhs, rhs): (Matrix, Right),
+        finish: Finish<T>,
+        scratch: *mut u8,
+    ) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if self.vector(e, target, lhs, rhs, finish).is_some() {
+                return add_bias(e, target, finish.bias);
+            }
+            match (&self.micro, rhs) {
+                (Some(micro), _) => {
+                    Blocked { plan: self, micro, e, target, lhs, rhs, finish, scratch: scratch.cast() }.run();
+                }
+                (None, Right::Plain(rhs)) => {
+                    plain(e, target, [lhs, rhs], finish);
+                    add_bias(e, target, finish.bias);
+                }
+                (None, Right::Packed(_)) => unreachable!("only microkernels have packed operands"),
+            }
+        }
+    }
+}
+
+/// A product at work.
+struct Blocked<'a, T: 'static> {
+    plan: &'a Plan<T>,
+    micro: &'a Micro<T>,
+    e: Extents,
+    target: Matrix,
+    lhs: Matrix,
+    rhs: Right,
+    finish: Finish<T>,
+    scratch: *mut T,
+}
+
+/// An operand's part of some terms.
+#[derive(Clone, Copy)]
+struct Part<T> {
+    at: *const T,
+    /// Along the terms.
+    terms: isize,
+    /// Along the target's rows or columns, within a block.
+    step: isize,
+    /// From a packed block to the next.
+    block: isize,
+}
+
+impl<T: Product> Blocked<'_, T> {
+    unsafe fn run(&self) {
+        let (e, panel) = (self.e, self.micro.panel());
+        let blocks = e.k.div_ceil(self.plan.terms).max(1);
+        let terms = e.k.div_ceil(blocks);
+        let panels = e.n.div_ceil(panel);
+        let parts = e.m.div_ceil(self.micro.rows());
+        for from in (0..e.k.max(1)).step_by(terms.max(1)) {
+            let k = terms.min(e.k - from);
+            let last = from + k == e.k;
+            let bias = if last { self.finish.bias } else { std::ptr::null() };
+            let finish = Finish { add: self.finish.add || from > 0, bias, ..self.finish };
+            // SAFETY: passed on from the caller.
+            unsafe {
+                let lhs = self.left(from, k);
+                if self.plan.is_short(panels * panel, k) {
+                    // All of the right operand stays near: the target is written row by row.
+                    for p in 0..panels {
+                        self.right(p, from, k, p * panel * k, true);
+                    }
+                    for part in 0..parts {
+                        for p in 0..panels {
+                            let rhs = self.right(p, from, k, p * panel * k, false);
+                            self.block((part, parts), lhs, p, rhs, k, finish);
+                        }
+                    }
+                } else {
+                    for p in 0..panels {
+                        let rhs = self.right(p, from, k, 0, true);
+                        (0..parts).for_each(|part| self.block((part, parts), lhs, p, rhs, k, finish));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first row and the number of rows of a part: even ones.
+    fn part(&self, part: usize, parts: usize) -> (usize, usize) {
+        let (rows, rest) = (self.e.m / parts, self.e.m % parts);
+        (part * rows + part.min(rest), rows + usize::from(part < rest))
+    }
+
+    /// The left operand: as it lies, or packed in parts where it would be read with bad strides again and again.
+    unsafe fn left(&self, from: usize, k: usize) -> Part<T> {
+        let Matrix { at, rows, columns } = self.lhs;
+        let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
+        let panels = self.e.n.div_ceil(self.micro.panel());
+        // Lines a page apart fall into the same few sets of the first-level cache, where they push each other out.
+        let clash = is_multiple::<T>(rows, 4096) && self.e.m >= self.micro.rows();
+        let wanted = if columns == 1 { clash && panels >= PACKED_CLASH } else { panels >= PACKED_LEFT };
+        if !wanted {
+            return Part { at, terms: columns, step: rows, block: 0 };
+        }
+        // Behind the packed right operand.
+        let to = self.scratch.wrapping_add(self.plan.right_room(self.e.n, k));
+        let width = self.micro.column();
+        let parts = self.e.m.div_ceil(self.micro.rows());
+        for part in 0..parts {
+            let (row, count) = self.part(part, parts);
+            let panel = Panel {
+                k,
+                columns: count,
+                from: at.wrapping_offset(row as isize * rows),
+                rows: columns,
+                line: rows,
+                to: to.wrapping_add(part * width * k),
+                width,
+            };
+            // SAFETY: the caller promises the operand and room for all parts.
+            unsafe { (self.micro.pack)(&panel) };
+        }
+        Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
+    }
+
+    /// A panel of the right operand: as it lies, or packed (if `now`; else it has been) into the scratch memory at an offset.
+    unsafe fn right(&self, number: usize, from: usize, k: usize, offset: usize, now: bool) -> Part<T> {
+        let width = self.micro.panel();
+        match self.rhs {
+            Right::Packed(at) => {
+                let at = at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
+                Part { at, terms: width as isize, step: 1, block: 0 }
+            }
+            Right::Plain(Matrix { at, rows, columns: line }) => {
+                let first = (number * width) as isize * line + from as isize * rows;
+                let at = at.cast::<T>().wrapping_offset(first).cast_const();
+                let columns = width.min(self.e.n - number * width);
+                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part; a short operand,
+                // which is probably near, is packed sooner than one that comes from afar.
+                let apart = if self.plan.is_short(self.e.n, k) { 512 } else { 4096 };
+                let clash = is_multiple::<T>(rows, apart) && self.e.m > 2 * self.micro.rows();
+                if line == 1 && columns.is_multiple_of(self.micro.lanes) && self.e.m <= IN_PLACE_ROWS && !clash {
+                    return Part { at, terms: rows, step: 1, block: 0 };
+                }
+                let to = self.scratch.wrapping_add(offset);
+                if now {
+                    // SAFETY: passed on from the caller.
+                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at, rows, line, to, width }) };
+                }
+                Part { at: to, terms: width as isize, step: 1, block: 0 }
+            }
+        }
+    }
+
+    /// A part of the rows of a panel.
+    unsafe fn block(
+        &self,
+        (part, parts): (usize, usize),
+        lhs: Part<T>,
+        panel: usize,
+        rhs: Part<T>,
+        k: usize,
+        finish: Finish<T>,
+    ) {
+        let (row, rows) = self.part(part, parts);
+        let first = panel * self.micro.panel();
+        let columns = self.micro.panel().min(self.e.n - first);
+        // Packed parts follow each other, others are where their rows are.
+        let at = if lhs.block == 0 { row as isize * lhs.step } else { part as isize * lhs.block };
+        let call = Call {
+            k,
+            a: lhs.at.wrapping_offset(at),
+            a_rows: lhs.step,
+            a_columns: lhs.terms,
+            b: rhs.at,
+            b_rows: rhs.terms,
+            c: self.target.at.cast::<T>().wrapping_offset(row as isize * self.target.rows + first as isize),
+            c_rows: self.target.rows,
+            columns,
+            scale: finish.scale,
+            add: finish.add,
+            bias: if finish.bias.is_null() { finish.bias } else { finish.bias.wrapping_add(first) },
+        };
+        // SAFETY: passed on from the caller.
+        unsafe { self.micro.kernels[rows - 1][usize::from(columns > self.micro.lanes)](&call) }
+    }
+}
+
+/// Whether a stride in elements is a multiple of so many bytes.
+fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
+    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(bytes)
+}
+
+unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {
     // SAFETY: passed on from the caller.
     unsafe {
         for i in 0..e.m as isize {
@@ -92,8 +411,23 @@ unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], 
                     sum = sum.plus(a.times(b));
                 }
                 let to = target.at.cast::<T>().offset(i * target.rows + j * target.columns);
-                let sum = sum.times(scale);
-                to.write(if add { to.read().plus(sum) } else { sum });
+                let sum = sum.times(finish.scale);
+                to.write(if finish.add { to.read().plus(sum) } else { sum });
+            }
+        }
+    }
+}
+
+unsafe fn add_bias<T: Number>(e: Extents, target: Matrix, bias: *const T) {
+    if bias.is_null() {
+        return;
+    }
+    for i in 0..e.m as isize {
+        for j in 0..e.n {
+            // SAFETY: passed on from the caller of `Plan::run`.
+            unsafe {
+                let to = target.at.cast::<T>().offset(i * target.rows + j as isize * target.columns);
+                to.write(to.read().plus(*bias.add(j)));
             }
         }
     }

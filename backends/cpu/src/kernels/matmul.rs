@@ -1,26 +1,33 @@
 //! Contractions: a product per tile of the result, and the epilogue on each tile while it is hot.
 
-use std::marker::PhantomData;
-
 use eutectic_backend::Instr;
 use eutectic_ir::DType;
 
 use super::{
-    Launch, Slots, Thunk,
-    gemm::{Extents, Product},
+    Constant, Launch, Machine, Slots, Thunk,
+    gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand},
 };
 use crate::{
     axes::{Nest, normalise_batch},
     memory::ALIGN,
-    simd::{Isa, convert::register},
+    simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
 /// Elements of a register of the epilogue.
 const REGISTER: usize = 4096;
-/// Below so many multiplications, waking another thread takes longer than the work.
-const SERIAL: usize = 1 << 17;
+/// Below so many multiplications, getting another thread to work takes longer than the work.
+const SERIAL: usize = 1 << 15;
+/// Multiplications of a task, where there are so many: some microseconds.
+const TASK: usize = 1 << 19;
+/// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
+const COLUMNS: usize = 2048;
+/// The fewest rows, and panels of columns, into which products are cut for several threads.
+const ROWS: usize = 32;
+const PANELS: usize = 3;
+/// Tasks of each thread, if there are several: the last one to finish is waited for.
+const SHARE: usize = 2;
 
 /// Compiles a contraction.
 ///
@@ -31,7 +38,7 @@ pub fn compile(
     rhs: &Nest,
     body: &Nest,
     slots: &mut Slots,
-    isa: Isa,
+    machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     let result = |n: &Nest| n.results.first().map(|&r| register(n.instrs[r].dtype()));
     let (Some(acc), Some(other)) = (result(lhs), result(rhs)) else {
@@ -41,18 +48,19 @@ pub fn compile(
         return Err(vec![format!("`matmul` of {acc} and {other}")]);
     }
     match acc {
-        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, isa),
-        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, isa),
+        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, machine),
         other => Err(vec![format!("`matmul` on {other}")]),
     }
 }
 
-struct Matmul<T> {
+struct Matmul<T: 'static> {
+    plan: Plan<T>,
     extents: Extents,
     batch: usize,
     /// Over `[b.. m n]`.
@@ -60,12 +68,14 @@ struct Matmul<T> {
     lhs: Operand,
     rhs: Operand,
     epilogue: TileProgram,
-    /// The store that the product can be written to, if that is all there is.
+    /// The product can be written to where the only store goes.
     direct: bool,
+    /// Slot and first element of what is added to each row of the product.
+    bias: Option<(usize, i64)>,
     size: usize,
-    isa: Isa,
     added: Vec<usize>,
-    accumulator: PhantomData<T>,
+    /// The right operand's packed form: its slot, the strides of its batch axes in bytes, and what it is made from.
+    packed: Option<(usize, Vec<usize>, Constant)>,
 }
 
 impl<T: Product + From<bool>> Matmul<T> {
@@ -75,8 +85,9 @@ impl<T: Product + From<bool>> Matmul<T> {
         body: &Nest,
         acc: DType,
         slots: &mut Slots,
-        isa: Isa,
+        machine: Machine,
     ) -> Result<Box<dyn Thunk>, Vec<String>> {
+        let isa = machine.isa;
         let rank = body.domain.len();
         if rank < 2 || lhs.domain.len() != rank || rhs.domain.len() != rank {
             return Err(vec!["a matmul whose operands have other axes than its result".into()]);
@@ -84,40 +95,75 @@ impl<T: Product + From<bool>> Matmul<T> {
         let mut nests = [lhs.clone(), rhs.clone(), body.clone()];
         let batch = normalise_batch(&mut nests, rank - 2);
         let batch = batch_into_rows(&mut nests, batch);
-        let [lhs, rhs, body] = nests;
-        let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs.domain[batch + 1] };
+        let [lhs_nest, rhs_nest, body] = nests;
+        let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_nest.domain[batch + 1] };
         let mut problems = Vec::new();
         let mut note = |r: Result<_, Vec<String>>| r.map_err(|p| problems.extend(p)).ok();
-        let operands = (note(Operand::compile(&lhs, acc, slots, isa)), note(Operand::compile(&rhs, acc, slots, isa)));
+        let operands =
+            (note(Operand::compile(&lhs_nest, acc, slots, isa)), note(Operand::compile(&rhs_nest, acc, slots, isa)));
+        let (body, bias) = take_bias(body, acc, slots, batch);
         let epilogue = tile::compile(&body, 0, &slots.types, isa);
         let ((Some(lhs), Some(rhs)), Ok(mut epilogue)) = (operands, epilogue.as_ref().cloned()) else {
             problems.extend(epilogue.err().unwrap_or_default());
             return Err(problems);
         };
+        let plan = Plan::<T>::new(machine.isa, extents.m == 1 || extents.n == 1);
         let mut len = [1; MAX_RANK];
-        (len[batch], len[batch + 1]) = block(extents);
-        let grid = Grid::new(&body.domain, u8::MAX, &len);
+        (len[batch], len[batch + 1]) = block(extents, body.domain[..batch].iter().product(), &plan, machine.threads);
+        let grid = Grid::exactly(&body.domain, &len);
         let largest = grid.len()[batch + 1].max(1);
         let mut strip = [1; MAX_RANK];
         (strip[batch], strip[batch + 1]) = ((REGISTER / largest).clamp(1, grid.len()[batch].max(1)), largest);
         epilogue.allocate(&strip);
-        let direct = matches!((body.instrs.as_slice(), body.stores.as_slice()),
-            ([Instr::Anchor { .. }], [store]) if slots.types[store.slot].0 == acc);
+        // Microkernels write rows.
+        let side_by_side = |w: &tile::Write| w.strides[batch + 1] == 1 || extents.n == 1;
+        let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
+            && matches!(body.instrs[store.value], Instr::Anchor { .. }))
+            && side_by_side(&epilogue.writes[0]);
+        // A matrix times a vector reads rows of the matrix as they lie.
+        let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
+            let reads = Operand::reads(&rhs_nest);
+            let others = [Operand::reads(&lhs_nest), Operand::reads(&body)].concat();
+            let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
+            let mut strides = vec![0; batch];
+            let mut all = bytes;
+            for (d, _) in rhs.varies().into_iter().enumerate().rev().filter(|v| v.1) {
+                strides[d] = all;
+                all = all.saturating_mul(body.domain[d]);
+            }
+            (slots.types.len(), strides, Constant { reads, only, bytes: all })
+        });
         let added = slots.added();
-        let accumulator = PhantomData;
-        Ok(Box::new(Matmul::<T> {
-            extents,
-            batch,
-            grid,
-            lhs,
-            rhs,
-            epilogue,
-            direct,
-            size: acc.size(),
-            isa,
-            added,
-            accumulator,
-        }))
+        let size = acc.size();
+        Ok(Box::new(Matmul { plan, extents, batch, grid, lhs, rhs, epilogue, direct, bias, size, added, packed }))
+    }
+
+    /// Packs a panel of one of the right operand's matrices, of which there are `counts` along each batch axis.
+    unsafe fn pack_panel(&self, launch: &Launch<'_>, matrix: usize, panel: usize, counts: &[usize]) {
+        let Some((slot, strides, _)) = &self.packed else { return };
+        let (mut left, mut point, mut offset) = (matrix, vec![0; self.batch], 0);
+        for d in (0..self.batch).rev() {
+            point[d] = left % counts[d];
+            left /= counts[d];
+            offset += strides[d] * point[d];
+        }
+        let from = self.rhs.matrix(launch.slots, &point, 0, 0);
+        let to = launch.slots[*slot].wrapping_add(offset);
+        // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
+        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to) };
+    }
+
+    /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
+    fn constant(&self, launch: &Launch<'_>) -> Option<(*const u8, &[usize])> {
+        let (slot, strides, _) = self.packed.as_ref()?;
+        let at = launch.slots[*slot];
+        (!at.is_null()).then_some((at.cast_const(), strides))
+    }
+
+    /// Where in the scratch memory a tile of the product ends, which lies behind the epilogue's registers.
+    fn tile_end(&self) -> usize {
+        let tile = self.grid.len()[self.batch] * self.grid.len()[self.batch + 1] * self.size;
+        (self.epilogue.scratch.next_multiple_of(ALIGN) + tile).next_multiple_of(ALIGN)
     }
 
     /// Rows of the epilogue's strips.
@@ -132,7 +178,13 @@ impl<T: Product + From<bool>> Matmul<T> {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
         let lhs = self.lhs.matrix(launch.slots, point, row, 0);
-        let rhs = self.rhs.matrix(launch.slots, point, 0, column);
+        let rhs = match self.constant(launch) {
+            Some((at, strides)) => {
+                let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
+                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.size))
+            }
+            None => Right::Plain(self.rhs.matrix(launch.slots, point, 0, column)),
+        };
         // A product may be written over what its epilogue alone reads, but not over its operands.
         let direct = self.direct && !launch.in_place;
         let target = if direct {
@@ -149,9 +201,13 @@ impl<T: Product + From<bool>> Matmul<T> {
             Matrix { at, rows: n as isize, columns: 1 }
         };
         let extents = Extents { m, n, k: self.extents.k };
-        // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint.
+        let mut finish = Finish::scaled(T::from(true));
+        if let Some((slot, base)) = self.bias {
+            finish.bias = launch.slots[slot].cast::<T>().wrapping_offset(base as isize + column as isize);
+        }
+        // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room.
         unsafe {
-            T::product(self.isa, extents, target, [lhs, rhs], T::from(true), false);
+            self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end()));
             if !direct {
                 self.finish(launch, &tile, target.at, scratch);
             }
@@ -181,6 +237,39 @@ impl<T: Product + From<bool>> Matmul<T> {
     }
 }
 
+/// Takes a sum of the product and a row that is the same for all rows out of the body: microkernels add it. Gives the body, in
+/// which the sum is the anchor's result, and the row's slot and first element.
+fn take_bias(body: Nest, acc: DType, slots: &Slots, batch: usize) -> (Nest, Option<(usize, i64)>) {
+    let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
+    let row = |v: usize| {
+        let Instr::Load(load) = &body.instrs[v] else { return None };
+        let plain = load.guards.is_empty() && load.checks.is_empty() && load.dtype == acc;
+        let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;
+        let along = |(d, &s): (usize, &i64)| body.domain[d] == 1 || s == i64::from(d == batch + 1);
+        let range = load.at.range(&body.domain);
+        let inside =
+            slots.types.get(load.slot).is_some_and(|s| s.0 == acc && range.start >= 0 && range.end <= s.1 as i64);
+        (inside && strides.iter().enumerate().all(along)).then_some((load.slot, load.at.constant))
+    };
+    let sums: Vec<_> = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor)).collect();
+    let stored = body.stores.iter().any(|s| is_anchor(s.value));
+    let found = match sums.as_slice() {
+        // Nothing else reads the product.
+        [(id, Instr::Map { op, args, dtype, .. })] if op.name() == "add" && *dtype == acc && !stored => {
+            match args[..] {
+                [a, b] if is_anchor(a) => row(b).map(|r| (*id, r)),
+                [a, b] if is_anchor(b) => row(a).map(|r| (*id, r)),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let Some((id, row)) = found else { return (body, None) };
+    let mut body = body;
+    body.instrs[id] = Instr::Anchor { dtype: acc };
+    (body, Some(row))
+}
+
 /// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
 /// axis becomes rows.
 fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
@@ -199,17 +288,19 @@ fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
     batch
 }
 
-/// Rows and columns of a tile of the result, by the extents alone: large, because each product packs its operands anew; small
-/// enough for the tile to stay in the second-level cache and for several threads to share the work.
-fn block(e: Extents) -> (usize, usize) {
-    const ROWS: usize = 256;
-    if e.m == 1 || e.n == 1 {
-        return (e.m.clamp(1, 512), e.n.clamp(1, 512));
-    }
-    let rows = e.m.min(ROWS);
-    // Few rows: columns are what can be shared.
-    let columns = if e.m * e.n * e.k < SERIAL * 2 { e.n } else { (e.n / 4).next_multiple_of(64).clamp(64, 512) };
-    (rows.max(1), columns.min(e.n).max(1))
+/// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
+/// second-level cache, and for all threads to share the work.
+fn block<T: Product>(e: Extents, points: usize, plan: &Plan<T>, threads: usize) -> (usize, usize) {
+    // Of vectors, memory is what limits: as if there were more rows or columns.
+    let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
+    let wanted = if threads == 1 { 1 } else { (work / TASK).clamp(1, SHARE * threads).div_ceil(points.max(1)) };
+    let panel = plan.panel().max(32);
+    let panels = e.n.div_ceil(panel).max(1);
+    let columns = e.n.div_ceil(COLUMNS).max(1);
+    let most = plan.rows(e.n.div_ceil(columns));
+    let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
+    let columns = columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS)));
+    (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
 }
 
 impl<T: Product + From<bool>> Thunk for Matmul<T> {
@@ -220,7 +311,9 @@ impl<T: Product + From<bool>> Thunk for Matmul<T> {
         // SAFETY: passed on from the caller.
         unsafe {
             self.lhs.prepare(launch);
-            self.rhs.prepare(launch);
+            if self.constant(launch).is_none() {
+                self.rhs.prepare(launch);
+            }
         }
         let points: usize = self.epilogue.domain.iter().product();
         let serial = points.saturating_mul(self.extents.k) < SERIAL;
@@ -229,12 +322,30 @@ impl<T: Product + From<bool>> Thunk for Matmul<T> {
     }
 
     fn scratch(&self) -> usize {
-        let tile = self.grid.len()[self.batch] * self.grid.len()[self.batch + 1] * self.size;
-        let own = self.epilogue.scratch.next_multiple_of(ALIGN) + tile;
+        let (m, n) = (self.grid.len()[self.batch], self.grid.len()[self.batch + 1]);
+        let own = self.tile_end() + self.plan.scratch(Extents { m, n, k: self.extents.k });
         own.max(self.lhs.scratch()).max(self.rhs.scratch())
     }
 
     fn buffers(&self) -> Vec<usize> {
         self.added.clone()
+    }
+
+    fn constant(&self) -> Option<Constant> {
+        self.packed.as_ref().map(|p| p.2.clone())
+    }
+
+    unsafe fn pack(&self, launch: &Launch<'_>) {
+        let Some((_, strides, _)) = &self.packed else { return };
+        // SAFETY: passed on from the caller.
+        unsafe { self.rhs.prepare(launch) };
+        let extents = &self.epilogue.domain[..self.batch];
+        let counts: Vec<_> = strides.iter().zip(extents).map(|(&s, &n)| if s == 0 { 1 } else { n }).collect();
+        let panels = self.extents.n.div_ceil(self.plan.panel());
+        let tasks = counts.iter().product::<usize>() * panels;
+        // SAFETY: passed on from the caller.
+        launch
+            .workers
+            .for_each(tasks, false, &|n, _| unsafe { self.pack_panel(launch, n / panels, n % panels, &counts) });
     }
 }

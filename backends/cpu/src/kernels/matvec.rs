@@ -1,10 +1,7 @@
-//! Vector times matrix, bound by the bandwidth at which the matrix is read.
+//! Vector times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read.
 
 use super::{gemm::Extents, operand::Matrix};
-use crate::simd::{
-    Isa, Level, per_level,
-    reduce::{Sum, reduce_row},
-};
+use crate::simd::{Isa, Level, per_level};
 
 /// Columns that are accumulated side by side while rows stream by: they stay in the first-level cache.
 const COLUMNS: usize = 1024;
@@ -31,18 +28,12 @@ pub unsafe fn try_product(
     let (n, vector, matrix, target) =
         if e.m == 1 { (e.n, lhs, rhs, target) } else { (e.m, transposed(rhs), transposed(lhs), transposed(target)) };
     let call = Call { n, k: e.k, x: vector.at.cast(), w: matrix.at.cast(), out: target.at.cast(), scale, line: 0 };
-    if vector.columns != 1 || target.columns != 1 {
+    if vector.columns != 1 || target.columns != 1 || matrix.columns != 1 {
         return false;
     }
     // SAFETY: passed on from the caller; the layouts were just checked.
     unsafe {
-        if matrix.columns == 1 {
-            rows(isa)(&Call { line: matrix.rows, ..call });
-        } else if matrix.rows == 1 {
-            dots(isa)(&Call { line: matrix.columns, ..call });
-        } else {
-            return false;
-        }
+        rows(isa)(&Call { line: matrix.rows, ..call });
     }
     true
 }
@@ -61,10 +52,6 @@ pub struct Call {
 per_level! {
     /// The matrix's rows are dense: sums of scaled rows.
     rows<>(call: &Call) = rows_run
-}
-per_level! {
-    /// The matrix's columns are dense: dot products.
-    dots<>(call: &Call) = dots_run
 }
 
 #[inline(always)]
@@ -98,26 +85,5 @@ unsafe fn rows_run<L: Level>(c: &Call) {
             }
         }
         from += width;
-    }
-}
-
-#[inline(always)]
-unsafe fn dots_run<L: Level>(c: &Call) {
-    const LANES: usize = 64;
-    // SAFETY: as above.
-    unsafe {
-        let x = std::slice::from_raw_parts(c.x, c.k);
-        for j in 0..c.n {
-            let w = std::slice::from_raw_parts(c.w.offset(j as isize * c.line), c.k);
-            let mut acc = [0.0_f32; LANES];
-            let (xs, ws) = (x.chunks_exact(LANES), w.chunks_exact(LANES));
-            let tail: f32 = xs.remainder().iter().zip(ws.remainder()).map(|(x, w)| x * w).sum();
-            for (x, w) in xs.zip(ws) {
-                for i in 0..LANES {
-                    acc[i] = L::fma(x[i], w[i], acc[i]);
-                }
-            }
-            c.out.add(j).write((reduce_row::<f32, Sum>(&acc) as f32 + tail) * c.scale);
-        }
     }
 }

@@ -4,6 +4,7 @@ pub mod attention;
 pub mod gemm;
 pub mod matmul;
 pub mod matvec;
+pub mod micro;
 pub mod operand;
 pub mod tiles;
 
@@ -14,7 +15,7 @@ use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa};
 
 /// What a thunk runs on.
 pub struct Launch<'a> {
-    /// The buffers of the kernel's slots, then the thunk's own.
+    /// The buffers of the kernel's slots, then the thunk's own, then that of its packed constant.
     pub slots: &'a [*mut u8],
     /// Who works.
     pub workers: &'a Workers,
@@ -26,6 +27,17 @@ pub struct Launch<'a> {
 
 // SAFETY: the pointers are to buffers that the program owns or borrows during a run; tasks write disjoint parts.
 unsafe impl Sync for Launch<'_> {}
+
+/// An operand that a thunk takes in a form of its own, if what it is computed from is the same in all runs.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    /// The kernel's slots from which it is computed.
+    pub reads: Vec<usize>,
+    /// Those of them that nothing else in the kernel reads.
+    pub only: Vec<usize>,
+    /// Bytes of its own form.
+    pub bytes: usize,
+}
 
 /// A compiled kernel, shared by all steps that run it.
 pub trait Thunk: Send + Sync {
@@ -40,6 +52,18 @@ pub trait Thunk: Send + Sync {
 
     /// Bytes of each buffer of its own, which all workers share.
     fn buffers(&self) -> Vec<usize>;
+
+    /// The operand that is packed once where it is constant. Its slot follows the thunk's own buffers; it is null where the
+    /// operand is not constant.
+    fn constant(&self) -> Option<Constant> {
+        None
+    }
+
+    /// Packs that operand into its slot. May allocate.
+    ///
+    /// # Safety
+    /// As [`Thunk::run`], and the slot must have room for as many bytes as the constant states.
+    unsafe fn pack(&self, _launch: &Launch<'_>) {}
 }
 
 /// The types and sizes of a kernel's slots, to which buffers of the thunk's own are added.
@@ -63,18 +87,28 @@ impl Slots {
     }
 }
 
+/// What kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// The instruction-set level.
+    pub isa: Isa,
+    /// How many threads share the work. Results do not depend on it.
+    pub threads: usize,
+}
+
 /// Compiles a kernel.
 ///
 /// # Errors
 /// Everything that stands in the way.
-pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Box<dyn Thunk>, Vec<String>> {
+pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
     let body = Nest::new(&kernel.body, &kernel.stores);
+    let isa = machine.isa;
     match &kernel.anchor {
         AnchorKernel::Map => Ok(Box::new(tiles::Tiles::compile(&body, 0, &slots.types, isa)?)),
         AnchorKernel::Rows { axes } => Ok(Box::new(tiles::Tiles::compile(&body, *axes, &slots.types, isa)?)),
         AnchorKernel::Contraction { lhs, rhs } => {
-            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, isa)
+            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, machine)
         }
         AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => {
             let operands = [query, key, value].map(|b| Nest::new(b, &[]));

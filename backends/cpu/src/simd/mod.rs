@@ -7,6 +7,7 @@ pub mod elementary;
 pub mod reduce;
 pub mod softmax;
 pub mod table;
+pub mod vector;
 
 /// The instruction-set levels that functions are instantiated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

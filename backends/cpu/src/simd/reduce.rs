@@ -95,14 +95,21 @@ fn lanes<T: Number, C: Combine>(row: &[T]) -> Option<T> {
     for (a, &x) in acc.iter_mut().zip(chunks.remainder()) {
         *a = C::combine(*a, x);
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            acc[i] = C::combine(acc[i], acc[i + width]);
-        }
-        width /= 2;
-    }
+    halve::<T, C, 32>(&mut acc);
+    halve::<T, C, 16>(&mut acc);
+    halve::<T, C, 8>(&mut acc);
+    halve::<T, C, 4>(&mut acc);
+    halve::<T, C, 2>(&mut acc);
+    halve::<T, C, 1>(&mut acc);
     Some(acc[0])
+}
+
+/// Combines the second `WIDTH` accumulators into the first ones; a constant, so that none of them leaves its register.
+#[inline(always)]
+fn halve<T: Number, C: Combine, const WIDTH: usize>(acc: &mut [T; LANES]) {
+    for i in 0..WIDTH {
+        acc[i] = C::combine(acc[i], acc[i + WIDTH]);
+    }
 }
 
 /// The reduction of a dense row; rows shorter than the number of accumulators one by one.

@@ -30,6 +30,16 @@ impl Grid {
         grid
     }
 
+    /// Cuts every axis into tiles of `len`, the last of which may be smaller.
+    pub fn exactly(domain: &[usize], len: &[usize; MAX_RANK]) -> Grid {
+        let mut grid = Grid { domain: [1; MAX_RANK], len: [1; MAX_RANK], counts: [1; MAX_RANK] };
+        for (d, &extent) in domain.iter().enumerate() {
+            (grid.domain[d], grid.len[d]) = (extent, len[d].clamp(1, extent.max(1)));
+            grid.counts[d] = extent.div_ceil(grid.len[d]).max(1);
+        }
+        grid
+    }
+
     /// Number of tiles.
     pub fn count(&self) -> usize {
         self.counts.iter().product()

@@ -51,10 +51,30 @@ pub fn program(kernel: &Kernel) -> Program {
 
 /// Runs a kernel; `inputs` has a tensor for each slot that is not stored to. Gives the stored buffers.
 pub fn run(kernel: &Kernel, inputs: &[Tensor], threads: usize, isa: Isa) -> Result<Vec<Tensor>, BackendError> {
-    let program = program(kernel);
+    run_with(kernel, inputs, 0, threads, isa)
+}
+
+/// As [`run`], with the last `params` of the tensors as parameters, which do not change between runs.
+pub fn run_with(
+    kernel: &Kernel,
+    inputs: &[Tensor],
+    params: usize,
+    threads: usize,
+    isa: Isa,
+) -> Result<Vec<Tensor>, BackendError> {
+    let mut program = program(kernel);
+    let (inputs, given) = inputs.split_at(inputs.len() - params);
+    program.params = program.inputs.split_off(inputs.len());
+    for buffer in &mut program.buffers {
+        if let Place::Input(n) = buffer.place
+            && n >= inputs.len()
+        {
+            buffer.place = Place::Param(n - inputs.len());
+        }
+    }
     let cpu = Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() });
     let mut executable = cpu.compile(&program)?;
-    executable.load(&[])?;
+    executable.load(given)?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
     let mut twice = Vec::new();
@@ -75,10 +95,16 @@ pub fn run(kernel: &Kernel, inputs: &[Tensor], threads: usize, isa: Isa) -> Resu
 /// 1 + |x|, in units of the stored type's roundoff.
 #[track_caller]
 pub fn check(kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
+    check_with(kernel, inputs, 0, tolerance);
+}
+
+/// As [`check`], with the last `params` of the tensors as parameters.
+#[track_caller]
+pub fn check_with(kernel: &Kernel, inputs: &[Tensor], params: usize, tolerance: f64) {
     let expected = naive::kernel(kernel, inputs);
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         let [one, two] =
-            [1, 2].map(|threads| run(kernel, inputs, threads, isa).unwrap_or_else(|e| panic!("{e}\n{kernel:#?}")));
+            [1, 2].map(|n| run_with(kernel, inputs, params, n, isa).unwrap_or_else(|e| panic!("{e}\n{kernel:#?}")));
         for ((one, two), want) in one.iter().zip(&two).zip(&expected) {
             assert!(one.bytes() == two.bytes(), "1 and 2 threads differ: {kernel:#?}");
             let unit = if one.dtype().is_float() { one.dtype().unit_roundoff().max(2f64.powi(-24)) } else { 0.0 };

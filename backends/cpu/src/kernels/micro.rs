@@ -1,0 +1,352 @@
+//! Microkernels: a block of a product that stays in registers, and the packing that feeds them, for each instruction-set level.
+
+use crate::simd::{
+    Isa,
+    vector::{Lanes, Vector, transpose},
+};
+
+/// A block of a product: `rows` by [`Call::columns`] sums of `k` terms each.
+pub struct Call<T> {
+    /// Number of terms.
+    pub k: usize,
+    /// The left operand's first element.
+    pub a: *const T,
+    /// From a row of it to the next.
+    pub a_rows: isize,
+    /// From a term to the next.
+    pub a_columns: isize,
+    /// The right operand's first row: whole vectors can be read from it, however many columns count.
+    pub b: *const T,
+    /// From a row of it, which is a term, to the next.
+    pub b_rows: isize,
+    /// The result's first element; its columns lie side by side.
+    pub c: *mut T,
+    /// From a row of it to the next.
+    pub c_rows: isize,
+    /// How many columns are written: from one vector less than the kernel's on.
+    pub columns: usize,
+    /// Factor of the sums.
+    pub scale: T,
+    /// Whether they are added to what the result holds.
+    pub add: bool,
+    /// If not null: a number for each column, which is added last.
+    pub bias: *const T,
+}
+
+/// Rows of the right operand that are asked for ahead of their use.
+const AHEAD: isize = 16;
+
+/// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)
+pub struct Panel<T> {
+    /// Number of rows.
+    pub k: usize,
+    /// How many columns count; zeros follow.
+    pub columns: usize,
+    /// The first element.
+    pub from: *const T,
+    /// From a row to the next.
+    pub rows: isize,
+    /// From a column to the next.
+    pub line: isize,
+    /// Where the packed rows go, one after the other.
+    pub to: *mut T,
+    /// Elements of a packed row: whole vectors.
+    pub width: usize,
+}
+
+/// Sums of products of a dense vector with the dense lines of a matrix.
+pub struct Dots<T> {
+    /// How many.
+    pub n: usize,
+    /// Number of terms.
+    pub k: usize,
+    /// The vector.
+    pub x: *const T,
+    /// The matrix.
+    pub w: *const T,
+    /// From a line of it to the next.
+    pub line: isize,
+    /// The first result.
+    pub out: *mut T,
+    /// From a result to the next.
+    pub step: isize,
+    /// Factor of the sums.
+    pub scale: T,
+    /// Whether they are added to what the results hold.
+    pub add: bool,
+}
+
+/// Computes a block.
+pub type Kernel<T> = unsafe fn(&Call<T>);
+
+/// The kernels of an element type at a level.
+pub struct Micro<T: 'static> {
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// By the number of rows less one; one vector wide, and [`Micro::VECTORS`] wide.
+    pub kernels: &'static [[Kernel<T>; 2]],
+    /// Packs a part of an operand.
+    pub pack: unsafe fn(&Panel<T>),
+    /// Computes sums of products.
+    pub dots: unsafe fn(&Dots<T>),
+}
+
+impl<T> Clone for Micro<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Micro<T> {}
+
+impl<T> Micro<T> {
+    /// Vectors side by side in the widest kernels.
+    pub const VECTORS: usize = 2;
+
+    /// Columns of a packed panel.
+    pub fn panel(&self) -> usize {
+        Self::VECTORS * self.lanes
+    }
+
+    /// Elements of a packed column of the left operand.
+    pub fn column(&self) -> usize {
+        self.rows().next_multiple_of(self.lanes)
+    }
+
+    /// Rows of the highest kernel.
+    pub fn rows(&self) -> usize {
+        self.kernels.len()
+    }
+}
+
+/// Sums of outer products, held in `ROWS`·`VECTORS` registers.
+#[inline(always)]
+unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::Element>) {
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        let (mut a, mut b) = (c.a, c.b);
+        for _ in 0..c.k {
+            for j in 0..VECTORS {
+                V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(j * V::LANES));
+            }
+            let mut row = [V::zero(); VECTORS];
+            for (j, v) in row.iter_mut().enumerate() {
+                *v = V::load(b.add(j * V::LANES));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = V::splat(*a.offset(i as isize * c.a_rows));
+                for (sum, &v) in sums.iter_mut().zip(&row) {
+                    *sum = x.mul_add(v, *sum);
+                }
+            }
+            a = a.wrapping_offset(c.a_columns);
+            b = b.wrapping_offset(c.b_rows);
+        }
+        let scale = V::splat(c.scale);
+        let last = c.columns - (VECTORS - 1) * V::LANES;
+        let read = |at: *const V::Element, j: usize| {
+            if j + 1 < VECTORS || last == V::LANES { V::load(at) } else { V::load_part(at, last) }
+        };
+        let mut bias = [V::zero(); VECTORS];
+        if !c.bias.is_null() {
+            for (j, v) in bias.iter_mut().enumerate() {
+                *v = read(c.bias.add(j * V::LANES), j);
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, (sum, &bias)) in sums.iter().zip(&bias).enumerate() {
+                let to = c.c.offset(i as isize * c.c_rows).add(j * V::LANES);
+                let mut sum = sum.mul(scale);
+                if c.add {
+                    sum = read(to, j).add(sum);
+                }
+                if !c.bias.is_null() {
+                    sum = sum.add(bias);
+                }
+                if j + 1 < VECTORS || last == V::LANES { sum.store(to) } else { sum.store_part(to, last) }
+            }
+        }
+    }
+}
+
+/// Packs a panel: vectors where columns or rows lie side by side, else element by element.
+#[inline(always)]
+unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
+    let width = p.width;
+    // SAFETY: the caller promises the elements and room for `k` packed rows.
+    unsafe {
+        if p.line == 1 {
+            for l in 0..p.k {
+                for from in (0..width).step_by(V::LANES) {
+                    let columns = p.columns.saturating_sub(from).min(V::LANES);
+                    let row = p.from.wrapping_offset(l as isize * p.rows).wrapping_add(from);
+                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
+                    let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
+                    row.store(p.to.add(l * width + from));
+                }
+            }
+            return;
+        }
+        for from in (0..width).step_by(V::LANES) {
+            let columns = p.columns.saturating_sub(from).min(V::LANES);
+            let source = p.from.wrapping_offset(from as isize * p.line);
+            let to = p.to.add(from);
+            for l in (0..p.k).step_by(V::LANES) {
+                let terms = V::LANES.min(p.k - l);
+                let at = source.wrapping_offset(l as isize * p.rows);
+                let mut square = [V::zero(); 16];
+                // Of whole squares, all loops have constant bounds.
+                if p.rows == 1 && terms == V::LANES && columns == V::LANES {
+                    for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
+                        *v = V::load(at.wrapping_offset(j as isize * p.line));
+                    }
+                } else {
+                    for (j, v) in square.iter_mut().enumerate().take(columns) {
+                        let at = at.wrapping_offset(j as isize * p.line);
+                        *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                    }
+                }
+                let square = transpose(square);
+                if terms == V::LANES {
+                    for (i, v) in square.iter().enumerate().take(V::LANES) {
+                        v.store(to.add((l + i) * width));
+                    }
+                } else {
+                    for (i, v) in square.iter().enumerate().take(terms) {
+                        v.store(to.add((l + i) * width));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Four lines at a time, so that additions overlap.
+#[inline(always)]
+unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
+    const LINES: usize = 4;
+    let mut first = 0;
+    while first < d.n {
+        let lines = LINES.min(d.n - first);
+        // SAFETY: the caller promises the operands. Where there are fewer lines, the last one stands in.
+        unsafe {
+            let mut w = [d.w; LINES];
+            for (i, w) in w.iter_mut().enumerate() {
+                *w = d.w.wrapping_offset((first + i.min(lines - 1)) as isize * d.line);
+            }
+            let mut sums = [V::zero(); LINES];
+            let mut l = 0;
+            while l + V::LANES <= d.k {
+                let x = V::load(d.x.add(l));
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    *sum = x.mul_add(V::load(w.add(l)), *sum);
+                }
+                l += V::LANES;
+            }
+            if l < d.k {
+                let x = V::load_part(d.x.add(l), d.k - l);
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    *sum = x.mul_add(V::load_part(w.add(l), d.k - l), *sum);
+                }
+            }
+            for (i, sum) in sums.into_iter().enumerate().take(lines) {
+                let to = d.out.wrapping_offset((first + i) as isize * d.step);
+                // One lane's worth, for arithmetic on an element.
+                let sum = V::splat(sum.sum()).mul(V::splat(d.scale));
+                (if d.add { V::load_part(to, 1).add(sum) } else { sum }).store_part(to, 1);
+            }
+        }
+        first += lines;
+    }
+}
+
+/// Elements `stride` apart, then zeros.
+#[inline(always)]
+unsafe fn scattered<V: Vector>(at: *const V::Element, stride: isize, n: usize) -> V {
+    // SAFETY: passed on from the caller; a vector has at most 16 lanes.
+    unsafe {
+        let mut lanes = [*at; 16];
+        for (i, x) in lanes.iter_mut().enumerate().take(n).skip(1) {
+            *x = at.offset(i as isize * stride).read();
+        }
+        V::load_part(lanes.as_ptr(), n)
+    }
+}
+
+macro_rules! level {
+    ($(#[$attribute:meta])* $name:ident) => {
+        mod $name {
+            use super::{Call, Dots, Panel, Vector};
+
+            $(#[$attribute])*
+            pub unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(call: &Call<V::Element>) {
+                // SAFETY: the caller keeps the contract of the body.
+                unsafe { super::block::<V, ROWS, VECTORS>(call) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
+                // SAFETY: as above.
+                unsafe { super::pack::<V>(panel) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
+                // SAFETY: as above.
+                unsafe { super::dots::<V>(dots) }
+            }
+        }
+    };
+}
+level!(portable);
+#[cfg(target_arch = "x86_64")]
+level!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2
+);
+#[cfg(target_arch = "x86_64")]
+level!(
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+    avx512
+);
+
+macro_rules! micro {
+    ($level:ident, $v:ty, $t:ty, $($rows:literal)*) => {
+        Micro {
+            lanes: <$v as Vector>::LANES,
+            kernels: const {
+                &[$([$level::block::<$v, $rows, 1> as Kernel<$t>, $level::block::<$v, $rows, 2> as Kernel<$t>]),*]
+            },
+            pack: $level::pack::<$v>,
+            dots: $level::dots::<$v>,
+        }
+    };
+}
+
+/// An element type that there are microkernels for. How many rows they have is what registers hold besides a row of the right
+/// operand and an element of the left one.
+pub trait Float: Copy + 'static {
+    /// The kernels of a level, which the machine must have.
+    fn micro(isa: Isa) -> Micro<Self>;
+}
+
+macro_rules! float {
+    ($t:ty, $wide:ident, $middle:ident, $lanes:literal) => {
+        impl Float for $t {
+            fn micro(isa: Isa) -> Micro<$t> {
+                #[cfg(target_arch = "x86_64")]
+                use std::arch::x86_64::{$middle, $wide};
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4),
+                }
+            }
+        }
+    };
+}
+float!(f32, __m512, __m256, 4);
+float!(f64, __m512d, __m256d, 2);

@@ -1,0 +1,220 @@
+//! Matrix products against sums in f64: odd, prime, large, empty, transposed, strided and batched shapes, of operands that change
+//! and that are packed once, with the result stored as it is and through epilogues.
+
+mod support;
+
+use eutectic_backend::{AnchorKernel, Backend, Body, Buffer, Instr, Place, Step};
+use eutectic_cpu::Cpu;
+use eutectic_ir::{
+    DType, Tensor,
+    index::{Index, flatten},
+};
+use support::{
+    build::{Build, body, constant, map, map_with, push, row_major},
+    check_with,
+};
+
+/// How an operand lies in its buffer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Layout {
+    Dense,
+    Transposed,
+    /// A part of longer rows, from the middle on.
+    Slice,
+    /// Every third element, of rows in turn with others.
+    Strided,
+    /// The same for all batches.
+    Shared,
+    /// Computed on the way.
+    Scaled,
+}
+use Layout::*;
+const LAYOUTS: [Layout; 6] = [Dense, Transposed, Slice, Strided, Shared, Scaled];
+
+/// An operand over `[b.. rows columns]`.
+fn operand(build: &mut Build, domain: &[usize], layout: Layout, dtype: DType) -> Body {
+    let mut b = body(domain);
+    let rank = domain.len();
+    let mut at: Vec<_> = (0..rank).map(Index::coord).collect();
+    let mut dims = domain.to_vec();
+    match layout {
+        Dense | Scaled => {}
+        Transposed => {
+            dims.swap(rank - 1, rank - 2);
+            at.swap(rank - 1, rank - 2);
+        }
+        Slice => {
+            dims[rank - 1] += 13;
+            at[rank - 1] = at[rank - 1].plus(&Index::constant(7));
+        }
+        Strided => {
+            dims[rank - 1] *= 3;
+            at[rank - 1] = at[rank - 1].times(3);
+            dims[rank - 2] *= 2;
+            at[rank - 2] = at[rank - 2].times(2);
+        }
+        Shared => {
+            dims = dims.split_off(rank - 2);
+            at = at.split_off(rank - 2);
+        }
+    }
+    let slot = build.input(dtype, dims.iter().product());
+    let mut x = build.load(&mut b, slot, flatten(&at, &dims));
+    if layout == Scaled {
+        let half = constant(&mut b, 0.5, dtype);
+        x = map(&mut b, "mul", &[x, half], dtype);
+    }
+    b.results = vec![x];
+    b
+}
+
+/// What is done with the product.
+#[derive(Clone, Copy, Debug)]
+enum Epilogue {
+    None,
+    /// Stored as `[b.. n m]`.
+    Transposing,
+    /// gelu(y + bias) + residual, and the product itself too.
+    Everything,
+}
+
+/// The operands are the last two inputs, in the order left and right, so that the right one or both can be parameters.
+fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2], epilogue: Epilogue, dtype: DType) {
+    let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
+    let domain = extents(m, n);
+    for params in 0..=2 {
+        let mut build = Build::new((m * 31 + n * 7 + k) as u64);
+        let mut b = body(&domain);
+        let product = push(&mut b, Instr::Anchor { dtype });
+        let mut y = product;
+        if let Epilogue::Everything = epilogue {
+            let bias = build.input(dtype, n);
+            let bias = build.load(&mut b, bias, Index::coord(domain.len() - 1));
+            y = map(&mut b, "add", &[y, bias], dtype);
+            y = map_with(&mut b, "act", &["gelu-erf".into()], &[y], dtype);
+            let residual = build.dense(&mut b, dtype);
+            y = map(&mut b, "add", &[y, residual], dtype);
+        }
+        let lhs = operand(&mut build, &extents(m, k), layouts[0], dtype);
+        let rhs = operand(&mut build, &extents(k, n), layouts[1], dtype);
+        let (mut dims, mut at) = (domain.clone(), (0..domain.len()).map(Index::coord).collect::<Vec<_>>());
+        if let Epilogue::Transposing = epilogue {
+            let rank = domain.len();
+            dims.swap(rank - 1, rank - 2);
+            at.swap(rank - 1, rank - 2);
+        }
+        build.store_at(domain.iter().product(), flatten(&at, &dims), dtype, y);
+        if let Epilogue::Everything = epilogue {
+            build.store_at(domain.iter().product(), row_major(&domain), dtype, product);
+        }
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        // Terms of up to 4: what rounding each sum may come to.
+        check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+    }
+}
+
+const EPILOGUES: [Epilogue; 3] = [Epilogue::None, Epilogue::Transposing, Epilogue::Everything];
+
+#[test]
+fn small_and_odd_extents_in_every_layout() {
+    let sizes = [1, 2, 3, 5, 8, 13, 14, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 65];
+    let mut random = support::Random(11);
+    for lhs in LAYOUTS {
+        for rhs in LAYOUTS {
+            for _ in 0..3 {
+                let extents = (random.pick(&sizes), random.pick(&sizes), random.pick(&sizes));
+                let batch: &[usize] = random.pick(&[&[][..], &[3], &[2, 3]]);
+                let epilogue = random.pick(&EPILOGUES);
+                case(batch, extents, [lhs, rhs], epilogue, DType::F32);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_number_of_rows_and_columns_up_to_two_blocks() {
+    for m in 1..=29 {
+        case(&[], (m, 70 - m, 9), [Dense, Dense], Epilogue::None, DType::F32);
+    }
+    for n in 1..=67 {
+        case(&[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
+    }
+}
+
+#[test]
+fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
+    for (extents, layouts) in [
+        ((31, 130, 1100), [Dense, Dense]),
+        ((257, 193, 67), [Dense, Transposed]),
+        ((67, 600, 301), [Transposed, Slice]),
+        ((300, 40, 521), [Strided, Scaled]),
+        ((1, 700, 515), [Dense, Dense]),
+        ((1, 700, 515), [Dense, Transposed]),
+        ((4, 331, 515), [Dense, Dense]),
+        ((700, 1, 515), [Dense, Dense]),
+        ((700, 1, 515), [Transposed, Dense]),
+    ] {
+        case(&[], extents, layouts, Epilogue::Everything, DType::F32);
+    }
+    case(&[12], (40, 64, 32), [Slice, Transposed], Epilogue::None, DType::F32);
+    case(&[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
+}
+
+/// z = (x·w)·w twice over, with one weight for both steps, after parameters were loaded and replaced by others.
+#[test]
+fn constants_are_packed_anew_with_new_parameters() {
+    const N: usize = 75;
+    let mut build = Build::new(5);
+    let domain = [N, N];
+    let mut b = body(&domain);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let lhs = operand(&mut build, &domain, Dense, DType::F32);
+    let rhs = operand(&mut build, &domain, Transposed, DType::F32);
+    build.store(&domain, DType::F32, y);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    let mut program = support::program(&kernel);
+    let weight = program.inputs.pop().expect("the right operand");
+    program.params.push(weight);
+    program.buffers[1].place = Place::Param(0);
+    let middle = program.buffers.len();
+    program.buffers.push(Buffer { dtype: DType::F32, count: N * N, place: Place::Arena(0) });
+    program.arena_bytes = N * N * 4;
+    let step = program.run[0].clone();
+    program.run =
+        vec![Step { buffers: vec![0, 1, middle], ..step.clone() }, Step { buffers: vec![middle, 1, 2], ..step }];
+    let mut executable = Cpu::default().compile(&program).unwrap_or_else(|e| panic!("{e}"));
+    let numbers = |seed: usize| (0..N * N).map(move |i| ((i * 37 + seed) % 101) as f64 / 200.0 - 0.25);
+    for seed in [1, 50, 3] {
+        let w = Tensor::from_f64(DType::F32, &[N * N], numbers(seed));
+        executable.load(std::slice::from_ref(&w)).unwrap();
+        let mut out = vec![0; N * N * 4];
+        executable.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
+        let product = |x: Tensor| {
+            let y = support::naive::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
+            Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("all is stored")))
+        };
+        let want = product(product(inputs[0].clone())).to_f64();
+        let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
+        let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-4, "parameters {seed}: {worst}");
+    }
+}
+
+#[test]
+fn empty_extents() {
+    for extents in [(0, 5, 3), (5, 0, 3), (5, 7, 0), (1, 7, 0), (5, 1, 0)] {
+        case(&[2], extents, [Dense, Dense], Epilogue::Everything, DType::F32);
+    }
+}
+
+#[test]
+fn double_precision() {
+    for (extents, layouts) in [
+        ((1, 9, 5), [Dense, Dense]),
+        ((15, 17, 30), [Transposed, Transposed]),
+        ((29, 65, 700), [Strided, Slice]),
+        ((100, 3, 40), [Scaled, Shared]),
+    ] {
+        case(&[2], extents, layouts, Epilogue::Everything, DType::F64);
+    }
+}
