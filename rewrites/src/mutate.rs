@@ -226,7 +226,7 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
     }
     for at in 1..call.args.len() {
         let alike = call.args[at] == call.args[at - 1];
-        if !alike && !(op.def().commutative && at == 1) {
+        if !(alike || op.def().commutative && at == 1) {
             let mut args = call.args.clone();
             args.swap(at - 1, at);
             found.push((

@@ -112,7 +112,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let styles = Style::of(rule.contract);
-        let style = styles[if styles.len() % 3 == 0 { n + n / 6 } else { n } % styles.len()];
+        let style = styles[if styles.len().is_multiple_of(3) { n + n / 6 } else { n } % styles.len()];
         let (style, values) = match style {
             Style::Masked => masked(&sides, rule.contract, &mut draw),
             style => (style, fitting(&sides, style, rule.contract, &mut draw)),
