@@ -43,6 +43,29 @@ fn names_without_a_rule_are_refused() {
 }
 
 #[test]
+fn ablation_finds_the_rule_that_changes_a_result() {
+    let dir = Dir::new();
+    let graph = dir.file("g.graph", "(graph \"g\" (input a f32[64]) (input b f32[64]) (output y (neg (sub a b))))");
+    dir.file(
+        "rules/mine.rules",
+        ";; not so\n(rule mine/sign (forall (F float) (?a F[A..]) (?b F[A..]))\n\
+        (=> (neg (sub ?a ?b)) (sub ?a ?b)) (eq fast))",
+    );
+    let (graph, rules) = (graph.to_str().expect("UTF-8"), dir.path("rules"));
+    let rules = rules.to_str().expect("UTF-8");
+    let ablate = |more: &[&str]| {
+        eutectic([&["rules", "ablate", graph, "--rules", rules, "--fp", "fast", "--iters", "0"], more].concat()).good()
+    };
+    let json: serde_json::Value = serde_json::from_str(&ablate(&["--format", "json"])).expect("JSON");
+    let row = json.as_array().and_then(|rows| rows.iter().find(|r| r["rule"] == "mine/sign")).expect("it fires");
+    assert!(row["difference"].as_f64().is_some_and(|d| d > 0.1), "{row}");
+    let found = ablate(&["--bisect"]);
+    assert!(found.contains("with mine/sign"), "{found}");
+    let none = eutectic(["rules", "ablate", graph, "--bisect"]).good();
+    assert!(none.contains("no difference"), "{none}");
+}
+
+#[test]
 fn the_tutorial_works_as_it_is_written() {
     let contributing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../CONTRIBUTING.md");
     let text = fs::read_to_string(contributing).expect("it is there");
@@ -73,5 +96,5 @@ fn the_tutorial_works_as_it_is_written() {
             _ => {}
         }
     }
-    assert_eq!(commands, 5);
+    assert_eq!(commands, 6);
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use eutectic_ir::{
     Attr, Class, Op,
-    lang::typing::{DimPattern, DimsPattern},
+    lang::{
+        Bindings,
+        typing::{Bound, DimPattern, DimsPattern},
+    },
     ops::{AttrKind, Default as AttrDefault},
 };
 
@@ -12,7 +15,7 @@ use crate::{
     expr::{Expr, Number, function},
     instance::{Instance, Probe, Sides, Unmatched},
     recipe::Compiled,
-    rule::{AttrTerm, Call, Rule, Term, VariableKind},
+    rule::{AttrTerm, AttrVariable, Call, Rule, Term, VariableKind},
     sample::Draw,
 };
 
@@ -68,13 +71,13 @@ impl Probe {
         Mutant { what, probe: Probe { forms: self.forms.iter().map(form).collect() } }
     }
 
-    /// An instance with something broken that the rule asks for: an element type, a rank, an extent, a literal of the left side.
-    /// `None` where there is nothing of the kind that was drawn.
+    /// An instance with something broken that the rule asks for: an element type, a rank, an extent, an attribute (and with it a
+    /// relation), a literal of the left side. `None` where there is nothing of the kind that was drawn.
     pub fn broken(&self, instance: &Instance, draw: &mut Draw) -> Option<Broken> {
         let rule = &*instance.rule;
         let mut members = instance.members.clone();
         let tensors: Vec<usize> = (0..members[0].types.len()).collect();
-        let kind = draw.below(4);
+        let kind = draw.below(5);
         if kind < 3 && !tensors.is_empty() {
             let at = *draw.of(&tensors);
             let (variable, pattern, _) = rule.tensors().nth(at)?;
@@ -104,6 +107,11 @@ impl Probe {
             // What is computed from the tensors is then computed anew, by the guard.
             return Some(Broken { what, never, sides: self.sides_of(rule, &members) });
         }
+        if kind == 3 {
+            let (what, bindings, never) = other_attribute(rule, &members[0].bindings, draw)?;
+            members.iter_mut().for_each(|m| m.bindings = bindings.clone());
+            return Some(Broken { what, never, sides: self.sides_of(rule, &members) });
+        }
         let literals = literals(rule);
         if literals.is_empty() {
             return None;
@@ -115,6 +123,42 @@ impl Probe {
         }
         Some(Broken { what, never, sides: self.sides_of(&changed, &members) })
     }
+}
+
+/// The bindings with one attribute variable of the left side bound to something else, and whether that is a word that the rule does
+/// not admit.
+fn other_attribute(rule: &Rule, bindings: &Bindings, draw: &mut Draw) -> Option<(String, Bindings, bool)> {
+    let mut places: Vec<(usize, Op, usize)> = Vec::new();
+    for root in &rule.roots {
+        root.left.visit(&mut |term| {
+            let Term::Call(call) = term else { return };
+            for (at, attr) in call.attrs.iter().enumerate() {
+                if let Some(AttrTerm::Slot(slot)) = attr {
+                    places.push((*slot, call.op, at));
+                }
+            }
+        });
+    }
+    if places.is_empty() {
+        return None;
+    }
+    let (slot, op, at) = *draw.of(&places);
+    let value = AttrTerm::Value(bindings.attr(slot)?.clone());
+    let declared = rule.variables.iter().find_map(|v| match &v.kind {
+        VariableKind::Attr(s, AttrVariable::OneOf(words)) if *s == slot => Some(words),
+        _ => None,
+    });
+    let others = attribute_values(rule, op, at, Some(&value));
+    let AttrTerm::Value(other) = others.get(draw.below(others.len()))?.1.clone() else { return None };
+    let never = declared.is_some_and(|words| !words.iter().any(|w| other.word() == Some(w)));
+    let mut changed = Bindings::default();
+    for n in 0..rule.scope.variables.len() {
+        let bound = if n == slot { Some(Bound::Attr(other.clone())) } else { bindings.get(n).cloned() };
+        if let Some(bound) = bound {
+            changed.bind(n, bound).ok()?;
+        }
+    }
+    Some((format!("{} is {other}", rule.scope.name(slot)), changed, never))
 }
 
 /// Every way to change one literal of the left side, in all places where the same term stands; and whether the rule must
@@ -226,7 +270,7 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
     }
     for at in 1..call.args.len() {
         let alike = call.args[at] == call.args[at - 1];
-        if !alike && !(op.def().commutative && at == 1) {
+        if !(alike || op.def().commutative && at == 1) {
             let mut args = call.args.clone();
             args.swap(at - 1, at);
             found.push((

@@ -1,5 +1,6 @@
 //! The subcommands, one a file: its arguments and what it does.
 
+pub mod ablate;
 pub mod bench;
 pub mod check;
 pub mod demo;

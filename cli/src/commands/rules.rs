@@ -1,4 +1,4 @@
-//! `rules`: what rules there are, what is suspicious about them, and whether they are right.
+//! `rules`: what rules there are, what is suspicious about them, whether they are right, and what they are worth.
 
 use std::io::{Write, stdout};
 
@@ -20,6 +20,8 @@ Examples:
   eutectic rules lint --rules DIR                 looks for what is doubtful in rules of your own
   eutectic rules check --rules DIR                tests them on instances of themselves
   eutectic rules check 'fuse/*' --mutants         tests a pack, and how good its tests are
+  eutectic rules ablate demo                      what each rule is worth to a model
+  eutectic rules ablate demo --bisect             the fewest rules that make its result another
 
 A rule is data: a file NAME.rules in any directory. This one is complete:
 
@@ -48,6 +50,9 @@ enum Action {
     /// Tests rules on instances of themselves; exit code 2 if one is wrong
     #[command(after_long_help = EXAMPLES)]
     Check(super::check::Args),
+    /// Leaves out each rule that fires on a program: what its kernels, time and result are without it
+    #[command(after_long_help = EXAMPLES)]
+    Ablate(super::ablate::Args),
 }
 
 #[derive(clap::Args)]
@@ -72,6 +77,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Action::List(selection) => list(selection),
         Action::Lint(selection) => find(selection),
         Action::Check(args) => super::check::run(args),
+        Action::Ablate(args) => super::ablate::run(args),
     }
 }
 

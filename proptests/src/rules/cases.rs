@@ -112,7 +112,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let styles = Style::of(rule.contract);
-        let style = styles[if styles.len() % 3 == 0 { n + n / 6 } else { n } % styles.len()];
+        let style = styles[if styles.len().is_multiple_of(3) { n + n / 6 } else { n } % styles.len()];
         let (style, values) = match style {
             Style::Masked => masked(&sides, rule.contract, &mut draw),
             style => (style, fitting(&sides, style, rule.contract, &mut draw)),
@@ -135,20 +135,29 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     })
 }
 
+/// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
+const MASKS: usize = 8;
+
 /// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
 /// with ∞ there it is not (functions that saturate absorb both).
 fn masked(sides: &Sides, contract: Contract, draw: &mut Draw) -> (Style, Values) {
+    let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
+    let absorbs = |values: &Values| rounded(&sides.written, values).is_ok_and(|left| left.iter().all(finite));
     let plain = fitting(sides, Style::Ordinary, contract, draw);
-    let names: Vec<&String> = plain.keys().collect();
+    let names: Vec<String> = plain.keys().cloned().collect();
     let first = draw.below(names.len());
     for n in 0..names.len() {
-        let name = names[(first + n) % names.len()];
-        let Some(partly) = values::masked(&plain, name, false, draw) else { continue };
-        let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-        let absorbs = |values: &Values| rounded(&sides.written, values).is_ok_and(|left| left.iter().all(finite));
-        if absorbs(&partly)
-            && !absorbs(&values::mirrored(&partly, name))
-            && let Some(values) = values::masked(&partly, name, true, draw)
+        let name = &names[(first + n) % names.len()];
+        let mut saturates = true;
+        let takes_one_in = (0..MASKS).all(|_| {
+            let plain = fitting(sides, Style::Ordinary, contract, draw);
+            let partly = values::masked(&plain, name, false, draw).filter(&absorbs);
+            saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
+            partly.is_some()
+        });
+        if takes_one_in
+            && !saturates
+            && let Some(values) = values::masked(&plain, name, true, draw)
         {
             return (Style::Masked, values);
         }

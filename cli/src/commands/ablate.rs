@@ -1,0 +1,276 @@
+//! `rules ablate`: what each rule is worth to a program, and which rules make its result another.
+
+use std::io::{Write, stdout};
+
+use eutectic::{Compiler, Error, Graph, RuleSet, Session, Tensor, engine::rewrites::Choice};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Compile, Format, print_json},
+    fault::Fault,
+    program::{Program, Tensors},
+    table::{seconds, table, thousands},
+    timing::{Contender, interleaved, progress},
+};
+
+/// What to leave rules out of.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    compile: Compile,
+    /// Looks for the smallest set of rules with which the result differs from the one without by more than --tolerance
+    #[arg(long)]
+    bisect: bool,
+    /// The difference that counts, relative to the largest element of the result
+    #[arg(long, value_name = "X", default_value_t = 1e-3)]
+    tolerance: f64,
+    /// Timed runs of each program; 0 leaves measuring out
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    iters: usize,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What leaving a rule out changes.
+struct Row {
+    rule: String,
+    /// Why there is no program without it.
+    needed: Option<String>,
+    kernels: usize,
+    predicted: f64,
+    /// Median seconds with the rule and without, run in turn.
+    measured: Option<[f64; 2]>,
+    /// The largest difference of results, relative to the largest element.
+    difference: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the program cannot be compiled or run with all rules.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let compiler = args.compile.compiler()?;
+    let graph = args.program.graph()?;
+    let (params, _) = args.program.params(&graph)?;
+    let inputs = args.program.inputs(&graph, Tensors::new())?;
+    let ablation = Ablation { args, compiler, graph, params, inputs };
+    if args.bisect { ablation.bisect() } else { ablation.each() }
+}
+
+struct Ablation<'a> {
+    args: &'a Args,
+    compiler: Compiler,
+    graph: Graph,
+    params: Tensors,
+    inputs: Tensors,
+}
+
+/// A program that is loaded, with its predicted seconds and its result.
+struct Loaded {
+    session: Session,
+    predicted: f64,
+    kernels: usize,
+    results: Vec<Tensor>,
+    /// The rules that changed its e-graph.
+    fired: Vec<String>,
+}
+
+impl Ablation<'_> {
+    fn load(&self, rules: RuleSet) -> Result<Loaded, Error> {
+        let compiler = self.compiler.clone().with_rules(rules);
+        let planned = compiler.plan(&self.graph)?;
+        let mut session = compiler.build(&planned)?;
+        session.load_named(|name| self.params.get(name).cloned())?;
+        let results = session.run_named(|name| self.inputs.get(name).cloned())?;
+        let statistics = planned.rewritten.iter().flat_map(|r| &r.statistics);
+        let mut fired: Vec<String> = statistics.filter(|s| s.changes > 0).map(|s| s.name.to_string()).collect();
+        fired.sort();
+        fired.dedup();
+        let kernels = planned.lowered.program.run.len();
+        Ok(Loaded { session, predicted: planned.seconds(), kernels, results, fired })
+    }
+
+    fn chosen(&self, choice: &Choice) -> Result<RuleSet, Fault> {
+        Ok(self.compiler.rules().choose(choice).map_err(Error::from)?)
+    }
+
+    fn each(&self) -> Result<(), Fault> {
+        let mut all = self.load(self.compiler.rules().clone())?;
+        let bar = progress("leaving rules out", Some(all.fired.len() as u64));
+        let mut rows = Vec::new();
+        for rule in all.fired.clone() {
+            rows.push(self.without(&rule, &mut all)?);
+            bar.inc(1);
+        }
+        drop(bar);
+        // What costs most when it is gone comes first; what cannot be done without, before all.
+        let worth = |row: &Row| if row.needed.is_some() { f64::INFINITY } else { row.predicted };
+        rows.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.rule.cmp(&b.rule)));
+        let mut out = stdout().lock();
+        match self.args.format {
+            Format::Json => print_json(&mut out, &rows.iter().map(|r| r.json(&all)).collect::<Vec<_>>()),
+            Format::Table => print(&rows, &all, &mut out),
+        }
+    }
+
+    fn without(&self, rule: &str, all: &mut Loaded) -> Result<Row, Fault> {
+        let rules = self.chosen(&Choice {
+            without: vec![rule.into()],
+            fp: self.args.compile.rules.fp.into(),
+            ..Choice::default()
+        })?;
+        let mut row = Row {
+            rule: rule.into(),
+            needed: None,
+            kernels: 0,
+            predicted: f64::NAN,
+            measured: None,
+            difference: f64::NAN,
+        };
+        let mut less = match self.load(rules) {
+            Ok(less) => less,
+            Err(error) => {
+                row.needed = Some(error.to_string().lines().next().unwrap_or_default().to_string());
+                return Ok(row);
+            }
+        };
+        (row.kernels, row.predicted) = (less.kernels, less.predicted);
+        row.difference = difference(&all.results, &less.results);
+        if self.args.iters > 0 {
+            let inputs = |session: &Session| -> Vec<Tensor> {
+                session.program().inputs.iter().filter_map(|(name, _)| self.inputs.get(name).cloned()).collect()
+            };
+            let given = [inputs(&all.session), inputs(&less.session)];
+            let mut contenders: [Contender<'_>; 2] = [
+                Box::new(|| Ok(all.session.run(&given[0]).map(|_| ())?)),
+                Box::new(|| Ok(less.session.run(&given[1]).map(|_| ())?)),
+            ];
+            let times = interleaved(&mut contenders, 2, self.args.iters, None, &indicatif::ProgressBar::hidden())?;
+            row.measured = Some([times[0].median(), times[1].median()]);
+        }
+        Ok(row)
+    }
+
+    /// The smallest set of rules, beside those that legalize and decompose, with which the result is another.
+    fn bisect(&self) -> Result<(), Fault> {
+        let all = self.load(self.compiler.rules().clone())?;
+        let (base, others): (Vec<String>, Vec<String>) =
+            all.fired.iter().cloned().partition(|r| r.starts_with("legalize/") || r.starts_with("decompose/"));
+        let results = |some: &[String]| -> Result<Option<Vec<Tensor>>, Fault> {
+            let only: Vec<String> = base.iter().chain(some).cloned().collect();
+            // Without a name to keep, everything would be kept.
+            let only = if only.is_empty() { vec!["legalize/*".into()] } else { only };
+            let rules = self.chosen(&Choice { only, fp: self.args.compile.rules.fp.into(), ..Choice::default() })?;
+            Ok(self.load(rules).ok().map(|l| l.results))
+        };
+        let Some(plain) = results(&[])? else {
+            return Err(Fault::run("the program cannot be compiled by legalization and decomposition alone"));
+        };
+        let differs = |some: &[String]| -> Result<bool, Fault> {
+            Ok(results(some)?.is_some_and(|r| difference(&plain, &r) > self.args.tolerance))
+        };
+        let mut out = stdout().lock();
+        if !differs(&others)? {
+            let largest = results(&others)?.map_or(f64::NAN, |r| difference(&plain, &r));
+            return Ok(writeln!(out, "no difference: {} rules change the result by {largest:.1e}", others.len())?);
+        }
+        let smallest = minimal(others, &differs)?;
+        let by = results(&smallest)?.map_or(f64::NAN, |r| difference(&plain, &r));
+        match self.args.format {
+            Format::Json => print_json(&mut out, &json!({ "rules": smallest, "difference": by })),
+            Format::Table => Ok(writeln!(out, "the result changes by {by:.1e} with {}", smallest.join(", "))?),
+        }
+    }
+}
+
+/// A subset that still makes the difference and of which no rule can be left out (delta debugging; Zeller and Hildebrandt, 2002).
+fn minimal(mut rules: Vec<String>, differs: &dyn Fn(&[String]) -> Result<bool, Fault>) -> Result<Vec<String>, Fault> {
+    let mut parts = 2;
+    while rules.len() > 1 {
+        let size = rules.len().div_ceil(parts);
+        let mut smaller = None;
+        for at in (0..rules.len()).step_by(size) {
+            let end = (at + size).min(rules.len());
+            let rest = [&rules[..at], &rules[end..]].concat();
+            if differs(&rest)? {
+                smaller = Some(rest);
+                break;
+            }
+        }
+        match smaller {
+            Some(rest) => (rules, parts) = (rest, parts.saturating_sub(1).max(2)),
+            None if size == 1 => break,
+            None => parts = (2 * parts).min(rules.len()),
+        }
+    }
+    Ok(rules)
+}
+
+/// The largest difference of two results, relative to the largest finite element of the first.
+fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
+    let elements = |of: &[Tensor]| of.iter().flat_map(Tensor::to_f64).collect::<Vec<_>>();
+    let (a, b) = (elements(a), elements(b));
+    let largest = a.iter().filter(|x| x.is_finite()).fold(0.0_f64, |m, x| m.max(x.abs()));
+    let apart = a.iter().zip(&b).map(|(x, y)| match (x - y).abs() {
+        _ if x == y || x.is_nan() && y.is_nan() => 0.0,
+        apart if apart.is_nan() => f64::INFINITY,
+        apart => apart,
+    });
+    apart.fold(0.0, f64::max) / largest.max(f64::MIN_POSITIVE)
+}
+
+impl Row {
+    fn json(&self, all: &Loaded) -> Value {
+        json!({
+            "rule": self.rule, "needed": self.needed, "kernels": self.kernels, "kernels_with": all.kernels,
+            "predicted_us": self.predicted * 1e6, "predicted_with_us": all.predicted * 1e6,
+            "measured_us": self.measured.map(|m| m[1] * 1e6), "measured_with_us": self.measured.map(|m| m[0] * 1e6),
+            "difference": self.difference,
+        })
+    }
+}
+
+fn print(rows: &[Row], all: &Loaded, out: &mut dyn Write) -> Result<(), Fault> {
+    writeln!(out, "with all rules: {} kernels, predicted {}", thousands(all.kernels), seconds(all.predicted))?;
+    let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">result changes by"]);
+    for row in rows {
+        if let Some(why) = &row.needed {
+            rows_table.add_row([row.rule.clone(), "–".into(), "–".into(), "–".into(), format!("no program: {why}")]);
+            continue;
+        }
+        let share = |with: f64, without: f64| format!("{:+.1} %", 100.0 * (without / with - 1.0));
+        rows_table.add_row([
+            row.rule.clone(),
+            format!("{:+}", row.kernels as i64 - all.kernels as i64),
+            share(all.predicted, row.predicted),
+            row.measured.map_or("–".into(), |[with, without]| share(with, without)),
+            format!("{:.1e}", row.difference),
+        ]);
+    }
+    Ok(writeln!(out, "{rows_table}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_set_is_found() {
+        let rules: Vec<String> = (0..23).map(|n| format!("r{n}")).collect();
+        let needs =
+            |wanted: &'static [&str]| move |some: &[String]| Ok(wanted.iter().all(|w| some.iter().any(|s| s == w)));
+        assert_eq!(minimal(rules.clone(), &needs(&["r7"])).unwrap(), ["r7"]);
+        assert_eq!(minimal(rules, &needs(&["r0", "r11", "r22"])).unwrap(), ["r0", "r11", "r22"]);
+    }
+
+    #[test]
+    fn differences_are_relative_and_see_nan() {
+        let of = |x: &[f32]| [Tensor::from_f32(&[x.len()], x).unwrap()];
+        assert_eq!(difference(&of(&[4.0, f32::NAN]), &of(&[4.0, f32::NAN])), 0.0);
+        assert_eq!(difference(&of(&[4.0, 1.0]), &of(&[5.0, 1.0])), 0.25);
+        assert_eq!(difference(&of(&[4.0]), &of(&[f32::NAN])), f64::INFINITY);
+    }
+}
