@@ -39,7 +39,7 @@ const SHAPES: &[Shape] = &[
 
 fn operand(slot: usize, domain: &[usize]) -> Body {
     let mut b = body(domain);
-    let load = Load { slot, at: row_major(domain), checks: Vec::new(), guards: Vec::new(), dtype: DType::F32 };
+    let load = Load { slot, at: row_major(domain), guards: Vec::new(), dtype: DType::F32 };
     let x = push(&mut b, Instr::Load(load));
     b.results = vec![x];
     b

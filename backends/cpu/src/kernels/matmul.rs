@@ -243,7 +243,7 @@ fn take_bias(body: Nest, acc: DType, slots: &Slots, batch: usize) -> (Nest, Opti
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let row = |v: usize| {
         let Instr::Load(load) = &body.instrs[v] else { return None };
-        let plain = load.guards.is_empty() && load.checks.is_empty() && load.dtype == acc;
+        let plain = load.guards.is_empty() && load.dtype == acc;
         let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;
         let along = |(d, &s): (usize, &i64)| body.domain[d] == 1 || s == i64::from(d == batch + 1);
         let range = load.at.range(&body.domain);
