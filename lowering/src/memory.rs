@@ -127,24 +127,37 @@ fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<
         Place::Arena(_) => (buffers[b].count * buffers[b].dtype.size()) as i64,
         _ => 0,
     };
-    let mut done = vec![false; steps.len()];
+    // How many results a step still waits for, and the steps that wait for each.
+    let mut waiting = vec![0_usize; steps.len()];
+    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
+    for (at, step) in steps.iter().enumerate() {
+        for from in step.buffers[..reads(step)].iter().filter_map(|&b| writer[b]).filter(|&from| from != at) {
+            waiting[at] += 1;
+            waiters[from].push(at);
+        }
+    }
+    let mut ready: Vec<usize> = (0..steps.len()).filter(|&at| waiting[at] == 0).collect();
     let mut sorted = Vec::with_capacity(steps.len());
-    while sorted.len() < steps.len() {
-        let ready = (0..steps.len()).filter(|&at| {
-            !done[at] && steps[at].buffers[..reads(&steps[at])].iter().all(|&b| writer[b].is_none_or(|w| done[w]))
-        });
+    while !ready.is_empty() {
         let growth = |at: usize| {
             let (operands, stores) = steps[at].buffers.split_at(reads(&steps[at]));
             let freed: i64 = operands.iter().filter(|&&b| readers[b] == 1).map(|&b| size(b)).sum();
             stores.iter().map(|&b| size(b)).sum::<i64>() - freed
         };
-        let Some(next) = ready.min_by_key(|&at| (growth(at), at)) else {
-            // Only a cycle leaves nothing ready, and a valid plan has none.
-            return steps.to_vec();
-        };
-        done[next] = true;
+        let least = (0..ready.len()).min_by_key(|&i| (growth(ready[i]), ready[i])).unwrap_or(0);
+        let next = ready.swap_remove(least);
         steps[next].buffers[..reads(&steps[next])].iter().for_each(|&b| readers[b] -= 1);
+        for &at in &waiters[next] {
+            waiting[at] -= 1;
+            if waiting[at] == 0 {
+                ready.push(at);
+            }
+        }
         sorted.push(steps[next].clone());
+    }
+    if sorted.len() < steps.len() {
+        // Only a cycle leaves steps waiting, and a valid plan has none.
+        return steps.to_vec();
     }
     sorted
 }

@@ -59,11 +59,44 @@ pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Res
         run: Vec::new(),
     };
     lowering.interface();
+    // Kernels are built once a block, however often it is called.
+    let mut built: Vec<Option<BuiltBlock>> = blocks.iter().map(|_| None).collect();
     for (at, call) in outlined.calls.iter().enumerate() {
-        lowering.call(at, call, &outlined.blocks[call.block].graph, &blocks[call.block])?;
+        let block = &blocks[call.block];
+        let body = match built[call.block].take() {
+            Some(body) => body,
+            None => lowering.build(call, &outlined.blocks[call.block].graph, block)?,
+        };
+        lowering.call(at, call, block, &body);
+        built[call.block] = Some(body);
     }
     lowering.outputs()?;
     Ok(lowering.finish())
+}
+
+/// What all calls of a block share.
+struct BuiltBlock {
+    kernels: Vec<BuiltKernel>,
+    /// Where a class that has a buffer from outside gets it.
+    given: FxHashMap<ClassId, Given>,
+}
+
+/// A kernel of a block.
+struct BuiltKernel {
+    /// Its number in the program.
+    kernel: usize,
+    /// The class of each slot; the first `reads` are read.
+    classes: Vec<ClassId>,
+    reads: usize,
+    /// Whether it is part of the load program.
+    load: bool,
+}
+
+/// A leaf of a block: which of a call's inputs or parameters it is, or which buffer.
+enum Given {
+    Input(usize),
+    Param(usize),
+    Const(BufferId),
 }
 
 struct Lowering<'a> {
@@ -105,7 +138,28 @@ impl Lowering<'_> {
         }
     }
 
-    fn call(&mut self, at: usize, call: &Call, body: &Graph, block: &PlannedBlock) -> Result<(), LowerError> {
+    /// Builds a block's kernels; `call` says where a failure is.
+    fn build(&mut self, call: &Call, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
+        let mut kernels = Vec::new();
+        for (parts, _) in &block.searched.priced.kernels {
+            let Built { kernel, classes, reads } = build::kernel(&block.classes, &block.searched.plan, parts)
+                .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
+            let constant = parts.stores.iter().all(|&c| block.classes.classes[c].constant);
+            let load = constant && !parts.stores.iter().any(|c| block.classes.outputs.contains(c));
+            kernels.push(BuiltKernel { kernel: self.kernel(kernel), classes, reads, load });
+        }
+        let mut given = FxHashMap::default();
+        for class in kernels.iter().flat_map(|k| &k.classes[..k.reads]) {
+            if !given.contains_key(class)
+                && let Some(found) = self.given(block, *class, body)
+            {
+                given.insert(*class, found);
+            }
+        }
+        Ok(BuiltBlock { kernels, given })
+    }
+
+    fn call(&mut self, at: usize, call: &Call, block: &PlannedBlock, body: &BuiltBlock) {
         let mut local: FxHashMap<ClassId, BufferId> = FxHashMap::default();
         for (class, &node) in block.classes.outputs.iter().zip(&call.outputs) {
             let ty = self.graph.ty(node);
@@ -116,56 +170,53 @@ impl Lowering<'_> {
             local.insert(*class, buffer);
             self.produced.insert(node, buffer);
         }
-        for (k, (parts, _)) in block.searched.priced.kernels.iter().enumerate() {
-            let origin = origin_of(block, parts.stores[0], call);
-            let Built { kernel, classes, reads } = build::kernel(&block.classes, &block.searched.plan, parts)
-                .map_err(|problem| LowerError { origin: origin.clone(), problem })?;
-            let constant = parts.stores.iter().all(|&c| block.classes.classes[c].constant);
-            let load = constant && !parts.stores.iter().any(|c| block.classes.outputs.contains(c));
-            let mut buffers = Vec::with_capacity(classes.len());
-            for (slot, &class) in classes.iter().enumerate() {
-                let given = (slot < reads).then(|| self.given(block, class, call, body)).flatten();
-                let buffer = match (given, local.get(&class)) {
-                    (Some(buffer), _) | (None, Some(&buffer)) => buffer,
-                    (None, None) => {
-                        let (dtype, count) = kernel.slots[slot];
-                        let place = if load { Place::Loaded(0) } else { Place::Arena(0) };
-                        let buffer = self.buffer(dtype, count, place);
-                        local.insert(class, buffer);
-                        buffer
+        for (k, built) in body.kernels.iter().enumerate() {
+            let mut buffers = Vec::with_capacity(built.classes.len());
+            for (slot, class) in built.classes.iter().enumerate() {
+                let given = match body.given.get(class).filter(|_| slot < built.reads) {
+                    Some(Given::Input(n)) => {
+                        let value = call.inputs[*n];
+                        self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
                     }
+                    Some(Given::Param(n)) => self.leaves.get(&call.params[*n]).copied(),
+                    Some(Given::Const(buffer)) => Some(*buffer),
+                    None => None,
                 };
+                let buffer = given.or_else(|| local.get(class).copied()).unwrap_or_else(|| {
+                    let (dtype, count) = self.program.kernels[built.kernel].slots[slot];
+                    let place = if built.load { Place::Loaded(0) } else { Place::Arena(0) };
+                    let buffer = self.buffer(dtype, count, place);
+                    local.insert(*class, buffer);
+                    buffer
+                });
                 buffers.push(buffer);
             }
-            let step = Step { kernel: self.kernel(kernel), buffers, origin };
-            if load {
+            let stored = block.searched.priced.kernels[k].0.stores[0];
+            let step = Step { kernel: built.kernel, buffers, origin: origin_of(block, stored, call) };
+            if built.load {
                 self.program.load.push(step);
             } else {
                 self.run.push((step, Some((at, k))));
             }
         }
-        Ok(())
     }
 
-    /// The buffer of a class that is an input, parameter or constant of its block.
-    fn given(&mut self, block: &PlannedBlock, class: ClassId, call: &Call, body: &Graph) -> Option<BufferId> {
+    /// Where a class that is an input, parameter or constant of its block comes from.
+    fn given(&mut self, block: &PlannedBlock, class: ClassId, body: &Graph) -> Option<Given> {
         block.classes.classes[class].nodes.iter().find_map(|node| {
             let position = |op: &str| {
                 let name = node.attrs.first()?.word()?;
                 body.named(op).position(|(n, _)| n == name)
             };
             match (node.op.def().class, node.attrs.first()) {
-                (Class::Leaf(Leaf::Input), _) => {
-                    let value = call.inputs[position("input")?];
-                    self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
-                }
-                (Class::Leaf(Leaf::Param), _) => self.leaves.get(&call.params[position("param")?]).copied(),
+                (Class::Leaf(Leaf::Input), _) => position("input").map(Given::Input),
+                (Class::Leaf(Leaf::Param), _) => position("param").map(Given::Param),
                 (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => {
                     let same = |b: &Buffer| matches!(&b.place, Place::Const(v) if v == value);
-                    Some(match self.program.buffers.iter().position(same) {
+                    Some(Given::Const(match self.program.buffers.iter().position(same) {
                         Some(buffer) => buffer,
                         None => self.buffer(value.dtype(), value.count(), Place::Const(value.clone())),
-                    })
+                    }))
                 }
                 _ => None,
             }
