@@ -167,14 +167,18 @@ impl Search<'_, '_> {
                 starts.push((start, priced));
             }
         }
-        if let ([_], Some(least)) = (touched, starts.iter().map(|s| s.1.seconds).min_by(f64::total_cmp)) {
+        let (several, before) = (touched.len() > 1, self.needed(best));
+        let least = starts.iter().map(|s| s.1.seconds).min_by(f64::total_cmp);
+        if let (false, Some(least)) = (several, least) {
             // One class alone seldom settles better from a worse start; several that move together do.
             let cheapest = starts.iter().position(|s| s.1.seconds == least);
             starts = cheapest.map(|at| starts.swap_remove(at)).into_iter().collect();
         }
         for (mut trial, mut priced) in starts {
             let needed = self.needed(&priced);
-            for &class in near.iter().filter(|c| needed.binary_search(c).is_ok()) {
+            // What only this change needs has never been asked whether it should be stored.
+            let new = |class: &ClassId| several && before.binary_search(class).is_err();
+            for &class in needed.iter().filter(|c| near.binary_search(c).is_ok() || new(c)) {
                 self.try_flip(&mut trial, &mut priced, class);
             }
             if gains(&priced, best) {
