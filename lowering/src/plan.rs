@@ -5,7 +5,7 @@ use eutectic_ir::{
     eclasses::{ClassId, EClasses},
     ops::{Class, Leaf},
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use fixedbitset::FixedBitSet;
 
 /// A choice of what to compute, what to store, and in which kernel.
 ///
@@ -91,28 +91,38 @@ impl Plan {
     /// # Errors
     /// The first condition that does not hold.
     pub fn kernels(&self, classes: &EClasses) -> Result<Vec<PlanKernel>, PlanError> {
-        let mut kernels: Vec<PlanKernel> = Vec::new();
-        let mut of_leader: FxHashMap<ClassId, usize> = FxHashMap::default();
+        let given: Vec<bool> = (0..classes.classes.len()).map(|class| is_given(classes, class)).collect();
+        self.kernels_given(classes, &given)
+    }
+
+    /// As [`Plan::kernels`], for who knows already which classes are given: the search asks thousands of times.
+    pub(crate) fn kernels_given(&self, classes: &EClasses, given: &[bool]) -> Result<Vec<PlanKernel>, PlanError> {
+        let n = given.len();
+        let mut walks: Vec<Walk> = Vec::new();
+        let mut of_leader = vec![None; n];
+        let mut seen = FixedBitSet::with_capacity(n);
+        let mut path = FixedBitSet::with_capacity(n);
         let mut wanted: Vec<ClassId> = classes.outputs.iter().rev().copied().collect();
-        let mut seen: FxHashSet<ClassId> = FxHashSet::default();
         while let Some(class) = wanted.pop() {
-            if !seen.insert(class) {
+            if seen.put(class) {
                 continue;
             }
             let leader = self.host[class];
             if !self.stored[leader] || self.host[leader] != leader {
                 return Err(PlanError::NoHost(class, leader));
             }
-            let at = *of_leader.entry(leader).or_insert_with(|| {
-                kernels.push(PlanKernel { stores: Vec::new(), interior: Vec::new(), reads: Vec::new() });
-                kernels.len() - 1
+            let at = *of_leader[leader].get_or_insert_with(|| {
+                walks.push(Walk::new(leader, n));
+                walks.len() - 1
             });
-            kernels[at].stores.push(class);
-            let before = kernels[at].reads.len();
-            self.walk(classes, class, class, leader, &mut kernels[at], &mut Vec::new())?;
+            let walk = &mut walks[at];
+            walk.kernel.stores.push(class);
+            let before = walk.kernel.reads.len();
+            self.walk(classes, given, class, class, walk, &mut path)?;
             // A leaf that is itself an output is read, but no kernel makes it.
-            wanted.extend(kernels[at].reads[before..].iter().rev().filter(|c| !is_given(classes, **c)));
+            wanted.extend(walk.kernel.reads[before..].iter().rev().filter(|c| !given[**c]));
         }
+        let mut kernels: Vec<PlanKernel> = walks.into_iter().map(|w| w.kernel).collect();
         for kernel in &mut kernels {
             kernel.stores.sort_unstable();
             kernel.reads.sort_unstable();
@@ -125,58 +135,77 @@ impl Plan {
     fn walk(
         &self,
         classes: &EClasses,
+        given: &[bool],
         class: ClassId,
         root: ClassId,
-        leader: ClassId,
-        kernel: &mut PlanKernel,
-        path: &mut Vec<ClassId>,
+        walk: &mut Walk,
+        path: &mut FixedBitSet,
     ) -> Result<(), PlanError> {
-        if path.contains(&class) {
+        if path.contains(class) {
             return Err(PlanError::CyclicChoice(class));
         }
-        let elsewhere = self.stored[class] && self.host[class] != leader && class != root;
-        if elsewhere || (is_given(classes, class) && classes.classes[class].scalar.is_none()) {
-            if !kernel.reads.contains(&class) {
-                kernel.reads.push(class);
+        let c = &classes.classes[class];
+        let elsewhere = self.stored[class] && self.host[class] != walk.leader && class != root;
+        if elsewhere || (given[class] && c.scalar.is_none()) {
+            if !walk.reads.put(class) {
+                walk.kernel.reads.push(class);
             }
             return Ok(());
         }
-        if kernel.interior.contains(&class) {
+        if walk.interior.contains(class) {
             return Ok(());
         }
-        if classes.classes[class].scalar.is_none() {
-            let node = classes.classes[class].nodes.get(self.choice[class]).ok_or(PlanError::NoChoice(class))?;
-            path.push(class);
+        if c.scalar.is_none() {
+            let node = c.nodes.get(self.choice[class]).ok_or(PlanError::NoChoice(class))?;
+            path.insert(class);
             for &operand in &node.operands {
-                self.walk(classes, operand, root, leader, kernel, path)?;
+                self.walk(classes, given, operand, root, walk, path)?;
             }
-            path.pop();
+            path.remove(class);
         }
-        kernel.interior.push(class);
+        walk.interior.insert(class);
+        walk.kernel.interior.push(class);
         Ok(())
     }
 
     fn check_anchors(&self, classes: &EClasses, kernels: &[PlanKernel]) -> Result<(), PlanError> {
-        let mut users: FxHashMap<ClassId, usize> = FxHashMap::default();
+        let mut users = vec![0_usize; classes.classes.len()];
         for kernel in kernels {
             for &class in kernel.interior.iter().filter(|c| !self.stored[**c]) {
                 let c = &classes.classes[class];
                 if c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_)) {
-                    *users.entry(class).or_default() += 1;
+                    users[class] += 1;
                 }
             }
         }
-        let mut shared: Vec<_> = users.into_iter().filter(|(_, n)| *n > 1).collect();
-        shared.sort_unstable();
-        shared.first().map_or(Ok(()), |&(class, n)| Err(PlanError::SharedAnchor(class, n)))
+        let shared = users.into_iter().enumerate().find(|(_, n)| *n > 1);
+        shared.map_or(Ok(()), |(class, n)| Err(PlanError::SharedAnchor(class, n)))
+    }
+}
+
+/// A kernel under construction, with what it holds so far as sets.
+struct Walk {
+    leader: ClassId,
+    kernel: PlanKernel,
+    interior: FixedBitSet,
+    reads: FixedBitSet,
+}
+
+impl Walk {
+    fn new(leader: ClassId, classes: usize) -> Walk {
+        let kernel = PlanKernel { stores: Vec::new(), interior: Vec::new(), reads: Vec::new() };
+        let set = || FixedBitSet::with_capacity(classes);
+        Walk { leader, kernel, interior: set(), reads: set() }
     }
 }
 
 /// Sorts kernels so that what a kernel reads is stored before; among those that can run, the one that was found last
 /// (nearest to the inputs) goes first.
 fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>, PlanError> {
-    let maker: FxHashMap<ClassId, usize> =
-        kernels.iter().enumerate().flat_map(|(k, kernel)| kernel.stores.iter().map(move |c| (*c, k))).collect();
+    let mut maker: Vec<Option<usize>> = vec![None; classes.classes.len()];
+    for (k, kernel) in kernels.iter().enumerate() {
+        kernel.stores.iter().for_each(|&c| maker[c] = Some(k));
+    }
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
         New,
@@ -186,7 +215,7 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
     fn visit(
         k: usize,
         kernels: &[PlanKernel],
-        maker: &FxHashMap<ClassId, usize>,
+        maker: &[Option<usize>],
         marks: &mut [Mark],
         sorted: &mut Vec<usize>,
     ) -> Result<(), PlanError> {
@@ -196,7 +225,7 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
             Mark::New => marks[k] = Mark::Open,
         }
         for read in &kernels[k].reads {
-            if let Some(&from) = maker.get(read) {
+            if let Some(from) = maker[*read] {
                 // An output that copies a leaf stores the class that it reads.
                 if from != k || !kernels[k].stores.contains(read) {
                     visit(from, kernels, maker, marks, sorted)?;
@@ -209,8 +238,9 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
     }
     let mut marks = vec![Mark::New; kernels.len()];
     let mut sorted = Vec::with_capacity(kernels.len());
-    for output in &classes.outputs {
-        visit(maker[output], &kernels, &maker, &mut marks, &mut sorted)?;
+    for &output in &classes.outputs {
+        let Some(last) = maker[output] else { continue };
+        visit(last, &kernels, &maker, &mut marks, &mut sorted)?;
     }
     let mut kernels: Vec<_> = kernels.into_iter().map(Some).collect();
     Ok(sorted.into_iter().filter_map(|k| kernels[k].take()).collect())

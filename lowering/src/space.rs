@@ -26,6 +26,8 @@ pub struct Space<'a> {
     /// Whether a class is a leaf with a buffer or the same number everywhere.
     pub given: Vec<bool>,
     costs: RefCell<FxHashMap<Vec<u32>, Cost>>,
+    /// Room for a key of `costs`, so that looking one up allocates nothing.
+    key: RefCell<Vec<u32>>,
 }
 
 /// A plan's price.
@@ -41,7 +43,7 @@ impl<'a> Space<'a> {
     /// A space without prices yet.
     pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
         let given = (0..classes.classes.len()).map(|c| is_given(classes, c)).collect();
-        Space { classes, backend, given, costs: RefCell::default() }
+        Space { classes, backend, given, costs: RefCell::default(), key: RefCell::default() }
     }
 
     /// Whether a kernel belongs to the load program: it depends on parameters and constants only.
@@ -55,7 +57,7 @@ impl<'a> Space<'a> {
     /// # Errors
     /// When the plan is not valid.
     pub fn price(&self, plan: &Plan) -> Result<Priced, PlanError> {
-        let kernels = plan.kernels(self.classes)?;
+        let kernels = plan.kernels_given(self.classes, &self.given)?;
         let mut seconds = 0.0;
         let kernels: Vec<_> = kernels
             .into_iter()
@@ -71,11 +73,15 @@ impl<'a> Space<'a> {
     /// The price of one kernel of a plan.
     pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
         // Stores, then interior with choices, then (after a mark) what is read: these determine the kernel.
-        let mut key: Vec<u32> = kernel.stores.iter().map(|c| *c as u32).collect();
+        let mut key = self.key.take();
+        key.clear();
+        key.extend(kernel.stores.iter().map(|c| *c as u32));
         key.push(u32::MAX);
         key.extend(kernel.interior.iter().flat_map(|&c| [c as u32, plan.choice[c] as u32]));
-        if let Some(cost) = self.costs.borrow().get(&key) {
-            return *cost;
+        let known = self.costs.borrow().get(key.as_slice()).copied();
+        if let Some(cost) = known {
+            self.key.replace(key);
+            return cost;
         }
         let cost = match build::kernel(self.classes, plan, kernel) {
             Ok(Built { kernel, .. }) => self.backend.cost(&kernel),
