@@ -1,29 +1,26 @@
 //! `cargo run --release -p eutectic-proptests --example sweep -- PROGRAMS SEED`: random programs in every way.
 
-use std::process::ExitCode;
-
-use eutectic_proptests::sweep::{Way, sweep};
+use anyhow::{Context, ensure};
+use eutectic_proptests::sweep::{Sweep, Way};
 
 /// Programs are at most so long.
 const STEPS: [usize; 3] = [4, 8, 14];
 
-fn main() -> ExitCode {
-    let numbers: Option<Vec<u64>> = std::env::args().skip(1).map(|a| a.parse().ok()).collect();
-    let Some(&[programs, seed]) = numbers.as_deref() else {
-        eprintln!("usage: sweep PROGRAMS SEED");
-        return ExitCode::from(2);
-    };
-    let mut failed = false;
-    for way in Way::ALL {
-        for steps in STEPS {
-            let share = (programs as usize / STEPS.len() / Way::ALL.len()).max(1) as u32;
-            let result = sweep(way, share, steps, seed ^ steps as u64);
-            println!("{way:?}, {steps} steps, {share} programs: {}", result.as_ref().map_or("FAILED", |()| "agree"));
-            if let Err(failure) = result {
-                failed = true;
-                println!("{failure}");
-            }
+fn main() -> anyhow::Result<()> {
+    let mut numbers = std::env::args().skip(1).map(|a| a.parse::<u64>().with_context(|| format!("`{a}` is no number")));
+    let mut next = || numbers.next().context("usage: sweep PROGRAMS SEED")?;
+    let (programs, seed) = (next()?, next()?);
+    let sweep = Sweep::new()?;
+    let share = (programs as usize).div_ceil(STEPS.len() * Way::ALL.len()) as u32;
+    let mut failed = 0;
+    for (way, steps) in Way::ALL.into_iter().flat_map(|way| STEPS.map(|steps| (way, steps))) {
+        let result = sweep.programs(way, share, steps, seed ^ steps as u64);
+        println!("{way:?}, {steps} steps, {share} programs: {}", result.as_ref().map_or("FAILED", |()| "agree"));
+        if let Err(failure) = result {
+            failed += 1;
+            println!("{failure}");
         }
     }
-    ExitCode::from(u8::from(failed))
+    ensure!(failed == 0, "{failed} of {} sweeps failed", STEPS.len() * Way::ALL.len());
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Many random programs, each planned in several ways, in one run that a seed repeats.
 
-use std::sync::OnceLock;
-
+use anyhow::{Context, anyhow};
 use eutectic::{
     Compiler, Cpu, Graph, RuleSet, Strategy,
     engine::rewrites::{Choice, LoadError, Phase},
@@ -11,7 +10,10 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use crate::{conformance::check, program::programs};
+use crate::{
+    conformance::check,
+    program::{Case, programs},
+};
 
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -28,49 +30,53 @@ impl Way {
         [Way::Search(Strategy::Unfused), Way::Search(Strategy::Greedy), Way::Search(Strategy::Local), Way::SomeRules];
 }
 
-/// Checks so many programs of at most `steps` ops; the first that fails is shrunk and reported as text that
-/// `eutectic opt` reads.
-///
-/// # Errors
-/// The failure, for people.
-pub fn sweep(way: Way, count: u32, steps: usize, seed: u64) -> Result<(), String> {
-    let config = Config {
-        cases: count,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        max_shrink_iters: 2000,
-        ..Config::default()
-    };
-    let fail = |e: String| TestCaseError::fail(e);
-    TestRunner::new(config)
-        .run(&programs(steps), |case| agrees(way, &case.graph, case.seed).map_err(fail))
-        .map_err(|e| format!("{way:?}: {e}"))
+/// Checks programs in every way.
+pub struct Sweep {
+    compiler: Compiler,
 }
 
-/// Compiles a program in one way and checks what it computes.
-///
-/// # Errors
-/// What differs, or the engine's error, for people.
-pub fn agrees(way: Way, graph: &Graph, seed: u64) -> Result<(), String> {
-    let compiler = match way {
-        Way::Search(strategy) => Compiler::of(Cpu::default(), embedded()?).with_strategy(strategy),
-        Way::SomeRules => Compiler::of(Cpu::default(), some_rules(&embedded()?, seed).map_err(|e| e.to_string())?),
-    };
-    match check(&compiler, graph, seed) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(differences)) => Err(format!("{differences:#?}")),
-        Err(error) => Err(error.to_string()),
+impl Sweep {
+    /// On the CPU, with the embedded rules, which are read once: that takes longer than a small program does.
+    ///
+    /// # Errors
+    /// When the rules do not load.
+    pub fn new() -> anyhow::Result<Sweep> {
+        Ok(Sweep { compiler: Compiler::new(Cpu::default())? })
     }
-}
 
-/// The embedded rules, read once: reading them takes longer than a small program does.
-fn embedded() -> Result<RuleSet, String> {
-    static RULES: OnceLock<Result<RuleSet, String>> = OnceLock::new();
-    let read = || {
-        let rules = RuleSet::embedded().map_err(|e| e.to_string())?;
-        rules.choose(&Choice::default()).map_err(|e| e.to_string())
-    };
-    RULES.get_or_init(read).clone()
+    /// Checks so many programs of at most `steps` ops; the first that fails is shrunk and reported as text that
+    /// `eutectic opt` reads.
+    ///
+    /// # Errors
+    /// The failure, for people.
+    pub fn programs(&self, way: Way, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
+        let config = Config {
+            cases: count,
+            rng_seed: RngSeed::Fixed(seed),
+            failure_persistence: None,
+            max_shrink_iters: 2000,
+            ..Config::default()
+        };
+        let agrees =
+            |case: Case| self.agrees(way, &case.graph, case.seed).map_err(|e| TestCaseError::fail(format!("{e:#}")));
+        TestRunner::new(config).run(&programs(steps), agrees).map_err(|e| anyhow!("{way:?}: {e}"))
+    }
+
+    /// Compiles a program in one way and checks what it computes.
+    ///
+    /// # Errors
+    /// What differs, or the engine's error.
+    pub fn agrees(&self, way: Way, graph: &Graph, seed: u64) -> anyhow::Result<()> {
+        let compiler = self.compiler.clone();
+        let compiler = match way {
+            Way::Search(strategy) => compiler.with_strategy(strategy),
+            Way::SomeRules => {
+                let rules = some_rules(compiler.rules(), seed).context("leaving rules out")?;
+                compiler.with_rules(rules)
+            }
+        };
+        check(&compiler, graph, seed)?.map_err(|differences| anyhow!("{differences:#?}"))
+    }
 }
 
 /// Drops rules by the bits of a seed, but for those that programs need to have kernels at all.

@@ -2,10 +2,10 @@
 
 use eutectic::Strategy;
 use eutectic_ir::{lang::sexp::Source, text::parse};
-use eutectic_proptests::sweep::{Way, agrees, sweep};
+use eutectic_proptests::sweep::{Sweep, Way};
 
 fn agree(way: Way) {
-    sweep(way, 250, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
+    Sweep::new().unwrap().programs(way, 250, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
@@ -30,12 +30,13 @@ fn some_rules() {
 
 #[test]
 fn programs_that_once_failed() {
+    let sweep = Sweep::new().unwrap();
     for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once_failed")).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let graph = parse(&Source::new(path.display().to_string(), text)).unwrap_or_else(|e| panic!("{e}"));
         for (way, seed) in Way::ALL.into_iter().flat_map(|way| (0..20).map(move |seed| (way, seed))) {
-            agrees(way, &graph, seed).unwrap_or_else(|e| panic!("{}, {way:?}, seed {seed}: {e}", path.display()));
+            sweep.agrees(way, &graph, seed).unwrap_or_else(|e| panic!("{}, {way:?}, seed {seed}: {e}", path.display()));
         }
     }
 }

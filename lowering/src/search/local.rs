@@ -15,6 +15,9 @@ const SHIFT_DEPTH: usize = 3;
 /// Up to how many kernels every pair is tried as one kernel.
 const ALL_PAIRS: usize = 16;
 
+/// Which classes a change of choice starts out with as stored, by the e-node that computes them.
+type Stores = fn(&Class) -> bool;
+
 impl Search<'_, '_> {
     /// Goes over all moves until none gains.
     pub(super) fn local(&mut self, plan: &mut Plan, best: &mut Priced, rounds: usize) {
@@ -148,7 +151,7 @@ impl Search<'_, '_> {
         }
         near.sort_unstable();
         near.dedup();
-        let stores: [Option<fn(&Class) -> bool>; 3] =
+        let stores: [Option<Stores>; 3] =
             [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
         let mut starts: Vec<(Plan, Priced)> = Vec::new();
         for stores in stores {
