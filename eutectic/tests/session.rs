@@ -79,3 +79,34 @@ fn indices_out_of_range_are_errors_even_where_padding_is_read() {
         }
     }
 }
+
+#[test]
+fn tensors_without_elements_run() {
+    for rows in [0, 2] {
+        let mut graph = Graph::new("rows");
+        let x = graph.input("x", Type::tensor(DType::F32, &[rows, 3])).unwrap();
+        let w = graph.param("w", Type::tensor(DType::F32, &[3, 5])).unwrap();
+        let b = graph.param("b", Type::tensor(DType::F32, &[5])).unwrap();
+        let y = graph.apply("linear", &[x, w, b], &[("act", "relu".into())]).unwrap();
+        let turned = graph.apply("transpose", &[y], &[("perm", [1, 0].as_slice().into())]).unwrap();
+        let shares = graph.apply("softmax", &[y], &[("axis", (-1).into())]).unwrap();
+        let sums = graph.apply("reduce-sum", &[y], &[("axes", [0].as_slice().into()), ("keep", false.into())]).unwrap();
+        let both = graph.apply("concat", &[x, x], &[("axis", 0.into())]).unwrap();
+        for (name, value) in [("turned", turned), ("shares", shares), ("sums", sums), ("both", both)] {
+            graph.output(name, value).unwrap();
+        }
+        for strategy in [Strategy::Unfused, Strategy::Greedy, Strategy::Local] {
+            let mut session = compiler().with_strategy(strategy).compile(&graph).unwrap();
+            session.load(&[tensor(&[3, 5], 1), tensor(&[5], 1)]).unwrap();
+            let outputs = session.run(&[tensor(&[rows, 3], 1)]).unwrap();
+            let dims: Vec<_> = outputs.iter().map(|t| t.dims().to_vec()).collect();
+            assert_eq!(dims, [vec![5, rows], vec![rows, 5], vec![5], vec![2 * rows, 3]], "{strategy:?}");
+            let column = |c: i64| {
+                (0..rows as i64)
+                    .map(|r| (0..3).map(|k| (3 * r + k + 1) * (5 * k + c + 1)).sum::<i64>() + c + 1)
+                    .sum::<i64>()
+            };
+            assert_eq!(outputs[2].to_f64(), (0..5).map(|c| column(c) as f64).collect::<Vec<_>>(), "{strategy:?}");
+        }
+    }
+}

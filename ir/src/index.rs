@@ -136,9 +136,9 @@ impl Index {
         })
     }
 
-    /// ⌊self / by⌋ over a domain; `by` > 0.
+    /// ⌊self / by⌋ over a domain; `by` > 0, or 0 as the extent of an axis without points.
     pub fn div(&self, by: i64, domain: &[usize]) -> Index {
-        if by == 1 {
+        if by <= 1 {
             return self.clone();
         }
         let (whole, rest) = self.split(by);
@@ -158,9 +158,9 @@ impl Index {
         whole.plus(&Index::atom(Atom::Div(Box::new(rest), by)))
     }
 
-    /// self mod by, in `0..by`, over a domain; `by` > 0.
+    /// self mod by, in `0..by`, over a domain; `by` as for [`Index::div`].
     pub fn modulo(&self, by: i64, domain: &[usize]) -> Index {
-        if by == 1 {
+        if by <= 1 {
             return Index::default();
         }
         let (_, rest) = self.split(by);

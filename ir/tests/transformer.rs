@@ -130,12 +130,3 @@ fn bounds_stay_useful_through_a_layer() {
     // The results are about 1.
     assert!(widest > 1e-7 && widest < 5e-2, "{widest}");
 }
-
-#[test]
-fn a_layer_of_a_real_size_is_quick() {
-    let graph = transformer(&Sizes { tokens: 64, hidden: 256 }, 2, true);
-    let values = values(&graph);
-    let start = std::time::Instant::now();
-    interpret::<f64>(&graph, &|name| values.get(name).cloned()).unwrap();
-    println!("two layers of 64 × 256: {:?}", start.elapsed());
-}

@@ -346,9 +346,11 @@ impl<'a> Builder<'a> {
                 Ok(Computed::from(Instr::Reduce { how, arg, dtype }))
             }
             Class::Anchor(_) => {
-                let identity = at.iter().zip(&scope.body.domain).enumerate().all(|(i, (index, extent))| {
-                    *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
-                });
+                // Where there is no point, nothing is read.
+                let identity = scope.body.domain.contains(&0)
+                    || at.iter().zip(&scope.body.domain).enumerate().all(|(i, (index, extent))| {
+                        *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
+                    });
                 if scope.above_anchor && identity && guards.is_empty() {
                     Ok(Computed::from(Instr::Anchor { dtype }))
                 } else {

@@ -67,6 +67,10 @@ fn find_split(map: &Index, domain: &[usize]) -> Option<(usize, usize)> {
 /// runs, in row-major order, over the axes of `from` that `at` does not depend on. `None` where `at` is no such bijection
 /// or is too tangled to tell.
 pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usize>) -> Option<Vec<Index>> {
+    if to.contains(&0) {
+        // There is no point to place.
+        return from.contains(&0).then(|| vec![Index::default(); from.len()]);
+    }
     let refined = refine(at.iter(), from);
     let strides: Vec<Vec<i64>> = at
         .iter()
@@ -123,6 +127,9 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
 
 /// Whether an affine offset visits each element of `count` exactly once over the axes of a domain that it depends on.
 pub(crate) fn is_bijection(offset: &Index, domain: &[usize], count: usize) -> bool {
+    if count == 0 {
+        return domain.contains(&0);
+    }
     let refined = refine(std::iter::once(offset), domain);
     let offset = offset.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
     let Some(strides) = offset.affine(refined.domain.len()) else { return false };

@@ -343,7 +343,7 @@ fn attention(operands: &[Vec<f64>], domain: &[usize], depth: usize, keys: usize,
             let total: f64 = weights.iter().sum();
             for e in 0..width {
                 let sum: f64 = (0..keys).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
-                let empty = most == f64::NEG_INFINITY && how.empty == EmptyRow::Zeros;
+                let empty = most == f64::NEG_INFINITY && (how.empty == EmptyRow::Zeros || keys == 0);
                 out.push(if empty { 0.0 } else { sum / total });
             }
         }

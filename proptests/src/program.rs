@@ -27,8 +27,8 @@ pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
     (decisions, any::<u64>()).prop_map(|(decisions, seed)| Case { graph: generate(&decisions), seed })
 }
 
-/// Extents that straddle vector widths and tiles, and the narrow ones.
-const EXTENTS: &[usize] = &[1, 2, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
+/// Extents that straddle vector widths and tiles, the narrow ones, and none at all.
+const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 
 /// The largest tensor that is made, in elements.
 const LARGEST: usize = 1 << 14;
@@ -310,6 +310,9 @@ impl Generator<'_> {
         let dims = self.dims(x);
         let [.., rows, depth] = dims.as_slice() else { return None };
         let (rows, depth) = (*rows, *depth);
+        if rows * depth == 0 {
+            return None;
+        }
         let keys = self.extent();
         let width = self.extent();
         let heads = 1 + self.below(2);
@@ -348,7 +351,7 @@ impl Generator<'_> {
     fn gather(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         let axis = self.below(dims.len());
-        let extent = *dims.get(axis)? as i64;
+        let extent = *dims.get(axis).filter(|&&n| n > 0)? as i64;
         let count = self.extent();
         let ids: Vec<i64> = (0..count).map(|_| self.below(extent as usize) as i64).collect();
         let ids = self.graph.constant(eutectic_ir::Tensor::from_i64(DType::I64, &[count], ids)).ok()?;

@@ -62,7 +62,7 @@ pub enum AnchorKernel {
     },
 }
 
-/// What attention gives for a row in which every score is −∞.
+/// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmptyRow {
     /// Zeros: nothing is attended to.

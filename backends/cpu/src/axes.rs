@@ -32,9 +32,9 @@ impl Nest {
         self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().map(|s| &s.at))
     }
 
-    /// Whether anything depends on an axis.
+    /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate.
     pub fn depends_on(&self, axis: usize) -> bool {
-        self.indices().any(|i| i.mentions(axis))
+        self.domain[axis] == 0 || self.indices().any(|i| i.mentions(axis))
     }
 
     /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`.

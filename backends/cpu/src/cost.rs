@@ -286,19 +286,23 @@ impl Model {
         let [.., m, n] = domain else { return };
         let (m, n, k) = (*m as f64, *n as f64, k as f64);
         let flops = 2.0 * count * k;
-        let rate = match dtype {
+        let most = match dtype {
             DType::F64 => p.f64,
             DType::Bool => 0.0,
             d if d.is_float() => p.f32,
             _ => p.other,
         };
         let rate = if m == 1.0 || n == 1.0 {
-            rate.min(p.vector)
+            most.min(p.vector)
         } else {
-            rate * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
+            most * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
         };
         work.flops += flops;
-        work.seconds += if flops > 0.0 || rate == 0.0 { flops.max(1.0) / rate } else { 0.0 };
+        work.seconds += match () {
+            () if most == 0.0 => f64::INFINITY,
+            () if flops == 0.0 => 0.0,
+            () => flops / rate,
+        };
     }
 
     /// Infinite where there is no function.

@@ -248,7 +248,8 @@ impl<T: Rows + Product> Attention<T> {
             for r in 0..rows {
                 let out = std::slice::from_raw_parts_mut(output.cast::<T>().add(r * self.columns), self.columns);
                 if largest[r] == T::of(f64::NEG_INFINITY) {
-                    out.fill(T::of(if self.empty == EmptyRow::Zeros { 0.0 } else { f64::NAN }));
+                    let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
+                    out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
                 } else {
                     self.softmax.scale(out, T::of(1.0).over(sums[r]));
                 }

@@ -206,6 +206,12 @@ impl Builder<'_> {
         if dtype != load.dtype {
             return self.problem(format!("a load of {} from a buffer of {dtype}", load.dtype), load.dtype);
         }
+        if count == 0 && self.program.domain.contains(&0) {
+            // There is nothing to read, not even for a value that is the same everywhere.
+            let step = self.push(Step::Ready, register(dtype), 0);
+            self.program.values[step].constant = Some([0; 8]);
+            return step;
+        }
         let (access, mask) = match self.access(&load.at) {
             Ok(compiled) => compiled,
             Err(why) => return self.problem(why, load.dtype),
@@ -267,6 +273,10 @@ impl Builder<'_> {
                     new
                 }
             };
+        }
+        if count == 0 && self.program.row != 0 && self.program.domain.contains(&0) {
+            // Rows are gone through even where they have no elements.
+            return;
         }
         // Along the row, a store of what is the same for the row does not move: that is what a row of zero elements stores too.
         let of_row = |d: usize| self.program.row >> d & 1 == 1;
