@@ -1,8 +1,9 @@
 //! What the plans of the built-in models come to, whose graphs need no weights.
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Graph, Program,
+    Compiler, Cpu, CpuOptions, Graph, Program, RuleSet,
     engine::{
+        ir::lang::Source,
         lowering::print,
         models::{
             Form,
@@ -10,6 +11,7 @@ use eutectic::{
             builtin::{BUILTINS, Builtin},
             text,
         },
+        rewrites::Choice,
     },
 };
 
@@ -52,5 +54,30 @@ fn memory_is_an_eighth_of_the_intermediates() {
         let intermediates: usize = results.map(|(_, n)| n.ty.bytes()).sum();
         let arena = program(&graph).arena_bytes;
         assert!(arena * 8 <= intermediates, "{}: {arena} of {intermediates} bytes", model.name);
+    }
+}
+
+#[test]
+fn the_order_of_rule_files_does_not_matter() {
+    let mut sources = Vec::new();
+    for pack in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../rewrites/rules")).unwrap() {
+        for file in std::fs::read_dir(pack.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            sources.push(Source::new(path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    sources.sort_by(|a, b| a.name.cmp(&b.name));
+    let model = &BUILTINS[0];
+    let graph = graph(model, Form::Primitive, 2);
+    let kernels = |sources: &[Source]| {
+        let rules = RuleSet::read(sources).unwrap_or_else(|e| panic!("{e}")).choose(&Choice::default()).unwrap();
+        print::program(&compiler().with_rules(rules).plan(&graph).unwrap().lowered.program)
+    };
+    let sorted = kernels(&sources);
+    assert_eq!(sorted, print::program(&program(&graph)), "the embedded packs are these files");
+    for _ in 0..2 {
+        sources.rotate_left(5);
+        sources.reverse();
+        assert_eq!(kernels(&sources), sorted);
     }
 }
