@@ -193,7 +193,12 @@ struct Walk {
 
 impl Walk {
     fn new(leader: ClassId, classes: usize) -> Walk {
-        let kernel = PlanKernel { stores: Vec::new(), interior: Vec::new(), reads: Vec::new() };
+        // Room for a usual kernel: the search makes thousands.
+        let kernel = PlanKernel {
+            stores: Vec::with_capacity(4),
+            interior: Vec::with_capacity(32),
+            reads: Vec::with_capacity(8),
+        };
         let set = || FixedBitSet::with_capacity(classes);
         Walk { leader, kernel, interior: set(), reads: set() }
     }

@@ -170,7 +170,8 @@ impl Search<'_, '_> {
                 starts.push((start, priced));
             }
         }
-        let (several, before) = (touched.len() > 1, self.needed(best));
+        let several = touched.len() > 1;
+        let before = if several { self.needed(best) } else { Vec::new() };
         let least = starts.iter().map(|s| s.1.seconds).min_by(f64::total_cmp);
         if let (false, Some(least)) = (several, least) {
             // One class alone seldom settles better from a worse start; several that move together do.
