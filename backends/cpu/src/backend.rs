@@ -14,7 +14,7 @@ use crate::{
 pub struct CpuOptions {
     /// Number of threads; one runs everything on the caller's thread.
     pub threads: usize,
-    /// What things cost; fitted to a machine by `eutectic tune`.
+    /// What things cost.
     pub costs: Costs,
     /// The instruction-set level, which the machine must have.
     pub isa: Isa,

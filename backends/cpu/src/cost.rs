@@ -13,71 +13,102 @@ use crate::simd::table;
 /// The coefficients; see `costs/default.toml`, which explains each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Costs {
+    /// Seconds of a kernel, whatever it does.
     pub launch: f64,
+    /// Seconds until the other threads work on a kernel.
     pub wake: f64,
+    /// What each further thread adds, of what the first one does.
     pub thread: f64,
+    /// Bandwidths.
     pub memory: Memory,
+    /// Rates of products.
     pub product: Product,
+    /// Seconds of elements.
     pub element: Element,
+    /// Which ops are not cheap.
     pub class: Class,
 }
 
 /// Bandwidths by working set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Memory {
+    /// Largest working set, in bytes, that streams at `l2`.
     pub l2_bytes: f64,
+    /// Largest working set, in bytes, that streams at `l3`.
     pub l3_bytes: f64,
+    /// Bytes a second of one thread.
     pub l2: f64,
+    /// As `l2`, beyond `l2_bytes`.
     pub l3: f64,
+    /// As `l2`, beyond `l3_bytes`.
     pub dram: f64,
+    /// As `dram`, of all threads together.
     pub dram_all: f64,
 }
 
 /// Rates of matrix products.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Product {
+    /// Operations a second of large products, in `f32` and narrower floats.
     pub f32: f64,
+    /// As `f32`, in `f64`.
     pub f64: f64,
+    /// As `f32`, of integers.
     pub other: f64,
+    /// Rows at which a product reaches half of its rate.
     pub m_half: f64,
+    /// Columns at which it does.
     pub n_half: f64,
+    /// Length of its sums at which it does.
     pub k_half: f64,
+    /// Seconds of an element that goes through a tile before it is stored.
     pub tile: f64,
+    /// Operations a second of a vector times a matrix in cache.
     pub vector: f64,
 }
 
 /// Seconds of an element.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Element {
+    /// A pass in cache over `f32`.
     pub cheap: f64,
+    /// A division or a root.
     pub division: f64,
+    /// An exponential and what is made of one.
     pub transcendental: f64,
+    /// A hyperbolic tangent, an error function.
     pub special: f64,
+    /// A function that runs element by element.
     pub scalar: f64,
+    /// A step of a reduction.
     pub reduce: f64,
+    /// A copied element of a load or store that is not dense.
     pub strided: f64,
+    /// A run of a load that is walked.
     pub run: f64,
+    /// Factor of `f64`.
     pub f64: f64,
+    /// Factor of the other element types.
     pub other: f64,
+    /// A score, besides its products.
     pub softmax: f64,
 }
 
 /// Which ops are not cheap, by name or kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Class {
+    /// Those that cost [`Element::division`].
     pub division: Vec<String>,
+    /// Those that cost [`Element::transcendental`].
     pub transcendental: Vec<String>,
+    /// Those that cost [`Element::special`].
     pub special: Vec<String>,
+    /// Those that cost [`Element::scalar`].
     pub scalar: Vec<String>,
 }
 

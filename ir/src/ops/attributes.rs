@@ -14,7 +14,7 @@ pub struct AttrDef {
     pub name: &'static str,
     /// What it may be.
     pub kind: AttrKind,
-    /// What it is where a graph does not say (rules always say).
+    /// What it is where a graph does not say (left sides of rules always say).
     pub default: Default,
 }
 
