@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Runs a peer on a workload, by the command line of `eutectic bench MODEL.onnx`, so that compare.py treats all alike."""
+import argparse
+import json
+import os
+import pathlib
+import time
+
+import numpy as np
+
+
+def onnxruntime(args, inputs):
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = args.threads, 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(str(args.model), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda: session.run(names, inputs)[0]
+
+
+def openvino(args, inputs):
+    import openvino as ov
+
+    config = {
+        "INFERENCE_NUM_THREADS": args.threads,
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "KV_CACHE_PRECISION": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    core = ov.Core()
+    request = core.compile_model(core.read_model(str(args.model)), "CPU", config).create_infer_request()
+    for name, array in inputs.items():
+        request.set_tensor(name, ov.Tensor(array))
+
+    def run():
+        request.infer()
+        return request.get_output_tensor(0).data
+
+    return run
+
+
+def torch_compile(args, inputs):
+    import torch
+    import workloads
+
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    model = workloads.model(args.model.stem, args.weights)
+    for module in model.modules():
+        if hasattr(module, "fused"):
+            module.fused = True
+    compiled = torch.compile(model, dynamic=False)
+    tensors = [torch.from_numpy(array) for array in inputs.values()]
+
+    def run():
+        result = compiled(*tensors)
+        return (result[0] if isinstance(result, tuple) else result).numpy()
+
+    return run
+
+
+PEERS = {"openvino": openvino, "onnxruntime": onnxruntime, "torch": torch_compile}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("command", choices=["bench"])
+    parser.add_argument("model", type=pathlib.Path, help="the ONNX file, named after its workload")
+    parser.add_argument("--weights", type=pathlib.Path, required=True, help="folder of MiniLM's, for torch")
+    for name in ("threads", "iters", "warmup"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=@FILE.npy")
+    parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--format", choices=["json"])
+    args = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+
+    given = (text.split("=@", 1) for text in args.input)
+    run = PEERS[args.peer](args, {name: np.load(path) for name, path in given})
+    times = []
+    for at in range(args.warmup + args.iters):
+        start = time.perf_counter()
+        output = run()
+        if at >= args.warmup:
+            times.append((time.perf_counter() - start) * 1e3)
+    np.save(args.output, output)
+    print(json.dumps({"times_ms": times}))
+
+
+if __name__ == "__main__":
+    main()
