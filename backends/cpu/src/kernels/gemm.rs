@@ -2,7 +2,7 @@
 
 use super::{
     matvec,
-    micro::{Call, Dots, Float, Micro, Panel},
+    micro::{Call, Dots, Float, Kernel, Micro, Panel},
     operand::Matrix,
 };
 use crate::{
@@ -264,11 +264,13 @@ impl<T: Product> Blocked<'_, T> {
         let terms = e.k.div_ceil(blocks);
         let panels = e.n.div_ceil(panel);
         let parts = e.m.div_ceil(self.micro.rows());
+        if let (Right::Packed(at), Some(kernels)) = (self.rhs, self.micro.streams.get(e.m.wrapping_sub(1))) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.streams(at.cast(), kernels, terms) };
+        }
         for from in (0..e.k.max(1)).step_by(terms.max(1)) {
             let k = terms.min(e.k - from);
-            let last = from + k == e.k;
-            let bias = if last { self.finish.bias } else { std::ptr::null() };
-            let finish = Finish { add: self.finish.add || from > 0, bias, ..self.finish };
+            let finish = self.part_of_terms(from, k);
             // SAFETY: passed on from the caller.
             unsafe {
                 let lhs = self.left(from, k);
@@ -291,6 +293,46 @@ impl<T: Product> Blocked<'_, T> {
                 }
             }
         }
+    }
+
+    /// Few rows: as many packed panels at once as there is a kernel for, from their first to their last term.
+    unsafe fn streams(&self, packed: *const T, kernels: &[(usize, Kernel<T>)], terms: usize) {
+        let (e, width) = (self.e, self.micro.panel());
+        let mut first = 0;
+        while first < e.n {
+            let whole = (e.n - first) / width;
+            let several = kernels.iter().find(|(panels, _)| *panels <= whole);
+            let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
+            let kernel = several.map_or(self.micro.kernels[e.m - 1][usize::from(columns > self.micro.lanes)], |s| s.1);
+            for from in (0..e.k.max(1)).step_by(terms.max(1)) {
+                let k = terms.min(e.k - from);
+                let finish = self.part_of_terms(from, k);
+                let call = Call {
+                    k,
+                    a: self.lhs.at.cast::<T>().wrapping_offset(from as isize * self.lhs.columns),
+                    a_rows: self.lhs.rows,
+                    a_columns: self.lhs.columns,
+                    b: packed.wrapping_add(first * e.k + from * width),
+                    b_rows: width as isize,
+                    b_panels: width * e.k,
+                    c: self.target.at.cast::<T>().wrapping_add(first),
+                    c_rows: self.target.rows,
+                    columns,
+                    scale: finish.scale,
+                    add: finish.add,
+                    bias: if finish.bias.is_null() { finish.bias } else { finish.bias.wrapping_add(first) },
+                };
+                // SAFETY: passed on from the caller.
+                unsafe { kernel(&call) };
+            }
+            first += columns;
+        }
+    }
+
+    /// What becomes of the sums of `k` terms from one on.
+    fn part_of_terms(&self, from: usize, k: usize) -> Finish<T> {
+        let bias = if from + k == self.e.k { self.finish.bias } else { std::ptr::null() };
+        Finish { add: self.finish.add || from > 0, bias, ..self.finish }
     }
 
     /// The first row and the number of rows of a part: even ones.
@@ -382,6 +424,7 @@ impl<T: Product> Blocked<'_, T> {
             a_columns: lhs.terms,
             b: rhs.at,
             b_rows: rhs.terms,
+            b_panels: 0,
             c: self.target.at.cast::<T>().wrapping_offset(row as isize * self.target.rows + first as isize),
             c_rows: self.target.rows,
             columns,

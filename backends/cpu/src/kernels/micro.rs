@@ -19,6 +19,8 @@ pub struct Call<T> {
     pub b: *const T,
     /// From a row of it, which is a term, to the next.
     pub b_rows: isize,
+    /// From a panel of it to the next, where a kernel takes several.
+    pub b_panels: usize,
     /// The result's first element; its columns lie side by side.
     pub c: *mut T,
     /// From a row of it to the next.
@@ -83,8 +85,10 @@ pub type Kernel<T> = unsafe fn(&Call<T>);
 pub struct Micro<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// By the number of rows less one; one vector wide, and [`Micro::VECTORS`] wide.
+    /// By the number of rows less one; one vector wide, and a panel wide.
     pub kernels: &'static [[Kernel<T>; 2]],
+    /// By the number of rows less one, for few rows: kernels for several whole panels, the most first, and how many.
+    pub streams: &'static [&'static [(usize, Kernel<T>)]],
     /// Packs a part of an operand.
     pub pack: unsafe fn(&Panel<T>),
     /// Computes sums of products.
@@ -99,13 +103,13 @@ impl<T> Clone for Micro<T> {
 
 impl<T> Copy for Micro<T> {}
 
-impl<T> Micro<T> {
-    /// Vectors side by side in the widest kernels.
-    pub const VECTORS: usize = 2;
+/// Vectors side by side in a panel.
+const PANEL: usize = 2;
 
+impl<T> Micro<T> {
     /// Columns of a packed panel.
     pub fn panel(&self) -> usize {
-        Self::VECTORS * self.lanes
+        PANEL * self.lanes
     }
 
     /// Elements of a packed column of the left operand.
@@ -119,20 +123,22 @@ impl<T> Micro<T> {
     }
 }
 
-/// Sums of outer products, held in `ROWS`·`VECTORS` registers.
+/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel has, the others are those of the
+/// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 #[inline(always)]
 unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::Element>) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let (mut a, mut b) = (c.a, c.b);
+        let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
         for _ in 0..c.k {
             for j in 0..VECTORS {
-                V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(j * V::LANES));
+                V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
             }
             let mut row = [V::zero(); VECTORS];
             for (j, v) in row.iter_mut().enumerate() {
-                *v = V::load(b.add(j * V::LANES));
+                *v = V::load(b.add(place(j)));
             }
             for (i, sums) in sums.iter_mut().enumerate() {
                 let x = V::splat(*a.offset(i as isize * c.a_rows));
@@ -312,11 +318,14 @@ level!(
 );
 
 macro_rules! micro {
-    ($level:ident, $v:ty, $t:ty, $($rows:literal)*) => {
+    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             kernels: const {
-                &[$([$level::block::<$v, $rows, 1> as Kernel<$t>, $level::block::<$v, $rows, 2> as Kernel<$t>]),*]
+                &[$([$level::block::<$v, $rows, 1> as Kernel<$t>, $level::block::<$v, $rows, PANEL> as Kernel<$t>]),*]
+            },
+            streams: const {
+                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }> as Kernel<$t>)),*]),*]
             },
             pack: $level::pack::<$v>,
             dots: $level::dots::<$v>,
@@ -339,10 +348,12 @@ macro_rules! float {
                 use std::arch::x86_64::{$middle, $wide};
                 match isa {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+                    Isa::Avx512 => {
+                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1)
+                    }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4),
+                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams),
                 }
             }
         }
