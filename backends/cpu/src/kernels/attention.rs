@@ -128,14 +128,15 @@ impl<T: Rows + Product> Attention<T> {
         let mut grid_len = [1; MAX_RANK];
         (grid_len[batch], grid_len[batch + 1]) = (query_block, columns.max(1));
         let grid = Grid::new(&body.domain, u8::MAX, &grid_len);
+        grid_len = *grid.len();
         let query_block = grid.len()[batch];
 
         let mut program = |nest: &Nest, row: usize| {
             tile::compile(nest, 0, &slots.types, isa).map_err(|p| problems.extend(p)).ok().map(|mut program| {
                 let rows = (REGISTER / row.max(1)).clamp(1, query_block.max(1));
-                let mut len = [1; MAX_RANK];
-                (len[batch], len[batch + 1]) = (rows, row.max(1));
-                program.allocate(&len);
+                let mut len = grid_len;
+                len[batch + 1] = row.max(1);
+                program.allocate(&Grid::exactly(&nest.domain, &len).strips(batch, rows));
                 (program, rows)
             })
         };
@@ -247,7 +248,8 @@ impl<T: Rows + Product> Attention<T> {
             }
             for r in 0..rows {
                 let out = std::slice::from_raw_parts_mut(output.cast::<T>().add(r * self.columns), self.columns);
-                if largest[r] == T::of(f64::NEG_INFINITY) {
+                // Beside a NaN, whose sum is one too, a row is not empty.
+                if largest[r] == T::of(f64::NEG_INFINITY) && sums[r] == T::of(0.0) {
                     let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
                     out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
                 } else {

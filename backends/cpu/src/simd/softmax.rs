@@ -1,18 +1,20 @@
 //! The running softmax of attention, a row of scores at a time.
 
+use eutectic_ir::ops::Reduction;
+
 use super::{
     Isa, Level,
     arithmetic::Number,
     elementary, per_level,
-    reduce::{Max, Sum, Wide, reduce_row},
+    reduce::{Combine, Sum, Wide, reduce_row},
 };
 
 /// A type in which attention is computed.
 pub trait Rows: Number + Wide + Send + Sync {
     /// Rounded from `f64`.
     fn of(x: f64) -> Self;
-    /// eˣ.
-    fn exp<L: Level>(self) -> Self;
+    /// eˣ for x ≤ 0; subnormal results may be 0.
+    fn weight<L: Level>(self) -> Self;
     /// tanh x.
     fn tanh<L: Level>(self) -> Self;
 }
@@ -23,8 +25,8 @@ impl Rows for f32 {
         x as f32
     }
     #[inline(always)]
-    fn exp<L: Level>(self) -> f32 {
-        elementary::exp::<L>(self)
+    fn weight<L: Level>(self) -> f32 {
+        elementary::exp_of_negative::<L>(self)
     }
     #[inline(always)]
     fn tanh<L: Level>(self) -> f32 {
@@ -38,7 +40,7 @@ impl Rows for f64 {
         x
     }
     #[inline(always)]
-    fn exp<L: Level>(self) -> f64 {
+    fn weight<L: Level>(self) -> f64 {
         f64::exp(self)
     }
     #[inline(always)]
@@ -51,17 +53,28 @@ impl Rows for f64 {
 unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
     let infinite = T::of(f64::NEG_INFINITY);
     let before = *largest;
-    let block = T::narrow(reduce_row::<T, Max>(row));
-    let now = if block > before || block.is_nan() { block } else { before };
+    let block = T::narrow(reduce_row::<T, Largest>(row));
+    let now = if block > before { block } else { before };
     *largest = now;
     // While every score is −∞, terms are 0, not e^(−∞+∞).
     let shift = if now == infinite { T::of(0.0) } else { now };
     for x in row.iter_mut() {
-        *x = x.minus(shift).exp::<L>();
+        *x = x.minus(shift).weight::<L>();
     }
-    let correction = if before == now { T::of(1.0) } else { before.minus(shift).exp::<L>() };
+    let correction = if before == now { T::of(1.0) } else { before.minus(shift).weight::<L>() };
     *sum = sum.times(correction).plus(T::narrow(reduce_row::<T, Sum>(row)));
     correction
+}
+
+/// The largest number: NaN are passed over, because they make the sum NaN.
+struct Largest;
+
+impl Combine for Largest {
+    const HOW: Reduction = Reduction::Max;
+    #[inline(always)]
+    fn combine<T: Number>(a: T, b: T) -> T {
+        if b > a { b } else { a }
+    }
 }
 
 #[inline(always)]
