@@ -32,6 +32,15 @@ impl Nest {
         self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().map(|s| &s.at))
     }
 
+    /// The buffers that it reads and writes.
+    pub fn slots(&self) -> Vec<usize> {
+        let load = |i: &Instr| if let Instr::Load(load) = i { Some(load.slot) } else { None };
+        let mut slots: Vec<_> = self.instrs.iter().filter_map(load).chain(self.stores.iter().map(|s| s.slot)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
     /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate.
     pub fn depends_on(&self, axis: usize) -> bool {
         self.domain[axis] == 0 || self.indices().any(|i| i.mentions(axis))

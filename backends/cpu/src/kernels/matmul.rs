@@ -68,6 +68,8 @@ struct Matmul<T: 'static> {
     lhs: Operand,
     rhs: Operand,
     epilogue: TileProgram,
+    /// Rows of the tile that the epilogue takes at once.
+    strip: usize,
     /// The product can be written to where the only store goes.
     direct: bool,
     /// Slot and first element of what is added to each row of the product.
@@ -111,10 +113,8 @@ impl<T: Product + From<bool>> Matmul<T> {
         let mut len = [1; MAX_RANK];
         (len[batch], len[batch + 1]) = block(extents, body.domain[..batch].iter().product(), &plan, machine.threads);
         let grid = Grid::exactly(&body.domain, &len);
-        let largest = grid.len()[batch + 1].max(1);
-        let mut strip = [1; MAX_RANK];
-        (strip[batch], strip[batch + 1]) = ((REGISTER / largest).clamp(1, grid.len()[batch].max(1)), largest);
-        epilogue.allocate(&strip);
+        let strip = (REGISTER / grid.len()[batch + 1].max(1)).max(1);
+        epilogue.allocate(&grid.strips(batch, strip));
         // Microkernels write rows.
         let side_by_side = |w: &tile::Write| w.strides[batch + 1] == 1 || extents.n == 1;
         let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
@@ -122,8 +122,8 @@ impl<T: Product + From<bool>> Matmul<T> {
             && side_by_side(&epilogue.writes[0]);
         // A matrix times a vector reads rows of the matrix as they lie.
         let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
-            let reads = Operand::reads(&rhs_nest);
-            let others = [Operand::reads(&lhs_nest), Operand::reads(&body)].concat();
+            let reads = rhs_nest.slots();
+            let others = [lhs_nest.slots(), body.slots()].concat();
             let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
             let mut strides = vec![0; batch];
             let mut all = bytes;
@@ -135,7 +135,21 @@ impl<T: Product + From<bool>> Matmul<T> {
         });
         let added = slots.added();
         let size = acc.size();
-        Ok(Box::new(Matmul { plan, extents, batch, grid, lhs, rhs, epilogue, direct, bias, size, added, packed }))
+        Ok(Box::new(Matmul {
+            plan,
+            extents,
+            batch,
+            grid,
+            lhs,
+            rhs,
+            epilogue,
+            strip,
+            direct,
+            bias,
+            size,
+            added,
+            packed,
+        }))
     }
 
     /// Packs a panel of one of the right operand's matrices, of which there are `counts` along each batch axis.
@@ -164,12 +178,6 @@ impl<T: Product + From<bool>> Matmul<T> {
     fn tile_end(&self) -> usize {
         let tile = self.grid.len()[self.batch] * self.grid.len()[self.batch + 1] * self.size;
         (self.epilogue.scratch.next_multiple_of(ALIGN) + tile).next_multiple_of(ALIGN)
-    }
-
-    /// Rows of the epilogue's strips.
-    fn strip(&self, columns: usize) -> usize {
-        let largest = self.grid.len()[self.batch + 1].max(columns).max(1);
-        (REGISTER / largest).max(1)
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
@@ -216,12 +224,10 @@ impl<T: Product + From<bool>> Matmul<T> {
 
     unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
-        let strip = self.strip(n);
-        let mut row = 0;
-        while row < m {
+        for row in (0..m).step_by(self.strip) {
             let mut part = *tile;
             part.start[self.batch] += row;
-            part.len[self.batch] = strip.min(m - row);
+            part.len[self.batch] = self.strip.min(m - row);
             let frame = Frame {
                 slots: launch.slots,
                 scratch,
@@ -232,7 +238,6 @@ impl<T: Product + From<bool>> Matmul<T> {
             };
             // SAFETY: registers were placed for strips of this size.
             unsafe { self.epilogue.run(&frame, &part, Part::WHOLE) };
-            row += strip;
         }
     }
 }

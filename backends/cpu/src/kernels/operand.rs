@@ -56,15 +56,6 @@ impl Operand {
         }
     }
 
-    /// The buffers that evaluating it reads.
-    pub fn reads(nest: &Nest) -> Vec<usize> {
-        let load = |i: &Instr| if let Instr::Load(load) = i { Some(load.slot) } else { None };
-        let mut slots: Vec<_> = nest.instrs.iter().filter_map(load).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        slots
-    }
-
     /// Along which batch axes there are different matrices.
     pub fn varies(&self) -> Vec<bool> {
         self.strides[..self.strides.len() - 2].iter().map(|&s| s != 0).collect()

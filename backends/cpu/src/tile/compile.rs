@@ -4,11 +4,11 @@ use eutectic_backend::{Instr, Load, Store, ValueId};
 use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
-use super::{Access, Guard, MAX_RANK, Mask, Step, TileProgram, Value, Write};
+use super::{Access, Guard, MAX_RANK, Mask, Shape, Step, TileProgram, Value, Write};
 use crate::{
     axes::Nest,
     simd::{
-        Isa,
+        Isa, PointFn,
         convert::{cast, narrow, register, widen},
         reduce, table,
     },
@@ -36,6 +36,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             results: Vec::new(),
             passes: Vec::new(),
             scratch: 0,
+            shapes: Vec::new(),
         },
         place: vec![None; nest.instrs.len()],
         narrowed: FxHashMap::default(),
@@ -156,7 +157,7 @@ impl Builder<'_> {
     }
 
     /// A pointwise step. Axes are grouped by which arguments vary along them, so that inner loops are long.
-    fn point(&mut self, run: crate::simd::PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
+    fn point(&mut self, run: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
         let masks: Vec<_> = args.iter().map(|&a| self.mask(a)).collect();
         let mask = masks.iter().fold(0, |m, a| m | a);
         let mut groups: Vec<(Mask, u8)> = Vec::new();
@@ -359,10 +360,16 @@ fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
 }
 
 impl TileProgram {
-    /// Places registers for tiles of at most `len`: a register is free again after its last use; none is an argument's and the
+    /// Places registers for tiles of these extents: a register is free again after its last use; none is an argument's and the
     /// result's at once. What is the same for a row stays, because passes over a row meet it again.
-    pub fn allocate(&mut self, len: &[usize; MAX_RANK]) {
-        let largest = super::Tile { start: [0; MAX_RANK], len: *len };
+    pub fn allocate(&mut self, extents: &[[usize; MAX_RANK]]) {
+        let mut largest = super::Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        for len in extents {
+            largest.len = std::array::from_fn(|d| largest.len[d].max(len[d]));
+            if self.shapes.iter().all(|s| s.len != *len) {
+                self.shapes.push(Shape::new(self, len));
+            }
+        }
         let n = self.steps.len();
         let mut last_use = vec![0; n];
         for (id, step) in self.steps.iter().enumerate() {

@@ -2,7 +2,8 @@
 
 use super::{MAX_RANK, Mask, Tile, TileProgram};
 
-/// Elements that a register of a tile holds: a few such registers and the data behind them stay in the nearest caches.
+/// Elements that a register of a tile holds: a few such registers and the data behind them stay in the nearest caches, and loads
+/// run through whole pages, which processors fetch ahead.
 const REGISTER: usize = 4096;
 /// Elements along an axis that is the fastest of some buffer, but not of the domain.
 const CROSS: usize = 32;
@@ -48,6 +49,49 @@ impl Grid {
     /// The largest tile.
     pub fn len(&self) -> &[usize; MAX_RANK] {
         &self.len
+    }
+
+    /// The extents that tiles have.
+    pub fn extents(&self) -> Vec<[usize; MAX_RANK]> {
+        (0..MAX_RANK).fold(vec![self.len], |all, d| {
+            let last = self.domain[d] - (self.counts[d] - 1) * self.len[d];
+            let cut = all.iter().filter(|_| last != self.len[d]).map(|len| {
+                let mut len = *len;
+                len[d] = last;
+                len
+            });
+            all.iter().copied().chain(cut).collect()
+        })
+    }
+
+    /// The extents that tiles have once they are cut along an axis after every so many points.
+    pub fn strips(&self, axis: usize, by: usize) -> Vec<[usize; MAX_RANK]> {
+        let cut = |mut len: [usize; MAX_RANK]| {
+            let whole = len[axis];
+            len[axis] = by.min(whole);
+            let rest = (!whole.is_multiple_of(by)).then(|| {
+                let mut rest = len;
+                rest[axis] = whole % by;
+                rest
+            });
+            [len].into_iter().chain(rest)
+        };
+        self.extents().into_iter().flat_map(cut).collect()
+    }
+
+    /// The tile after one.
+    pub fn next(&self, tile: &mut Tile) {
+        for d in (0..MAX_RANK).rev() {
+            tile.start[d] += self.len[d];
+            let more = tile.start[d] < self.domain[d];
+            if !more {
+                tile.start[d] = 0;
+            }
+            tile.len[d] = self.len[d].min(self.domain[d] - tile.start[d]);
+            if more {
+                return;
+            }
+        }
     }
 
     /// Tile number `n`; the innermost axis varies fastest.

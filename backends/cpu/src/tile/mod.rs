@@ -5,12 +5,14 @@ pub mod compile;
 pub mod copy;
 pub mod grid;
 pub mod run;
+pub mod shape;
 
 use eutectic_ir::DType;
 
 pub use access::Access;
 pub use compile::compile;
 pub use grid::Grid;
+pub use shape::Shape;
 
 use crate::simd::{
     PointFn,
@@ -178,6 +180,8 @@ pub struct TileProgram {
     pub passes: Vec<Vec<usize>>,
     /// Bytes of scratch memory.
     pub scratch: usize,
+    /// For the extents that tiles have.
+    pub shapes: Vec<Shape>,
 }
 
 /// Which pass over which part of a row.

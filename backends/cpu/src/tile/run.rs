@@ -3,9 +3,10 @@
 use eutectic_ir::DType;
 
 use super::{
-    Frame, Guard, MAX_RANK, Mask, Part, Step, Tile, TileProgram, Write,
+    Frame, Guard, MAX_RANK, Mask, Part, Shape, Step, Tile, TileProgram,
     access::{Access, all_hold},
     copy::{Side, copy},
+    shape::Walk,
 };
 use crate::simd::{Call, PointFn};
 
@@ -14,17 +15,26 @@ struct Run<'a> {
     program: &'a TileProgram,
     frame: &'a Frame<'a>,
     tile: &'a Tile,
+    shape: &'a Shape,
     part: Part,
 }
 
 impl TileProgram {
-    /// Evaluates a tile: a box of the domain no larger than the registers were placed for.
+    /// Evaluates a tile: a box of the domain of extents that the registers were placed for, or no larger.
     ///
     /// # Safety
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
     /// memory or what the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
-        let run = Run { program: self, frame, tile, part };
+        let other;
+        let shape = match self.shapes.iter().find(|s| s.len == tile.len) {
+            Some(known) => known,
+            None => {
+                other = Shape::new(self, &tile.len);
+                &other
+            }
+        };
+        let run = Run { program: self, frame, tile, shape, part };
         // SAFETY: passed on from the caller.
         unsafe {
             match part.pass {
@@ -32,7 +42,7 @@ impl TileProgram {
                 None => (0..self.steps.len()).for_each(|id| run.step(id)),
             }
             if part.pass.is_none_or(|pass| pass + 1 == self.passes.len()) {
-                self.writes.iter().for_each(|w| run.write(w));
+                (0..self.writes.len()).for_each(|w| run.write(w));
             }
         }
     }
@@ -63,7 +73,7 @@ impl Run<'_> {
     }
 
     unsafe fn step(&self, id: usize) {
-        let value = &self.program.values[id];
+        let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
         // SAFETY: registers are placed within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };
         // SAFETY: the compiler checked what steps touch; see there.
@@ -77,12 +87,19 @@ impl Run<'_> {
                 }
                 Step::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
                 Step::Affine { slot, base, strides } => {
-                    let at = self.affine(*slot, *base, strides, value.mask, value.dtype.size(), register);
-                    self.point_to(id, at);
+                    let size = value.dtype.size();
+                    let from = self.source(*slot, *base, strides, size);
+                    if walk.dense {
+                        return self.point_to(id, from);
+                    }
+                    let from = Side { at: from, strides: strides.map(|s| s as isize) };
+                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
+                    copy(&to, &from, &self.within(value.mask), size);
+                    self.point_to(id, register);
                 }
                 Step::Walk { slot, count, access, guards } => {
-                    let walk = Gather { slot: *slot, count: *count, access, guards };
-                    self.walk(&walk, value.mask, value.dtype.size(), register);
+                    let gather = Gather { slot: *slot, count: *count, access, guards };
+                    self.walk(&gather, value.mask, value.dtype.size(), register);
                     self.point_to(id, register);
                 }
                 Step::Within { arg, extent, guards } => {
@@ -93,9 +110,10 @@ impl Run<'_> {
                     self.coordinate(access, value.mask, register.cast());
                     self.point_to(id, register);
                 }
-                Step::Point { run, k, args, groups } => {
-                    let out = self.direct(id).unwrap_or(register);
-                    self.apply(*run, *k, args, groups, out, value.dtype.size());
+                Step::Point { run, k, args, .. } => {
+                    let direct = value.direct.filter(|_| walk.dense && self.frame.direct);
+                    let out = direct.map_or(register, |write| self.target(write));
+                    self.apply(*run, *k, args, walk, out);
                     self.point_to(id, out);
                 }
                 Step::Spread(arg) => {
@@ -105,8 +123,7 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Reduce { arg, accumulate, finish, offset } => {
-                    let rows = self.tile.count(value.mask);
-                    let n = self.tile.count(self.program.values[*arg].mask & self.program.row);
+                    let (rows, n) = (walk.rows, walk.n);
                     let (from, size) = (self.at(*arg), self.program.values[*arg].dtype.size());
                     let acc = self.frame.scratch.add(*offset);
                     for r in 0..rows {
@@ -136,46 +153,22 @@ impl Run<'_> {
         (0..MAX_RANK).fold(base, |sum, d| sum + strides[d] * self.tile.start[d] as i64) as isize
     }
 
-    /// Whether strides are those of a dense box over the axes of a mask.
-    fn is_dense(&self, strides: &[i64; MAX_RANK], mask: Mask) -> bool {
-        let dense = self.tile.strides(mask);
-        (0..MAX_RANK).all(|d| self.tile.len[d] <= 1 || strides[d] == dense[d] as i64)
+    /// Where a load begins; of an empty tile, that may lie outside of the buffer.
+    fn source(&self, slot: usize, base: i64, strides: &[i64; MAX_RANK], size: usize) -> *mut u8 {
+        self.frame.slots[slot].wrapping_offset(self.offset(base, strides) * size as isize)
     }
 
-    unsafe fn affine(
-        &self,
-        slot: usize,
-        base: i64,
-        strides: &[i64; MAX_RANK],
-        mask: Mask,
-        size: usize,
-        register: *mut u8,
-    ) -> *mut u8 {
-        // Of an empty tile, the first point may lie outside of the buffer.
-        let from = self.frame.slots[slot].wrapping_offset(self.offset(base, strides) * size as isize);
-        if self.is_dense(strides, mask) {
-            return from;
-        }
-        let from = Side { at: from, strides: strides.map(|s| s as isize) };
-        // SAFETY: the compiler checked that the map stays within the buffer.
-        unsafe {
-            copy(&Side { at: register, strides: self.tile.strides(mask) }, &from, &self.within(mask), size);
-        }
-        register
+    /// Where a write begins.
+    fn target(&self, write: usize) -> *mut u8 {
+        let write = &self.program.writes[write];
+        let size = self.program.values[write.value].dtype.size();
+        self.frame.slots[write.slot].wrapping_offset(self.offset(write.base, &write.strides) * size as isize)
     }
 
-    /// The place in the target buffer in which a value can be computed.
-    unsafe fn direct(&self, id: usize) -> Option<*mut u8> {
-        let write = &self.program.writes[self.program.values[id].direct?];
-        let fits = self.frame.direct && self.is_dense(&write.strides, self.program.values[id].mask);
-        let at = self.offset(write.base, &write.strides) * self.program.values[id].dtype.size() as isize;
-        fits.then(|| self.frame.slots[write.slot].wrapping_offset(at))
-    }
-
-    unsafe fn write(&self, write: &Write) {
+    unsafe fn write(&self, number: usize) {
+        let (write, to) = (&self.program.writes[number], self.target(number));
         let value = &self.program.values[write.value];
         let size = value.dtype.size();
-        let to = self.frame.slots[write.slot].wrapping_offset(self.offset(write.base, &write.strides) * size as isize);
         // SAFETY: the compiler checked that the map stays within the buffer.
         unsafe {
             let from = self.at(write.value);
@@ -191,68 +184,32 @@ impl Run<'_> {
         }
     }
 
-    unsafe fn apply(
-        &self,
-        run: PointFn,
-        k: [f64; 2],
-        args: &[usize],
-        groups: &[(Mask, u8)],
-        out: *mut u8,
-        size: usize,
-    ) {
-        let mut pointers = [std::ptr::null_mut::<u8>(); 3];
-        let mut sizes = [0_isize; 3];
-        for (i, &arg) in args.iter().enumerate() {
+    unsafe fn apply(&self, run: PointFn, k: [f64; 2], args: &[usize], walk: &Walk, out: *mut u8) {
+        let mut pointers = [std::ptr::null::<u8>(); 3];
+        for (at, &arg) in pointers.iter_mut().zip(args) {
             // SAFETY: arguments were computed before.
-            pointers[i] = unsafe { self.at(arg) };
-            sizes[i] = self.program.values[arg].dtype.size() as isize;
+            *at = unsafe { self.at(arg).cast_const() };
         }
-        let inner = groups.first().copied().unwrap_or((0, 0));
-        let n = self.tile.count(inner.0);
-        let outer = groups.get(1..).unwrap_or(&[]);
-        let scalar = !inner.1 & 7;
-        let mut call = Call { out, args: pointers.map(|p| p.cast_const()), scalar, n, k };
-        if outer.is_empty() {
-            // SAFETY: registers hold the whole tile.
-            unsafe { run(&call) };
-            return;
-        }
-        // How far each pointer moves with a step of each group: arguments are dense over the axes along which they vary.
-        let mut steps = [[0_isize; 4]; MAX_RANK];
-        let mut counts = [0_usize; MAX_RANK];
-        let mut dense = [0_isize; 3];
-        (0..3).for_each(|i| dense[i] = if inner.1 >> i & 1 == 1 { n as isize } else { 1 });
-        let mut dense_out = n as isize;
-        for (g, &(mask, varying)) in outer.iter().enumerate() {
-            counts[g] = self.tile.count(mask);
-            for i in (0..3).filter(|i| varying >> i & 1 == 1) {
-                steps[g][i] = dense[i] * sizes[i];
-                dense[i] *= counts[g] as isize;
-            }
-            steps[g][3] = dense_out * size as isize;
-            dense_out *= counts[g] as isize;
-        }
-        if counts[..outer.len()].contains(&0) {
+        let mut call = Call { out, args: pointers, scalar: walk.scalar, n: walk.n, k };
+        if walk.outer.iter().any(|o| o.0 == 0) {
             return;
         }
         let mut point = [0_usize; MAX_RANK];
         loop {
-            // SAFETY: the pointers stay within the registers.
+            // SAFETY: registers hold the whole tile, and the pointers stay within them.
             unsafe { run(&call) };
-            let mut g = 0;
+            let mut axis = 0;
             loop {
-                if g == outer.len() {
-                    return;
-                }
-                point[g] += 1;
-                let by = if point[g] < counts[g] { 1 } else { 1 - counts[g] as isize };
-                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(by * steps[g][i]));
-                call.out = call.out.wrapping_offset(by * steps[g][3]);
-                if by == 1 && point[g] < counts[g] {
+                let Some((count, steps)) = walk.outer.get(axis) else { return };
+                point[axis] += 1;
+                let by = if point[axis] < *count { 1 } else { 1 - *count as isize };
+                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(by * steps[i]));
+                call.out = call.out.wrapping_offset(by * steps[3]);
+                if point[axis] < *count {
                     break;
                 }
-                point[g] = 0;
-                g += 1;
+                point[axis] = 0;
+                axis += 1;
             }
         }
     }

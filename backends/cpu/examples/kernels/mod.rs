@@ -1,0 +1,288 @@
+//! Kernels as programs have them, and programs of one kernel with data: what is measured.
+
+use eutectic_backend::{
+    AnchorKernel, Backend, Body, Buffer, EmptyRow, Executable, Guard, Instr, Kernel, Load, Place, Program, Step, Store,
+};
+use eutectic_cpu::Cpu;
+use eutectic_ir::{
+    Attr, DType, Op, Origin, Tensor, Type,
+    index::{Atom, Index, flatten},
+    ops::Reduction,
+};
+
+fn push(b: &mut Body, instr: Instr) -> usize {
+    b.instrs.push(instr);
+    b.instrs.len() - 1
+}
+
+fn map(b: &mut Body, op: &str, attrs: &[Attr], args: &[usize]) -> usize {
+    let op = Op::named(op).expect("an op");
+    push(b, Instr::Map { op, attrs: attrs.iter().cloned().collect(), args: args.to_vec(), dtype: DType::F32 })
+}
+
+fn number(b: &mut Body, x: f64) -> usize {
+    push(b, Instr::Constant { value: x.into(), dtype: DType::F32 })
+}
+
+fn reduce(b: &mut Body, how: Reduction, arg: usize) -> usize {
+    push(b, Instr::Reduce { how, arg, dtype: DType::F32 })
+}
+
+fn dense(domain: &[usize]) -> Index {
+    flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), domain)
+}
+
+fn load(b: &mut Body, slot: usize, at: Index) -> usize {
+    push(b, Instr::Load(Load { slot, at, guards: Vec::new(), dtype: DType::F32 }))
+}
+
+fn body(domain: &[usize]) -> Body {
+    Body { domain: domain.to_vec(), ..Body::default() }
+}
+
+fn operand(slot: usize, domain: &[usize], at: Index) -> Body {
+    let mut b = body(domain);
+    let x = load(&mut b, slot, at);
+    b.results = vec![x];
+    b
+}
+
+/// [m k] · [k n] + bias, with or without gelu or a residual.
+pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kernel {
+    let mut b = body(&[m, n]);
+    let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let bias = load(&mut b, 2, Index::coord(1));
+    y = map(&mut b, "add", &[], &[y, bias]);
+    if gelu {
+        y = map(&mut b, "act", &["gelu-erf".into()], &[y]);
+    }
+    if residual {
+        let r = load(&mut b, 4, dense(&[m, n]));
+        y = map(&mut b, "add", &[], &[y, r]);
+    }
+    let anchor = AnchorKernel::Contraction {
+        lhs: operand(0, &[m, k], dense(&[m, k])),
+        rhs: operand(1, &[k, n], dense(&[k, n])),
+    };
+    let stores = vec![Store { slot: 3, at: dense(&[m, n]), value: y }];
+    let counts = [m * k, k * n, n, m * n, m * n];
+    let used = if residual { 5 } else { 4 };
+    Kernel { anchor, body: b, stores, slots: counts[..used].iter().map(|&c| (DType::F32, c)).collect() }
+}
+
+/// Attention that reads q, k and v as views of a packed [s 3 h d] buffer and writes [s h d].
+pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
+    let at = |which: usize| {
+        Index::coord(1)
+            .times((3 * h * d) as i64)
+            .plus(&Index::coord(0).times(d as i64))
+            .plus(&Index::coord(2))
+            .plus(&Index::constant((which * h * d) as i64))
+    };
+    let [query, key, value] = [0, 1, 2].map(|which| operand(0, &[h, s, d], at(which)));
+    let bias = Some(operand(1, &[h, s, s], Index::coord(2)));
+    let mut b = body(&[h, s, d]);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let out = Index::coord(1).times((h * d) as i64).plus(&Index::coord(0).times(d as i64)).plus(&Index::coord(2));
+    let anchor = AnchorKernel::Attention {
+        query,
+        key,
+        value,
+        bias,
+        scale: (1.0 / (d as f64).sqrt()).into(),
+        softcap: 0.0.into(),
+        empty: EmptyRow::Nan,
+    };
+    let stores = vec![Store { slot: 2, at: out, value: y }];
+    Kernel { anchor, body: b, stores, slots: [s * 3 * h * d, s, s * h * d].map(|c| (DType::F32, c)).to_vec() }
+}
+
+/// The normalised rows of x, times the row of slot 1, plus that of slot 2.
+fn normalised(b: &mut Body, x: usize, n: usize) -> usize {
+    let (count, eps) = (number(b, 1.0 / n as f64), number(b, 1e-12));
+    let sum = reduce(b, Reduction::Sum, x);
+    let mean = map(b, "mul", &[], &[sum, count]);
+    let x = map(b, "sub", &[], &[x, mean]);
+    let square = map(b, "mul", &[], &[x, x]);
+    let sum = reduce(b, Reduction::Sum, square);
+    let var = map(b, "mul", &[], &[sum, count]);
+    let var = map(b, "add", &[], &[var, eps]);
+    let inverse = map(b, "rsqrt", &[], &[var]);
+    let x = map(b, "mul", &[], &[x, inverse]);
+    let (g, o) = (load(b, 1, Index::coord(1)), load(b, 2, Index::coord(1)));
+    let x = map(b, "mul", &[], &[x, g]);
+    map(b, "add", &[], &[x, o])
+}
+
+/// A layer norm, of a softmax where asked for.
+pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
+    let mut b = body(&[m, n]);
+    let mut x = load(&mut b, 0, dense(&[m, n]));
+    if of_softmax {
+        x = weights(&mut b, x);
+    }
+    let x = normalised(&mut b, x, n);
+    let stores = vec![Store { slot: 3, at: dense(&[m, n]), value: x }];
+    Kernel {
+        anchor: AnchorKernel::Rows { axes: 1 },
+        body: b,
+        stores,
+        slots: [m * n, n, n, m * n].map(|c| (DType::F32, c)).to_vec(),
+    }
+}
+
+/// A layer norm of rows of a table of `words` at indices that are zero here.
+pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
+    let mut b = body(&[m, n]);
+    let at = Load { slot: 4, at: Index::coord(0), guards: Vec::new(), dtype: DType::I64 };
+    let arg = push(&mut b, Instr::Load(at));
+    let id = push(&mut b, Instr::Within { arg, extent: words, guards: Vec::<Guard>::new(), dtype: DType::I64 });
+    let x = load(&mut b, 0, Index::atom(Atom::Value(id)).times(n as i64).plus(&Index::coord(1)));
+    let x = normalised(&mut b, x, n);
+    let stores = vec![Store { slot: 3, at: dense(&[m, n]), value: x }];
+    let mut slots = [words * n, n, n, m * n].map(|c| (DType::F32, c)).to_vec();
+    slots.push((DType::I64, m));
+    Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
+}
+
+/// gelu(x·a + b)·sigmoid(c) + d.
+pub fn pointwise(n: usize) -> Kernel {
+    let mut b = body(&[n]);
+    let [x, a, o, c, d] = [0, 1, 2, 3, 4].map(|slot| load(&mut b, slot, Index::coord(0)));
+    let y = map(&mut b, "mul", &[], &[x, a]);
+    let y = map(&mut b, "add", &[], &[y, o]);
+    let y = map(&mut b, "act", &["gelu-erf".into()], &[y]);
+    let gate = map(&mut b, "sigmoid", &[], &[c]);
+    let y = map(&mut b, "mul", &[], &[y, gate]);
+    let y = map(&mut b, "add", &[], &[y, d]);
+    let stores = vec![Store { slot: 5, at: Index::coord(0), value: y }];
+    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 6] }
+}
+
+/// The softmax of rows of x.
+fn weights(b: &mut Body, x: usize) -> usize {
+    let largest = reduce(b, Reduction::Max, x);
+    let x = map(b, "sub", &[], &[x, largest]);
+    let x = map(b, "exp", &[], &[x]);
+    let sum = reduce(b, Reduction::Sum, x);
+    map(b, "div", &[], &[x, sum])
+}
+
+pub fn softmax(m: usize, n: usize) -> Kernel {
+    let mut b = body(&[m, n]);
+    let x = load(&mut b, 0, dense(&[m, n]));
+    let x = weights(&mut b, x);
+    let stores = vec![Store { slot: 1, at: dense(&[m, n]), value: x }];
+    let slots = [m * n, m * n].map(|c| (DType::F32, c)).to_vec();
+    Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
+}
+
+/// `times` applications of a function of one argument to n elements.
+pub fn chain(op: &str, attrs: &[Attr], times: usize, n: usize) -> Kernel {
+    let mut b = body(&[n]);
+    let mut x = load(&mut b, 0, Index::coord(0));
+    for _ in 0..times {
+        x = map(&mut b, op, attrs, &[x]);
+    }
+    let stores = vec![Store { slot: 1, at: Index::coord(0), value: x }];
+    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 2] }
+}
+
+pub fn transpose(m: usize, n: usize) -> Kernel {
+    let mut b = body(&[m, n]);
+    let x = load(&mut b, 0, Index::coord(1).times(m as i64).plus(&Index::coord(0)));
+    let stores = vec![Store { slot: 1, at: dense(&[m, n]), value: x }];
+    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, m * n); 2] }
+}
+
+/// A program of one kernel, with data.
+pub struct Single {
+    executable: Box<dyn Executable>,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Vec<u8>>,
+    /// Bytes that it reads.
+    pub read: usize,
+    /// Bytes that it writes.
+    pub written: usize,
+}
+
+impl Single {
+    pub fn new(cpu: &Cpu, kernel: &Kernel) -> Single {
+        let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
+        let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
+        // Weights do not change between runs.
+        let constant = |slot: usize| slot == 1 && matches!(kernel.anchor, AnchorKernel::Contraction { .. });
+        let (mut read, mut written) = (0, 0);
+        for (slot, &(dtype, count)) in kernel.slots.iter().enumerate() {
+            let (ports, place, bytes): (_, fn(usize) -> Place, _) = match slot {
+                s if stored(s) => (&mut program.outputs, Place::Output, &mut written),
+                s if constant(s) => (&mut program.params, Place::Param, &mut read),
+                _ => (&mut program.inputs, Place::Input, &mut read),
+            };
+            *bytes += dtype.size() * count;
+            let place = place(ports.len());
+            ports.push((format!("{slot}"), Type::tensor(dtype, &[count])));
+            program.buffers.push(Buffer { dtype, count, place });
+        }
+        let buffers = (0..kernel.slots.len()).collect();
+        program.run.push(Step { kernel: 0, buffers, origin: Origin::default() });
+        let mut executable = cpu.compile(&program).expect("a kernel of this file");
+        let tensor = |(_, ty): &(String, Type)| {
+            let (n, dtype) = (ty.count(), ty.dtype().unwrap_or(DType::F32));
+            // Indices are zero.
+            let numbers = (0..n).map(|i| if dtype.is_float() { (i % 97) as f64 / 50.0 - 1.0 } else { 0.0 });
+            Tensor::from_f64(dtype, &[n], numbers)
+        };
+        let params: Vec<_> = program.params.iter().map(tensor).collect();
+        executable.load(&params).expect("the program's parameters");
+        let inputs = program.inputs.iter().map(tensor).collect();
+        let outputs = program.outputs.iter().map(|o| vec![0; o.1.bytes()]).collect();
+        Single { executable, inputs, outputs, read, written }
+    }
+
+    pub fn run(&mut self) {
+        let inputs: Vec<&[u8]> = self.inputs.iter().map(Tensor::bytes).collect();
+        let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        self.executable.run(&inputs, &mut outputs).expect("a run");
+    }
+}
+
+/// What is measured, by name.
+pub fn all() -> Vec<(&'static str, Kernel)> {
+    let many = 1 << 16;
+    vec![
+        ("linear 128x1152x384", linear(128, 1152, 384, false, false)),
+        ("linear 128x384x384 + residual", linear(128, 384, 384, false, true)),
+        ("linear 128x1536x384, gelu", linear(128, 1536, 384, true, false)),
+        ("linear 128x384x1536 + residual", linear(128, 384, 1536, false, true)),
+        ("linear 1024x1152x384", linear(1024, 1152, 384, false, false)),
+        ("linear 16x1536x384, gelu", linear(16, 1536, 384, true, false)),
+        ("linear 128x5632x2048", linear(128, 5632, 2048, false, false)),
+        ("linear 1024x1024x1024", linear(1024, 1024, 1024, false, false)),
+        ("vector 1x2048x2048", linear(1, 2048, 2048, false, false)),
+        ("vector 1x5632x2048", linear(1, 5632, 2048, false, false)),
+        ("vector 1x2048x5632", linear(1, 2048, 5632, false, false)),
+        ("vectors 4x5632x2048", linear(4, 5632, 2048, false, false)),
+        ("attention 12x128x32", attention(12, 128, 32)),
+        ("attention 12x16x32", attention(12, 16, 32)),
+        ("attention 12x512x64", attention(12, 512, 64)),
+        ("attention 12x2048x64", attention(12, 2048, 64)),
+        ("embedding 128x384", embedding(128, 384, 30522)),
+        ("layernorm 128x384", layernorm(128, 384, false)),
+        ("layernorm 4096x768", layernorm(4096, 768, false)),
+        ("softmax 1536x128", softmax(1536, 128)),
+        ("softmax, layernorm 4096x768", layernorm(4096, 768, true)),
+        ("gelu(xa+b)s(c)+d 4096x1024", pointwise(4096 * 1024)),
+        ("transpose 1024x1024", transpose(1024, 1024)),
+        ("abs 64k", chain("abs", &[], 1, many)),
+        ("abs 8 times 64k", chain("abs", &[], 8, many)),
+        ("abs 8M", chain("abs", &[], 1, 1 << 23)),
+        ("sqrt 8 times 64k", chain("sqrt", &[], 8, many)),
+        ("exp 8 times 64k", chain("exp", &[], 8, many)),
+        ("sigmoid 8 times 64k", chain("sigmoid", &[], 8, many)),
+        ("tanh 8 times 64k", chain("tanh", &[], 8, many)),
+        ("erf 8 times 64k", chain("erf", &[], 8, many)),
+        ("gelu 8 times 64k", chain("act", &["gelu-erf".into()], 8, many)),
+        ("sin 8 times 64k", chain("sin", &[], 8, many)),
+    ]
+}

@@ -1,0 +1,182 @@
+//! Ceilings: how fast threads multiply and add in registers, and how fast they read and write memory.
+
+use std::{hint::black_box, time::Instant};
+
+use eutectic_cpu::Isa;
+
+/// Streams that are read at once, which is faster than one.
+const STREAMS: usize = 8;
+/// Floats of a cache line.
+const LINE: usize = 16;
+/// Seconds that a thread works at least: less than what it is interrupted for when others want the processor.
+const TURN: f64 = 0.001;
+
+/// Declares a function for the machine's instruction set.
+macro_rules! widest {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $body:block) => {
+        $(#[$doc])*
+        fn $name($($arg: $ty),*) {
+            #[inline(always)]
+            fn body($($arg: $ty),*) $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx2,fma")]
+            fn avx512($($arg: $ty),*) {
+                body($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $ty),*) {
+                body($($arg),*)
+            }
+            match Isa::detect() {
+                // SAFETY: the machine has the instructions.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                _ => body($($arg),*),
+            }
+        }
+    };
+}
+
+/// Chains of multiply-adds: as many as hide their latency, and registers hold.
+const CHAINS: usize = 12;
+
+/// Declares a function that multiplies and adds with vectors of a type, and how many operations a step of it takes.
+macro_rules! multiply {
+    ($name:ident, $feature:literal, $lanes:literal, $splat:ident $fma:ident $store:ident) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        fn $name(steps: usize) -> usize {
+            use std::arch::x86_64::{$fma, $splat, $store};
+            let (x, y) = ($splat(black_box(0.999)), $splat(black_box(0.001)));
+            let mut sums = [x; CHAINS];
+            for _ in 0..steps {
+                for sum in &mut sums {
+                    *sum = $fma(*sum, x, y);
+                }
+            }
+            let mut all = [0.0_f32; CHAINS * $lanes];
+            for (i, sum) in sums.into_iter().enumerate() {
+                // SAFETY: so many elements are there.
+                unsafe { $store(all.as_mut_ptr().add(i * $lanes), sum) };
+            }
+            black_box(&all);
+            2 * all.len()
+        }
+    };
+}
+multiply!(multiply_avx512, "avx512f", 16, _mm512_set1_ps _mm512_fmadd_ps _mm512_storeu_ps);
+multiply!(multiply_avx2, "avx2,fma", 8, _mm256_set1_ps _mm256_fmadd_ps _mm256_storeu_ps);
+
+/// Multiplies and adds so many times; gives the number of operations of each.
+fn multiply(steps: usize) -> usize {
+    match Isa::detect() {
+        // SAFETY: the machine has the instructions.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { multiply_avx512(steps) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { multiply_avx2(steps) },
+        _ => {
+            let mut sums = [1.0_f32; 4 * CHAINS];
+            for _ in 0..steps {
+                sums.iter_mut().for_each(|sum| *sum = *sum * 0.999 + 0.001);
+            }
+            2 * black_box(sums).len()
+        }
+    }
+}
+
+widest! {
+    fn read(from: &[f32]) {
+        let part = from.len() / STREAMS / LINE * LINE;
+        let mut sums = [[0.0_f32; LINE]; STREAMS];
+        for at in (0..part).step_by(LINE) {
+            for (s, sum) in sums.iter_mut().enumerate() {
+                let line = &from[s * part + at..][..LINE];
+                *sum = std::array::from_fn(|i| sum[i] + line[i]);
+            }
+        }
+        black_box(&sums);
+    }
+}
+
+widest! {
+    fn copy(to: &mut [f32], from: &[f32]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = from * 0.5;
+        }
+    }
+}
+
+/// As `copy`, past the caches.
+fn copy_streaming(to: &mut [f32], from: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instructions; vectors are written where they are aligned.
+    unsafe {
+        use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
+        let (_, to, _) = to.align_to_mut::<std::arch::x86_64::__m128>();
+        for (to, from) in to.iter_mut().zip(from.chunks_exact(4)) {
+            _mm_stream_ps(std::ptr::from_mut(to).cast(), _mm_loadu_ps(from.as_ptr()));
+        }
+        _mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    copy(to, from);
+}
+
+/// Seconds of one of many calls on each of several threads, each with its part.
+fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
+    let worker = |part: &mut P| {
+        let (start, mut calls) = (Instant::now(), 0);
+        while start.elapsed().as_secs_f64() < TURN {
+            call(part);
+            calls += 1;
+        }
+        start.elapsed().as_secs_f64() / f64::from(calls)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts.iter_mut().map(|p| scope.spawn(|| worker(p))).collect();
+        threads.into_iter().map(|t| t.join().expect("a thread that does not panic")).fold(0.0, f64::max)
+    })
+}
+
+/// Operations per second (a multiply-add is two) of so many threads together.
+pub fn flops_per_second(threads: usize) -> f64 {
+    const STEPS: usize = 4096;
+    let mut operations = vec![0; threads];
+    let seconds = timed(&mut operations, |n| *n = multiply(STEPS));
+    (STEPS * operations.iter().sum::<usize>()) as f64 / seconds
+}
+
+/// Memory to read and to write, of one thread.
+pub struct Memory {
+    from: Vec<f32>,
+    to: Vec<f32>,
+}
+
+impl Memory {
+    /// So many bytes, shared by so many threads.
+    pub fn new(threads: usize, read: usize, written: usize) -> Vec<Memory> {
+        let numbers = |bytes: usize| vec![1.0; bytes / size_of::<f32>() / threads];
+        (0..threads).map(|_| Memory { from: numbers(read), to: numbers(written) }).collect()
+    }
+
+    /// Seconds that reading and writing all of it takes: whatever is faster, through the caches or past them.
+    pub fn seconds(all: &mut [Memory]) -> f64 {
+        // What is written but not read is written from what is near.
+        let near = [1.0_f32; 4096];
+        let [cached, streamed] = [copy, copy_streaming].map(|put: fn(&mut [f32], &[f32])| {
+            timed(all, |memory| {
+                let both = memory.from.len().min(memory.to.len());
+                put(&mut memory.to[..both], &memory.from[..both]);
+                memory.to[both..].chunks_mut(near.len()).for_each(|to| put(to, &near[..to.len()]));
+                read(&memory.from[both..]);
+            })
+        });
+        cached.min(streamed)
+    }
+}
