@@ -10,3 +10,4 @@ pub mod ops;
 pub mod opt;
 pub mod rules;
 pub mod run;
+pub mod why;
