@@ -222,7 +222,9 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    found.push((what, Term::Call(changed)));
+                    // Of a variable that stands in several places, which.
+                    let place = matches!(call.args[at], Term::Tensor(_)).then(|| format!(" in {}", call.op));
+                    found.push((what + &place.unwrap_or_default(), Term::Call(changed)));
                 }
             }
         }
