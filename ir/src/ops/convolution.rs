@@ -74,8 +74,8 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<2>,
         ..op(
             "batch-norm",
-            "(x − mean) · rsqrt(variance + eps) · g + b, with operands x, g, b, mean, variance: one of each for each channel, \
-             which `axis` counts.",
+            "x·s + (b − mean·s) with s = g·rsqrt(variance + eps); operands x, g, b, mean, variance, all but x with one element \
+             for each channel, which `axis` counts.",
             Class::Composite,
             "(F float) F[A..] F[C] F[C] F[C] F[C] -> F[A..] (extent A axis C)",
             tensors!(batch_norm),
@@ -241,9 +241,12 @@ fn batch_norm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let [x, g, b, mean, variance] = call.operands else { unreachable!("the signature has five operands") };
     let axis = (call.attrs[0].int().expect("the op table declares an axis") + x.dims.len() as i64) as usize;
     let (inner, eps) = (strides(&x.dims)[axis], call.number(1));
+    let scales = variance.reals().iter().zip(g.reals()).map(|(&v, &g)| g * (v + eps).rsqrt());
+    let scales: Vec<(S, S)> =
+        scales.zip(mean.reals().iter().zip(b.reals())).map(|(s, (&mean, &b))| (s, b - mean * s)).collect();
     let of = |(i, &x): (usize, &S)| {
-        let c = i / inner % g.dims[0].max(1);
-        (x - mean.reals()[c]) * (variance.reals()[c] + eps).rsqrt() * g.reals()[c] + b.reals()[c]
+        let (s, t) = scales[i / inner % scales.len()];
+        x * s + t
     };
     call.reals(x.reals().iter().enumerate().map(of).collect::<Vec<_>>())
 }
