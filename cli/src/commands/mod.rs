@@ -6,6 +6,7 @@ pub mod check;
 pub mod demo;
 pub mod devices;
 pub mod explain;
+pub mod inspect;
 pub mod ops;
 pub mod opt;
 pub mod rules;
