@@ -310,6 +310,9 @@ fn attribute_values(rule: &Rule, op: Op, at: usize, term: Option<&AttrTerm>) -> 
             AttrDefault::Float(x) => vec![value((x.clamp(-1e3, 1e3) + 1.0).into())],
             AttrDefault::Bool(b) => vec![value((!b).into())],
             AttrDefault::Word(w) => words(def.kind, w).map(|w| value(w.into())).collect(),
+            AttrDefault::Shape(dims) => {
+                vec![value(Attr::Shape(dims.iter().map(|n| n + 1).collect()))]
+            }
         },
         Some(AttrTerm::Value(attr)) => match attr {
             Attr::Int(n) if def.kind == AttrKind::Axis => vec![value((if *n == -1 { -2 } else { n + 1 }).into())],

@@ -8,6 +8,7 @@ mod attention;
 mod attributes;
 mod class;
 mod contraction;
+mod convolution;
 pub mod eval;
 mod leaf;
 mod normalisation;
@@ -38,6 +39,7 @@ const FAMILIES: &[&[OpDef]] = &[
     pointwise::OPS,
     view::OPS,
     contraction::OPS,
+    convolution::OPS,
     reduction::OPS,
     normalisation::OPS,
     attention::OPS,
