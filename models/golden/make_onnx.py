@@ -31,6 +31,26 @@ class Mlp(nn.Module):
         return torch.softmax(self.layers[2](x), -1)
 
 
+class Cnn(nn.Module):
+    """A residual block between two convolutions, as ResNets have it, for 3 x 13 x 10 images."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(8)
+        self.inner = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=2), nn.BatchNorm2d(8), nn.ReLU())
+        self.up = nn.ConvTranspose2d(8, 4, 2, stride=2)
+        self.head = nn.Linear(4, 5)
+        for norm in [self.norm, self.inner[1]]:
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2.0)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.norm(self.stem(x))), 3, stride=2, padding=1)
+        x = self.up(x + self.inner(x))
+        x = nn.functional.avg_pool2d(x, 2, ceil_mode=True)
+        return self.head(x.mean((2, 3)))
+
+
 class Hidden(nn.Module):
     """A model of the transformers library: token ids and mask -> its first output."""
 
@@ -90,6 +110,8 @@ OLD, NEW = {"dynamo": False, "opset_version": 17}, {"dynamo": True, "opset_versi
 CASES = {
     "mlp-old": (Mlp, lambda: {"x": torch.randn(3, 12)}, {"x": {0: "batch"}}, OLD),
     "mlp-new": (Mlp, lambda: {"x": torch.randn(3, 12)}, {"x": {0: "batch"}}, NEW),
+    "cnn-old": (Cnn, lambda: {"x": torch.randn(2, 3, 13, 10)}, {"x": {0: "batch"}}, OLD),
+    "cnn-new": (Cnn, lambda: {"x": torch.randn(2, 3, 13, 10)}, {"x": {0: "batch"}}, NEW),
     "bert-eager-old": (lambda: bert("eager"), texts, SEQUENCES, OLD | {"opset_version": 13}),
     "bert-sdpa-new": (lambda: bert("sdpa"), texts, SEQUENCES, NEW),
     "llama-eager-old": (lambda: llama("eager", 1), texts, SEQUENCES, OLD),

@@ -146,44 +146,37 @@ fn groups(c: &Call<'_, '_>) -> Result<usize, Why> {
 
 /// Each group of channels of [N C ..] normalised, then a gain and a bias for each channel, or for each group.
 fn grouped(c: &mut Call<'_, '_>, groups: usize, by_channel: bool) -> Built {
-    let (x, scale, bias) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    let (dims, eps) = (c.dims(x), c.float_or("epsilon", 1e-5)?);
-    let [n, channels, ref space @ ..] = dims[..] else { return Err("its input has no channels".into()) };
+    let x = c.input(0)?;
+    let channels = *c.dims(x).get(1).ok_or("its input has no channels")?;
     if groups == 0 || channels % groups != 0 {
         return Err(format!("{channels} channels are not {groups} groups").into());
     }
-    let (size, each) = (space.iter().product::<usize>(), channels / groups);
-    let apart = c.reshape(x, &[n, groups, each * size])?;
-    let [_, centre, inverse] = centred(c, apart, &[2], eps)?;
-    let normal = c.apply("mul", [centre, inverse])?;
-    let (inner, param) = match by_channel {
-        true => ([n, channels, size], channels),
-        false => ([n, groups, each * size], groups),
+    let eps = c.float_or("epsilon", 1e-5)?;
+    let mut param = |at: usize| {
+        let param = c.input(at)?;
+        if by_channel {
+            return Ok(param);
+        }
+        let column = c.reshape(param, &[groups, 1])?;
+        let repeated = c.expand(column, &[groups, channels / groups])?;
+        c.reshape(repeated, &[channels])
     };
-    let normal = c.reshape(normal, &inner)?;
-    let (scale, bias) = (c.reshape(scale, &[param, 1])?, c.reshape(bias, &[param, 1])?);
-    let scaled = c.apply("mul", [normal, scale])?;
-    let shifted = c.apply("add", [scaled, bias])?;
-    c.reshape(shifted, &dims)
+    let operands = [x, param(1)?, param(2)?];
+    c.op("group-norm", &operands, &[("groups", (groups as i64).into()), ("eps", eps.into())])
 }
 
-/// x·a + (b − mean·a) with a = scale/√(variance + eps): a and what is added depend on parameters only.
 fn batch(c: &mut Call<'_, '_>) -> Built {
     if c.flag("training_mode")? || c.wants(1) {
         return Err("in training".into());
     }
-    let (x, eps) = (c.input(0)?, c.float_or("epsilon", 1e-5)?);
-    let mut column = vec![1; c.rank(x).saturating_sub(1).max(1)];
-    column[0] = *c.dims(x).get(1).ok_or("its input has no channels")?;
-    let mut param = |at: usize| c.input(at).and_then(|p| c.reshape(p, &column));
-    let (scale, bias, mean, variance) = (param(1)?, param(2)?, param(3)?, param(4)?);
-    let shifted = c.with("add", variance, eps)?;
-    let inverse = c.apply("rsqrt", [shifted])?;
-    let gain = c.apply("mul", [scale, inverse])?;
-    let moved = c.apply("mul", [mean, gain])?;
-    let offset = c.apply("sub", [bias, moved])?;
-    let scaled = c.apply("mul", [x, gain])?;
-    c.apply("add", [scaled, offset])
+    let (eps, mut operands) = (c.float_or("epsilon", 1e-5)?, c.inputs());
+    let to = c.dtype(c.input(0)?);
+    // The statistics may be wider than the input.
+    for operand in &mut operands {
+        *operand = c.cast(*operand, to)?;
+    }
+    let axis = if c.rank(c.input(0)?) == 1 { 0 } else { 1 };
+    c.op("batch-norm", &operands, &[("axis", axis.into()), ("eps", eps.into())])
 }
 
 /// x divided by the length of its row; a row of zeros stays.

@@ -108,6 +108,16 @@ fn pad(c: &mut Call<'_, '_>) -> Built {
     Ok(padded)
 }
 
+/// Zeros before and behind an axis.
+pub(super) fn zeros_around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> Built {
+    if edges == [0, 0] { Ok(x) } else { around(c, x, axis, edges, 0.0) }
+}
+
+fn around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> Built {
+    let [axis, before, after] = [axis, edges[0], edges[1]].map(|n| (n as i64).into());
+    c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
+}
+
 /// One axis, made longer at both ends.
 fn edges(c: &mut Call<'_, '_>, x: NodeId, axis: usize, [before, after]: [usize; 2], mode: &str, value: f64) -> Built {
     let mut dims = c.dims(x);
@@ -120,11 +130,7 @@ fn edges(c: &mut Call<'_, '_>, x: NodeId, axis: usize, [before, after]: [usize; 
         n => Err(Why(format!("{n} elements of padding `{mode}` on an axis of {extent}"))),
     };
     let sides: [Option<NodeId>; 2] = match mode {
-        "constant" => {
-            let int = |n: usize| (n as i64).into();
-            let attrs = [("axis", int(axis)), ("before", int(before)), ("after", int(after)), ("value", value.into())];
-            return c.op("pad", &[x], &attrs);
-        }
+        "constant" => return around(c, x, axis, [before, after], value),
         "edge" => {
             enough(if extent == 0 { 0 } else { usize::MAX })?;
             let mut side = |at: usize, n: usize| {
