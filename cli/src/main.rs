@@ -20,6 +20,8 @@ Examples:
   eutectic demo                                        what it does, on a small transformer; needs no files
   eutectic run minilm --weights DIR --text \"hello\"     the embedding of a sentence
   eutectic opt model.graph --rules my-rules            the plan for a graph in text form, with rules of your own
+  eutectic run model.onnx --shape batch=1 --input x=@x.npy --output y.npy
+                                                       an ONNX model; `eutectic inspect` says what is in it
   eutectic explain minilm '*attention*'                how these kernels came about
   eutectic bench minilm --weights DIR --threads 1      how long a run takes
 
@@ -42,6 +44,7 @@ enum Command {
     Run(c::run::Args),
     Opt(c::opt::Args),
     Explain(c::explain::Args),
+    Inspect(c::inspect::Args),
     Bench(c::bench::Args),
     Rules(c::rules::Args),
     Ops(c::ops::Args),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Run(args) => c::run::run(&args),
         Command::Opt(args) => c::opt::run(&args),
         Command::Explain(args) => c::explain::run(&args),
+        Command::Inspect(args) => c::inspect::run(&args),
         Command::Bench(args) => c::bench::run(&args),
         Command::Rules(args) => c::rules::run(&args),
         Command::Ops(args) => c::ops::run(&args),

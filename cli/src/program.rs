@@ -1,4 +1,4 @@
-//! The program that a command works on: a built-in model or a graph in text form, with its parameters and inputs.
+//! The program that a command works on: a built-in model, an ONNX file or a graph in text form, with its parameters and inputs.
 
 use std::{
     collections::BTreeMap,
@@ -8,15 +8,16 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    DType, Graph, NodeId, Tensor, Type,
+    DType, Graph, NodeId, Tensor,
     engine::{
-        ir::{lang::Source, text},
+        ir::{Class, index::Index, lang::Source, ops::ViewCall, text},
         models::{
             BertConfig, Output, Weights,
             bert::{self, IGNORED},
             builtin::{self, BUILTINS, Builtin},
             minilm,
             nn::Form,
+            onnx::{self, OnnxError},
             random::Rng,
             random_weights,
             text::bind,
@@ -39,10 +40,10 @@ const LARGEST: usize = 1 << 38;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct Program {
-    /// A built-in model (demo, minilm, bert-base), or a file with a graph in text form
+    /// A built-in model (demo, minilm, bert-base), an ONNX model (*.onnx), or a file with a graph in text form
     #[arg(value_name = "MODEL|FILE")]
     pub model: PathBuf,
-    /// Binds a symbolic dimension of a graph file; may be repeated
+    /// Binds a symbolic dimension of a file's graph; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = shape)]
     pub shape: Vec<(String, i64)>,
     /// Texts of a built-in model's batch
@@ -91,7 +92,11 @@ pub enum ResultName {
 /// Values by name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-fn shape(text: &str) -> Result<(String, i64), String> {
+/// `NAME=N`.
+///
+/// # Errors
+/// When it is not of that form.
+pub fn shape(text: &str) -> Result<(String, i64), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=N, as in B=8")?;
     match number.parse() {
         Ok(n) if n >= 0 && !name.is_empty() => Ok((name.into(), n)),
@@ -125,6 +130,7 @@ impl Program {
     pub fn graph(&self) -> Result<Graph, Fault> {
         let graph = match self.builtin() {
             Some(builtin) => self.built(builtin)?,
+            None if self.is_onnx() => self.import()?.graph,
             None => self.read()?,
         };
         let large = graph.nodes().find(|(_, node)| node.ty.bytes() > LARGEST);
@@ -170,19 +176,43 @@ impl Program {
         }
     }
 
+    /// Whether it is an ONNX file, by its name.
+    fn is_onnx(&self) -> bool {
+        self.model.extension().is_some_and(|e| e == "onnx")
+    }
+
+    fn import(&self) -> Result<onnx::Imported, Fault> {
+        self.only_for_builtin()?;
+        onnx::Model::open(&self.model).and_then(|model| model.import(&self.shapes())).map_err(onnx_fault)
+    }
+
+    /// The numbers given for dimensions.
+    pub fn shapes(&self) -> BTreeMap<String, i64> {
+        self.shape.iter().cloned().collect()
+    }
+
+    fn only_for_builtin(&self) -> Result<(), Fault> {
+        let flags = [("--batch", self.batch.is_some()), ("--seq", self.seq.is_some())];
+        match flags.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let help = "bind the graph's own symbols with --shape NAME=N";
+                Err(input(format!("{flag} is for built-in models, {} is a file", self.model.display()), help))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn read(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
-        let file_only = [("--batch", self.batch.is_some()), ("--seq", self.seq.is_some())];
         let bytes = fs::read(&self.model).map_err(|e| {
             let known: Vec<_> = BUILTINS.iter().map(|b| b.name).collect();
-            let help =
-                format!("built-in models are {}; anything else is the path of a graph in text form", known.join(", "));
+            let help = format!(
+                "built-in models are {}; anything else is the path of an ONNX model or a graph",
+                known.join(", ")
+            );
             input(format!("no built-in model is named `{place}`, and as a file it cannot be read: {e}"), help)
         })?;
-        if let Some((flag, _)) = file_only.iter().find(|(_, given)| *given) {
-            let help = "bind the graph's own symbols with --shape NAME=N";
-            return Err(input(format!("{flag} is for built-in models, {place} is a file"), help));
-        }
+        self.only_for_builtin()?;
         let text = String::from_utf8(bytes).map_err(|e| {
             input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
         })?;
@@ -198,7 +228,7 @@ impl Program {
             let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
             return Err(input(format!("--shape {name}: {place} has no such dimension"), known));
         }
-        let values: BTreeMap<String, i64> = self.shape.iter().cloned().collect();
+        let values = self.shapes();
         let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();
         if !open.is_empty() {
             let flags: Vec<_> = open.iter().map(|name| format!("--shape {name}=N")).collect();
@@ -225,6 +255,10 @@ impl Program {
             None if self.published().is_some() && !self.random => {
                 Err(self.unusable(format!("{} needs --weights DIR, or --random", self.model.display())))
             }
+            None if self.is_onnx() && !self.random => {
+                let params = self.import()?.params().map_err(onnx_fault)?;
+                Ok((params, format!("from {}", self.model.display())))
+            }
             None => Ok((random_weights(graph, self.seed), format!("random, from seed {}", self.seed))),
         }
     }
@@ -245,7 +279,7 @@ impl Program {
         let mut values = Tensors::new();
         for (name, id) in inputs {
             let ty = graph.ty(id);
-            let value = given.get(name).cloned().map_or_else(|| self.random_input(name, ty), Ok)?;
+            let value = given.get(name).cloned().map_or_else(|| self.random_input(graph, name, id), Ok)?;
             if value.ty() != *ty {
                 let help = "give an array of exactly this element type and shape, or bind other extents";
                 return Err(input(format!("input `{name}` is {ty}, but {} was given", value.ty()), help));
@@ -255,7 +289,8 @@ impl Program {
         Ok(values)
     }
 
-    fn random_input(&self, name: &str, ty: &Type) -> Result<Tensor, Fault> {
+    fn random_input(&self, graph: &Graph, name: &str, id: NodeId) -> Result<Tensor, Fault> {
+        let ty = graph.ty(id);
         let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
             return Err(Fault::input(format!("input `{name}` {ty} has no known extents")));
         };
@@ -265,7 +300,7 @@ impl Program {
         let limit = match (self.builtin(), name) {
             (Some(builtin), "ids") => (self.config(builtin)?).vocabulary,
             (Some(_), _) => return Ok(Tensor::from_i64(dtype, &dims, std::iter::repeat_n(1, count))),
-            (None, _) => 2,
+            (None, _) => legal_ids(graph, id),
         };
         Ok(match dtype {
             float if float.is_float() => Tensor::from_f64(dtype, &dims, (0..count).map(|_| rng.symmetric())),
@@ -273,6 +308,47 @@ impl Program {
             _ => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(limit) as i64)),
         })
     }
+}
+
+/// How many ids of an input are legal: the smallest extent that they are an index of; 2 where they are none, which suits masks.
+fn legal_ids(graph: &Graph, input: NodeId) -> usize {
+    let mut same = vec![false; graph.len()];
+    same[input.0 as usize] = true;
+    let mut least = None;
+    for (id, node) in graph.nodes() {
+        let carried: Vec<usize> = (0..node.operands.len()).filter(|&n| same[node.operands[n].0 as usize]).collect();
+        let operands: Option<Vec<_>> = node.operands.iter().map(|o| graph.ty(*o).dims()).collect();
+        let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
+        // Conversions keep an id what it is; arithmetic does not.
+        same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
+        let Class::View(view) = node.op.def().class else { continue };
+        let at: Vec<_> = (0..result.len()).map(Index::coord).collect();
+        let call = ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at: &at, domain: &result };
+        for piece in view(&call).pieces {
+            same[id.0 as usize] |= carried.contains(&piece.operand);
+            let read = piece.via.filter(|(ids, _)| carried.contains(ids));
+            let axis = piece.at.iter().position(|i| *i == Index::gathered()).filter(|_| read.is_some());
+            least = axis.map(|axis| operands[piece.operand][axis]).into_iter().chain(least).min();
+        }
+    }
+    least.unwrap_or(2)
+}
+
+/// An error about an ONNX file, with what to do about it.
+pub fn onnx_fault(error: OnnxError) -> Fault {
+    let help = match &error {
+        OnnxError::Unbound { open, .. } => {
+            format!("add {}", open.iter().map(|name| format!("--shape {name}=N")).collect::<Vec<_>>().join(" "))
+        }
+        OnnxError::NoSuchDim { known, .. } if known.is_empty() => "all its dimensions are numbers".into(),
+        OnnxError::NoSuchDim { known, .. } => format!("it has {}", known.join(", ")),
+        OnnxError::Unsupported { .. } => "`eutectic inspect` shows what is in the file".into(),
+        OnnxError::Tensors { .. } => {
+            "external data lies beside the model, in its folder; --random needs no values".into()
+        }
+        _ => "name an .onnx file that is whole; onnx.checker says more".into(),
+    };
+    input(error, help)
 }
 
 /// Values of inputs.

@@ -5,7 +5,7 @@ mod common;
 use common::{Dir, eutectic};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 12] = [
     &["demo"],
     &["run"],
     &["opt"],
@@ -13,6 +13,9 @@ const COMMANDS: [&[&str]; 9] = [
     &["bench"],
     &["rules", "list"],
     &["rules", "lint"],
+    &["rules", "check"],
+    &["rules", "ablate"],
+    &["rules", "why"],
     &["ops"],
     &["devices"],
 ];
@@ -167,4 +170,44 @@ fn a_reader_that_stops_is_no_failure() {
     let output = child.wait_with_output().expect("it ends");
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && err.is_empty(), "{err}");
+}
+
+#[test]
+fn rules_that_never_pay_are_pointed_out() {
+    let dir = Dir::new();
+    let rule = |name: &str, sides: &str, flags: &str| {
+        format!(";; for the test\n(rule mine/{name} (forall (F float) (?x F[A B])) {sides} (eq reassoc) {flags})\n")
+    };
+    let dearer = "(=> (abs (neg ?x)) (sqrt (mul ?x (matmul ?x (matmul (transpose ?x :perm [-1 -2]) ?x)))))";
+    let cheaper = "(=> (abs (neg ?x)) (abs ?x))";
+    let rules = [
+        rule("dearer", dearer, ""),
+        rule("canonical", dearer, "(canonical)"),
+        rule("cheaper", cheaper, ""),
+        rule("not-canonical", cheaper, "(canonical)"),
+    ];
+    dir.file("mine.rules", rules.concat());
+    let path = dir.path("");
+    let run = eutectic(["rules", "lint", "mine/*", "--rules", path.to_str().expect("UTF-8"), "--format", "json"]);
+    assert_eq!(run.code, Some(2), "{}", run.err);
+    let found: Value = serde_json::from_str(&run.out).expect("JSON");
+    // Each of a pair does the same as the other, too; that is another finding.
+    let says = |l: &&Value, what: &str| l["message"].as_str().is_some_and(|m| m.contains(what));
+    let found: Vec<&Value> = found.as_array().expect("a list").iter().filter(|l| says(l, "its right side")).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0]["rule"] == "mine/dearer" && says(&found[0], "times as long"), "{found:?}");
+    assert!(found[1]["rule"] == "mine/not-canonical" && says(&found[1], "remove (canonical)"), "{found:?}");
+}
+
+#[test]
+fn what_a_rule_lacks_is_said() {
+    let dir = Dir::new();
+    let graph =
+        dir.file("g.graph", "(graph \"g\" (input x f32[4 8]) (input w f32[8 3]) (output y (tanh (matmul x w))))");
+    let graph = graph.to_str().expect("UTF-8");
+    let shown = eutectic(["rules", "why", "fuse/shared-operand-matmul", graph]).good();
+    assert!(shown.contains("does not match") && shown.contains("(?w F[K N] const)"), "{shown}");
+    let json = json(&["rules", "why", "fuse/linear-a*", graph, "--format", "json"]);
+    assert!(json.as_array().is_some_and(|all| all.iter().all(|w| w["misses"].is_array())), "{json}");
+    eutectic(["rules", "why", "fuse/nothing", graph]).refused(&["fuse/nothing", "rules list"]);
 }

@@ -16,7 +16,7 @@ use eutectic_lowering::{
     report::{self, KernelReport},
     search,
 };
-use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, optimize};
+use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, Why, optimize, why};
 
 use crate::{Error, Session, extract};
 
@@ -168,6 +168,24 @@ impl Compiler {
             Ok(extract::program(&graph.name, &classes, &choice)?)
         };
         self.outlined(graph).blocks.iter().map(after).collect()
+    }
+
+    /// What became of the `wanted` rules on a graph, and where they nearly match; each block is looked at once.
+    ///
+    /// # Errors
+    /// When the graph is not valid or has unbound dims, or a rule breaks a type.
+    pub fn why(&self, graph: &Graph, wanted: impl Fn(&str) -> bool) -> Result<Vec<Why>, Error> {
+        let graph = &*bound(graph)?;
+        let mut all: Vec<Why> = Vec::new();
+        for block in &self.outlined(graph).blocks {
+            for one in why(&block.graph, &self.rules, &self.options.rewrite, &wanted)? {
+                match all.iter_mut().find(|w| w.rule == one.rule) {
+                    Some(known) => known.join(one),
+                    None => all.push(one),
+                }
+            }
+        }
+        Ok(all)
     }
 
     fn outlined(&self, graph: &Graph) -> Outlined {

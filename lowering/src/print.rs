@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, ValueId};
-use eutectic_ir::{Attrs, Op};
+use eutectic_ir::{Attrs, DType, Op};
 use rustc_hash::FxHashMap;
 
 /// Prints a program: its load steps, its run steps, each with its kernel; provenance is left out.
@@ -18,23 +18,40 @@ pub fn program(program: &Program) -> String {
     text
 }
 
+/// Prints the kernels of a run: the same text for programs whose inputs, outputs and parameters have other names, and that
+/// compute other things when parameters are loaded.
+pub fn kernels(program: &Program) -> String {
+    let mut names = Names { anonymous: true, ..Names::default() };
+    let steps = program.run.iter().map(|step| self::step(program, step, &mut names));
+    steps.collect::<Vec<_>>().join("\n")
+}
+
 /// Names of buffers, in the order in which they are first used.
 #[derive(Default)]
-struct Names(FxHashMap<BufferId, usize>);
+struct Names {
+    numbers: FxHashMap<BufferId, usize>,
+    /// Whether inputs, outputs and parameters are numbered too.
+    anonymous: bool,
+}
 
 impl Names {
     fn of(&mut self, program: &Program, id: BufferId) -> String {
-        let next = self.0.len();
+        let next = self.numbers.len();
         let Buffer { dtype, count, place } = &program.buffers[id];
         match place {
+            Place::Input(n) if self.anonymous => format!("in:{n}"),
+            Place::Output(n) if self.anonymous => format!("out:{n}"),
+            Place::Param(_) if self.anonymous => self.number(id, next, *dtype, *count),
             Place::Input(n) => program.inputs[*n].0.clone(),
             Place::Param(n) => program.params[*n].0.clone(),
             Place::Output(n) => format!("out:{}", program.outputs[*n].0),
             Place::Const(value) if *count <= 16 => value.to_string(),
-            Place::Const(_) | Place::Loaded(_) | Place::Arena(_) => {
-                format!("t{}:{dtype}[{count}]", self.0.entry(id).or_insert(next))
-            }
+            Place::Const(_) | Place::Loaded(_) | Place::Arena(_) => self.number(id, next, *dtype, *count),
         }
+    }
+
+    fn number(&mut self, id: BufferId, next: usize, dtype: DType, count: usize) -> String {
+        format!("t{}:{dtype}[{count}]", self.numbers.entry(id).or_insert(next))
     }
 }
 

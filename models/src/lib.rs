@@ -4,6 +4,7 @@ pub mod bert;
 pub mod builtin;
 pub mod minilm;
 pub mod nn;
+pub mod onnx;
 pub mod random;
 pub mod text;
 pub mod tokens;

@@ -108,7 +108,7 @@ impl Generator<'_> {
 
     fn step(&mut self) {
         let x = self.value();
-        let made = match self.below(12) {
+        let made = match self.below(14) {
             0 | 1 => self.unary(x),
             2 | 3 => self.binary(x),
             4 => self.selection(x),
@@ -118,6 +118,7 @@ impl Generator<'_> {
             8 => self.product(x),
             9 => self.norm(x),
             10 => self.attention(x),
+            11 | 12 => self.image(x),
             _ => self.gather(x),
         };
         self.floats.extend(made);
@@ -226,7 +227,13 @@ impl Generator<'_> {
         let axis = self.below(dims.len());
         let extent = *dims.get(axis)?;
         let axis = ("axis", Attr::Int(axis as i64));
-        match self.below(3) {
+        match self.below(4) {
+            3 => {
+                let (size, stride, dilation) = (1 + self.below(3), 1 + self.below(3), 1 + self.below(2));
+                let number = |n: usize| Attr::Int(n as i64);
+                let attrs = [axis, ("size", number(size)), ("stride", number(stride)), ("dilation", number(dilation))];
+                self.apply("window", &[x], &attrs)
+            }
             0 => {
                 let at = self.below(extent);
                 let len = 1 + self.below(extent - at);
@@ -346,6 +353,64 @@ impl Generator<'_> {
             &operands,
             &[("scale", 0.3.into()), ("mask", kind.into()), ("window", Attr::Int(window)), ("softcap", softcap.into())],
         )
+    }
+
+    /// Convolution, pooling, and norms of channels, of a value as images.
+    fn image(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let [outer @ .., rows, columns] = dims.as_slice() else { return None };
+        let channels: usize = outer.iter().product();
+        let (rows, columns) = (*rows, *columns);
+        let batch = if channels.is_multiple_of(2) { 1 + self.below(2) } else { 1 };
+        let channels = channels / batch;
+        let shape = [batch, channels, rows, columns].into_iter().collect::<Shape>();
+        let x = self.apply("reshape", &[x], &[("shape", shape.into())])?;
+        let mut pair = |from: &[i64]| Attr::from([self.pick(from), self.pick(from)].as_slice());
+        let size = pair(&[1, 2, 3]);
+        let stride = ("stride", pair(&[1, 1, 2, 3]));
+        let dilation = ("dilation", pair(&[1, 1, 2]));
+        let edges = [("before", pair(&[0, 0, 1, 2])), ("after", pair(&[0, 0, 1]))];
+        let [before, after] = edges;
+        let taps: Vec<usize> = size.ints()?.iter().map(|&n| n as usize).collect();
+        let eps = ("eps", Attr::from(0.01));
+        match self.below(6) {
+            0 | 1 => {
+                let groups =
+                    if channels.is_multiple_of(2) && channels > 0 { self.pick(&[1, 1, 2, channels]) } else { 1 };
+                let results = groups * (1 + self.below(3)) * self.pick(&[1, 1, 8]);
+                let w = self.param(&[results, channels / groups, taps[0], taps[1]]);
+                let mut operands = vec![x, w];
+                if self.below(2) == 0 {
+                    operands.push(self.param(&[results]));
+                }
+                let groups = ("groups", Attr::Int(groups as i64));
+                self.apply("conv", &operands, &[stride, dilation, before, after, groups])
+            }
+            2 => {
+                let w = self.param(&[channels, 2, taps[0], taps[1]]);
+                self.apply("conv-transpose", &[x, w], &[stride, dilation])
+            }
+            3 => {
+                let size = ("size", size);
+                if self.below(2) == 0 {
+                    // Where a window lies outside altogether, the largest is −∞.
+                    return self.apply("max-pool", &[x], &[size, stride, dilation]);
+                }
+                let over = ("over", self.pick(&["window", "inside"]).into());
+                self.apply("average-pool", &[x], &[size, stride, before, after, over])
+            }
+            4 => {
+                let operands = [x, self.param(&[channels]), self.param(&[channels]), self.param(&[channels])];
+                let variance = self.param(&[channels]);
+                let variance = self.apply("abs", &[variance], &[])?;
+                self.apply("batch-norm", &[operands.as_slice(), &[variance]].concat(), &[eps])
+            }
+            _ => {
+                let (g, b) = (self.param(&[channels]), self.param(&[channels]));
+                let groups = if channels.is_multiple_of(2) { 1 + self.below(2) } else { 1 };
+                self.apply("group-norm", &[x, g, b], &[("groups", Attr::Int(groups as i64)), eps])
+            }
+        }
     }
 
     fn gather(&mut self, x: NodeId) -> Option<NodeId> {

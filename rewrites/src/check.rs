@@ -13,7 +13,7 @@ use eutectic_ir::{
 use std::sync::Arc;
 
 use crate::{
-    egraph::{EGraph, Facts, Node, TypeId},
+    egraph::{EGraph, Facts, Node, TypeId, classes_of},
     engine::{Engine, Limits, Stop},
     guard::{Refusal, Sight, guard},
     instantiate::{Builder, Fault, Ref},
@@ -234,7 +234,7 @@ fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
                 "a dim expression is solved for its one unknown: let another type, or a relation, determine the others";
             return Err(refuse(rule, span, format!("{what} cannot be solved from the left side"), help));
         }
-        Err(Refusal::Mismatch) => return Ok(Outcome::NoMatch),
+        Err(Refusal::Mismatch(..)) => return Ok(Outcome::NoMatch),
     };
     for (slot, span) in &rule.uses {
         if bindings.get(*slot).is_none() {
@@ -277,18 +277,16 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     add(&mut egraph, &instrs, &leaves);
     egraph.rebuild();
     let (_, op) = compiled.pattern.entry();
-    let mut classes: Vec<Id> = egraph.classes_for_op(&op).into_iter().flatten().collect();
-    classes.sort_unstable();
     let mut sight: Option<Sight> = None;
-    for class in classes {
+    for class in classes_of(&egraph, op) {
         let mut sights = Vec::new();
-        compiled.pattern.search(&egraph, class, &mut |m| {
+        compiled.pattern.search(&egraph, class, &mut |m: &crate::pattern::Match| {
             sights.push(Sight::of(&compiled.pattern, &egraph, m));
             true
         });
         for candidate in sights {
             match guard(&compiled.rule, &compiled.pattern, &mut egraph.analysis, &candidate) {
-                Err(Refusal::Mismatch) => sight = sight.or(Some(candidate)),
+                Err(Refusal::Mismatch(..)) => sight = sight.or(Some(candidate)),
                 _ => return Some((egraph, candidate)),
             }
         }

@@ -102,6 +102,13 @@ pub(crate) struct Facts {
 
 pub(crate) type EGraph = egg::EGraph<Node, Facts>;
 
+/// The classes that have a node of the op, ascending.
+pub(crate) fn classes_of(egraph: &EGraph, op: Op) -> Vec<Id> {
+    let mut classes: Vec<Id> = egraph.classes_for_op(&op).into_iter().flatten().collect();
+    classes.sort_unstable();
+    classes
+}
+
 impl Facts {
     pub fn head(&mut self, op: Op, attrs: Attrs) -> Head {
         Head(self.heads.insert_full((op, attrs)).0 as u32)

@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
-    egraph::{EGraph, Node},
+    egraph::{EGraph, Node, classes_of},
     guard::{Refusal, Sight, guard},
     instantiate::Ref,
     log::{Application, Log, canonical},
@@ -91,6 +91,16 @@ pub struct RuleStatistics {
     pub changes: usize,
     /// Time of searching and applying.
     pub time: Duration,
+}
+
+impl RuleStatistics {
+    /// Adds what the rule did elsewhere.
+    pub fn add(&mut self, other: &RuleStatistics) {
+        self.matches += other.matches;
+        self.applications += other.applications;
+        self.changes += other.changes;
+        self.time += other.time;
+    }
 }
 
 /// A match that the guard admitted; several members where the rule is a group.
@@ -221,13 +231,6 @@ impl<'r> Engine<'r> {
         by_op
     }
 
-    /// The classes that have a node of the op, ascending.
-    fn classes_of(&self, op: Op) -> Vec<Id> {
-        let mut classes: Vec<Id> = self.egraph.classes_for_op(&op).into_iter().flatten().collect();
-        classes.sort_unstable();
-        classes
-    }
-
     fn search(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         let depth = rules.iter().map(|r| self.rules[*r].pattern.depth).max().unwrap_or(0);
@@ -244,7 +247,7 @@ impl<'r> Engine<'r> {
             }
             let (_, op) = compiled.pattern.entry();
             let classes: Vec<Id> = match changed.iter().find(|(round, _)| *round == since) {
-                None => self.classes_of(op),
+                None => classes_of(&self.egraph, op),
                 Some((_, by_op)) => {
                     let near = by_op.get(&op).into_iter().flatten();
                     near.filter(|(_, distance)| *distance < compiled.pattern.depth).map(|(class, _)| *class).collect()
@@ -252,7 +255,7 @@ impl<'r> Engine<'r> {
             };
             let mut seen = Vec::new();
             for class in classes {
-                compiled.pattern.search(&self.egraph, class, &mut |m| {
+                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
                 });
@@ -280,7 +283,7 @@ impl<'r> Engine<'r> {
         }
         let bindings = match guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1) {
             Ok(bindings) => Some(Rc::new(bindings)),
-            Err(Refusal::Mismatch | Refusal::Unsolved(..)) => None,
+            Err(Refusal::Mismatch(..) | Refusal::Unsolved(..)) => None,
         };
         self.guards.insert(key, bindings.clone());
         bindings
@@ -296,8 +299,9 @@ impl<'r> Engine<'r> {
                 self.products.iter().filter(|(r, _)| *r == rule).map(|(_, c)| self.egraph.find(*c)).collect();
             let (_, op) = compiled.pattern.entry();
             let mut seen = Vec::new();
-            for class in self.classes_of(op).into_iter().filter(|c| !products.contains(&self.egraph.find(*c))) {
-                compiled.pattern.search(&self.egraph, class, &mut |m| {
+            for class in classes_of(&self.egraph, op).into_iter().filter(|c| !products.contains(&self.egraph.find(*c)))
+            {
+                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
                 });

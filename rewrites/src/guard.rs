@@ -35,15 +35,30 @@ const NO_TYPE: TypeId = TypeId(u32::MAX);
 /// Why there is no match.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// A type, attribute or relation does not fit.
-    Mismatch,
+    /// Something does not fit the part of the rule that stands at this place of its file.
+    Mismatch(Box<Misfit>, Range<usize>),
     /// Something is still open when nothing moves any more.
     Unsolved(String, Range<usize>),
 }
 
-impl From<Mismatch> for Refusal {
-    fn from(_: Mismatch) -> Refusal {
-        Refusal::Mismatch
+/// What does not fit.
+#[derive(Clone, Debug)]
+pub(crate) enum Misfit {
+    /// The root is in legal form already, so there is nothing to legalize.
+    Legal,
+    /// A type, or a relation.
+    Type(Mismatch),
+    /// An attribute has this value.
+    Attr(Attr),
+    /// A number has this value.
+    Number(f64),
+    /// The left side, typed as it is written, does not have the types that were matched.
+    Left,
+}
+
+impl Misfit {
+    fn at(self, span: &Range<usize>) -> Refusal {
+        Refusal::Mismatch(Box::new(self), span.clone())
     }
 }
 
@@ -60,6 +75,7 @@ struct NumberCheck<'a> {
     expr: &'a Expr,
     value: f64,
     roundoff: f64,
+    span: &'a Range<usize>,
 }
 
 /// Binds the variables of a rule for one match.
@@ -68,7 +84,7 @@ struct NumberCheck<'a> {
 /// When it is no match.
 pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, Refusal> {
     if rule.phase == Phase::Legalize && is_legal(pattern, facts, sight) {
-        return Err(Refusal::Mismatch);
+        return Err(Misfit::Legal.at(&rule.roots[0].span));
     }
     let bindings = bind(rule, pattern, facts, sight)?;
     let members = [bindings];
@@ -96,19 +112,22 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
         let Pat::Op { op, call: Some((id, kept)), .. } = node else { continue };
         let Some(call) = &pattern.terms[*id] else { continue };
         let keep = if *kept { op.attr("keep") } else { None };
+        let other = |attr: &Attr| Misfit::Attr(attr.clone()).at(&call.span);
         for (n, (term, attr)) in call.attrs.iter().zip(facts.attrs(sight.heads[at])).enumerate() {
             match term {
                 _ if keep == Some(n) => {}
-                Some(AttrTerm::Slot(slot)) => bind_slot(rule, *slot, attr, &mut bindings)?,
+                Some(AttrTerm::Slot(slot)) => {
+                    bind_slot(rule, *slot, attr, &mut bindings).map_err(|misfit| misfit.at(&call.span))?;
+                }
                 Some(AttrTerm::Dim(dim)) => {
-                    open.push((Constraint::Dim(dim, attr.int().ok_or(Refusal::Mismatch)?), &call.span));
+                    open.push((Constraint::Dim(dim, attr.int().ok_or_else(|| other(attr))?), &call.span));
                 }
                 Some(AttrTerm::Shape(dims)) => {
-                    open.push((Constraint::Shape(dims, attr.shape().ok_or(Refusal::Mismatch)?), &call.span));
+                    open.push((Constraint::Shape(dims, attr.shape().ok_or_else(|| other(attr))?), &call.span));
                 }
                 Some(AttrTerm::Number(expr)) => {
-                    let value = attr.float().ok_or(Refusal::Mismatch)?;
-                    checks.push(NumberCheck { expr, value, roundoff: DType::F32.unit_roundoff() });
+                    let value = attr.float().ok_or_else(|| other(attr))?;
+                    checks.push(NumberCheck { expr, value, roundoff: DType::F32.unit_roundoff(), span: &call.span });
                 }
                 _ => {}
             }
@@ -118,9 +137,9 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     settle(open, &mut bindings)?;
     variables_fit(rule, pattern, &bindings)?;
     for check in checks {
-        let value = check.expr.value(&bindings, 0).ok_or(Refusal::Mismatch)?.get();
-        if !near(check.value, value, check.roundoff) {
-            return Err(Refusal::Mismatch);
+        let want = check.expr.value(&bindings, 0);
+        if !want.is_some_and(|want| near(check.value, want.get(), check.roundoff)) {
+            return Err(Misfit::Number(check.value).at(check.span));
         }
     }
     Ok(bindings)
@@ -151,28 +170,28 @@ fn numbers<'a>(
                     .any(|v| matches!(&v.kind, VariableKind::Attr(s, AttrVariable::Int) if s == slot));
                 let attr = match is_int {
                     true if value.fract() == 0.0 => Attr::Int(value as i64),
-                    true => return result = Err(Refusal::Mismatch),
+                    true => return result = Err(Misfit::Number(value).at(&root.span)),
                     false => Attr::from(value),
                 };
                 // The slot is open.
                 let _ = bindings.bind(*slot, Bound::Attr(attr));
             } else if expr.literal().is_none() {
-                checks.push(NumberCheck { expr, value, roundoff });
+                checks.push(NumberCheck { expr, value, roundoff, span: &root.span });
             }
         });
     }
     result
 }
 
-fn bind_slot(rule: &Rule, slot: Slot, attr: &Attr, bindings: &mut Bindings) -> Result<(), Refusal> {
+fn bind_slot(rule: &Rule, slot: Slot, attr: &Attr, bindings: &mut Bindings) -> Result<(), Misfit> {
     match (rule.scope.variables[slot].1, attr) {
         (SlotKind::DType(class), Attr::DType(dtype)) if class.contains(*dtype) => {
-            bindings.bind(slot, Bound::DType(*dtype))?;
+            bindings.bind(slot, Bound::DType(*dtype))
         }
-        (SlotKind::DType(_), _) => return Err(Refusal::Mismatch),
-        _ => bindings.bind(slot, Bound::Attr(attr.clone()))?,
+        (SlotKind::DType(_), _) => return Err(Misfit::Attr(attr.clone())),
+        _ => bindings.bind(slot, Bound::Attr(attr.clone())),
     }
-    Ok(())
+    .map_err(Misfit::Type)
 }
 
 /// Settles constraints in whatever order works.
@@ -180,19 +199,17 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());
         let mut failure = Ok(());
-        open.retain(|(constraint, _)| {
+        open.retain(|(constraint, span)| {
             let status = match constraint {
-                Constraint::Type(pattern, ty) => pattern.unify(ty, bindings).map_err(Refusal::from),
-                Constraint::Dim(pattern, n) => {
-                    pattern.unify(&eutectic_ir::Dim::Known(*n), bindings).map_err(Refusal::from)
-                }
-                Constraint::Shape(pattern, shape) => pattern.unify(shape, bindings).map_err(Refusal::from),
-                Constraint::Relation(call) => call.solve(bindings).map_err(|_| Refusal::Mismatch),
+                Constraint::Type(pattern, ty) => pattern.unify(ty, bindings),
+                Constraint::Dim(pattern, n) => pattern.unify(&eutectic_ir::Dim::Known(*n), bindings),
+                Constraint::Shape(pattern, shape) => pattern.unify(shape, bindings),
+                Constraint::Relation(call) => call.solve(bindings).map_err(Mismatch::Relation),
             };
             match status {
                 Ok(status) => status == Status::Later,
-                Err(refusal) => {
-                    failure = Err(refusal);
+                Err(mismatch) => {
+                    failure = Err(Misfit::Type(mismatch).at(span));
                     false
                 }
             }
@@ -229,8 +246,9 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
             }
             _ => true,
         };
-        if !fits {
-            return Err(Refusal::Mismatch);
+        if let (false, VariableKind::Number(slot) | VariableKind::Attr(slot, _)) = (fits, &variable.kind) {
+            let has = bindings.attr(*slot).cloned();
+            return Err(has.map_or(Misfit::Left, Misfit::Attr).at(&variable.span));
         }
     }
     Ok(())
@@ -251,13 +269,13 @@ fn same_types(
         let want = builder.facts.ty(sight.types[*at]).dtype();
         match builder.term(&root.left, 0, want) {
             Ok((Ref::Instr(_), ty)) if ty == sight.types[*at] => {}
-            Ok(_) | Err(Fault::Inapplicable | Fault::Wrong { .. }) => return Err(Refusal::Mismatch),
+            Ok(_) | Err(Fault::Inapplicable | Fault::Wrong { .. }) => return Err(Misfit::Left.at(&root.span)),
         }
     }
     let fits = builder.calls.iter().all(|(id, (_, ty))| {
         pattern.calls.iter().find(|(call, _)| call == id).is_none_or(|(_, at)| sight.types[*at] == *ty)
     });
-    if fits { Ok(()) } else { Err(Refusal::Mismatch) }
+    if fits { Ok(()) } else { Err(Misfit::Left.at(&rule.roots[0].span)) }
 }
 
 impl Sight {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     check::{add, leaf},
-    egraph::{EGraph, Facts},
+    egraph::{EGraph, Facts, classes_of},
     guard::{Sight, guard},
     instantiate::{Builder, Fault, Instr, Ref},
     pattern::Match,
@@ -277,11 +277,9 @@ impl Built {
         let roots = self.roots.len() / self.members;
         let tensors = self.leaves.len() / self.members;
         let (_, op) = form.pattern.entry();
-        let mut classes: Vec<Id> = self.egraph.classes_for_op(&op).into_iter().flatten().collect();
-        classes.sort_unstable();
         let mut found: Vec<Match> = Vec::new();
-        for class in classes {
-            form.pattern.search(&self.egraph, class, &mut |m| {
+        for class in classes_of(&self.egraph, op) {
+            form.pattern.search(&self.egraph, class, &mut |m: &Match| {
                 found.push(m.clone());
                 true
             });

@@ -82,6 +82,8 @@
 //! `(eq exact)`, `(eq (ulp n))`, `(eq reassoc)` or `(eq fast)` says what left and right promise each other; `--fp` decides
 //! which rules run. `(once)`: applied once to the matches that the phase starts with, never to its own results, and only where the right
 //! side is estimated to be cheaper (flops, then elements moved; constant subgraphs are free): for associativity and distribution.
+//! `(canonical)`: the right side may be dearer; it is the form that other rules start from. Without it, `rules lint` finds fault
+//! with a rule whose right side no backend computes faster.
 //!
 //! ## What is refused
 //!
@@ -126,6 +128,7 @@ mod rule;
 mod ruleset;
 mod sample;
 mod terms;
+mod why;
 
 pub use engine::{Limits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Instance, Probe, Sides, Unmatched};
@@ -135,3 +138,4 @@ pub use optimize::{Applied, Options, RewriteError, Rewritten, optimize};
 pub use rule::{Contract, Phase, Rule};
 pub use ruleset::{Choice, Fp, LoadError, RuleSet};
 pub use sample::{Draw, Palette};
+pub use why::{NearMiss, Why, why};

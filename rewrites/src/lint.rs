@@ -36,15 +36,22 @@ pub fn lint(rules: &RuleSet) -> Vec<Lint> {
             let message = format!(
                 "its left side has {size} ops; recognise parts of it with rules of their own (at most {MOST_OPS})"
             );
-            lints.push(found(rule, &rule.span, message));
+            lints.push(Lint::of(rule, message));
         }
         let shadows = |other: &&Arc<Compiled>| other.rule.name != rule.name && shadow(other, compiled);
         if let Some(other) = rules.rules.iter().find(shadows) {
             let message = format!("{} does the same, for more; remove one", other.rule.name);
-            lints.push(found(rule, &rule.span, message));
+            lints.push(Lint::of(rule, message));
         }
     }
     lints
+}
+
+impl Lint {
+    /// A finding about a whole rule.
+    pub fn of(rule: &Rule, message: String) -> Lint {
+        found(rule, &rule.span, message)
+    }
 }
 
 fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {

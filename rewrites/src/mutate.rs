@@ -222,7 +222,9 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    found.push((what, Term::Call(changed)));
+                    // Of a variable that stands in several places, which.
+                    let place = matches!(call.args[at], Term::Tensor(_)).then(|| format!(" in {}", call.op));
+                    found.push((what + &place.unwrap_or_default(), Term::Call(changed)));
                 }
             }
         }
@@ -308,6 +310,9 @@ fn attribute_values(rule: &Rule, op: Op, at: usize, term: Option<&AttrTerm>) -> 
             AttrDefault::Float(x) => vec![value((x.clamp(-1e3, 1e3) + 1.0).into())],
             AttrDefault::Bool(b) => vec![value((!b).into())],
             AttrDefault::Word(w) => words(def.kind, w).map(|w| value(w.into())).collect(),
+            AttrDefault::Shape(dims) => {
+                vec![value(Attr::Shape(dims.iter().map(|n| n + 1).collect()))]
+            }
         },
         Some(AttrTerm::Value(attr)) => match attr {
             Attr::Int(n) if def.kind == AttrKind::Axis => vec![value((if *n == -1 { -2 } else { n + 1 }).into())],

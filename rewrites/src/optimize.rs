@@ -104,16 +104,7 @@ impl Rewritten {
 /// # Errors
 /// When dims are unbound, a rule turns out to be wrong, or a part of the program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
-    let symbols = graph.symbols();
-    if !symbols.is_empty() {
-        return Err(RewriteError::Unbound(symbols.iter().map(|s| s.to_string()).collect()));
-    }
-    let (egraph, program) = insert(graph);
-    let mut engine = Engine::new(egraph, &rules.rules, options.limits);
-    let mut phases = Vec::new();
-    for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
-        phases.push(engine.run(phase).map_err(|e| RewriteError::Rule(Box::new(e)))?);
-    }
+    let (engine, program, phases) = saturate(graph, rules, options)?;
     let Engine { egraph, log, statistics, .. } = engine;
     let outputs: Vec<Id> = graph.outputs().iter().filter_map(|(_, node)| program[node.0 as usize].0).collect();
     let extracted = classes::extract(&egraph, &outputs, &program, &log, &rules.rules);
@@ -139,25 +130,42 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
     })
 }
 
+/// For each node of a graph its class, if the node is live, and its origin.
+pub(crate) type Program = Vec<(Option<Id>, Origin)>;
+
+/// Runs the phases on a graph.
+pub(crate) fn saturate<'r>(
+    graph: &Graph,
+    rules: &'r RuleSet,
+    options: &Options,
+) -> Result<(Engine<'r>, Program, Vec<PhaseReport>), RewriteError> {
+    let symbols = graph.symbols();
+    if !symbols.is_empty() {
+        return Err(RewriteError::Unbound(symbols.iter().map(|s| s.to_string()).collect()));
+    }
+    let (egraph, program) = insert(graph);
+    let mut engine = Engine::new(egraph, &rules.rules, options.limits);
+    let mut phases = Vec::new();
+    for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
+        phases.push(engine.run(phase).map_err(|e| RewriteError::Rule(Box::new(e)))?);
+    }
+    Ok((engine, program, phases))
+}
+
 /// One entry for each rule, whatever the number of its legal forms.
-fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
+pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
     let mut merged: Vec<RuleStatistics> = Vec::new();
     for one in statistics {
         match merged.last_mut().filter(|last| last.name == one.name) {
             None => merged.push(one),
-            Some(last) => {
-                last.matches += one.matches;
-                last.applications += one.applications;
-                last.changes += one.changes;
-                last.time += one.time;
-            }
+            Some(last) => last.add(&one),
         }
     }
     merged
 }
 
-/// The e-graph of a graph's live nodes; for each node its class, if it is live, and its origin.
-fn insert(graph: &Graph) -> (EGraph, Vec<(Option<Id>, Origin)>) {
+/// The e-graph of a graph's live nodes.
+fn insert(graph: &Graph) -> (EGraph, Program) {
     let mut live = vec![false; graph.len()];
     graph.outputs().iter().for_each(|(_, node)| live[node.0 as usize] = true);
     let nodes: Vec<_> = graph.nodes().collect();
@@ -167,7 +175,7 @@ fn insert(graph: &Graph) -> (EGraph, Vec<(Option<Id>, Origin)>) {
         }
     }
     let mut egraph = EGraph::new(Facts::default());
-    let mut program: Vec<(Option<Id>, Origin)> = Vec::with_capacity(graph.len());
+    let mut program: Program = Vec::with_capacity(graph.len());
     for (id, node) in nodes {
         let at = live[id.0 as usize].then(|| {
             let head = egraph.analysis.head(node.op, node.attrs.clone());
@@ -182,19 +190,14 @@ fn insert(graph: &Graph) -> (EGraph, Vec<(Option<Id>, Origin)>) {
 }
 
 /// A node of the graph as it stands in the e-graph.
-fn original(egraph: &EGraph, program: &[(Option<Id>, Origin)], node: &eutectic_ir::graph::Node) -> Option<Node> {
+fn original(egraph: &EGraph, program: &Program, node: &eutectic_ir::graph::Node) -> Option<Node> {
     let head = egraph.analysis.find_head(node.op, &node.attrs)?;
     let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
     Some(Node { head, op: node.op, children: children? })
 }
 
 /// Whether every output can be computed.
-fn legal(
-    graph: &Graph,
-    egraph: &EGraph,
-    program: &[(Option<Id>, Origin)],
-    extracted: &Extracted,
-) -> Result<(), RewriteError> {
+fn legal(graph: &Graph, egraph: &EGraph, program: &Program, extracted: &Extracted) -> Result<(), RewriteError> {
     let outputs = &extracted.classes.outputs;
     if outputs.iter().all(|o| !extracted.classes.classes[*o].nodes.is_empty()) {
         return Ok(());

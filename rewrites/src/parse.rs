@@ -154,6 +154,7 @@ impl<'a> Reader<'a> {
             doc: doc?,
             contract,
             once: parts.once,
+            canonical: parts.canonical,
             phase: Phase::of_pack(name.split('/').next().unwrap_or_default()),
             source: self.source.clone(),
             span: form.span.clone(),
@@ -197,6 +198,7 @@ impl<'a> Reader<'a> {
             "group" if parts.group.is_none() => parts.group = Some(item),
             "eq" if parts.contract.is_none() => parts.contract = Some(self.contract(item)?),
             "once" if items.is_empty() => parts.once = true,
+            "canonical" if items.is_empty() => parts.canonical = true,
             _ => return self.wrong(item.span.clone(), format!("`{head}` does not belong here"), SHAPE_OF_A_RULE),
         }
         Ok(())
@@ -249,4 +251,5 @@ struct Parts<'s> {
     group: Option<&'s Sexp>,
     contract: Option<Contract>,
     once: bool,
+    canonical: bool,
 }

@@ -82,6 +82,34 @@ pub(crate) struct Match {
     pub swapped: u64,
 }
 
+/// Who is told what the matcher finds, and where it fails.
+pub(crate) trait Watch {
+    /// A match; whether to go on.
+    fn found(&mut self, found: &Match) -> bool;
+
+    /// No match, after so many ops of the pattern were matched.
+    fn missed(&mut self, _ops: usize, _miss: Miss) {}
+}
+
+impl<F: FnMut(&Match) -> bool> Watch for F {
+    fn found(&mut self, found: &Match) -> bool {
+        self(found)
+    }
+}
+
+/// Why a class cannot stand for a node of a pattern.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Miss {
+    /// Its nodes have other numbers of operands.
+    Operands { node: usize, has: usize },
+    /// Attribute `attr` of this e-node's head is another.
+    Attr { node: usize, head: Head, attr: usize },
+    /// The pattern has the node twice; it stands for another class already.
+    Other { node: usize, class: Id },
+    /// What is known of the class does not fit the node.
+    Class { node: usize, class: Id },
+}
+
 /// The head of a pattern node that is no op.
 const NO_HEAD: Head = Head(u32::MAX);
 
@@ -261,8 +289,13 @@ impl Pattern {
         (*node, *op)
     }
 
-    /// Finds every match whose entry is `class`; `take` says whether to go on.
-    pub fn search(&self, egraph: &EGraph, class: Id, take: &mut dyn FnMut(&Match) -> bool) {
+    /// How many ops are matched before a step.
+    fn ops(&self, pc: usize) -> usize {
+        self.steps.iter().take(pc).filter(|s| matches!(s, Step::Node(_))).count()
+    }
+
+    /// Finds every match whose entry is `class`.
+    pub fn search(&self, egraph: &EGraph, class: Id, watch: &mut impl Watch) {
         let mut found = Match {
             classes: SmallVec::from_elem(unbound(), self.nodes.len()),
             heads: SmallVec::from_elem(NO_HEAD, self.nodes.len()),
@@ -270,42 +303,40 @@ impl Pattern {
         };
         let (entry, _) = self.entry();
         found.classes[entry] = egraph.find(class);
-        self.step(egraph, 0, &mut found, take);
+        self.step(egraph, 0, &mut found, watch);
     }
 
-    fn step(&self, egraph: &EGraph, pc: usize, found: &mut Match, take: &mut dyn FnMut(&Match) -> bool) -> bool {
+    fn step(&self, egraph: &EGraph, pc: usize, found: &mut Match, watch: &mut impl Watch) -> bool {
         match self.steps.get(pc) {
-            None => take(found),
+            None => watch.found(found),
             Some(Step::Join { root, from, levels }) => {
                 for class in ancestors(egraph, found.classes[*from], *levels) {
                     found.classes[*root] = class;
-                    if !self.step(egraph, pc + 1, found, take) {
+                    if !self.step(egraph, pc + 1, found, watch) {
                         return false;
                     }
                 }
                 found.classes[*root] = unbound();
                 true
             }
-            Some(Step::Node(node)) => self.try_nodes(egraph, *node, pc, found, take),
+            Some(Step::Node(node)) => self.try_nodes(egraph, *node, pc, found, watch),
         }
     }
 
-    fn try_nodes(
-        &self,
-        egraph: &EGraph,
-        at: usize,
-        pc: usize,
-        found: &mut Match,
-        take: &mut dyn FnMut(&Match) -> bool,
-    ) -> bool {
+    fn try_nodes(&self, egraph: &EGraph, at: usize, pc: usize, found: &mut Match, watch: &mut impl Watch) -> bool {
         let Pat::Op { op, checks, args, swap, .. } = &self.nodes[at] else { return true };
         let class = &egraph[found.classes[at]];
         for node in &class.nodes {
-            if node.op != *op || node.children.len() != args.len() {
+            if node.op != *op {
                 continue;
             }
-            let attrs = egraph.analysis.attrs(node.head);
-            if !checks.iter().zip(attrs).all(|(want, has)| want.as_ref().is_none_or(|w| w == has)) {
+            if node.children.len() != args.len() {
+                watch.missed(self.ops(pc), Miss::Operands { node: at, has: node.children.len() });
+                continue;
+            }
+            let mut attrs = checks.iter().zip(egraph.analysis.attrs(node.head));
+            if let Some(attr) = attrs.position(|(want, has)| want.as_ref().is_some_and(|want| want != has)) {
+                watch.missed(self.ops(pc), Miss::Attr { node: at, head: node.head, attr });
                 continue;
             }
             let twins = node.children.len() > 1 && node.children[0] == node.children[1];
@@ -315,19 +346,22 @@ impl Pattern {
                 }
                 let child = |n: usize| node.children[if swapped && n < 2 { 1 - n } else { n }];
                 let mut fresh: SmallVec<[usize; 4]> = SmallVec::new();
-                let fits = args.iter().enumerate().all(|(n, arg)| {
+                let miss = args.iter().enumerate().find_map(|(n, arg)| {
                     let class = egraph.find(child(n));
                     if found.classes[*arg] != unbound() {
-                        return found.classes[*arg] == class;
+                        return (found.classes[*arg] != class).then_some(Miss::Other { node: *arg, class });
                     }
                     found.classes[*arg] = class;
                     fresh.push(*arg);
-                    self.admits(egraph, *arg, class)
+                    (!self.admits(egraph, *arg, class)).then_some(Miss::Class { node: *arg, class })
                 });
-                let go_on = !fits || {
+                if let Some(miss) = miss {
+                    watch.missed(self.ops(pc + 1), miss);
+                }
+                let go_on = miss.is_some() || {
                     found.heads[at] = node.head;
                     found.swapped = found.swapped & !(1 << at) | u64::from(swapped) << at;
-                    self.step(egraph, pc + 1, found, take)
+                    self.step(egraph, pc + 1, found, watch)
                 };
                 fresh.iter().for_each(|arg| found.classes[*arg] = unbound());
                 if !go_on {

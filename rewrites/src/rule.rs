@@ -86,6 +86,8 @@ pub struct Rule {
     pub contract: Contract,
     /// Applied once to the matches that its phase starts with.
     pub once: bool,
+    /// Its right side is not cheaper, but the form that other rules start from.
+    pub canonical: bool,
     /// When it runs.
     pub phase: Phase,
     /// The file it comes from.
@@ -137,6 +139,14 @@ impl Rule {
             });
         }
         splatted
+    }
+
+    /// Whether its left side is one op: it says what that is made of, for backends without a kernel for it.
+    pub fn is_definition(&self) -> bool {
+        self.roots.iter().all(|root| match &root.left {
+            Term::Call(call) => !call.args.iter().any(|arg| matches!(arg, Term::Call(_))),
+            _ => true,
+        })
     }
 
     /// File and line.

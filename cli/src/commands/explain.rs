@@ -103,17 +103,22 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
     all
 }
 
-/// The rule applications that led to what a kernel computes, in order.
-fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<Step> {
+/// The rule applications that led to what a kernel of a block computes, in order.
+pub(super) fn applied(planned: &Planned, block: usize, kernel: usize) -> Vec<&Applied> {
     let (rewritten, searched) = (&planned.rewritten[block], &planned.blocks[block].searched);
-    let classes = &planned.blocks[block].classes;
     let computed = searched.priced.kernels[kernel].0.interior.iter();
     let led: BTreeSet<*const Applied> = computed
         .flat_map(|&class| rewritten.explain(class, searched.plan.choice[class]))
         .map(std::ptr::from_ref)
         .collect();
+    rewritten.applications.iter().filter(|a| led.contains(&std::ptr::from_ref(*a))).collect()
+}
+
+/// The rule applications that led to what a kernel computes, rule by rule.
+fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<Step> {
+    let classes = &planned.blocks[block].classes;
     let mut steps: Vec<Step> = Vec::new();
-    for applied in rewritten.applications.iter().filter(|a| led.contains(&std::ptr::from_ref(*a))) {
+    for applied in applied(planned, block, kernel) {
         let root = applied.roots.iter().flatten().next();
         let origin = root.and_then(|&class| classes.classes[class].origins.first());
         let origin = origin.map_or(String::new(), ToString::to_string);

@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 
-use eutectic::engine::ir::{Class, Op, ops::Default as AttrDefault};
+use eutectic::engine::ir::{Attr, Class, Op, ops::Default as AttrDefault};
 use serde_json::json;
 
 use crate::{
@@ -95,6 +95,7 @@ fn default(value: AttrDefault) -> String {
         AttrDefault::Float(x) => format!(" = {x:?}"),
         AttrDefault::Bool(b) => format!(" = {b}"),
         AttrDefault::Word(w) => format!(" = {w}"),
+        AttrDefault::Shape(dims) => format!(" = {}", Attr::from(dims)),
     }
 }
 

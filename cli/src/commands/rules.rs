@@ -3,7 +3,11 @@
 use std::io::{Write, stdout};
 
 use clap::Subcommand;
-use eutectic::engine::rewrites::{Rule, lint};
+use eutectic::{
+    Compiler, Cpu, CpuOptions, Error,
+    engine::rewrites::{Rule, lint},
+};
+use eutectic_proptests::rules::worth;
 use serde_json::json;
 
 use crate::{
@@ -22,6 +26,7 @@ Examples:
   eutectic rules check 'fuse/*' --mutants         tests a pack, and how good its tests are
   eutectic rules ablate demo                      what each rule is worth to a model
   eutectic rules ablate demo --bisect             the fewest rules that make its result another
+  eutectic rules why fuse/rmsnorm demo            where a rule fires, or comes nearest, and what it lacks there
 
 A rule is data: a file NAME.rules in any directory. This one is complete:
 
@@ -53,6 +58,9 @@ enum Action {
     /// Leaves out each rule that fires on a program: what its kernels, time and result are without it
     #[command(after_long_help = EXAMPLES)]
     Ablate(super::ablate::Args),
+    /// Says where a rule fires on a program, and where it nearly does: which part of its left side finds what instead
+    #[command(after_long_help = EXAMPLES)]
+    Why(super::why::Args),
 }
 
 #[derive(clap::Args)]
@@ -78,6 +86,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Action::Lint(selection) => find(selection),
         Action::Check(args) => super::check::run(args),
         Action::Ablate(args) => super::ablate::run(args),
+        Action::Why(args) => super::why::run(args),
     }
 }
 
@@ -114,7 +123,10 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
         return Err(no_rule(&selection.glob));
     }
-    let found: Vec<_> = lint(&rules).into_iter().filter(|l| wanted.is_match(&*l.rule)).collect();
+    let backends = [Compiler::new(Cpu::new(CpuOptions::default()))?];
+    let mut found = lint(&rules);
+    found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);
+    found.retain(|l| wanted.is_match(&*l.rule));
     let mut out = stdout().lock();
     match selection.format {
         Format::Json => {

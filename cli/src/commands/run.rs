@@ -24,6 +24,7 @@ Examples:
   eutectic run minilm --weights DIR --text \"a cat\" --format json         all numbers
   eutectic run model.graph --shape B=2 --seed 7                          random parameters and inputs
   eutectic run model.graph --input x=@x.npy --weights w.safetensors --output y.npy
+  eutectic run model.onnx --shape batch=1 --input x=@x.npy --output y.npy
 
 DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
   models/scripts/fetch-minilm.sh DIR   puts them there.";

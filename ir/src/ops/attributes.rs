@@ -5,7 +5,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use super::Op;
-use crate::{Attr, Attrs, Type};
+use crate::{Attr, Attrs, Dim, Type};
 
 /// An attribute that an op declares.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +60,8 @@ pub enum Default {
     Bool(bool),
     /// A word.
     Word(&'static str),
+    /// A shape.
+    Shape(&'static [i64]),
 }
 
 impl Op {
@@ -90,6 +92,7 @@ impl Op {
                 (None, Default::Float(x)) => x.into(),
                 (None, Default::Bool(b)) => b.into(),
                 (None, Default::Word(w)) => w.into(),
+                (None, Default::Shape(dims)) => dims.into(),
                 (None, Default::None) => {
                     return Err((format!("`{}` needs :{}", def.name, a.name), format!("it is {}", a.kind)));
                 }
@@ -112,6 +115,9 @@ impl AttrDef {
             Default::Float(x) => *value == x.into(),
             Default::Bool(b) => *value == b.into(),
             Default::Word(w) => value.word() == Some(w),
+            Default::Shape(dims) => {
+                value.shape().is_some_and(|s| s.iter().map(Dim::known).eq(dims.iter().map(|&n| Some(n))))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod attention;
 mod attributes;
 mod class;
 mod contraction;
+mod convolution;
 pub mod eval;
 mod leaf;
 mod normalisation;
@@ -38,6 +39,7 @@ const FAMILIES: &[&[OpDef]] = &[
     pointwise::OPS,
     view::OPS,
     contraction::OPS,
+    convolution::OPS,
     reduction::OPS,
     normalisation::OPS,
     attention::OPS,
@@ -61,6 +63,8 @@ pub struct OpDef {
     pub legal: &'static str,
     /// Whether its first two operands can be swapped.
     pub commutative: bool,
+    /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
+    pub along: Option<i64>,
     /// The reference evaluation.
     pub eval: Eval,
     /// Floating-point operations for given operand types and result type.
@@ -198,7 +202,18 @@ fn exact_int(x: f64) -> Option<i64> {
 
 /// An op without attributes that costs no arithmetic, for the declarations to build on.
 const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'static str, eval: Eval) -> OpDef {
-    OpDef { name, doc, class, attrs: &[], signature, legal: "", commutative: false, eval, flops: |_, _| 0.0 }
+    OpDef {
+        name,
+        doc,
+        class,
+        attrs: &[],
+        signature,
+        legal: "",
+        commutative: false,
+        along: None,
+        eval,
+        flops: |_, _| 0.0,
+    }
 }
 
 /// `N` operations for each element of the result.

@@ -40,6 +40,19 @@ pub(super) const OPS: &[OpDef] = &[
         "(F any) F[A..] -> F[C..] (pad A axis before after C)",
     ),
     view(
+        "window",
+        "Windows of an axis, which becomes two: their number, then `size`. Element k of window o is element \
+         o·stride + k·dilation of the axis; as many windows as lie in it.",
+        window,
+        &[
+            attr("axis", Axis),
+            attr("size", Int),
+            attr_or("stride", Int, Default::Int(1)),
+            attr_or("dilation", Int, Default::Int(1)),
+        ],
+        "(F any) F[A..] -> F[C..] (window A axis size stride dilation C)",
+    ),
+    view(
         "concat",
         "a followed by b along an axis.",
         concat,
@@ -103,6 +116,14 @@ fn pad(call: &ViewCall<'_>) -> Access {
     let (axis, before) = (axis(call, 0), int(call, 1));
     let extent = call.operands[0][axis] as i64;
     Access { pieces: vec![part(call.at, axis, before..before + extent, 0)], fill: call.attrs[3].float() }
+}
+
+fn window(call: &ViewCall<'_>) -> Access {
+    let (axis, stride, dilation) = (axis(call, 0), int(call, 2), int(call, 3));
+    let mut at = call.at.to_vec();
+    let within = at.remove(axis + 1);
+    at[axis] = at[axis].times(stride).plus(&within.times(dilation));
+    Access::direct(at)
 }
 
 fn concat(call: &ViewCall<'_>) -> Access {

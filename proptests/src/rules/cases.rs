@@ -1,7 +1,7 @@
 //! The cases of a rule: instances over every kind of dims, attributes, element types and values.
 
 use eutectic::DType;
-use eutectic_ir::{Class, InterpError, ops::Anchor};
+use eutectic_ir::{Class, Graph, InterpError, Type, graph::Node, ops::Anchor};
 use eutectic_rewrites::{Contract, Draw, Instance, Palette, Phase, Probe, Rule, Sides, Unmatched};
 
 use super::{
@@ -42,6 +42,8 @@ const LARGE: usize = 40;
 const LARGEST_TYPED: usize = 1 << 24;
 /// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
 const LARGEST: usize = 2500;
+/// The most that a side computes, in operations and elements: a convolution makes much of little.
+const WORK: f64 = 1e6;
 
 /// The generator for a case: it depends on the seed, the rule and the case only, so that a rule replays alone.
 pub fn random(seed: u64, rule: &str, case: usize) -> Draw {
@@ -81,6 +83,7 @@ pub fn instance(probe: &Probe, palette: &Palette, draw: &mut Draw, corpus: &mut 
             continue;
         }
         match probe.sides(&instance, 0) {
+            Ok(sides) if work(&sides.left).max(work(&sides.right)) > WORK => {}
             Ok(sides) => return Some((instance, sides)),
             Err(Unmatched::IllTyped(_) | Unmatched::NoRight) => {}
             Err(Unmatched::NoMatch) => {
@@ -96,6 +99,15 @@ pub fn instance(probe: &Probe, palette: &Palette, draw: &mut Draw, corpus: &mut 
         }
     }
     None
+}
+
+/// Operations and elements of a graph.
+fn work(graph: &Graph) -> f64 {
+    let of = |node: &Node| {
+        let operands: Vec<&Type> = node.operands.iter().map(|&id| graph.ty(id)).collect();
+        node.ty.count() as f64 + (node.op.def().flops)(&operands, &node.ty)
+    };
+    graph.nodes().map(|(_, node)| of(node)).sum()
 }
 
 /// The cases that a seed gives.
@@ -197,8 +209,8 @@ impl Case {
     /// A node of the right side that no kernel takes, where it is the rule that is to bring it into such a form.
     pub fn illegal(&self, rule: &Rule) -> Option<String> {
         let right = &self.sides.right;
-        let illegal = |node: &&eutectic_ir::graph::Node| {
-            let operands: Vec<&eutectic::Type> = node.operands.iter().map(|o| right.ty(*o)).collect();
+        let illegal = |node: &&Node| {
+            let operands: Vec<&Type> = node.operands.iter().map(|o| right.ty(*o)).collect();
             !node.op.is_legal(&node.attrs, &operands)
         };
         let mut nodes = right.nodes().map(|(_, node)| node);

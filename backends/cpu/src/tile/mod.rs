@@ -10,7 +10,7 @@ pub mod shape;
 use eutectic_ir::DType;
 
 pub use access::Access;
-pub use compile::compile;
+pub use compile::{compile, number};
 pub use grid::Grid;
 pub use shape::Shape;
 

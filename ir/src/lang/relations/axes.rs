@@ -3,9 +3,10 @@
 use super::{
     super::{
         relation::{Relation, RelationArg},
+        sample::told,
         typing::{Bound, Status},
     },
-    bind,
+    axis_of, bind,
 };
 use crate::{Attr, Dim};
 
@@ -79,6 +80,46 @@ pub(super) const RELATIONS: &[Relation] = &[
         sample: |args, sampler| {
             let axis = -1 - sampler.below(3) as i64;
             sampler.set_attr(&args[0], axis)
+        },
+    },
+    Relation {
+        name: "extent",
+        doc: "N is the extent of A along an axis.",
+        parameters: &["A", "axis", "N"],
+        solve: |args, bindings| {
+            let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
+                return Ok(Status::Later);
+            };
+            let at = a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"))?;
+            match &args[2] {
+                RelationArg::Dim(n) => n.unify(&a[at], bindings).map_err(told),
+                _ => Err("a dimension is wanted".into()),
+            }
+        },
+        sample: |args, sampler| {
+            let a = sampler.shape_of(&args[0], 1)?;
+            axis_of(&args[1], &a, sampler).map(|_| ())
+        },
+    },
+    Relation {
+        name: "axis-last",
+        doc: "The permutation moves an axis of A behind the others, which keep their order.",
+        parameters: &["A", "axis", "perm"],
+        solve: |args, bindings| {
+            let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
+                return Ok(Status::Later);
+            };
+            let RelationArg::Attr(perm) = args[2] else { return Err("an attribute is wanted".into()) };
+            let rank = a.rank() as i64;
+            if !(-rank..0).contains(&axis) {
+                return Err(format!("{a} has no axis {axis}, counted from the end"));
+            }
+            let order: Vec<i64> = (-rank..0).filter(|&other| other != axis).chain([axis]).collect();
+            bind(perm, Bound::Attr(order[..].into()), bindings)
+        },
+        sample: |args, sampler| {
+            let a = sampler.shape_of(&args[0], 1)?;
+            axis_of(&args[1], &a, sampler).map(|_| ())
         },
     },
     Relation {

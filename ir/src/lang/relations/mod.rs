@@ -4,6 +4,7 @@ mod attributes;
 mod axes;
 mod shapes;
 mod views;
+mod windows;
 
 use super::{
     relation::{Relation, RelationArg},
@@ -14,7 +15,7 @@ use crate::{Attr, Dim, Shape};
 
 /// The families of relations.
 pub(super) const FAMILIES: &[&[Relation]] =
-    &[shapes::RELATIONS, views::RELATIONS, axes::RELATIONS, attributes::RELATIONS];
+    &[shapes::RELATIONS, views::RELATIONS, windows::RELATIONS, axes::RELATIONS, attributes::RELATIONS];
 
 /// The NumPy broadcast of two shapes.
 ///

@@ -4,9 +4,9 @@ use super::{
     super::{
         relation::{Relation, RelationArg},
         sample::told,
-        typing::Status,
+        typing::{Bound, Status},
     },
-    broadcast,
+    bind, broadcast,
 };
 use crate::Dim;
 
@@ -104,6 +104,8 @@ pub(super) const RELATIONS: &[Relation] = &[
             (Some(d), None, _, RelationArg::Dim(p)) | (None, Some(d), RelationArg::Dim(p), _) => {
                 p.unify(&d, bindings).map_err(told)
             }
+            (Some(Dim::Known(n)), None, _, RelationArg::Attr(slot))
+            | (None, Some(Dim::Known(n)), RelationArg::Attr(slot), _) => bind(*slot, Bound::Attr(n.into()), bindings),
             _ => Ok(Status::Later),
         },
         sample: |args, sampler| match (&args[0], &args[1]) {

@@ -1,0 +1,114 @@
+//! `inspect`: what is in an ONNX file, and what of it is not supported.
+
+use std::io::{Write, stdout};
+
+use eutectic::engine::models::onnx::{Model, OnnxError, Summary, Unsupported};
+use serde_json::json;
+
+use crate::{
+    args::{Format, print_json},
+    fault::Fault,
+    program::{onnx_fault, shape},
+    table::{bytes, count, heading, table, thousands},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  eutectic inspect model.onnx                                 opset, inputs, weights, ops, what is not supported
+  eutectic inspect model.onnx --shape batch=1 --shape seq=128 what is not supported, shapes considered
+  eutectic inspect model.onnx --format json                   for programs
+
+As long as a dimension is open, only ops that are not known at all are listed as not supported.";
+
+/// Shows what is in an ONNX model
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The model
+    #[arg(value_name = "FILE.onnx")]
+    model: std::path::PathBuf,
+    /// Binds a symbolic dimension; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = shape)]
+    shape: Vec<(String, i64)>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the file cannot be read, or a number is given for a dimension that it does not have.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let model = Model::open(&args.model).map_err(onnx_fault)?;
+    let summary = model.summary();
+    let (unsupported, unusable) = match model.import(&args.shape.iter().cloned().collect()) {
+        Ok(_) => (Vec::new(), Vec::new()),
+        Err(OnnxError::Unsupported { problems, .. }) => (problems, Vec::new()),
+        Err(OnnxError::Unbound { .. }) => (model.unknown_ops(), Vec::new()),
+        Err(OnnxError::Tensors { problems, .. }) => (model.unknown_ops(), problems),
+        Err(error) => return Err(onnx_fault(error)),
+    };
+    let mut out = stdout().lock();
+    if args.format == Format::Json {
+        return print_json(&mut out, &as_json(&model, &summary, &unsupported, &unusable));
+    }
+    print(&mut out, args, &model, &summary)?;
+    list(&mut out, "tensors that cannot be used", &unusable)?;
+    list(&mut out, "not supported", &Unsupported::grouped(&unsupported))
+}
+
+fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> Result<(), Fault> {
+    let Summary { opset, other_opsets, ir_version, producer, inputs, outputs, tensors, elements, bytes: size, ops } =
+        summary;
+    let others: String = other_opsets.iter().map(|(domain, version)| format!(", {domain} {version}")).collect();
+    let ports =
+        |ports: &[(String, String)]| ports.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>().join(", ");
+    writeln!(out, "{}", heading(args.model.display()))?;
+    writeln!(out, "opset       {opset}{others} (IR version {ir_version})")?;
+    writeln!(out, "producer    {}", if producer.is_empty() { "not named" } else { producer })?;
+    writeln!(out, "inputs      {}", ports(inputs))?;
+    writeln!(out, "outputs     {}", ports(outputs))?;
+    writeln!(out, "open        {}", model.symbols().join(", "))?;
+    writeln!(
+        out,
+        "weights     {} tensors, {} numbers, {}",
+        thousands(*tensors),
+        count(*elements as f64),
+        bytes(*size as f64)
+    )?;
+    let mut histogram = table(&["op", ">nodes"]);
+    for (op, times) in ops {
+        histogram.add_row([op.clone(), thousands(*times)]);
+    }
+    Ok(writeln!(out, "{histogram}")?)
+}
+
+fn list(out: &mut dyn Write, title: &str, lines: &[String]) -> Result<(), Fault> {
+    if !lines.is_empty() {
+        writeln!(out, "\n{}", heading(title))?;
+    }
+    Ok(lines.iter().try_for_each(|line| writeln!(out, "{line}"))?)
+}
+
+fn as_json(model: &Model, summary: &Summary, unsupported: &[Unsupported], unusable: &[String]) -> serde_json::Value {
+    let ports = |ports: &[(String, String)]| -> Vec<_> {
+        ports.iter().map(|(name, ty)| json!({ "name": name, "type": ty })).collect()
+    };
+    let problem = |p: &Unsupported| json!({ "op": p.op, "opset": p.opset, "node": p.node, "why": p.why });
+    json!({
+        "opset": summary.opset,
+        "other_opsets": summary.other_opsets.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "ir_version": summary.ir_version,
+        "producer": summary.producer,
+        "inputs": ports(&summary.inputs),
+        "outputs": ports(&summary.outputs),
+        "open": model.symbols(),
+        "tensors": summary.tensors,
+        "elements": summary.elements,
+        "bytes": summary.bytes,
+        "ops": summary.ops.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "unusable": unusable,
+        "unsupported": unsupported.iter().map(problem).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,137 @@
+//! `rules why`: where a rule fires on a program, and where it nearly does and what it lacks there.
+
+use std::io::{Write, stdout};
+
+use eutectic::{
+    Planned,
+    engine::rewrites::{NearMiss, Why},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Format, Job, pattern, print_json},
+    commands::{explain::applied, rules::no_rule},
+    fault::Fault,
+    table::{faint, heading},
+};
+
+/// Which rule, on which program.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The rules of that name
+    #[arg(value_name = "RULE|GLOB")]
+    rule: String,
+    #[command(flatten)]
+    job: Job,
+    /// Most near misses of a rule that are shown
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    most: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When no rule has such a name, or the program cannot be rewritten.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let wanted = pattern(&args.rule)?;
+    let compiler = args.job.compile.compiler()?;
+    let graph = args.job.program.graph()?;
+    let found = compiler.why(&graph, |rule| wanted.is_match(rule))?;
+    if found.is_empty() {
+        return Err(no_rule(&args.rule));
+    }
+    // That a program has no plan is no reason to say nothing of its rules.
+    let planned = compiler.plan(&graph).ok();
+    let kernels = planned.as_ref().map(kernels).unwrap_or_default();
+    let uses = |why: &Why| kernels.iter().filter(|rules| rules.contains(&&*why.rule)).count();
+    let mut out = stdout().lock();
+    if args.job.format == Format::Json {
+        let all = found.iter().map(|why| to_json(why, uses(why), kernels.len()));
+        return print_json(&mut out, &all.collect::<Vec<_>>());
+    }
+    for why in &found {
+        let place = compiler.rules().get(&why.rule).map(|rule| rule.place()).unwrap_or_default();
+        writeln!(out, "{} {}", heading(&why.rule), faint(format!("({place})")))?;
+        print(why, (uses(why), kernels.len()), args.most, &mut out)?;
+    }
+    Ok(())
+}
+
+/// The rules that led to each kernel; repeated blocks once.
+fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
+    let kernels = |block: usize| (0..planned.blocks[block].searched.priced.kernels.len()).map(move |k| (block, k));
+    let all = (0..planned.blocks.len()).flat_map(kernels);
+    all.map(|(block, kernel)| applied(planned, block, kernel).into_iter().map(|a| &*a.rule).collect()).collect()
+}
+
+fn print(why: &Why, (uses, kernels): (usize, usize), most: usize, out: &mut impl Write) -> Result<(), Fault> {
+    let statistics = &why.statistics;
+    match (statistics.matches, why.idle) {
+        (0, _) => writeln!(out, "  does not match")?,
+        (matches, Some(idle)) => writeln!(out, "  {}, without effect: {idle}", times(matches, "match"))?,
+        (matches, None) => {
+            let changes = times(statistics.changes, "change");
+            let part = match uses {
+                0 => "no kernel of the plan comes of it: others cost less".into(),
+                n => format!("{n} of the plan's {} come of it", times(kernels, "kernel")),
+            };
+            writeln!(out, "  {}, {changes} of the e-graph; {part}", times(matches, "match"))?;
+        }
+    }
+    if why.misses.is_empty() && statistics.matches == 0 {
+        writeln!(out, "  no `{}` is in the program, nor do other rules make one", why.entry)?;
+    }
+    for miss in why.misses.iter().take(most) {
+        let NearMiss { matched, ops, part, place, reason, .. } = miss;
+        writeln!(out, "  nearly {}: {matched} of {} match, but", places(miss), times(*ops, "op"))?;
+        writeln!(out, "    {} {}", shortened(part), faint(format!("({place})")))?;
+        writeln!(out, "    {reason}")?;
+    }
+    if why.misses.len() > most {
+        writeln!(out, "  {}", faint(format!("{} farther off; --most N shows them", why.misses.len() - most)))?;
+    }
+    Ok(writeln!(out)?)
+}
+
+/// What is shown of a part of a rule.
+const LONGEST: usize = 100;
+
+/// The start of a part that is long: where it stands is said beside it.
+fn shortened(part: &str) -> String {
+    match part.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", &part[..end]),
+        None => part.to_string(),
+    }
+}
+
+/// The first place of a near miss, and how many there are.
+fn places(miss: &NearMiss) -> String {
+    let first = miss.origins.first().map_or(String::new(), |origin| format!("in {origin}"));
+    match miss.origins.len() {
+        0 | 1 => first,
+        n => format!("{first} and {} more", times(n - 1, "place")),
+    }
+}
+
+fn times(n: usize, what: &str) -> String {
+    let ending = match (n, what.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{n} {what}{ending}")
+}
+
+fn to_json(why: &Why, uses: usize, kernels: usize) -> Value {
+    let miss = |m: &NearMiss| {
+        json!({
+            "matched": m.matched, "ops": m.ops, "part": m.part, "place": m.place, "reason": m.reason,
+            "origins": m.origins.iter().map(|o| o.path()).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "rule": *why.rule, "matches": why.statistics.matches, "applications": why.statistics.applications,
+        "changes": why.statistics.changes, "idle": why.idle, "kernels": kernels, "kernels_by_it": uses,
+        "misses": why.misses.iter().map(miss).collect::<Vec<_>>(),
+    })
+}

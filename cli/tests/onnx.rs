@@ -1,0 +1,73 @@
+//! ONNX files on the command line: what is in them, plans without weights, runs with and without inputs.
+
+mod common;
+
+use common::{Dir, eutectic};
+
+fn fixture(name: &str) -> String {
+    format!("{}/../models/golden/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// An f32 array in the format of NumPy.
+fn npy(dims: &str, values: &[f32]) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({dims}), }}\n");
+    let length = (header.len() as u16).to_le_bytes();
+    let data: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &data].concat()
+}
+
+#[test]
+fn inspect_says_what_is_in_a_file() {
+    let out = eutectic(["inspect", &fixture("bert-eager-old")]).good();
+    for part in ["opset       13", "pytorch", "ids i64[batch seq]", "MatMul", "batch, seq"] {
+        assert!(out.contains(part), "{part} is not in: {out}");
+    }
+    let out = eutectic(["inspect", &fixture("mlp-new"), "--shape", "batch=2", "--format", "json"]).good();
+    let value: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!(value["opset"], 20);
+    assert_eq!(value["ops"]["Gemm"].as_u64().or(value["ops"]["MatMul"].as_u64()).map(|n| n > 0), Some(true), "{out}");
+    assert_eq!(value["unsupported"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_model_runs_on_given_and_on_random_inputs() {
+    let dir = Dir::new();
+    let x = dir.file("x.npy", npy("2, 12", &[0.25; 24]));
+    let y = dir.path("y.npy");
+    let given = format!("x=@{}", x.display());
+    let run = |more: &[&str]| {
+        let model = fixture("mlp-old");
+        eutectic([&["run", &model, "--shape", "batch=2"][..], more].concat())
+    };
+    let out = run(&["--input", &given, "--output", y.to_str().expect("UTF-8"), "--format", "json"]).good();
+    let value: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let row = |at: usize| value["outputs"][0]["values"].as_array().expect("values")[at * 5..][..5].to_vec();
+    assert_eq!(row(0), row(1));
+    let sum: f64 = row(0).iter().map(|x| x.as_f64().expect("a number")).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+    assert_eq!(std::fs::read(y).expect("it is written").len() % 64, 40);
+    assert!(run(&[]).good().contains("f32[2 5]"));
+    // Token ids are drawn from those that there are.
+    eutectic(["run", &fixture("llama-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
+    eutectic(["opt", &fixture("bert-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let dir = Dir::new();
+    let mlp = fixture("mlp-old");
+    eutectic(["run", &mlp]).refused(&["batch", "--shape batch=N"]);
+    eutectic(["run", &mlp, "--shape", "batch=1", "--shape", "width=1"]).refused(&["width", "it has batch"]);
+    eutectic(["opt", &mlp, "--seq", "1"]).refused(&["--seq", "built-in"]);
+    eutectic(["inspect", "nowhere.onnx"]).refused(&["nowhere.onnx"]);
+    let text = dir.file("text.onnx", "(graph \"no protobuf\")");
+    eutectic(["inspect".as_ref(), text.as_os_str()]).refused(&["not a valid ONNX model"]);
+    let mut unknown = std::fs::read(&mlp).expect("the fixture");
+    while let Some(at) = unknown.windows(7).position(|w| w == b"Softmax") {
+        unknown[at..at + 7].copy_from_slice(b"Softmux");
+    }
+    let unknown = dir.file("unknown.onnx", unknown);
+    let unknown = unknown.to_str().expect("UTF-8");
+    eutectic(["run", unknown, "--shape", "batch=1"]).refused(&["Softmux (opset 17)", "no mapping", "inspect"]);
+    assert!(eutectic(["inspect", unknown]).good().contains("Softmux (opset 17)"));
+}

@@ -1,0 +1,85 @@
+//! MiniLM comes out as the same kernels, whoever wrote its graph: our builder, or torch's exporters in their many ways.
+//!
+//! The fixtures have no weights (`models/golden/make_minilm_onnx.py`); plans need none.
+
+use std::collections::BTreeMap;
+
+use eutectic::{
+    Compiler, Cpu, CpuOptions, Graph,
+    engine::{
+        lowering::print,
+        models::{
+            Form, Output,
+            bert::{self, BertConfig},
+            minilm,
+            onnx::Model,
+            text,
+        },
+    },
+};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/minilm");
+
+fn kernels(compiler: &Compiler, graph: &Graph) -> String {
+    print::kernels(&compiler.plan(graph).unwrap_or_else(|e| panic!("{e}")).lowered.program)
+}
+
+/// Two layers on 128 tokens, as in the fixtures.
+fn built() -> Graph {
+    let config = BertConfig { layers: 2, ..minilm::config() };
+    let graph = bert::graph("minilm", &config, Form::Composite, &[Output::LastHiddenState]).expect("it is built");
+    text::bind(&graph, &config, 1, 128).expect("128 tokens are few enough")
+}
+
+#[test]
+fn exports_of_minilm_come_out_as_the_kernels_of_our_builder() {
+    let compiler = Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the rules load");
+    let want = weights_by_input(&kernels(&compiler, &built()));
+    let files = std::fs::read_dir(FIXTURES).expect("the fixtures").map(|f| f.expect("a file").path());
+    let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "onnx")).collect();
+    files.sort();
+    let mut differing = Vec::new();
+    for path in &files {
+        let imported = Model::open(path).and_then(|model| model.import(&BTreeMap::new()));
+        let got = kernels(&compiler, &imported.unwrap_or_else(|e| panic!("{e}")).graph);
+        if let Some(difference) = difference(&got, &want) {
+            differing.push(format!("{}: {difference}", path.display()));
+        }
+    }
+    assert_eq!(files.len(), 11, "two exporters, three opsets, two kinds of attention; torch refuses one of them");
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// Exporters store the weights of a linear layer as [in out], torch and our builder as [out in]: a product reads them along the
+/// other axis. Everything else of the text stays.
+fn weights_by_input(kernels: &str) -> String {
+    let mut extents = None;
+    let line = |line: &str| {
+        let domain = line.trim_start().strip_prefix("operand 1 over [1, ").and_then(|rest| rest.strip_suffix(']'));
+        extents =
+            domain.and_then(|d| d.split_once(", ")).map(|(k, n)| (k.to_string(), n.to_string())).or(extents.take());
+        match &extents {
+            Some((k, n)) => line.replace(&format!("load:f32 s1[i1+{k}*i2]"), &format!("load:f32 s1[{n}*i1+i2]")),
+            None => line.to_string(),
+        }
+    };
+    kernels.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The first line that differs by more than the rounding of a number: fused attention scales queries and keys by f32 roots of what
+/// others scale the scores by.
+fn difference(got: &str, want: &str) -> Option<String> {
+    if got.lines().count() != want.lines().count() {
+        return Some(format!("{} lines, not {}", got.lines().count(), want.lines().count()));
+    }
+    let close = |a: &str, b: &str| match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => (a - b).abs() <= 4.0 * f64::from(f32::EPSILON) * b.abs(),
+        _ => false,
+    };
+    let same = |a: &str, b: &str| {
+        let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
+        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b || close(a, b))
+    };
+    let (at, (a, b)) = got.lines().zip(want.lines()).enumerate().find(|(_, (a, b))| !same(a, b))?;
+    Some(format!("line {at}: {a:?}, not {b:?}"))
+}

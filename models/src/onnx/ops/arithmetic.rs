@@ -1,0 +1,187 @@
+//! Arithmetic, elementary functions, comparison and conversion, element by element.
+
+use eutectic_ir::NodeId;
+
+use super::{
+    super::call::{Built, Call},
+    Row, one, same,
+};
+
+pub(super) const OPS: &[Row] = &[
+    same("Add", 7, "add"),
+    same("Sub", 7, "sub"),
+    same("Mul", 7, "mul"),
+    same("Div", 7, "div"),
+    same("Neg", 6, "neg"),
+    same("Abs", 6, "abs"),
+    same("Sign", 9, "sign"),
+    same("Sqrt", 6, "sqrt"),
+    same("Exp", 6, "exp"),
+    same("Log", 6, "log"),
+    same("Reciprocal", 6, "reciprocal"),
+    same("Floor", 6, "floor"),
+    same("Ceil", 6, "ceil"),
+    same("Round", 11, "round"),
+    same("Erf", 9, "erf"),
+    same("Sin", 7, "sin"),
+    same("Cos", 7, "cos"),
+    same("Tan", 7, "tan"),
+    same("Atan", 7, "atan"),
+    same("IsNaN", 9, "is-nan"),
+    same("Not", 1, "not"),
+    same("And", 7, "and"),
+    same("Or", 7, "or"),
+    same("Xor", 7, "xor"),
+    same("Equal", 7, "eq"),
+    same("Less", 7, "lt"),
+    same("LessOrEqual", 12, "le"),
+    same("Greater", 7, "gt"),
+    same("GreaterOrEqual", 12, "ge"),
+    same("Where", 9, "where"),
+    one("Pow", 7, pow),
+    one("Mod", 10, modulo),
+    one("Max", 6, |c| all("max", c)),
+    one("Min", 6, |c| all("min", c)),
+    one("Sum", 6, |c| all("add", c)),
+    one("Mean", 6, mean),
+    one("Asin", 7, |c| {
+        let x = c.input(0)?;
+        asin(c, x)
+    }),
+    one("Acos", 7, acos),
+    one("Sinh", 9, |c| hyperbolic("sub", c)),
+    one("Cosh", 9, |c| hyperbolic("add", c)),
+    one("Asinh", 9, asinh),
+    one("Acosh", 9, acosh),
+    one("Atanh", 9, atanh),
+    one("IsInf", 10, is_infinite),
+    one("Cast", 6, cast),
+    one("CastLike", 15, cast_like),
+];
+
+/// The exponent may be of another element type.
+fn pow(c: &mut Call<'_, '_>) -> Built {
+    let (x, y) = (c.input(0)?, c.input(1)?);
+    let to = c.dtype(x);
+    if to.is_int() && c.dtype(y).is_float() {
+        // 2^0.5 as an integer is what the real power truncates to.
+        let (base, power) = (c.cast(x, eutectic_ir::DType::F64)?, c.cast(y, eutectic_ir::DType::F64)?);
+        let power = c.apply("pow", [base, power])?;
+        return c.cast(power, to);
+    }
+    let y = c.cast(y, to)?;
+    c.apply("pow", [x, y])
+}
+
+/// With the sign of the divisor, or, as C's `fmod`, of the dividend: a − b·trunc(a/b).
+fn modulo(c: &mut Call<'_, '_>) -> Built {
+    let (a, b) = (c.input(0)?, c.input(1)?);
+    if !c.flag("fmod")? {
+        return c.apply("mod", [a, b]);
+    }
+    // |a| mod |b| is exact where a quotient would be rounded.
+    let (sign, a, b) = (c.apply("sign", [a])?, c.apply("abs", [a])?, c.apply("abs", [b])?);
+    let rest = c.apply("mod", [a, b])?;
+    c.apply("mul", [sign, rest])
+}
+
+/// A commutative op over any number of inputs.
+fn all(op: &str, c: &mut Call<'_, '_>) -> Built {
+    let inputs = c.inputs();
+    let (first, rest) = inputs.split_first().ok_or("it has no inputs")?;
+    rest.iter().try_fold(*first, |a, b| c.apply(op, [a, *b]))
+}
+
+fn mean(c: &mut Call<'_, '_>) -> Built {
+    let sum = all("add", c)?;
+    c.with("div", sum, c.inputs().len() as f64)
+}
+
+/// atan(x / √(1 − x²)).
+fn asin(c: &mut Call<'_, '_>, x: NodeId) -> Built {
+    let square = c.apply("mul", [x, x])?;
+    let one = c.number(1.0, x)?;
+    let rest = c.apply("sub", [one, square])?;
+    let root = c.apply("sqrt", [rest])?;
+    let tangent = c.apply("div", [x, root])?;
+    c.apply("atan", [tangent])
+}
+
+/// π/2 − asin x.
+fn acos(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let angle = asin(c, x)?;
+    let quarter = c.number(std::f64::consts::FRAC_PI_2, x)?;
+    c.apply("sub", [quarter, angle])
+}
+
+/// (eˣ ∓ e⁻ˣ)/2.
+fn hyperbolic(op: &str, c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let up = c.apply("exp", [x])?;
+    let down = c.apply("neg", [x])?;
+    let down = c.apply("exp", [down])?;
+    let both = c.apply(op, [up, down])?;
+    c.with("mul", both, 0.5)
+}
+
+/// sign(x)·log(|x| + √(x² + 1)): no cancellation for negative x.
+fn asinh(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let size = c.apply("abs", [x])?;
+    let square = c.apply("mul", [x, x])?;
+    let log = log_of_sum_with_root(c, size, square, 1.0)?;
+    let sign = c.apply("sign", [x])?;
+    c.apply("mul", [sign, log])
+}
+
+/// log(x + √(x² − 1)).
+fn acosh(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let square = c.apply("mul", [x, x])?;
+    log_of_sum_with_root(c, x, square, -1.0)
+}
+
+fn log_of_sum_with_root(c: &mut Call<'_, '_>, x: NodeId, square: NodeId, shift: f64) -> Built {
+    let shifted = c.with("add", square, shift)?;
+    let root = c.apply("sqrt", [shifted])?;
+    let sum = c.apply("add", [x, root])?;
+    c.apply("log", [sum])
+}
+
+/// log((1 + x)/(1 − x))/2.
+fn atanh(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let one = c.number(1.0, x)?;
+    let (above, below) = (c.apply("add", [one, x])?, c.apply("sub", [one, x])?);
+    let ratio = c.apply("div", [above, below])?;
+    let log = c.apply("log", [ratio])?;
+    c.with("mul", log, 0.5)
+}
+
+fn is_infinite(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    match (c.int_or("detect_positive", 1)? != 0, c.int_or("detect_negative", 1)? != 0) {
+        (true, false) => c.with("eq", x, f64::INFINITY),
+        (false, true) => c.with("eq", x, f64::NEG_INFINITY),
+        (false, false) => {
+            let dims = c.dims(x);
+            c.full(0.0, eutectic_ir::DType::Bool, &dims)
+        }
+        (true, true) => {
+            let size = c.apply("abs", [x])?;
+            c.with("eq", size, f64::INFINITY)
+        }
+    }
+}
+
+fn cast(c: &mut Call<'_, '_>) -> Built {
+    let to = c.dtype_attr("to")?.ok_or("it does not say to which type")?;
+    let x = c.input(0)?;
+    c.cast(x, to)
+}
+
+fn cast_like(c: &mut Call<'_, '_>) -> Built {
+    let (x, like) = (c.input(0)?, c.input(1)?);
+    c.cast(x, c.dtype(like))
+}

@@ -1,0 +1,158 @@
+//! Attention and rotary embedding, as ONNX has them since opset 23.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Outputs, Row, many, one,
+};
+
+pub(super) const OPS: &[Row] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
+
+/// [B S heads·D] as [B heads S D]; what has four axes is so already.
+fn heads(c: &mut Call<'_, '_>, x: NodeId, attr: &str) -> Built {
+    match c.dims(x)[..] {
+        [_, _, _, _] => Ok(x),
+        [batch, rows, width] => {
+            let heads = c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width % n == 0);
+            let heads = heads.ok_or_else(|| Why(format!("{width} is not split into heads by `{attr}`")))?;
+            let apart = c.reshape(x, &[batch, rows, heads, width / heads])?;
+            c.transpose(apart, &[0, 2, 1, 3])
+        }
+        _ => Err("its inputs have neither three nor four axes".into()),
+    }
+}
+
+/// The result, then the keys and values with those of the past before them.
+fn attention(c: &mut Call<'_, '_>) -> Outputs {
+    let query = c.input(0)?;
+    let flat = c.rank(query) == 3;
+    if c.optional(6).is_some() {
+        return Err("with a length for each text (nonpad_kv_seqlen)".into());
+    }
+    let (key, value) = (c.input(1)?, c.input(2)?);
+    let q = heads(c, query, "q_num_heads")?;
+    let mut kv = [heads(c, key, "kv_num_heads")?, heads(c, value, "kv_num_heads")?];
+    let mut past = 0;
+    for (at, x) in kv.iter_mut().enumerate() {
+        if let Some(before) = c.optional(4 + at) {
+            past = c.dims(before)[2];
+            *x = c.concat(&[before, *x], 2)?;
+        }
+    }
+    let [k, v] = kv;
+    let (queries, depth) = (c.dims(q)[2], c.dims(q)[3]);
+    let scale = c.float("scale")?.unwrap_or(f64::from(1.0 / (depth as f32).sqrt()));
+    let mut mask = c.optional(3).map(|m| additive(c, m, q)).transpose()?;
+    let keys = c.dims(k)[2];
+    if let Some(mask) = &mut mask {
+        *mask = padded(c, *mask, keys)?;
+    }
+    if c.flag("is_causal")? {
+        let visible = causal(c, queries, keys, past)?;
+        let hidden = c.number(f64::NEG_INFINITY, q)?;
+        let shown = mask.map_or_else(|| c.number(0.0, q), Ok)?;
+        mask = Some(c.apply("where", [visible, shown, hidden])?);
+    }
+    let attrs = [
+        ("scale", scale.into()),
+        ("softcap", c.float_or("softcap", 0.0)?.into()),
+        ("mask", if mask.is_some() { "additive" } else { "none" }.into()),
+    ];
+    let operands: Vec<NodeId> = [Some(q), Some(k), Some(v), mask].into_iter().flatten().collect();
+    let mut result = c.op("sdpa", &operands, &attrs)?;
+    if flat {
+        let [batch, heads, rows, width] = c.dims(result)[..] else { return Err("heads are lost".into()) };
+        result = c.transpose(result, &[0, 2, 1, 3])?;
+        result = c.reshape(result, &[batch, rows, heads * width])?;
+    }
+    Ok(vec![result, k, v])
+}
+
+/// A mask as what is added to the scores: of truth values, 0 where they hold and −∞ elsewhere.
+fn additive(c: &mut Call<'_, '_>, mask: NodeId, like: NodeId) -> Built {
+    if c.dtype(mask) != DType::Bool {
+        return c.cast(mask, c.dtype(like));
+    }
+    let (shown, hidden) = (c.number(0.0, like)?, c.number(f64::NEG_INFINITY, like)?);
+    c.apply("where", [mask, shown, hidden])
+}
+
+/// A mask of fewer keys than there are hides the others.
+fn padded(c: &mut Call<'_, '_>, mask: NodeId, keys: usize) -> Built {
+    let dims = c.dims(mask);
+    match dims.last() {
+        Some(&n) if n > 1 && n < keys => {
+            let attrs = [
+                ("axis", (-1).into()),
+                ("before", 0.into()),
+                ("after", ((keys - n) as i64).into()),
+                ("value", f64::NEG_INFINITY.into()),
+            ];
+            c.op("pad", &[mask], &attrs)
+        }
+        _ => Ok(mask),
+    }
+}
+
+/// Which keys each query sees: those up to its own place.
+fn causal(c: &mut Call<'_, '_>, queries: usize, keys: usize, past: usize) -> Built {
+    let (query, key) = (c.iota(&[queries, keys], 0, DType::I32)?, c.iota(&[queries, keys], 1, DType::I32)?);
+    let last = c.with("add", query, past as f64)?;
+    c.apply("le", [key, last])
+}
+
+/// Pairs of coordinates turn by the angle of their position; the caches are for each position, or for each token.
+fn rotary(c: &mut Call<'_, '_>) -> Built {
+    let input = c.input(0)?;
+    let flat = c.rank(input) == 3;
+    let x = heads(c, input, "num_heads")?;
+    let [batch, heads, rows, depth] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    let turned = match c.int_or("rotary_embedding_dim", 0)? {
+        0 => depth,
+        n => usize::try_from(n).ok().filter(|&n| n <= depth).ok_or("it turns more than there is")?,
+    };
+    let pairs = turned / 2;
+    let mut angle = |at: usize| {
+        let cache = c.input(at)?;
+        let of_tokens = match c.optional(3) {
+            Some(places) => c.op("gather", &[cache, places], &[("axis", 0.into())])?,
+            None => cache,
+        };
+        // One cache for all texts is repeated.
+        let batch = c.dims(of_tokens).first().copied().filter(|_| c.rank(of_tokens) == 3).unwrap_or(1);
+        c.reshape(of_tokens, &[batch, 1, rows, pairs])
+    };
+    let (cos, sin) = (angle(1)?, angle(2)?);
+    let interleaved = c.flag("interleaved")?;
+    let mut half = |second: bool| match interleaved {
+        true => c.slice_by(x, 3, i64::from(second), pairs, 2),
+        false => c.slice(x, 3, if second { pairs } else { 0 }, pairs),
+    };
+    let (a, b) = (half(false)?, half(true)?);
+    let mut terms = |x: NodeId, y: NodeId, op: &str| {
+        let (first, second) = (c.apply("mul", [x, cos])?, c.apply("mul", [y, sin])?);
+        c.apply(op, [first, second])
+    };
+    let (real, imaginary) = (terms(a, b, "sub")?, terms(b, a, "add")?);
+    let mut result = if interleaved {
+        let column = [batch, heads, rows, pairs, 1];
+        let (real, imaginary) = (c.reshape(real, &column)?, c.reshape(imaginary, &column)?);
+        let both = c.concat(&[real, imaginary], 4)?;
+        c.reshape(both, &[batch, heads, rows, turned])?
+    } else {
+        c.concat(&[real, imaginary], 3)?
+    };
+    if turned < depth {
+        let rest = c.slice(x, 3, turned, depth - turned)?;
+        result = c.concat(&[result, rest], 3)?;
+    }
+    if flat {
+        result = c.transpose(result, &[0, 2, 1, 3])?;
+        result = c.reshape(result, &[batch, rows, heads * depth])?;
+    }
+    Ok(result)
+}

@@ -1,0 +1,170 @@
+//! Matrix products, and Einstein sums as products of views.
+
+use eutectic_ir::NodeId;
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];
+
+/// A vector is a row on the left and a column on the right; its axis is gone from the result.
+fn matmul(c: &mut Call<'_, '_>) -> Built {
+    let (mut a, mut b) = (c.input(0)?, c.input(1)?);
+    let (left, right) = (c.dims(a), c.dims(b));
+    if let [k] = left[..] {
+        a = c.reshape(a, &[1, k])?;
+    }
+    if let [k] = right[..] {
+        b = c.reshape(b, &[k, 1])?;
+    }
+    let product = c.apply("matmul", [a, b])?;
+    let mut dims = c.dims(product);
+    let rank = dims.len();
+    if right.len() == 1 {
+        dims.remove(rank - 1);
+    }
+    if left.len() == 1 {
+        dims.remove(rank - 2);
+    }
+    c.reshape(product, &dims)
+}
+
+/// alpha·A·B + beta·C, where A and B may be transposed.
+fn gemm(c: &mut Call<'_, '_>) -> Built {
+    let mut operand = |at: usize, attr: &str| {
+        let x = c.input(at)?;
+        if c.flag(attr)? { c.transpose(x, &[1, 0]) } else { Ok(x) }
+    };
+    let (a, b) = (operand(0, "transA")?, operand(1, "transB")?);
+    let (alpha, beta) = (c.float_or("alpha", 1.0)?, c.float_or("beta", 1.0)?);
+    let product = c.apply("matmul", [a, b])?;
+    let scaled = if alpha == 1.0 { product } else { c.with("mul", product, alpha)? };
+    let Some(bias) = c.optional(2) else { return Ok(scaled) };
+    let bias = if beta == 1.0 { bias } else { c.with("mul", bias, beta)? };
+    c.apply("add", [scaled, bias])
+}
+
+/// A value whose axes have names.
+#[derive(Clone)]
+struct Term {
+    value: NodeId,
+    axes: Vec<char>,
+}
+
+/// Sums over what the result does not name, two operands at a time, each pair as one batched product.
+fn einsum(c: &mut Call<'_, '_>) -> Built {
+    let text: String =
+        c.word("equation")?.ok_or("it has no equation")?.chars().filter(|l| !l.is_whitespace()).collect();
+    let (left, right) = text.split_once("->").map_or((text.as_str(), None), |(l, r)| (l, Some(r)));
+    let inputs = c.inputs();
+    let names: Vec<&str> = left.split(',').collect();
+    if names.len() != inputs.len() {
+        return Err(format!("`{text}` has {} operands, the node {}", names.len(), inputs.len()).into());
+    }
+    // The axes behind an ellipsis are numbered from the end, as broadcasting does.
+    let rest = |named: usize, rank: usize| {
+        rank.checked_sub(named).map(|n| (0..n as u32).rev().filter_map(|i| char::from_u32(0xe000 + i)))
+    };
+    let spelled = |axes: &str, rank: usize| -> Option<Vec<char>> {
+        match axes.split_once("...") {
+            Some((a, b)) => Some(a.chars().chain(rest(a.len() + b.len(), rank)?).chain(b.chars()).collect()),
+            None => Some(axes.chars().collect()),
+        }
+    };
+    let mut terms = Vec::new();
+    for (axes, value) in names.into_iter().zip(inputs) {
+        let rank = c.rank(value);
+        let axes = spelled(axes, rank).filter(|a| a.len() == rank);
+        terms.push(Term { value, axes: axes.ok_or_else(|| format!("`{text}` does not fit {rank} axes"))? });
+    }
+    let hidden = |l: &char| ('\u{e000}'..='\u{f8ff}').contains(l);
+    let mut everything: Vec<char> = terms.iter().flat_map(|t| t.axes.clone()).collect();
+    everything.sort_unstable();
+    let mut ellipsis: Vec<char> = everything.iter().copied().filter(hidden).collect();
+    ellipsis.dedup();
+    ellipsis.reverse();
+    let wanted: Vec<char> = match right {
+        Some(axes) => {
+            let named = axes.len() - axes.matches("...").count() * 3;
+            spelled(axes, named + ellipsis.len()).unwrap_or_default()
+        }
+        // What occurs once, in the order of the alphabet.
+        None => {
+            let once = everything.chunk_by(|a, b| a == b).filter(|same| same.len() == 1 && !hidden(&same[0]));
+            ellipsis.iter().copied().chain(once.map(|same| same[0])).collect()
+        }
+    };
+    let twice = |axes: &[char]| axes.iter().any(|a| axes.iter().filter(|b| a == *b).count() > 1);
+    if terms.iter().any(|t| twice(&t.axes)) || twice(&wanted) {
+        return Err(format!("`{text}` names an axis twice in one operand").into());
+    }
+    let mut terms = terms.into_iter();
+    let mut all = terms.next().ok_or("it has no inputs")?;
+    let rest: Vec<Term> = terms.collect();
+    for (i, next) in rest.iter().enumerate() {
+        let later = |l: &char| wanted.contains(l) || rest[i + 1..].iter().any(|t| t.axes.contains(l));
+        all = product(c, all, next.clone(), &later)?;
+    }
+    let all = summed(c, all, &|l| wanted.contains(l))?;
+    arranged(c, &all, &wanted)
+}
+
+/// Σ over the axes that are not kept.
+fn summed(c: &mut Call<'_, '_>, term: Term, kept: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+    let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
+    let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
+    let dims: Vec<usize> =
+        c.dims(term.value).iter().enumerate().filter(|(i, _)| !gone.contains(i)).map(|(_, &n)| n).collect();
+    let sum = c.reduce("reduce-sum", term.value, &gone)?;
+    Ok(Term { value: c.reshape(sum, &dims)?, axes })
+}
+
+/// The axes in that order.
+fn arranged(c: &mut Call<'_, '_>, term: &Term, order: &[char]) -> Built {
+    let at =
+        |l: &char| term.axes.iter().position(|a| a == l).ok_or_else(|| Why(format!("no operand has the axis {l}")));
+    let perm: Vec<usize> = order.iter().map(at).collect::<Result<_, _>>()?;
+    c.transpose(term.value, &perm)
+}
+
+/// Of two operands: axes of both that stay are the batch, axes of both that go are contracted.
+fn product(c: &mut Call<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+    let a = {
+        let kept = |l: &char| later(l) || b.axes.contains(l);
+        summed(c, a, &kept)?
+    };
+    let b = {
+        let kept = |l: &char| later(l) || a.axes.contains(l);
+        summed(c, b, &kept)?
+    };
+    let extent = |c: &Call<'_, '_>, t: &Term, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
+    let of = |t: &Term, f: &dyn Fn(&char) -> bool| -> Vec<char> { t.axes.iter().copied().filter(|l| f(l)).collect() };
+    let batch = of(&a, &|l| b.axes.contains(l) && later(l));
+    let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
+    let (rows, columns) = (of(&a, &|l| !b.axes.contains(l)), of(&b, &|l| !a.axes.contains(l)));
+    // An extent of 1 is repeated where the other operand has more.
+    let both = |axes: &[char]| -> Result<Vec<usize>, Why> {
+        let side = |t: &Term| axes.iter().map(|l| extent(c, t, l).unwrap_or(1)).collect::<Vec<_>>();
+        c.broadcast(&side(&a), &side(&b))
+    };
+    let (batch_dims, inner_dims) = (both(&batch)?, both(&inner)?);
+    let own =
+        |c: &Call<'_, '_>, t: &Term, axes: &[char]| axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>();
+    let (row_dims, column_dims) = (own(c, &a, &rows), own(c, &b, &columns));
+    let count = |dims: &[usize]| dims.iter().product::<usize>();
+    let matrix = |c: &mut Call<'_, '_>, t: &Term, order: [&[char]; 3], dims: [&[usize]; 3]| {
+        let ordered = arranged(c, t, &order.concat())?;
+        let whole = c.expand(ordered, &dims.concat())?;
+        c.reshape(whole, &dims.map(count))
+    };
+    let left = matrix(c, &a, [&batch, &rows, &inner], [&batch_dims, &row_dims, &inner_dims])?;
+    let right = matrix(c, &b, [&batch, &inner, &columns], [&batch_dims, &inner_dims, &column_dims])?;
+    let result = c.apply("matmul", [left, right])?;
+    let value = c.reshape(result, &[batch_dims, row_dims, column_dims].concat())?;
+    Ok(Term { value, axes: [batch, rows, columns].concat() })
+}

@@ -1,0 +1,85 @@
+//! Values from nothing but shapes: constants, ranges, triangles, unit matrices.
+
+use eutectic_ir::{DType, Tensor};
+
+use super::{
+    super::call::{Built, Call},
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[
+    one("Constant", 1, constant),
+    one("ConstantOfShape", 9, constant_of_shape),
+    one("Range", 11, range),
+    one("EyeLike", 9, eye_like),
+    one("Trilu", 14, triangle),
+];
+
+fn constant(c: &mut Call<'_, '_>) -> Built {
+    if let Some(tensor) = c.tensor_attr("value")? {
+        return Ok(tensor);
+    }
+    let single = |dtype, x| Some(Tensor::from_f64(dtype, &[], [x]));
+    let value = if let Some(x) = c.float("value_float")? {
+        single(DType::F32, x)
+    } else if let Some(n) = c.int("value_int")? {
+        Some(Tensor::from_i64(DType::I64, &[], [n]))
+    } else if let Some(x) = c.floats("value_floats")? {
+        Some(Tensor::from_f64(DType::F32, &[x.len()], x))
+    } else {
+        c.ints("value_ints")?.map(|n| Tensor::from_i64(DType::I64, &[n.len()], n))
+    };
+    c.constant(value.ok_or("its value is neither numbers nor a dense tensor")?)
+}
+
+fn constant_of_shape(c: &mut Call<'_, '_>) -> Built {
+    let dims: Vec<usize> =
+        c.known_ints(0)?.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative extent")?;
+    let value = match c.tensor_attr("value")? {
+        Some(value) => c.reshape(value, &[])?,
+        None => c.number_of(0.0, DType::F32)?,
+    };
+    c.expand(value, &dims)
+}
+
+/// start, start + delta, … before limit.
+fn range(c: &mut Call<'_, '_>) -> Built {
+    let dtype = c.dtype(c.input(0)?);
+    let [start, limit, delta] = [c.known_number(0)?, c.known_number(1)?, c.known_number(2)?];
+    let count = ((limit - start) / delta).ceil().max(0.0);
+    // No model has such an axis; a step of 0 gets here too.
+    if count >= 1e12 {
+        return Err(format!("a range from {start} to {limit} in steps of {delta}").into());
+    }
+    let steps = c.iota(&[count as usize], 0, dtype)?;
+    let scaled = if delta == 1.0 { steps } else { c.with("mul", steps, delta)? };
+    if start == 0.0 { Ok(scaled) } else { c.with("add", scaled, start) }
+}
+
+/// 1 where column − row is k.
+fn eye_like(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (dims, dtype) = (c.dims(x), c.dtype_attr("dtype")?.unwrap_or(c.dtype(x)));
+    if dims.len() != 2 {
+        return Err(format!("a unit matrix of {} axes", dims.len()).into());
+    }
+    let k = c.int_or("k", 0)?;
+    let (row, column) = (c.iota(&dims, 0, DType::I64)?, c.iota(&dims, 1, DType::I64)?);
+    let diagonal = c.with("add", row, k as f64)?;
+    let hit = c.apply("eq", [column, diagonal])?;
+    c.cast(hit, dtype)
+}
+
+/// What lies on and above the k-th diagonal of each matrix, or on and below it.
+fn triangle(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let dims = c.dims(x);
+    let [.., rows, columns] = dims[..] else { return Err("its input has not two axes".into()) };
+    let k = if c.optional(1).is_some() { c.known_number(1)? } else { 0.0 };
+    let upper = c.int_or("upper", 1)? != 0;
+    let (row, column) = (c.iota(&[rows, columns], 0, DType::I64)?, c.iota(&[rows, columns], 1, DType::I64)?);
+    let diagonal = c.with("add", row, k)?;
+    let kept = c.apply(if upper { "ge" } else { "le" }, [column, diagonal])?;
+    let zero = c.number(0.0, x)?;
+    c.apply("where", [kept, x, zero])
+}

@@ -1,0 +1,216 @@
+//! Softmax and normalisation.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Outputs, Row, many, one,
+};
+
+pub(super) const OPS: &[Row] = &[
+    one("Softmax", 1, |c| over_rows(c, true, |c, x, axis| softmax(c, "softmax", x, axis))),
+    one("Softmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "softmax", x, axis))),
+    one("LogSoftmax", 1, |c| over_rows(c, true, |c, x, axis| softmax(c, "log-softmax", x, axis))),
+    one("LogSoftmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "log-softmax", x, axis))),
+    many("LayerNormalization", 17, layer),
+    one("RMSNormalization", 23, root_mean_square),
+    one("InstanceNormalization", 6, |c| {
+        let channels = c.dims(c.input(0)?).get(1).copied().unwrap_or(0);
+        grouped(c, channels, true)
+    }),
+    one("GroupNormalization", 18, |c| {
+        let groups = groups(c)?;
+        grouped(c, groups, false)
+    }),
+    one("GroupNormalization", 21, |c| {
+        let groups = groups(c)?;
+        grouped(c, groups, true)
+    }),
+    one("BatchNormalization", 7, batch),
+    one("LpNormalization", 1, unit_length),
+    one("MeanVarianceNormalization", 9, mean_variance),
+];
+
+/// A function of the rows along an axis. Op sets before 13 take all axes from `axis` on as one.
+pub(super) fn over_rows(
+    c: &mut Call<'_, '_>,
+    rest: bool,
+    f: impl FnOnce(&mut Call<'_, '_>, NodeId, usize) -> Built,
+) -> Built {
+    let x = c.input(0)?;
+    let dims = c.dims(x);
+    let axis = c.axis(c.int_or("axis", if rest { 1 } else { -1 })?, dims.len())?;
+    if !rest || axis + 1 == dims.len() {
+        return f(c, x, axis);
+    }
+    let flat = c.reshape(x, &[dims[..axis].iter().product(), dims[axis..].iter().product()])?;
+    let result = f(c, flat, 1)?;
+    c.reshape(result, &dims)
+}
+
+fn softmax(c: &mut Call<'_, '_>, op: &str, x: NodeId, axis: usize) -> Built {
+    c.op(op, &[x], &[("axis", (axis as i64).into())])
+}
+
+/// x − mean and 1/√(variance + eps) over some axes.
+fn centred(c: &mut Call<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], Why> {
+    let mean = c.reduce("reduce-mean", x, axes)?;
+    let centred = c.apply("sub", [x, mean])?;
+    let square = c.apply("mul", [centred, centred])?;
+    let variance = c.reduce("reduce-mean", square, axes)?;
+    let shifted = c.with("add", variance, eps)?;
+    Ok([mean, centred, c.apply("rsqrt", [shifted])?])
+}
+
+/// The element type in which a norm is computed: f32 for halves, where `stash_type` says so.
+fn stash(c: &Call<'_, '_>, x: NodeId) -> Result<DType, Why> {
+    let stash = c.dtype_attr("stash_type")?.unwrap_or(DType::F32);
+    Ok(if c.dtype(x).size() < stash.size() { stash } else { c.dtype(x) })
+}
+
+/// The extents of the axes from `axis` on, as one: what is normalised together.
+fn row(c: &Call<'_, '_>, x: NodeId) -> Result<(usize, usize), Why> {
+    let dims = c.dims(x);
+    let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
+    Ok((axis, dims[axis..].iter().product()))
+}
+
+/// The norm over all axes from `axis` on, then the mean and the inverse of the deviation.
+fn layer(c: &mut Call<'_, '_>) -> Outputs {
+    let (x, scale) = (c.input(0)?, c.input(1)?);
+    let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
+    let (axis, width) = row(c, x)?;
+    let x = {
+        let stash = stash(c, x)?;
+        c.cast(x, stash)?
+    };
+    let mut outputs = Vec::new();
+    // One gain and one bias for each element of a row: that is the op of ours.
+    let whole = |c: &Call<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == dims[axis..]);
+    if whole(c, Some(scale)) && whole(c, c.optional(2)) {
+        let flat = if axis + 1 == dims.len() { x } else { c.reshape(x, &[&dims[..axis], &[width]].concat())? };
+        let zeros = c.full(0.0, to, &dims[axis..])?;
+        let params = [scale, c.optional(2).unwrap_or(zeros)];
+        let [gain, bias] = params.map(|p| c.reshape(p, &[width]).and_then(|p| c.cast(p, c.dtype(x))));
+        let normal = c.op("layernorm", &[flat, gain?, bias?], &[("eps", eps.into())])?;
+        let normal = c.reshape(normal, &dims)?;
+        outputs.push(c.cast(normal, to)?);
+    }
+    if outputs.is_empty() || c.wants(1) || c.wants(2) {
+        let axes: Vec<usize> = (axis..dims.len()).collect();
+        let [mean, centre, inverse] = centred(c, x, &axes, eps)?;
+        if outputs.is_empty() {
+            let normal = c.apply("mul", [centre, inverse])?;
+            let normal = c.cast(normal, to)?;
+            let scaled = c.apply("mul", [normal, scale])?;
+            outputs.push(c.optional(2).map_or(Ok(scaled), |bias| c.apply("add", [scaled, bias]))?);
+        }
+        outputs.extend([mean, inverse]);
+    }
+    Ok(outputs)
+}
+
+fn root_mean_square(c: &mut Call<'_, '_>) -> Built {
+    let (x, scale) = (c.input(0)?, c.input(1)?);
+    let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
+    let (axis, width) = row(c, x)?;
+    let x = {
+        let stash = stash(c, x)?;
+        c.cast(x, stash)?
+    };
+    if c.dims(scale) == dims[axis..] {
+        let flat = c.reshape(x, &[&dims[..axis], &[width]].concat())?;
+        let gain = c.reshape(scale, &[width])?;
+        let gain = c.cast(gain, c.dtype(x))?;
+        let normal = c.op("rmsnorm", &[flat, gain], &[("eps", eps.into())])?;
+        let normal = c.reshape(normal, &dims)?;
+        return c.cast(normal, to);
+    }
+    let axes: Vec<usize> = (axis..dims.len()).collect();
+    let square = c.apply("mul", [x, x])?;
+    let mean = c.reduce("reduce-mean", square, &axes)?;
+    let shifted = c.with("add", mean, eps)?;
+    let inverse = c.apply("rsqrt", [shifted])?;
+    let normal = c.apply("mul", [x, inverse])?;
+    let normal = c.cast(normal, to)?;
+    c.apply("mul", [normal, scale])
+}
+
+fn groups(c: &Call<'_, '_>) -> Result<usize, Why> {
+    let groups = c.int("num_groups")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
+    groups.ok_or_else(|| Why("it does not say how many groups".into()))
+}
+
+/// Each group of channels of [N C ..] normalised, then a gain and a bias for each channel, or for each group.
+fn grouped(c: &mut Call<'_, '_>, groups: usize, by_channel: bool) -> Built {
+    let x = c.input(0)?;
+    let channels = *c.dims(x).get(1).ok_or("its input has no channels")?;
+    if groups == 0 || channels % groups != 0 {
+        return Err(format!("{channels} channels are not {groups} groups").into());
+    }
+    let eps = c.float_or("epsilon", 1e-5)?;
+    let mut param = |at: usize| {
+        let param = c.input(at)?;
+        if by_channel {
+            return Ok(param);
+        }
+        let column = c.reshape(param, &[groups, 1])?;
+        let repeated = c.expand(column, &[groups, channels / groups])?;
+        c.reshape(repeated, &[channels])
+    };
+    let operands = [x, param(1)?, param(2)?];
+    c.op("group-norm", &operands, &[("groups", (groups as i64).into()), ("eps", eps.into())])
+}
+
+fn batch(c: &mut Call<'_, '_>) -> Built {
+    if c.flag("training_mode")? || c.wants(1) {
+        return Err("in training".into());
+    }
+    let (eps, mut operands) = (c.float_or("epsilon", 1e-5)?, c.inputs());
+    let to = c.dtype(c.input(0)?);
+    // The statistics may be wider than the input.
+    for operand in &mut operands {
+        *operand = c.cast(*operand, to)?;
+    }
+    let axis = if c.rank(c.input(0)?) == 1 { 0 } else { 1 };
+    c.op("batch-norm", &operands, &[("axis", axis.into()), ("eps", eps.into())])
+}
+
+/// x divided by the length of its row; a row of zeros stays.
+fn unit_length(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let axis = c.axis(c.int_or("axis", -1)?, c.rank(x))?;
+    let length = match c.int_or("p", 2)? {
+        1 => {
+            let size = c.apply("abs", [x])?;
+            c.reduce("reduce-sum", size, &[axis])?
+        }
+        2 => {
+            let square = c.apply("mul", [x, x])?;
+            let sum = c.reduce("reduce-sum", square, &[axis])?;
+            c.apply("sqrt", [sum])?
+        }
+        p => return Err(format!("a norm of order {p}").into()),
+    };
+    let (empty, one) = (c.with("eq", length, 0.0)?, c.number(1.0, x)?);
+    let divisor = c.apply("where", [empty, one, length])?;
+    c.apply("div", [x, divisor])
+}
+
+/// (x − mean)/(deviation + 1e-9).
+fn mean_variance(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let rank = c.rank(x);
+    let axes = c.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
+    let axes: Vec<usize> = axes.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?;
+    let mean = c.reduce("reduce-mean", x, &axes)?;
+    let centred = c.apply("sub", [x, mean])?;
+    let square = c.apply("mul", [centred, centred])?;
+    let variance = c.reduce("reduce-mean", square, &axes)?;
+    let deviation = c.apply("sqrt", [variance])?;
+    let divisor = c.with("add", deviation, 1e-9)?;
+    c.apply("div", [centred, divisor])
+}

@@ -1,0 +1,63 @@
+//! Numbers as integers with a scale and a zero point.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
+
+/// A scale or a zero point: one for the tensor, or one for each place along an axis.
+fn param(c: &mut Call<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, Why> {
+    let Some(param) = c.optional(at) else { return Ok(None) };
+    let (dims, rank) = (c.dims(param), c.rank(x));
+    match dims[..] {
+        [] => Ok(Some(param)),
+        [1] => c.reshape(param, &[]).map(Some),
+        [n] => {
+            let axis = c.axis(c.int_or("axis", 1)?, rank)?;
+            let column: Vec<usize> = (0..rank).map(|i| if i == axis { n } else { 1 }).collect();
+            c.reshape(param, &column).map(Some)
+        }
+        _ => Err("in blocks".into()),
+    }
+}
+
+/// (x − zero)·scale.
+fn dequantize(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let scale = param(c, 1, x)?.ok_or("it has no scale")?;
+    let to = c.dtype(scale);
+    let mut number = c.cast(x, to)?;
+    if let Some(zero) = param(c, 2, x)? {
+        let zero = c.cast(zero, to)?;
+        number = c.apply("sub", [number, zero])?;
+    }
+    c.apply("mul", [number, scale])
+}
+
+/// round(x / scale) + zero, at the limits of the integers where it is beyond them.
+fn quantize(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let scale = param(c, 1, x)?.ok_or("it has no scale")?;
+    let zero = param(c, 2, x)?;
+    let to = zero.map_or(c.dtype_attr("output_dtype")?.unwrap_or(DType::U8), |zero| c.dtype(zero));
+    let (low, high) = match to {
+        DType::I8 => (-128.0, 127.0),
+        DType::U8 => (0.0, 255.0),
+        other => return Err(format!("to elements of type {other}").into()),
+    };
+    let scaled = c.apply("div", [x, scale])?;
+    let mut number = c.apply("round", [scaled])?;
+    if let Some(zero) = zero {
+        let zero = c.cast(zero, c.dtype(x))?;
+        number = c.apply("add", [number, zero])?;
+    }
+    let kept = c.op("clamp", &[number], &[("min", low.into()), ("max", high.into())])?;
+    c.cast(kept, to)
+}

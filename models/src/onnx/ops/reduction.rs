@@ -1,0 +1,80 @@
+//! Reductions: each is a function of the elements, one of our reductions, and a function of the result.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::call::{Built, Call},
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[
+    one("ReduceSum", 1, |c| reduce(c, same, "reduce-sum", same)),
+    one("ReduceMean", 1, |c| reduce(c, same, "reduce-mean", same)),
+    one("ReduceMax", 1, |c| reduce(c, same, "reduce-max", same)),
+    one("ReduceMin", 1, |c| reduce(c, same, "reduce-min", same)),
+    one("ReduceProd", 1, |c| reduce(c, same, "reduce-prod", same)),
+    one("ReduceL1", 1, |c| reduce(c, |c, x| c.apply("abs", [x]), "reduce-sum", same)),
+    one("ReduceL2", 1, |c| reduce(c, square, "reduce-sum", |c, x| c.apply("sqrt", [x]))),
+    one("ReduceLogSum", 1, |c| reduce(c, same, "reduce-sum", |c, x| c.apply("log", [x]))),
+    one("ReduceSumSquare", 1, |c| reduce(c, square, "reduce-sum", same)),
+    one("ReduceLogSumExp", 1, log_sum_exp),
+];
+
+fn same(_: &mut Call<'_, '_>, x: NodeId) -> Built {
+    Ok(x)
+}
+
+fn square(c: &mut Call<'_, '_>, x: NodeId) -> Built {
+    c.apply("mul", [x, x])
+}
+
+/// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
+fn axes(c: &Call<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::Why> {
+    let given = c.list("axes", 1)?.unwrap_or_default();
+    let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
+    if axes.is_empty() && !c.flag("noop_with_empty_axes")? {
+        axes = (0..dims.len()).collect();
+    }
+    let keep = c.int_or("keepdims", 1)? != 0;
+    let result = |(axis, &n): (usize, &usize)| match axes.contains(&axis) {
+        true => keep.then_some(1),
+        false => Some(n),
+    };
+    let result = dims.iter().enumerate().filter_map(result).collect();
+    Ok((axes, result))
+}
+
+fn reduce(
+    c: &mut Call<'_, '_>,
+    before: fn(&mut Call<'_, '_>, NodeId) -> Built,
+    how: &str,
+    after: fn(&mut Call<'_, '_>, NodeId) -> Built,
+) -> Built {
+    let x = c.input(0)?;
+    let (axes, dims) = axes(c, &c.dims(x))?;
+    // The extremum of truth values is that of 0 and 1.
+    let dtype = c.dtype(x);
+    let x = if dtype == DType::Bool { c.cast(x, DType::U8)? } else { x };
+    let terms = before(c, x)?;
+    let reduced = c.reduce(how, terms, &axes)?;
+    let result = after(c, reduced)?;
+    let result = c.cast(result, dtype)?;
+    c.reshape(result, &dims)
+}
+
+/// log Σ eˣ⁻ᵐ + m with the largest m, or 0 where that is infinite.
+fn log_sum_exp(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (axes, dims) = axes(c, &c.dims(x))?;
+    let largest = c.reduce("reduce-max", x, &axes)?;
+    let size = c.apply("abs", [largest])?;
+    let infinite = c.with("eq", size, f64::INFINITY)?;
+    let zero = c.number(0.0, x)?;
+    let most = c.apply("where", [infinite, zero, largest])?;
+    let shifted = c.apply("sub", [x, most])?;
+    let powers = c.apply("exp", [shifted])?;
+    let sum = c.reduce("reduce-sum", powers, &axes)?;
+    let log = c.apply("log", [sum])?;
+    let result = c.apply("add", [log, most])?;
+    c.reshape(result, &dims)
+}

@@ -1,0 +1,159 @@
+//! Parts of a value: slice, split, pad.
+
+use eutectic_ir::NodeId;
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Outputs, Row, many, one,
+};
+
+pub(super) const OPS: &[Row] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
+
+/// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.
+fn slice(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let rank = c.rank(x);
+    let starts = c.list("starts", 1)?.ok_or("it does not say where it starts")?;
+    let ends = c.list("ends", 2)?.ok_or("it does not say where it ends")?;
+    let axes = c.list("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = c.list("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
+        return Err("starts, ends, axes and steps are not as many".into());
+    }
+    let mut part = x;
+    for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
+        let axis = c.axis(axis, rank)?;
+        let extent = c.dims(part)[axis] as i64;
+        let from_start = |n: i64| if n < 0 { n.saturating_add(extent) } else { n };
+        let (low, high) = if step > 0 { (0, extent) } else { (-1, extent - 1) };
+        // A start before the axis is 0 in either direction.
+        let (at, end) = (from_start(start).clamp(0, high.max(0)), from_start(end).clamp(low, high));
+        let len = match step {
+            0 => return Err("a step of 0".into()),
+            1.. => ceil((end - at).max(0), step),
+            i64::MIN => return Err("a step of −2⁶³".into()),
+            _ => ceil((at - end).max(0), -step),
+        };
+        part = match (step, len) {
+            (_, 0) => c.slice(part, axis, 0, 0)?,
+            (1, _) => c.slice(part, axis, at as usize, len)?,
+            _ => c.slice_by(part, axis, at, len, step)?,
+        };
+    }
+    Ok(part)
+}
+
+/// n/by for numbers that are not negative, rounded up.
+fn ceil(n: i64, by: i64) -> usize {
+    (n as u64).div_ceil(by as u64) as usize
+}
+
+/// Into given lengths, or into equal parts, of which the last may be shorter.
+fn split(c: &mut Call<'_, '_>) -> Outputs {
+    let x = c.input(0)?;
+    let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
+    let extent = c.dims(x)[axis];
+    let lengths: Vec<usize> = match c.list("split", 1)? {
+        Some(lengths) => {
+            lengths.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative length")?
+        }
+        None => {
+            let parts = c.int("num_outputs")?.map_or(c.outputs(), |n| usize::try_from(n).unwrap_or(0)).max(1);
+            let length = extent.div_ceil(parts);
+            (0..parts).map(|i| length.min(extent.saturating_sub(i * length))).collect()
+        }
+    };
+    if lengths.iter().sum::<usize>() != extent {
+        return Err(format!("parts of {lengths:?} do not make {extent}").into());
+    }
+    let mut at = 0;
+    let part = |length: usize| {
+        at += length;
+        c.slice(x, axis, at - length, length)
+    };
+    lengths.into_iter().map(part).collect()
+}
+
+/// `pads` has the numbers before each axis, then those after; negative ones take away.
+fn pad(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let rank = c.rank(x);
+    let pads = c.list("pads", 1)?.ok_or("it does not say how much")?;
+    let axes: Vec<usize> = match c.optional(3) {
+        Some(_) => c.known_ints(3)?.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?,
+        None => (0..rank).collect(),
+    };
+    if pads.len() != 2 * axes.len() {
+        return Err(format!("{} numbers for {} axes", pads.len(), axes.len()).into());
+    }
+    let value = match c.optional(2) {
+        Some(_) => c.known_number(2)?,
+        None => c.float_or("value", 0.0)?,
+    };
+    let mode = c.word("mode")?.unwrap_or("constant");
+    let mut padded = x;
+    for (i, &axis) in axes.iter().enumerate() {
+        let (before, after) = (pads[i], pads[i + axes.len()]);
+        let extent = c.dims(padded)[axis] as i64;
+        let left = extent + before.min(0) + after.min(0);
+        if left < 0 {
+            return Err(format!("more is taken away than the {extent} elements of axis {axis}").into());
+        }
+        padded = c.slice(padded, axis, (-before).max(0) as usize, left as usize)?;
+        padded = edges(c, padded, axis, [before.max(0) as usize, after.max(0) as usize], mode, value)?;
+    }
+    Ok(padded)
+}
+
+/// Zeros before and behind an axis.
+pub(super) fn zeros_around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> Built {
+    if edges == [0, 0] { Ok(x) } else { around(c, x, axis, edges, 0.0) }
+}
+
+fn around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> Built {
+    let [axis, before, after] = [axis, edges[0], edges[1]].map(|n| (n as i64).into());
+    c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
+}
+
+/// One axis, made longer at both ends.
+fn edges(c: &mut Call<'_, '_>, x: NodeId, axis: usize, [before, after]: [usize; 2], mode: &str, value: f64) -> Built {
+    let mut dims = c.dims(x);
+    let extent = dims[axis];
+    if before + after == 0 {
+        return Ok(x);
+    }
+    let enough = |needed: usize| match before.max(after) {
+        n if n <= needed => Ok(()),
+        n => Err(Why(format!("{n} elements of padding `{mode}` on an axis of {extent}"))),
+    };
+    let sides: [Option<NodeId>; 2] = match mode {
+        "constant" => return around(c, x, axis, [before, after], value),
+        "edge" => {
+            enough(if extent == 0 { 0 } else { usize::MAX })?;
+            let mut side = |at: usize, n: usize| {
+                let one = c.slice(x, axis, at, 1)?;
+                dims[axis] = n;
+                c.expand(one, &dims)
+            };
+            [side(0, before)?, side(extent - 1, after)?].map(Some)
+        }
+        "reflect" => {
+            enough(extent.saturating_sub(1))?;
+            let mut side = |at: usize, n: usize| match n {
+                0 => Ok::<_, Why>(None),
+                n => c.slice_by(x, axis, at as i64, n, -1).map(Some),
+            };
+            [side(before, before)?, side(extent.saturating_sub(2), after)?]
+        }
+        "wrap" => {
+            enough(extent)?;
+            [Some(c.slice(x, axis, extent - before, before)?), Some(c.slice(x, axis, 0, after)?)]
+        }
+        other => return Err(format!("its mode `{other}` is not known").into()),
+    };
+    let parts: Vec<NodeId> = [sides[0], Some(x), sides[1]].into_iter().flatten().collect();
+    c.concat(&parts, axis)
+}

@@ -1,0 +1,266 @@
+//! Images: convolution and pooling. A signal of one spatial axis is an image of one row; more than two axes are not supported.
+
+use eutectic_ir::{Attr, NodeId};
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[
+    one("Conv", 1, conv),
+    one("ConvTranspose", 1, conv_transpose),
+    one("MaxPool", 1, max_pool),
+    one("AveragePool", 7, average_pool),
+    one("LpPool", 2, lp_pool),
+    one("GlobalAveragePool", 1, |c| global(c, "reduce-mean")),
+    one("GlobalMaxPool", 1, |c| global(c, "reduce-max")),
+];
+
+/// A reduction over all axes behind the channels.
+fn global(c: &mut Call<'_, '_>, how: &str) -> Built {
+    let x = c.input(0)?;
+    let axes: Vec<usize> = (2..c.rank(x)).collect();
+    c.reduce(how, x, &axes)
+}
+
+/// How windows lie, along each spatial axis.
+struct Windows {
+    size: Vec<usize>,
+    stride: Vec<usize>,
+    dilation: Vec<usize>,
+    before: Vec<usize>,
+    after: Vec<usize>,
+}
+
+impl Windows {
+    /// From the attributes. Padding `SAME` is as much as gives ⌈extent/stride⌉ windows, the odd element at the end it names.
+    fn read(c: &Call<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, Why> {
+        let n = image.len();
+        let numbers = |name: &str, default: Vec<usize>| match c.ints(name)? {
+            Some(given) if given.len() != default.len() => Err(Why(format!("{} numbers in {name}", given.len()))),
+            Some(given) => given
+                .into_iter()
+                .map(|g| usize::try_from(g).map_err(|_| Why(format!("{g} in {name}"))))
+                .collect::<Result<Vec<_>, _>>(),
+            None => Ok(default),
+        };
+        let (stride, dilation) = (numbers("strides", vec![1; n])?, numbers("dilations", vec![1; n])?);
+        if size.len() != n || stride.iter().chain(&dilation).chain(size).any(|&k| k == 0) {
+            return Err("its windows do not fit its input".into());
+        }
+        let mut pads = numbers("pads", vec![0; 2 * n])?;
+        let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
+        if let "SAME_UPPER" | "SAME_LOWER" = auto {
+            for i in 0..n {
+                let reach = (image[i].div_ceil(stride[i]).max(1) - 1) * stride[i] + dilation[i] * (size[i] - 1) + 1;
+                let needed = reach.saturating_sub(image[i]);
+                let less = needed / 2;
+                let more = needed - less;
+                (pads[i], pads[i + n]) = if auto == "SAME_UPPER" { (less, more) } else { (more, less) };
+            }
+        } else if auto == "VALID" {
+            pads.fill(0);
+        } else if auto != "NOTSET" {
+            return Err(format!("its padding `{auto}` is not known").into());
+        }
+        let after = pads.split_off(n);
+        Ok(Windows { size: size.to_vec(), stride, dilation, before: pads, after })
+    }
+
+    /// Where the last window may start within the padding: then there are ⌈…⌉ instead of ⌊…⌋ windows, but none that begins in it.
+    /// Gives how much longer the axes are for that.
+    fn round_up(&mut self, image: &[usize]) -> Vec<usize> {
+        let longer = |i: usize| {
+            let reach = self.dilation[i] * (self.size[i] - 1) + 1;
+            let padded = image[i] + self.before[i] + self.after[i];
+            let rest = padded.saturating_sub(reach) % self.stride[i];
+            let start = padded.saturating_sub(reach) - rest + self.stride[i];
+            if rest == 0 || start >= image[i] + self.before[i] { 0 } else { self.stride[i] - rest }
+        };
+        let longer: Vec<usize> = (0..image.len()).map(longer).collect();
+        self.after.iter_mut().zip(&longer).for_each(|(after, more)| *after += more);
+        longer
+    }
+
+    /// A row is put before a single axis.
+    fn attrs(&self) -> [(&'static str, Attr); 4] {
+        let pair = |numbers: &[usize], row: usize| -> Attr {
+            let first = (numbers.len() == 1).then_some(row);
+            first.iter().chain(numbers).map(|&n| n as i64).collect::<Vec<_>>().as_slice().into()
+        };
+        [
+            ("stride", pair(&self.stride, 1)),
+            ("dilation", pair(&self.dilation, 1)),
+            ("before", pair(&self.before, 0)),
+            ("after", pair(&self.after, 0)),
+        ]
+    }
+
+    fn size(&self) -> (&'static str, Attr) {
+        let pair: Vec<i64> =
+            (self.size.len() == 1).then_some(1).into_iter().chain(self.size.iter().map(|&n| n as i64)).collect();
+        ("size", pair.as_slice().into())
+    }
+}
+
+/// The extents behind the channels: one or two.
+fn image(c: &Call<'_, '_>, x: NodeId) -> Result<Vec<usize>, Why> {
+    match c.dims(x)[..] {
+        [_, _, ref image @ ..] if matches!(image.len(), 1 | 2) => Ok(image.to_vec()),
+        ref dims => Err(format!("{} spatial axes", dims.len().saturating_sub(2)).into()),
+    }
+}
+
+/// With a row for a single spatial axis.
+fn as_image(c: &mut Call<'_, '_>, x: NodeId) -> Built {
+    match c.dims(x)[..] {
+        [n, channels, width] => c.reshape(x, &[n, channels, 1, width]),
+        _ => Ok(x),
+    }
+}
+
+/// The result with as many axes as the input had.
+fn as_input(c: &mut Call<'_, '_>, y: NodeId, rank: usize) -> Built {
+    match c.dims(y)[..] {
+        [n, channels, 1, width] if rank == 3 => c.reshape(y, &[n, channels, width]),
+        _ => Ok(y),
+    }
+}
+
+fn kernel_shape(c: &Call<'_, '_>) -> Result<Vec<usize>, Why> {
+    let shape = c.ints("kernel_shape")?.ok_or("it does not say how large its windows are")?;
+    Ok(shape.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative window")?)
+}
+
+fn conv(c: &mut Call<'_, '_>) -> Built {
+    let (x, w) = (c.input(0)?, c.input(1)?);
+    let (rank, image) = (c.rank(x), image(c, x)?);
+    let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
+    let windows = Windows::read(c, &size, &image)?;
+    let mut operands = vec![as_image(c, x)?, as_image(c, w)?];
+    operands.extend(c.optional(2));
+    let groups = ("groups", c.int_or("group", 1)?.into());
+    let y = c.op("conv", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
+    as_input(c, y, rank)
+}
+
+/// `output_padding` makes the result longer at its end; `output_shape` says how long it is, and so the padding.
+fn conv_transpose(c: &mut Call<'_, '_>) -> Built {
+    let (x, w) = (c.input(0)?, c.input(1)?);
+    let (rank, image) = (c.rank(x), image(c, x)?);
+    let n = image.len();
+    let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
+    let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
+    // `SAME` is about the result here.
+    let mut windows = Windows::read(c, &size, &image)?;
+    let longer = match c.ints("output_padding")? {
+        Some(more) if more.len() == n => more,
+        Some(more) => return Err(format!("{} numbers in output_padding", more.len()).into()),
+        None => vec![0; n],
+    };
+    let full = |i: usize| {
+        (windows.stride[i] * (image[i].max(1) - 1) + windows.dilation[i] * (size[i] - 1) + 1) as i64 + longer[i]
+    };
+    let wanted: Option<Vec<i64>> = match c.ints("output_shape")? {
+        Some(shape) => Some(shape[shape.len().saturating_sub(n)..].to_vec()),
+        None if auto.starts_with("SAME") => Some((0..n).map(|i| (image[i] * windows.stride[i]) as i64).collect()),
+        None => None,
+    };
+    let mut edges: Vec<[i64; 2]> = (0..n).map(|i| [windows.before[i] as i64, windows.after[i] as i64]).collect();
+    for (i, wanted) in wanted.iter().flatten().enumerate() {
+        let total = full(i) - wanted;
+        let less = total.div_euclid(2);
+        edges[i] = if auto == "SAME_UPPER" { [less, total - less] } else { [total - less, less] };
+    }
+    // What the op's padding cannot say is cut off, or added as zeros, afterwards.
+    let mut rest = Vec::new();
+    for (i, edge) in edges.iter().enumerate() {
+        let reach = (windows.dilation[i] * (size[i] - 1)) as i64;
+        let after = edge[1] - longer[i];
+        let (b, a) = (edge[0].clamp(0, reach), after.clamp(0, reach));
+        (windows.before[i], windows.after[i]) = (b as usize, a as usize);
+        rest.push([b - edge[0], a - after]);
+    }
+    let operands = [as_image(c, x)?, as_image(c, w)?];
+    let groups = ("groups", c.int_or("group", 1)?.into());
+    let y = c.op("conv-transpose", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
+    let mut y = as_input(c, y, rank)?;
+    for (i, [before, after]) in rest.into_iter().enumerate() {
+        let axis = 2 + i;
+        let left = c.dims(y)[axis] as i64 + before.min(0) + after.min(0);
+        let left = usize::try_from(left).map_err(|_| "nothing is left of an axis")?;
+        y = c.slice(y, axis, (-before).max(0) as usize, left)?;
+        y = super::slicing::zeros_around(c, y, axis, [before, after].map(|n| n.max(0) as usize))?;
+    }
+    let Some(bias) = c.optional(2) else { return Ok(y) };
+    let channels = c.dims(bias).iter().product();
+    let column: Vec<usize> = (0..rank - 1).map(|i| if i == 0 { channels } else { 1 }).collect();
+    let bias = c.reshape(bias, &column)?;
+    c.apply("add", [y, bias])
+}
+
+fn max_pool(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (rank, image, dtype) = (c.rank(x), image(c, x)?, c.dtype(x));
+    let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
+    if c.flag("ceil_mode")? {
+        windows.round_up(&image);
+    }
+    // Every integer of 8 bits is an f32.
+    let image = as_image(c, x)?;
+    let image = if dtype.is_float() { image } else { c.cast(image, eutectic_ir::DType::F32)? };
+    let y = c.op("max-pool", &[image], &[&windows.attrs()[..], &[windows.size()]].concat())?;
+    let y = c.cast(y, dtype)?;
+    as_input(c, y, rank)
+}
+
+fn average_pool(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (rank, image) = (c.rank(x), image(c, x)?);
+    let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
+    let counts_padding = c.flag("count_include_pad")?;
+    let longer = if c.flag("ceil_mode")? { windows.round_up(&image) } else { vec![0; image.len()] };
+    let x = as_image(c, x)?;
+    let mean = |c: &mut Call<'_, '_>, x: NodeId, windows: &Windows, over: &str| {
+        c.op("average-pool", &[x], &[&windows.attrs()[..], &[windows.size(), ("over", over.into())]].concat())
+    };
+    let y = if !counts_padding {
+        mean(c, x, &windows, "inside")?
+    } else if longer.iter().all(|&n| n == 0) {
+        mean(c, x, &windows, "window")?
+    } else {
+        // The padding counts, but not what rounding up adds behind it: so the padding is put around the image first.
+        let rank = c.rank(x);
+        let mut padded = x;
+        for i in 0..image.len() {
+            let edges = [windows.before[i], windows.after[i] - longer[i]];
+            padded = super::slicing::zeros_around(c, padded, rank - image.len() + i, edges)?;
+        }
+        windows.before.fill(0);
+        windows.after = longer;
+        mean(c, padded, &windows, "inside")?
+    };
+    as_input(c, y, rank)
+}
+
+/// (Σ |x|ᵖ)^(1/p) of each window: the mean of powers times the size of a window.
+fn lp_pool(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (rank, image, p) = (c.rank(x), image(c, x)?, c.int_or("p", 2)?);
+    let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
+    if c.flag("ceil_mode")? {
+        windows.round_up(&image);
+    }
+    let x = as_image(c, x)?;
+    let size = c.apply("abs", [x])?;
+    let power = c.with("pow", size, p as f64)?;
+    let attrs = [&windows.attrs()[..], &[windows.size(), ("over", "window".into())]].concat();
+    let mean = c.op("average-pool", &[power], &attrs)?;
+    let sum = c.with("mul", mean, windows.size.iter().product::<usize>() as f64)?;
+    let root = c.with("pow", sum, 1.0 / p as f64)?;
+    as_input(c, root, rank)
+}

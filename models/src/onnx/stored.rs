@@ -1,0 +1,155 @@
+//! Tensors of an ONNX file: inside it or in external data beside it, in either case slices of a mapped file.
+
+use std::{
+    fs::File,
+    path::{Component, Path, PathBuf},
+};
+
+use eutectic_ir::{DType, Tensor, Type};
+use memmap2::Mmap;
+use prost::bytes::Bytes;
+
+use super::{
+    proto::{TensorProto, tensor_proto::DataLocation},
+    types::dtype,
+};
+
+/// A tensor whose values are read when they are asked for.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    dtype: DType,
+    dims: Vec<usize>,
+    data: Data,
+}
+
+/// Where the values are.
+#[derive(Clone, Debug)]
+enum Data {
+    /// In the model file.
+    Inside(Bytes),
+    /// In a file beside it.
+    External(External),
+}
+
+/// A range of bytes of a file.
+#[derive(Clone, Debug)]
+struct External {
+    /// The folder of the model.
+    folder: PathBuf,
+    /// The file, relative to it.
+    location: PathBuf,
+    /// Where the tensor starts.
+    offset: usize,
+}
+
+impl Stored {
+    /// The tensor of that description, found relative to the model's folder. External data is not opened yet.
+    ///
+    /// # Errors
+    /// When the element type is none of ours, the numbers are not as many as the extents ask for, or the external path leads out
+    /// of the folder.
+    pub(super) fn read(proto: &TensorProto, folder: &Path) -> Result<Stored, String> {
+        let dtype = dtype(proto.data_type())?;
+        let dims: Vec<usize> = proto
+            .dims
+            .iter()
+            .map(|&n| usize::try_from(n).map_err(|_| format!("an extent of {n}")))
+            .collect::<Result<_, _>>()?;
+        if proto.segment.is_some() {
+            return Err("it is stored in segments".into());
+        }
+        let data = if proto.data_location() == DataLocation::External {
+            Data::External(External::read(proto, dtype, &dims, folder)?)
+        } else {
+            Data::Inside(match &proto.raw_data {
+                Some(raw) => raw.clone(),
+                None => typed(proto, dtype)?.into(),
+            })
+        };
+        let stored = Stored { dtype, dims, data };
+        if let Data::Inside(bytes) = &stored.data {
+            stored.over(bytes.clone())?;
+        }
+        Ok(stored)
+    }
+
+    /// Its type.
+    pub fn ty(&self) -> Type {
+        Type::tensor(self.dtype, &self.dims)
+    }
+
+    /// Its values.
+    ///
+    /// # Errors
+    /// When the external file cannot be mapped, lies outside the model's folder, or ends before the tensor does.
+    pub fn tensor(&self) -> Result<Tensor, String> {
+        match &self.data {
+            Data::Inside(bytes) => self.over(bytes.clone()),
+            Data::External(external) => self.over(external.map(self.ty().bytes())?),
+        }
+    }
+
+    fn over(&self, bytes: Bytes) -> Result<Tensor, String> {
+        let tensor = Tensor::new(self.dtype, &self.dims, bytes).map_err(|e| e.to_string())?;
+        if self.dtype == DType::Bool && tensor.bytes().iter().any(|b| *b > 1) {
+            return Err("a truth value is neither 0 nor 1".into());
+        }
+        Ok(tensor)
+    }
+}
+
+impl External {
+    fn read(proto: &TensorProto, dtype: DType, dims: &[usize], folder: &Path) -> Result<External, String> {
+        let entry = |key: &str| proto.external_data.iter().find(|e| e.key() == key).map(|e| e.value());
+        let location = PathBuf::from(entry("location").ok_or("its external data has no location")?);
+        let inside = location.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+        if !inside || location.as_os_str().is_empty() {
+            return Err(format!("its external data `{}` is not inside the model's folder", location.display()));
+        }
+        let number = |key| entry(key).map(|n| n.parse::<usize>().map_err(|_| format!("its external {key} is `{n}`")));
+        let offset = number("offset").transpose()?.unwrap_or(0);
+        let size = Type::tensor(dtype, dims).bytes();
+        match number("length").transpose()? {
+            Some(length) if length != size => Err(format!("it takes {size} bytes, its external data has {length}")),
+            _ => Ok(External { folder: folder.into(), location, offset }),
+        }
+    }
+
+    fn map(&self, length: usize) -> Result<Bytes, String> {
+        let shown = self.location.display();
+        let io = |e: std::io::Error| format!("its external data `{shown}`: {e}");
+        let path = self.folder.join(&self.location).canonicalize().map_err(io)?;
+        // A link can lead anywhere.
+        if !path.starts_with(self.folder.canonicalize().map_err(io)?) {
+            return Err(format!("its external data `{shown}` is a link out of the model's folder"));
+        }
+        let file = File::open(&path).map_err(io)?;
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see `Model`.
+        let map = Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?);
+        match self.offset.checked_add(length).filter(|&end| end <= map.len()) {
+            Some(end) => Ok(map.slice(self.offset..end)),
+            None => Err(format!(
+                "its external data `{shown}` has {} bytes, {length} are wanted from {}",
+                map.len(),
+                self.offset
+            )),
+        }
+    }
+}
+
+/// The values that are listed one by one, as bytes.
+fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
+    let narrow =
+        |size: usize| proto.int32_data.iter().flat_map(move |n| n.to_le_bytes().into_iter().take(size)).collect();
+    Ok(match dtype {
+        DType::F32 => proto.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        DType::F64 => proto.double_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        DType::I64 => proto.int64_data.iter().flat_map(|n| n.to_le_bytes()).collect(),
+        DType::U32 => proto.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(4)).collect(),
+        // Halves are there by their bits.
+        DType::I32 | DType::F16 | DType::Bf16 | DType::I8 | DType::U8 | DType::Bool => narrow(dtype.size()),
+    })
+}

@@ -1,0 +1,315 @@
+//! Models that are put together message by message: what is folded, what is refused, and what damage says.
+
+use std::{fs, path::Path};
+
+use eutectic_ir::DType;
+use prost::Message;
+
+use super::{
+    proto::{
+        AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+        TensorShapeProto, TypeProto, ValueInfoProto,
+        attribute_proto::AttributeType,
+        tensor_proto::DataLocation,
+        tensor_shape_proto::{Dimension, dimension::Value as Extent},
+        type_proto,
+    },
+    *,
+};
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+    let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+    NodeProto {
+        op_type: Some(op.into()),
+        name: Some(format!("/part/{op}")),
+        input: names(inputs),
+        output: names(outputs),
+        attribute,
+        ..Default::default()
+    }
+}
+
+fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.into()),
+        r#type: Some(AttributeType::Int as i32),
+        i: Some(value),
+        ..Default::default()
+    }
+}
+
+fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
+    let kind = AttributeType::Graph as i32;
+    AttributeProto { name: Some(name.into()), r#type: Some(kind), g: Some(graph), ..Default::default() }
+}
+
+/// A float tensor of these extents, 0 to be bound.
+fn port(name: &str, dims: &[i64]) -> ValueInfoProto {
+    let extent = |&n: &i64| Some(if n > 0 { Extent::DimValue(n) } else { Extent::DimParam("batch".into()) });
+    let dim = dims.iter().map(|n| Dimension { value: extent(n), ..Default::default() }).collect();
+    let tensor = type_proto::Tensor { elem_type: Some(1), shape: Some(TensorShapeProto { dim }) };
+    let value = Some(type_proto::Value::TensorType(tensor));
+    ValueInfoProto {
+        name: Some(name.into()),
+        r#type: Some(TypeProto { value, ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+fn floats(name: &str, dims: &[i64]) -> TensorProto {
+    let count = dims.iter().product::<i64>() as usize;
+    let data = (0..count).map(|i| i as f32).collect();
+    TensorProto {
+        name: Some(name.into()),
+        dims: dims.to_vec(),
+        data_type: Some(1),
+        float_data: data,
+        ..Default::default()
+    }
+}
+
+fn integers(name: &str, values: &[i64]) -> TensorProto {
+    let dims = vec![values.len() as i64];
+    TensorProto { name: Some(name.into()), dims, data_type: Some(7), int64_data: values.into(), ..Default::default() }
+}
+
+fn model(graph: GraphProto) -> ModelProto {
+    let opset = OperatorSetIdProto { version: Some(17), ..Default::default() };
+    ModelProto { ir_version: Some(8), opset_import: vec![opset], graph: Some(graph), ..Default::default() }
+}
+
+/// relu(x·w) + b for x [batch 4].
+fn layer() -> ModelProto {
+    model(GraphProto {
+        input: vec![port("x", &[0, 4])],
+        output: vec![port("y", &[0, 3])],
+        initializer: vec![floats("w", &[4, 3]), floats("b", &[3])],
+        node: vec![
+            node("MatMul", &["x", "w"], &["p"], vec![]),
+            node("Relu", &["p"], &["r"], vec![]),
+            node("Add", &["r", "b"], &["y"], vec![]),
+        ],
+        ..Default::default()
+    })
+}
+
+fn graph_of(model: &mut ModelProto) -> &mut GraphProto {
+    model.graph.as_mut().expect("it has one")
+}
+
+fn import_bytes(bytes: Vec<u8>, path: &Path) -> Result<Imported, OnnxError> {
+    let model = Model::read(path.into(), bytes.into())?;
+    let shapes = model.symbols().into_iter().map(|name| (name, 2)).collect();
+    let imported = model.import(&shapes)?;
+    imported.params()?;
+    Ok(imported)
+}
+
+fn import(model: &ModelProto) -> Result<Imported, OnnxError> {
+    import_bytes(model.encode_to_vec(), Path::new("model.onnx"))
+}
+
+/// The ops of the graph, in order.
+fn ops(imported: &Imported) -> Vec<&'static str> {
+    imported.graph.nodes().map(|(_, n)| n.op.name()).collect()
+}
+
+#[test]
+fn nodes_become_ops_and_tensors_parameters() {
+    let imported = import(&layer()).unwrap();
+    assert_eq!(ops(&imported), ["input", "param", "param", "matmul", "act", "add"]);
+    assert_eq!(imported.graph.node(imported.graph.outputs()[0].1).origin.path(), "part");
+    assert_eq!(imported.params().unwrap()["w"].to_f64()[11], 11.0);
+    assert!(imported.graph.verify().is_ok());
+}
+
+#[test]
+fn damage_says_what_is_wrong() {
+    type Change = fn(&mut ModelProto);
+    let cases: &[(&str, Change)] = &[
+        ("holds no graph", |m| m.graph = None),
+        ("in which op set", |m| m.opset_import.clear()),
+        ("opset 99", |m| m.opset_import[0].version = Some(99)),
+        ("opset 3,", |m| m.opset_import[0].version = Some(3)),
+        ("w: f32[4 3] needs 48 bytes, 44 given", |m| graph_of(m).initializer[0].float_data.truncate(11)),
+        ("w: an extent of -4", |m| graph_of(m).initializer[0].dims[0] = -4),
+        ("w: elements of type string", |m| graph_of(m).initializer[0].data_type = Some(8)),
+        ("w: elements of an unknown type, number 77", |m| graph_of(m).initializer[0].data_type = Some(77)),
+        ("`nowhere` is computed nowhere", |m| graph_of(m).node[1].input[0] = "nowhere".into()),
+        ("`p` is computed nowhere before it", |m| graph_of(m).node.swap(0, 1)),
+        ("output (opset 17) at z: no node computes it", |m| graph_of(m).output[0].name = Some("z".into())),
+        ("its input 1 is missing", |m| graph_of(m).node[0].input[1].clear()),
+        ("how many axes", |m| {
+            graph_of(m).input[0] = ValueInfoProto {
+                r#type: Some(TypeProto {
+                    value: Some(type_proto::Value::TensorType(type_proto::Tensor { elem_type: Some(1), shape: None })),
+                    ..Default::default()
+                }),
+                ..port("x", &[])
+            }
+        }),
+        ("it is no tensor", |m| graph_of(m).input[0].r#type = None),
+        ("its signature is", |m| graph_of(m).initializer[0].dims = vec![3, 4]),
+    ];
+    for (says, change) in cases {
+        let mut changed = layer();
+        change(&mut changed);
+        let error = import(&changed).map(|_| ()).expect_err(says).to_string();
+        assert!(error.starts_with("model.onnx: ") && error.contains(says), "{says:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn no_truncation_and_no_changed_byte_panics() {
+    let whole = layer().encode_to_vec();
+    for end in 0..whole.len() {
+        // What is left may be a valid message: fields that are missing are found missing.
+        let _ = import_bytes(whole[..end].to_vec(), Path::new("cut.onnx"));
+    }
+    let mut rng = crate::random::Rng::new(1);
+    for _ in 0..4000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(bytes.len());
+            bytes[at] = rng.next_u64() as u8;
+        }
+        let _ = import_bytes(bytes, Path::new("changed.onnx"));
+    }
+}
+
+#[test]
+fn everything_unsupported_is_listed_at_once() {
+    let mut changed = layer();
+    let graph = graph_of(&mut changed);
+    graph.node.insert(0, node("NonZero", &["x"], &["places"], vec![]));
+    graph.node.insert(1, node("Relu", &["places"], &["unused"], vec![]));
+    graph.node.insert(2, node("Unique", &["x"], &["u"], vec![]));
+    graph.node[3].domain = Some("com.example".into());
+    graph.node.push(node("LayerNormalization", &["x", "w"], &["n"], vec![int("axis", 5)]));
+    let error = import(&changed).expect_err("it is not supported");
+    let OnnxError::Unsupported { problems, .. } = &error else { panic!("{error}") };
+    let found: Vec<_> = problems.iter().map(|p| (p.op.as_str(), p.why.as_str())).collect();
+    let none = "there is no mapping for this op";
+    assert_eq!(
+        found,
+        [
+            ("NonZero", none),
+            ("Unique", none),
+            ("com.example.MatMul", "ops of that domain are not known"),
+            ("LayerNormalization", "there is no axis 5 of 2"),
+        ]
+    );
+    assert!(error.to_string().contains("NonZero (opset 17) at /part/NonZero: there is no mapping"), "{error}");
+}
+
+#[test]
+fn dimensions_are_bound_by_name() {
+    let model = Model::read("model.onnx".into(), layer().encode_to_vec().into()).unwrap();
+    assert_eq!(model.symbols(), ["batch"]);
+    let with = |shapes: &[(&str, i64)]| model.import(&shapes.iter().map(|(n, v)| (n.to_string(), *v)).collect());
+    assert!(matches!(with(&[]), Err(OnnxError::Unbound { open, .. }) if open == ["batch"]));
+    assert!(matches!(with(&[("batch", 1), ("seq", 2)]), Err(OnnxError::NoSuchDim { name, .. }) if name == "seq"));
+    assert!(matches!(with(&[("batch", -1)]), Err(OnnxError::Unsupported { .. })));
+    let graph = with(&[("batch", 5)]).unwrap().graph;
+    assert_eq!(graph.ty(graph.outputs()[0].1).to_string(), "f32[5 3]");
+}
+
+#[test]
+fn what_computes_shapes_leaves_no_trace() {
+    let imported = import(&model(GraphProto {
+        input: vec![port("x", &[0, 4, 6])],
+        output: vec![port("y", &[])],
+        initializer: vec![integers("first", &[0]), integers("rest", &[-1])],
+        node: vec![
+            node("Shape", &["x"], &["shape"], vec![]),
+            node("Gather", &["shape", "first"], &["batch"], vec![]),
+            node("Concat", &["batch", "rest"], &["target"], vec![int("axis", 0)]),
+            node("Reshape", &["x", "target"], &["y"], vec![]),
+        ],
+        ..Default::default()
+    }))
+    .unwrap();
+    assert_eq!(ops(&imported), ["input", "reshape"]);
+    assert_eq!(imported.graph.ty(imported.graph.outputs()[0].1).to_string(), "f32[2 24]");
+}
+
+#[test]
+fn functions_and_known_branches_are_put_in_place() {
+    let mut of_function = int("axis", 0);
+    of_function.ref_attr_name = Some("along".into());
+    of_function.i = None;
+    let function = FunctionProto {
+        name: Some("Normal".into()),
+        domain: Some("local".into()),
+        input: vec!["a".into()],
+        output: vec!["b".into()],
+        attribute: vec!["along".into()],
+        node: vec![node("Softmax", &["a"], &["b"], vec![of_function])],
+        ..Default::default()
+    };
+    let branch = |op: &str| GraphProto {
+        node: vec![node(op, &["n"], &["inner"], vec![])],
+        output: vec![port("inner", &[])],
+        ..Default::default()
+    };
+    let mut call = node("Normal", &["x"], &["n"], vec![int("along", 0)]);
+    call.domain = Some("local".into());
+    let either = vec![graph_attribute("then_branch", branch("Exp")), graph_attribute("else_branch", branch("NonZero"))];
+    let truth = TensorProto { data_type: Some(9), int32_data: vec![1], ..integers("yes", &[1]) };
+    let mut proto = model(GraphProto {
+        input: vec![port("x", &[3, 5])],
+        output: vec![port("y", &[])],
+        initializer: vec![truth],
+        node: vec![call, node("If", &["yes"], &["y"], either)],
+        ..Default::default()
+    });
+    proto.functions.push(function);
+    let imported = import(&proto).unwrap();
+    assert_eq!(ops(&imported), ["input", "softmax", "exp"]);
+    let (_, softmax) = imported.graph.nodes().nth(1).unwrap();
+    assert_eq!(softmax.attrs[0].int(), Some(-2));
+}
+
+#[test]
+fn external_data_stays_in_its_folder_and_in_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("model");
+    fs::create_dir_all(folder.join("data")).unwrap();
+    let bytes: Vec<u8> = (0..12).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    fs::write(folder.join("data/w.bin"), [&[7; 4], bytes.as_slice()].concat()).unwrap();
+    fs::write(dir.path().join("secret.bin"), &bytes).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../secret.bin", folder.join("link.bin")).unwrap();
+    let with = |entries: &[(&str, &str)]| {
+        let entry =
+            |(k, v): &(&str, &str)| StringStringEntryProto { key: Some(k.to_string()), value: Some(v.to_string()) };
+        let mut changed = layer();
+        let tensor = &mut graph_of(&mut changed).initializer[0];
+        tensor.float_data.clear();
+        tensor.data_location = Some(DataLocation::External as i32);
+        tensor.external_data = entries.iter().map(entry).collect();
+        import_bytes(changed.encode_to_vec(), &folder.join("m.onnx"))
+    };
+    let good = with(&[("location", "data/w.bin"), ("offset", "4"), ("length", "48")]).unwrap();
+    let w = &good.params().unwrap()["w"];
+    assert_eq!((w.dtype(), w.to_f64()[11]), (DType::F32, 11.0));
+    let outside = "is not inside the model's folder";
+    let refused: &[(&[(&str, &str)], &str)] = &[
+        (&[("location", "../secret.bin")], outside),
+        (&[("location", "data/../../secret.bin")], outside),
+        (&[("location", "/etc/passwd")], outside),
+        (&[("location", "")], outside),
+        (&[("offset", "0")], "has no location"),
+        (&[("location", "link.bin")], "is a link out of the model's folder"),
+        (&[("location", "missing.bin")], "missing.bin"),
+        (&[("location", "data")], "data"),
+        (&[("location", "data/w.bin"), ("offset", "8")], "has 52 bytes, 48 are wanted from 8"),
+        (&[("location", "data/w.bin"), ("offset", "18446744073709551615")], "are wanted from"),
+        (&[("location", "data/w.bin"), ("offset", "-4")], "its external offset is `-4`"),
+        (&[("location", "data/w.bin"), ("length", "44")], "it takes 48 bytes, its external data has 44"),
+    ];
+    for (entries, says) in refused {
+        let error = with(entries).map(|_| ()).expect_err(says).to_string();
+        assert!(error.contains("w: ") && error.contains(says), "{says:?} is not in: {error}");
+    }
+}

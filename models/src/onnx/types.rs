@@ -1,0 +1,83 @@
+//! Element types and shapes as ONNX has them; the dimensions of inputs are bound here.
+
+use std::collections::BTreeMap;
+
+use eutectic_ir::{DType, Dim, Shape, Type};
+
+use super::proto::{
+    ValueInfoProto, tensor_proto::DataType, tensor_shape_proto::dimension::Value as Extent, type_proto::Value,
+};
+
+/// An input or an output of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// Its element type.
+    pub dtype: DType,
+    /// Its extents; `None` where the file leaves even their number open. One that the file does not name is called `INPUT.AXIS`.
+    pub shape: Option<Shape>,
+}
+
+/// The element type of that number in ONNX.
+///
+/// # Errors
+/// When there is none of ours, in words.
+pub(super) fn dtype(code: i32) -> Result<DType, String> {
+    let known = DataType::try_from(code).map_err(|_| format!("elements of an unknown type, number {code}"))?;
+    Ok(match known {
+        DataType::Float => DType::F32,
+        DataType::Double => DType::F64,
+        DataType::Float16 => DType::F16,
+        DataType::Bfloat16 => DType::Bf16,
+        DataType::Int8 => DType::I8,
+        DataType::Uint8 => DType::U8,
+        DataType::Int32 => DType::I32,
+        DataType::Int64 => DType::I64,
+        DataType::Uint32 => DType::U32,
+        DataType::Bool => DType::Bool,
+        other => return Err(format!("elements of type {}", other.as_str_name().to_lowercase())),
+    })
+}
+
+impl Port {
+    /// What the file says of an input or an output.
+    ///
+    /// # Errors
+    /// When it is no tensor, or of an element type that programs do not have.
+    pub(super) fn read(info: &ValueInfoProto) -> Result<Port, String> {
+        let value = info.r#type.as_ref().and_then(|t| t.value.as_ref());
+        let Some(Value::TensorType(tensor)) = value else {
+            return Err("it is no tensor, or its type is not given".into());
+        };
+        let extent = |axis: usize, extent: &Option<Extent>| match extent {
+            Some(Extent::DimValue(n)) => Dim::Known(*n),
+            Some(Extent::DimParam(name)) if !name.is_empty() => Dim::symbol(name),
+            _ => Dim::symbol(&format!("{}.{axis}", info.name())),
+        };
+        let shape = tensor.shape.as_ref().map(|s| s.dim.iter().enumerate().map(|(i, d)| extent(i, &d.value)).collect());
+        Ok(Port { dtype: dtype(tensor.elem_type())?, shape })
+    }
+
+    /// The names of the dimensions that are open.
+    pub fn symbols(&self) -> impl Iterator<Item = String> {
+        self.shape.iter().flat_map(|shape| shape.iter()).flat_map(|d| d.symbols()).map(|name| name.to_string())
+    }
+
+    /// The type, with a number for each open dimension.
+    ///
+    /// # Errors
+    /// When the number of axes is not known, a dimension has no number, or an extent is negative.
+    pub(super) fn bind(&self, values: &BTreeMap<String, i64>) -> Result<Type, String> {
+        let shape = self.shape.as_ref().ok_or("the file does not say how many axes it has")?;
+        let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).copied());
+        if ty.dims().is_none() { Err(format!("{ty} has extents that are open or negative")) } else { Ok(ty) }
+    }
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.shape {
+            Some(shape) => write!(f, "{}{shape}", self.dtype),
+            None => write!(f, "{}[..]", self.dtype),
+        }
+    }
+}

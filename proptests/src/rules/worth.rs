@@ -1,0 +1,83 @@
+//! Whether a rule can pay: what both its sides are predicted to take, at dims that matter.
+
+use eutectic::{Compiler, Graph, RuleSet};
+use eutectic_rewrites::{Lint, LoadError, Palette, Probe};
+
+use super::{cases, fire};
+
+/// Instances that are compared.
+const INSTANCES: usize = 12;
+/// Draws at most so many.
+const DRAWS: usize = 400;
+/// The largest instances, in elements of all tensors.
+const LARGEST: usize = 1 << 24;
+/// The smallest: below, what starting a kernel takes is all that there is.
+const SMALLEST: usize = 1 << 14;
+
+/// What the sides of a rule are predicted to take.
+#[derive(Clone, Debug)]
+pub struct Worth {
+    /// The least of the right side's seconds, relative to the left's, over all instances and backends.
+    pub ratio: f64,
+    /// Instances that both sides could be planned for.
+    pub instances: usize,
+}
+
+/// Plans both sides of instances with large dims on each backend, without the rule, until one is not dearer on the right; `None`
+/// where no instance has a plan.
+///
+/// # Errors
+/// When the rules that make a program computable are not among the embedded ones: a defect of this build.
+pub fn worth(probe: &Probe, embedded: &RuleSet, backends: &[Compiler]) -> Result<Option<Worth>, LoadError> {
+    let base = fire::base(embedded, &probe.rule().name)?;
+    let compilers: Vec<Compiler> = backends.iter().map(|c| c.clone().with_rules(base.clone())).collect();
+    let mut worth: Option<Worth> = None;
+    for n in 0..DRAWS {
+        let palette = Palette {
+            extents: vec![64, 96, 128, 192, 256, 384, 8, 12],
+            relations_first: n % 2 == 1,
+            ..cases::palette(1)
+        };
+        let instance = probe.draw(&mut cases::random(1, &probe.rule().name, n), &palette);
+        let Some(instance) = instance.filter(|i| (SMALLEST..=LARGEST).contains(&i.size())) else { continue };
+        let Ok(sides) = probe.sides(&instance, 0) else { continue };
+        // What only the rule makes computable takes forever without it.
+        let left = |compiler| seconds(compiler, &sides.left).unwrap_or(f64::INFINITY);
+        let ratios = compilers.iter().filter_map(|c| Some(seconds(c, &sides.right)? / left(c)));
+        let Some(least) = ratios.min_by(f64::total_cmp) else { continue };
+        let known = worth.get_or_insert(Worth { ratio: f64::INFINITY, instances: 0 });
+        (known.ratio, known.instances) = (known.ratio.min(least), known.instances + 1);
+        if known.ratio <= 1.0 || known.instances == INSTANCES {
+            break;
+        }
+    }
+    Ok(worth)
+}
+
+fn seconds(compiler: &Compiler, side: &Graph) -> Option<f64> {
+    compiler.plan(side).ok().map(|planned| planned.seconds())
+}
+
+/// Finds fault with rules whose right side is dearer on every backend, however they are instantiated, unless they say so; and
+/// with those that say so and are not.
+///
+/// # Errors
+/// As [`worth`].
+pub fn lint(rules: &RuleSet, backends: &[Compiler]) -> Result<Vec<Lint>, LoadError> {
+    let embedded = RuleSet::embedded()?;
+    let mut lints = Vec::new();
+    for probe in rules.probes().filter(|probe| !probe.rule().is_definition()) {
+        let Some(Worth { ratio, instances }) = worth(&probe, &embedded, backends)? else { continue };
+        let rule = probe.rule();
+        let message = match (ratio > 1.0, rule.canonical) {
+            (true, false) => format!(
+                "in {instances} instances its right side takes {ratio:.2} times as long or longer; remove it, or say \
+                 (canonical) if other rules start from there"
+            ),
+            (false, true) => "its right side is not always dearer: remove (canonical)".into(),
+            _ => continue,
+        };
+        lints.push(Lint::of(rule, message));
+    }
+    Ok(lints)
+}

@@ -1,0 +1,271 @@
+//! Why a rule does or does not fire on a program: where its left side came nearest, and what is there instead.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use egg::Id;
+use eutectic_ir::{Graph, Op, Origin};
+
+use crate::{
+    egraph::{EGraph, classes_of},
+    engine::{Engine, RuleStatistics},
+    guard::{Misfit, Refusal, Sight, guard},
+    optimize::{Options, Program, RewriteError, merged, saturate},
+    pattern::{Match, Miss, Pat, Watch},
+    recipe::Compiled,
+    rule::Rule,
+    ruleset::RuleSet,
+};
+
+/// What became of a rule on a program.
+#[derive(Clone, Debug)]
+pub struct Why {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// Matches, applications and changes.
+    pub statistics: RuleStatistics,
+    /// Why matches were not applied, or applied without effect, where that is so.
+    pub idle: Option<&'static str>,
+    /// The op on which the left side is entered.
+    pub entry: Op,
+    /// Where the left side nearly matches, the nearest first.
+    pub misses: Vec<NearMiss>,
+}
+
+/// Places of a program at which a left side nearly matches, all for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearMiss {
+    /// Ops of the left side that were matched.
+    pub matched: usize,
+    /// Ops of the left side.
+    pub ops: usize,
+    /// The part of the rule that does not fit, as it is written.
+    pub part: String,
+    /// Where that stands: file and line.
+    pub place: String,
+    /// What is in the program instead.
+    pub reason: String,
+    /// The model parts, one for each place.
+    pub origins: Vec<Origin>,
+}
+
+impl Why {
+    /// Adds what became of the rule on another part of the program.
+    pub fn join(&mut self, other: Why) {
+        self.statistics.add(&other.statistics);
+        self.idle = self.idle.or(other.idle).filter(|_| self.statistics.changes == 0);
+        self.misses = collected(self.misses.drain(..).chain(other.misses));
+    }
+}
+
+/// Misses that have one reason together, the nearest first.
+fn collected(misses: impl Iterator<Item = NearMiss>) -> Vec<NearMiss> {
+    let mut all: Vec<NearMiss> = Vec::new();
+    for mut miss in misses {
+        let same = |m: &&mut NearMiss| (m.matched, &m.part, &m.reason) == (miss.matched, &miss.part, &miss.reason);
+        match all.iter_mut().find(same) {
+            Some(known) => known.origins.append(&mut miss.origins),
+            None => all.push(miss),
+        }
+    }
+    all.sort_by_key(|m| (m.ops - m.matched, std::cmp::Reverse(m.origins.len())));
+    all
+}
+
+/// Saturates a graph with all rules and looks for what the `wanted` ones lack.
+///
+/// # Errors
+/// When dims are unbound, or a rule turns out to be wrong.
+pub fn why(
+    graph: &Graph,
+    rules: &RuleSet,
+    options: &Options,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Why>, RewriteError> {
+    let (mut engine, program, _) = saturate(graph, rules, options)?;
+    let statistics = merged(std::mem::take(&mut engine.statistics));
+    let named = rules.rules.chunk_by(|a, b| a.rule.name == b.rule.name).filter(|forms| wanted(&forms[0].rule.name));
+    let why = named.map(|forms| {
+        let rule = &forms[0].rule;
+        let statistics = statistics.iter().find(|s| s.name == rule.name).cloned().unwrap_or_default();
+        let misses = near_misses(forms, &mut engine, &program);
+        let idle = idle(rule, &statistics);
+        Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern.entry().1, misses }
+    });
+    Ok(why.collect())
+}
+
+fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
+    let RuleStatistics { matches, applications, changes, .. } = statistics;
+    match (matches, applications, changes) {
+        (0, ..) => None,
+        (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any of them"),
+        (_, 0, _) if rule.group => Some("no two of them agree in what the members of the group are to share"),
+        (_, 0, _) => Some("the right side has no value: an inexact quotient, or a number where an integer must be"),
+        (_, _, 0) => Some("all that it makes was there already"),
+        _ => None,
+    }
+}
+
+/// The misses at a class that got farthest.
+#[derive(Clone)]
+struct Nearest {
+    /// Ops of the left side that are still missing.
+    lacking: usize,
+    misses: Vec<NearMiss>,
+}
+
+fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &Program) -> Vec<NearMiss> {
+    // A class that one form of the left side matches is no miss of another.
+    let mut nearest: BTreeMap<Id, Option<Nearest>> = BTreeMap::new();
+    for form in forms {
+        for class in classes_of(&engine.egraph, form.pattern.entry().1) {
+            let found = at_class(form, &mut engine.egraph, class);
+            let known = nearest.entry(class).or_insert_with(|| found.clone());
+            let nearer = match (&*known, &found) {
+                (None, _) => false,
+                (_, None) => true,
+                (Some(known), Some(found)) => found.lacking < known.lacking,
+            };
+            if nearer {
+                *known = found;
+            }
+        }
+    }
+    let at = |class: Id| program.get(engine.egraph[class].data.rank as usize).map(|(_, origin)| origin.clone());
+    let placed = nearest.into_iter().filter_map(|(class, nearest)| Some((at(class).unwrap_or_default(), nearest?)));
+    collected(placed.flat_map(|(origin, Nearest { misses, .. })| {
+        misses.into_iter().map(move |miss| NearMiss { origins: vec![origin.clone()], ..miss })
+    }))
+}
+
+/// Collects what the matcher finds, and its misses that got farthest.
+#[derive(Default)]
+struct Collector {
+    found: Vec<Match>,
+    ops: usize,
+    misses: Vec<Miss>,
+}
+
+impl Watch for Collector {
+    fn found(&mut self, found: &Match) -> bool {
+        self.found.push(found.clone());
+        true
+    }
+
+    fn missed(&mut self, ops: usize, miss: Miss) {
+        if ops > self.ops {
+            self.ops = ops;
+            self.misses.clear();
+        }
+        if ops == self.ops {
+            self.misses.push(miss);
+        }
+    }
+}
+
+/// What keeps the left side from matching at a class; none if it does match.
+fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> {
+    let (rule, pattern) = (&*form.rule, &form.pattern);
+    let ops = crate::check::size(pattern);
+    let mut collector = Collector::default();
+    pattern.search(egraph, class, &mut collector);
+    let mut misses: Vec<NearMiss> = Vec::new();
+    let mut add = |matched: usize, (part, span): (String, &Range<usize>), reason: String| {
+        let place = format!("{}:{}", rule.source.name, rule.source.position(span.start).0);
+        let miss = NearMiss { matched, ops, part, place, reason, origins: Vec::new() };
+        if !misses.contains(&miss) {
+            misses.push(miss);
+        }
+    };
+    for found in &collector.found {
+        let sight = Sight::of(pattern, egraph, found);
+        match guard(rule, pattern, &mut egraph.analysis, &sight) {
+            Ok(_) => return None,
+            Err(Refusal::Mismatch(misfit, span)) => add(ops, (text(rule, &span), &span), misfit.reason(rule)),
+            Err(Refusal::Unsolved(what, span)) => {
+                add(ops, (text(rule, &span), &span), format!("{what} cannot be solved from what is there"));
+            }
+        }
+    }
+    if collector.found.is_empty() {
+        for miss in &collector.misses {
+            let (node, reason) = miss.reason(form, egraph);
+            add(collector.ops, part(form, node), reason);
+        }
+    }
+    let lacking = misses.first().map(|m| ops - m.matched)?;
+    Some(Nearest { lacking, misses })
+}
+
+/// A part of the rule's file in one line.
+fn text(rule: &Rule, span: &Range<usize>) -> String {
+    rule.source.text[span.clone()].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How a node of the pattern is written, and where.
+fn part(form: &Compiled, node: usize) -> (String, &Range<usize>) {
+    let rule = &*form.rule;
+    let whole = &rule.roots[0].span;
+    match &form.pattern.nodes[node] {
+        Pat::Op { call: Some((call, _)), .. } => {
+            let span = form.pattern.terms[*call].as_ref().map_or(whole, |call| &call.span);
+            (text(rule, span), span)
+        }
+        Pat::Op { op, call: None, .. } => (format!("{op}, which the legal form of the left side has"), whole),
+        Pat::Number { near: Some(x) } => (format!("the number {x}"), whole),
+        Pat::Number { near: None } => ("a number".into(), whole),
+        Pat::Tensor { .. } => {
+            let span = rule.tensors().nth(node).map_or(whole, |(variable, ..)| &variable.span);
+            (text(rule, span), span)
+        }
+    }
+}
+
+/// The type of a class, and the ops that compute it.
+fn described(egraph: &EGraph, class: Id) -> String {
+    let class = &egraph[class];
+    let mut ops: Vec<&str> = class.nodes.iter().map(|n| n.op.name()).collect();
+    ops.sort_unstable();
+    ops.dedup();
+    format!("{} by {}", egraph.analysis.ty(class.data.ty), ops.join(" or "))
+}
+
+impl Miss {
+    /// The node of the pattern, and what is in its place.
+    fn reason(&self, form: &Compiled, egraph: &EGraph) -> (usize, String) {
+        match *self {
+            Miss::Operands { node, has } => (node, format!("there with {has} operands")),
+            Miss::Attr { node, head, attr } => {
+                let name = egraph.analysis.op(head).def().attrs[attr].name;
+                (node, format!("there with :{name} {}", egraph.analysis.attrs(head)[attr]))
+            }
+            Miss::Other { node, class } => {
+                (node, format!("stands here for another value than elsewhere: {}", described(egraph, class)))
+            }
+            Miss::Class { node, class } => {
+                let data = &egraph[class].data;
+                let there = described(egraph, class);
+                let reason = match &form.pattern.nodes[node] {
+                    Pat::Op { .. } => format!("there is {there}"),
+                    Pat::Tensor { constant: true, .. } if !data.constant => format!("{there} depends on an input"),
+                    Pat::Tensor { near: None, .. } => format!("{there} has another number of axes"),
+                    _ if data.scalar.is_none() => format!("{there} is not one number"),
+                    _ => format!("{there} is another number"),
+                };
+                (node, reason)
+            }
+        }
+    }
+}
+
+impl Misfit {
+    fn reason(&self, rule: &Rule) -> String {
+        match self {
+            Misfit::Legal => "is in legal form already".into(),
+            Misfit::Type(mismatch) => mismatch.describe(&rule.scope),
+            Misfit::Attr(value) => format!("the attribute is {value}"),
+            Misfit::Number(value) => format!("the number is {value}"),
+            Misfit::Left => "what matches has other types than the left side as it is written".into(),
+        }
+    }
+}
