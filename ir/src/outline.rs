@@ -32,7 +32,8 @@ pub struct Outlined {
 /// A body that one or more calls share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Its inputs are named `in0`…, its parameters `p0`…, its outputs `out0`….
+    /// Its inputs are named `in0`…, its parameters `p0`…, its outputs `out0`…. A value that an op with an
+    /// [`along`](crate::ops::OpDef::along) reads across a cut goes in and out with that axis last.
     pub graph: Graph,
 }
 

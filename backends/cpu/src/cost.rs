@@ -8,7 +8,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use crate::simd::table;
+use crate::{simd::table, unroll::unrolled};
 
 /// The coefficients; see `costs/default.toml`, which explains each.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +90,10 @@ pub struct Element {
     pub strided: f64,
     /// A run of a load that is walked.
     pub run: f64,
+    /// A line of a left operand that is copied for a product.
+    pub line: f64,
+    /// An element of such a line.
+    pub copy: f64,
     /// Factor of `f64`.
     pub f64: f64,
     /// Factor of the other element types.
@@ -178,6 +182,8 @@ impl Model {
     /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type
     /// without a function); `supports` is the judge.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
+        let unrolled = unrolled(kernel);
+        let kernel = unrolled.as_ref().unwrap_or(kernel);
         let mut work = Work::default();
         let m = &self.costs.memory;
         self.traffic(kernel, &mut work);
@@ -185,8 +191,8 @@ impl Model {
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs } => {
-                self.operand(lhs, &mut work);
-                self.operand(rhs, &mut work);
+                self.operand(lhs, true, &mut work);
+                self.operand(rhs, false, &mut work);
                 self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
                 if maps > 1 || kernel.stores.len() > 1 {
@@ -194,7 +200,7 @@ impl Model {
                 }
             }
             AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().for_each(|b| self.operand(b, &mut work));
+                [query, key, value].into_iter().for_each(|b| self.operand(b, false, &mut work));
                 let scores = self.scores(&query.domain, &key.domain);
                 self.product(&scores, query.domain.last().copied().unwrap_or(0), dtype(query), &mut work);
                 self.product(&kernel.body.domain, scores.last().copied().unwrap_or(0), dtype(query), &mut work);
@@ -294,15 +300,28 @@ impl Model {
         }
     }
 
-    /// An operand that is not read in place is evaluated once, written and read back.
-    fn operand(&self, body: &Body, work: &mut Work) {
+    /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
+    /// index map; another is evaluated once, written and read back.
+    fn operand(&self, body: &Body, left: bool, work: &mut Work) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && load.at.affine(body.domain.len()).is_some()
             }
             _ => false,
         });
-        if !in_place {
+        // Copied part by part, in lines.
+        let moved = |i: &Instr| matches!(i, Instr::Load(_) | Instr::Select { .. });
+        let loads = body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
+        if left && !in_place && body.instrs.iter().all(moved) && dtype(body).size() >= 4 {
+            let e = &self.costs.element;
+            let n: f64 = body.domain.iter().map(|&n| n as f64).product();
+            for load in loads {
+                work.seconds += match line(&load.at, &body.domain) {
+                    Some(line) => n / line * e.line + n * e.copy,
+                    None => n * e.strided,
+                };
+            }
+        } else if !in_place {
             self.body(body, 0, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
@@ -401,6 +420,18 @@ fn masks(body: &Body, row: u64) -> Vec<u64> {
 fn strided(strides: &[i64], domain: &[usize], mask: u64) -> f64 {
     let inner = (0..strides.len()).rev().find(|&d| strides[d] != 0 && domain[d] > 1);
     if inner.is_some_and(|d| strides[d] != 1) { points(domain, mask) } else { 0.0 }
+}
+
+/// How many elements along the innermost axis lie side by side; `None` if they are apart.
+fn line(index: &Index, domain: &[usize]) -> Option<f64> {
+    let inner = domain.len().checked_sub(1)?;
+    let fastest = |atom: &Atom| match atom {
+        Atom::Coord(n) => *n == inner,
+        Atom::Mod(i, _) => matches!(i.terms.as_slice(), [(Atom::Coord(n), 1)] if *n == inner),
+        _ => false,
+    };
+    let along = index.terms.iter().find(|(atom, _)| fastest(atom));
+    along.is_none_or(|(_, stride)| *stride == 1).then(|| run_length(index, domain))
 }
 
 /// For how many points along the innermost axis a map stays affine.

@@ -17,6 +17,7 @@ mod memory;
 mod partition;
 mod simd;
 mod tile;
+mod unroll;
 
 pub use backend::{Cpu, CpuOptions};
 pub use cost::{Class, Costs, Element, Memory, Product};

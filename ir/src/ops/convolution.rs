@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{Scalar, Type, index::strides, scalar::Accumulator};
 
+const CHANNELS: Option<i64> = Some(-3);
 const STRIDE: AttrDef = attr_or("stride", Shape, Default::Shape(&[1, 1]));
 const DILATION: AttrDef = attr_or("dilation", Shape, Default::Shape(&[1, 1]));
 const BEFORE: AttrDef = attr_or("before", Shape, Default::Shape(&[0, 0]));
@@ -18,6 +19,7 @@ const GROUPS: AttrDef = attr_or("groups", Int, Default::Int(1));
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
         attrs: &[STRIDE, DILATION, BEFORE, AFTER, GROUPS],
+        along: CHANNELS,
         flops: |operands, result| 2.0 * result.count() as f64 * taps(operands, 1),
         ..op(
             "conv",
@@ -32,6 +34,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: &[STRIDE, DILATION, BEFORE, AFTER, GROUPS],
+        along: CHANNELS,
         flops: |operands, _| 2.0 * operands[0].count() as f64 * taps(operands, 1),
         ..op(
             "conv-transpose",
@@ -48,6 +51,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: POOL,
+        along: CHANNELS,
         flops: |_, result| 8.0 * result.count() as f64,
         ..op(
             "max-pool",
@@ -59,6 +63,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: &[STRIDE, DILATION, BEFORE, AFTER, SIZE, attr("over", Word(&["window", "inside"]))],
+        along: CHANNELS,
         flops: |_, result| 8.0 * result.count() as f64,
         ..op(
             "average-pool",

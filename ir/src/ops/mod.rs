@@ -63,6 +63,8 @@ pub struct OpDef {
     pub legal: &'static str,
     /// Whether its first two operands can be swapped.
     pub commutative: bool,
+    /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
+    pub along: Option<i64>,
     /// The reference evaluation.
     pub eval: Eval,
     /// Floating-point operations for given operand types and result type.
@@ -200,7 +202,18 @@ fn exact_int(x: f64) -> Option<i64> {
 
 /// An op without attributes that costs no arithmetic, for the declarations to build on.
 const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'static str, eval: Eval) -> OpDef {
-    OpDef { name, doc, class, attrs: &[], signature, legal: "", commutative: false, eval, flops: |_, _| 0.0 }
+    OpDef {
+        name,
+        doc,
+        class,
+        attrs: &[],
+        signature,
+        legal: "",
+        commutative: false,
+        along: None,
+        eval,
+        flops: |_, _| 0.0,
+    }
 }
 
 /// `N` operations for each element of the result.

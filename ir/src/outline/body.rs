@@ -86,10 +86,26 @@ impl<'a, 'g> Segments<'a, 'g> {
                 known: FxHashMap::default(),
                 body: Body::new(),
             };
-            builder.body.results = outputs.iter().map(|id| builder.number(*id)).collect();
+            builder.body.results = outputs.iter().map(|id| builder.result(*id)).collect();
             builder.body.outputs = outputs;
             builder.body
         })
+    }
+
+    /// The permutation in which a value is stored between segments, if not as it is: where an op that reads it runs along another
+    /// axis than the last.
+    fn stored_order(&self, id: NodeId) -> Option<Vec<i64>> {
+        let graph = self.analysis.graph;
+        let facts = self.analysis.of(id);
+        if facts.at == 0 || graph.outputs().iter().any(|(_, output)| *output == id) {
+            return None;
+        }
+        let along = facts.users.iter().find_map(|user| {
+            let node = graph.node(*user);
+            node.op.def().along.filter(|_| node.operands.first() == Some(&id))
+        })?;
+        let rank = graph.ty(id).as_tensor()?.1.rank() as i64;
+        Some((-rank..0).filter(|&axis| axis != along).chain([along]).collect())
     }
 
     /// What comes out of each segment: what others read, and results of the program. Results that are not computed at run
@@ -138,21 +154,41 @@ impl Builder<'_, '_, '_> {
                 stack.extend(node.operands.iter().rev().filter(missing));
                 continue;
             }
-            let key = match from_outside {
+            let number = match from_outside {
                 true => self.outside(next),
-                false => Key {
-                    op: node.op,
-                    attrs: node.attrs.clone(),
-                    operands: node.operands.iter().map(|o| self.numbers[o]).collect(),
-                },
+                false => {
+                    let operands = node.operands.iter().map(|o| self.numbers[o]).collect();
+                    self.add(Key { op: node.op, attrs: node.attrs.clone(), operands }, next)
+                }
             };
-            let number = *self.known.entry(key.clone()).or_insert_with(|| {
-                self.body.nodes.push(BodyNode { key, stands_for: next });
-                self.body.nodes.len() as u32 - 1
-            });
             self.numbers.insert(next, number);
         }
         self.numbers[&id]
+    }
+
+    /// The number of a node of the body, new or known.
+    fn add(&mut self, key: Key, stands_for: NodeId) -> u32 {
+        *self.known.entry(key.clone()).or_insert_with(|| {
+            self.body.nodes.push(BodyNode { key, stands_for });
+            self.body.nodes.len() as u32 - 1
+        })
+    }
+
+    fn transpose(&mut self, perm: &[i64], operand: u32, stands_for: NodeId) -> u32 {
+        let op = Op::named("transpose").expect("the op table has transposes");
+        self.add(
+            Key { op, attrs: [Attr::from(perm)].into_iter().collect(), operands: SmallVec::from_slice(&[operand]) },
+            stands_for,
+        )
+    }
+
+    /// The number of a value that comes out, in the order of axes in which it is stored.
+    fn result(&mut self, id: NodeId) -> u32 {
+        let number = self.number(id);
+        match self.segments.stored_order(id) {
+            Some(perm) => self.transpose(&perm, number, id),
+            None => number,
+        }
     }
 
     fn is_outside(&self, id: NodeId) -> bool {
@@ -162,8 +198,8 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    /// The leaf that stands in the body for a value that comes from outside.
-    fn outside(&mut self, id: NodeId) -> Key {
+    /// What stands in the body for a value that comes from outside: a leaf, and the transpose that gives its axes their places.
+    fn outside(&mut self, id: NodeId) -> u32 {
         let (kind, name, list) = match self.segments.analysis.of(id).runtime {
             true => (Leaf::Input, "in", &mut self.body.inputs),
             false => (Leaf::Param, "p", &mut self.body.params),
@@ -171,10 +207,19 @@ impl Builder<'_, '_, '_> {
         let op = Op::all()
             .find(|op| matches!(op.def().class, Class::Leaf(leaf) if leaf == kind))
             .expect("the op table has every leaf");
-        let ty: Type = self.segments.analysis.graph.ty(id).clone();
+        let order = self.segments.stored_order(id);
+        let mut ty: Type = self.segments.analysis.graph.ty(id).clone();
+        if let (Some(perm), Type::Tensor(_, shape)) = (&order, &mut ty) {
+            *shape = perm.iter().map(|&axis| shape[(axis + shape.rank() as i64) as usize].clone()).collect();
+        }
         let name = format!("{name}{}", list.len());
         list.push(id);
-        Key { op, attrs: [Attr::from(name.as_str()), Attr::Type(ty)].into_iter().collect(), operands: SmallVec::new() }
+        let attrs = [Attr::from(name.as_str()), Attr::Type(ty)].into_iter().collect();
+        let leaf = self.add(Key { op, attrs, operands: SmallVec::new() }, id);
+        let Some(perm) = order else { return leaf };
+        let rank = perm.len() as i64;
+        let place = |axis: i64| perm.iter().position(|&p| p == axis).map_or(axis, |at| at as i64 - rank);
+        self.transpose(&(-rank..0).map(place).collect::<Vec<_>>(), leaf, id)
     }
 }
 

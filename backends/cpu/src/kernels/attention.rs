@@ -227,7 +227,7 @@ impl<T: Rows + Product> Attention<T> {
                 let key = Matrix { rows: key.columns, columns: key.rows, ..key };
                 let block = Matrix { at: scores, rows: keys as isize, columns: 1 };
                 let extents = Extents { m: rows, n: keys, k: self.depth };
-                self.plan.run(extents, block, (query, Right::Plain(key)), Finish::scaled(self.scale), products);
+                self.plan.run(extents, block, (query.into(), Right::Plain(key)), Finish::scaled(self.scale), products);
                 let scores = std::slice::from_raw_parts_mut(scores.cast::<T>(), rows * keys);
                 self.softmax.cap(scores);
                 self.add_bias(launch, &tile, from, keys, scores, scratch);
@@ -242,7 +242,7 @@ impl<T: Rows + Product> Attention<T> {
                 let value = self.value.matrix(launch.slots, point, from, 0);
                 let extents = Extents { m: rows, n: self.columns, k: keys };
                 let sums = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
-                self.plan.run(extents, target, (block, Right::Plain(value)), sums, products);
+                self.plan.run(extents, target, (block.into(), Right::Plain(value)), sums, products);
                 from += keys;
             }
             for r in 0..rows {

@@ -1,6 +1,7 @@
 //! Matrix products on one thread, for each type that contractions accumulate in.
 
 use super::{
+    gathered::Gathered,
     matvec,
     micro::{Call, Dots, Float, Micro, Panel},
     operand::Matrix,
@@ -26,6 +27,21 @@ pub struct Extents {
     pub n: usize,
     /// Summed over.
     pub k: usize,
+}
+
+/// The left operand of a product.
+#[derive(Clone, Copy)]
+pub enum Left<'a> {
+    /// A matrix as it lies.
+    Plain(Matrix),
+    /// Rows that are copied, from one of them on, from a buffer.
+    Gathered(&'a Gathered, *const u8, usize),
+}
+
+impl From<Matrix> for Left<'_> {
+    fn from(matrix: Matrix) -> Self {
+        Left::Plain(matrix)
+    }
 }
 
 /// The right operand of a product.
@@ -175,13 +191,15 @@ impl<T: Product> Plan<T> {
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms.min(e.k);
-        let left = e.m.div_ceil(micro.rows()) * micro.column() * terms;
+        let left = (e.m.div_ceil(micro.rows()) * micro.column() * terms).max(e.m * pitch::<T>(terms));
         ((self.right_room(e.n, terms) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
-    unsafe fn vector(&self, e: Extents, target: Matrix, lhs: Matrix, rhs: Right, finish: Finish<T>) -> Option<()> {
-        let (Right::Plain(rhs), Some(micro), true) = (rhs, &self.micro, self.vectors) else { return None };
+    unsafe fn vector(&self, e: Extents, target: Matrix, lhs: Left, rhs: Right, finish: Finish<T>) -> Option<()> {
+        let (Left::Plain(lhs), Right::Plain(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
+            return None;
+        };
         let Finish { scale, add, .. } = finish;
         let (n, x, w, line, step) = match e {
             Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
@@ -210,7 +228,7 @@ impl<T: Product> Plan<T> {
         &self,
         e: Extents,
         target: Matrix,
-        (lhs, rhs): (Matrix, Right),
+        (lhs, rhs): (Left, Right),
         finish: Finish<T>,
         scratch: *mut u8,
     ) {
@@ -219,15 +237,15 @@ impl<T: Product> Plan<T> {
             if self.vector(e, target, lhs, rhs, finish).is_some() {
                 return add_bias(e, target, finish.bias);
             }
-            match (&self.micro, rhs) {
-                (Some(micro), _) => {
+            match (&self.micro, lhs, rhs) {
+                (Some(micro), ..) => {
                     Blocked { plan: self, micro, e, target, lhs, rhs, finish, scratch: scratch.cast() }.run();
                 }
-                (None, Right::Plain(rhs)) => {
+                (None, Left::Plain(lhs), Right::Plain(rhs)) => {
                     plain(e, target, [lhs, rhs], finish);
                     add_bias(e, target, finish.bias);
                 }
-                (None, Right::Packed(_)) => unreachable!("only microkernels have packed operands"),
+                (None, ..) => unreachable!("only microkernels have packed operands"),
             }
         }
     }
@@ -239,7 +257,7 @@ struct Blocked<'a, T: 'static> {
     micro: &'a Micro<T>,
     e: Extents,
     target: Matrix,
-    lhs: Matrix,
+    lhs: Left<'a>,
     rhs: Right,
     finish: Finish<T>,
     scratch: *mut T,
@@ -271,13 +289,21 @@ impl<T: Product> Blocked<'_, T> {
             let finish = Finish { add: self.finish.add || from > 0, bias, ..self.finish };
             // SAFETY: passed on from the caller.
             unsafe {
-                let lhs = self.left(from, k);
-                if self.plan.is_short(panels * panel, k) {
+                // Beside a short right operand, rows are copied right before they are used.
+                let short = self.plan.is_short(panels * panel, k);
+                let whole = match self.lhs {
+                    Left::Plain(lhs) => Some(self.left(lhs, from, k)),
+                    Left::Gathered(..) if short => None,
+                    Left::Gathered(..) => Some(self.gather((0, e.m), (from, k))),
+                };
+                let lhs = |part| whole.unwrap_or_else(|| self.gather(self.part(part, parts), (from, k)));
+                if short {
                     // All of the right operand stays near: the target is written row by row.
                     for p in 0..panels {
                         self.right(p, from, k, p * panel * k, true);
                     }
                     for part in 0..parts {
+                        let lhs = lhs(part);
                         for p in 0..panels {
                             let rhs = self.right(p, from, k, p * panel * k, false);
                             self.block((part, parts), lhs, p, rhs, k, finish);
@@ -286,7 +312,7 @@ impl<T: Product> Blocked<'_, T> {
                 } else {
                     for p in 0..panels {
                         let rhs = self.right(p, from, k, 0, true);
-                        (0..parts).for_each(|part| self.block((part, parts), lhs, p, rhs, k, finish));
+                        (0..parts).for_each(|part| self.block((part, parts), lhs(part), p, rhs, k, finish));
                     }
                 }
             }
@@ -300,8 +326,7 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// The left operand: as it lies, or packed in parts where it would be read with bad strides again and again.
-    unsafe fn left(&self, from: usize, k: usize) -> Part<T> {
-        let Matrix { at, rows, columns } = self.lhs;
+    unsafe fn left(&self, Matrix { at, rows, columns }: Matrix, from: usize, k: usize) -> Part<T> {
         let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
         let panels = self.e.n.div_ceil(self.micro.panel());
         // Lines a page apart fall into the same few sets of the first-level cache, where they push each other out.
@@ -329,6 +354,18 @@ impl<T: Product> Blocked<'_, T> {
             unsafe { (self.micro.pack)(&panel) };
         }
         Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
+    }
+
+    /// Some rows of a left operand that is copied, of terms `from..from + k`.
+    unsafe fn gather(&self, (row, count): (usize, usize), (from, k): (usize, usize)) -> Part<T> {
+        // Behind the packed right operand.
+        let to = self.scratch.wrapping_add(self.plan.right_room(self.e.n, k));
+        let pitch = pitch::<T>(k);
+        if let Left::Gathered(rows, buffer, first) = self.lhs {
+            // SAFETY: the caller promises the operand and room for all rows.
+            unsafe { rows.copy(buffer.cast::<T>(), (first + row, count), (from, k), to, pitch) };
+        }
+        Part { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
     }
 
     /// A panel of the right operand: as it lies, or packed (if `now`; else it has been) into the scratch memory at an offset.
@@ -392,6 +429,12 @@ impl<T: Product> Blocked<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe { self.micro.kernels[rows - 1][usize::from(columns > self.micro.lanes)](&call) }
     }
+}
+
+/// Elements from a copied row of so many terms to the next: an odd number of cache lines, so that rows do not clash in the cache.
+fn pitch<T>(terms: usize) -> usize {
+    let line = 64 / size_of::<T>();
+    (terms.div_ceil(line) | 1) * line
 }
 
 /// Whether a stride in elements is a multiple of so many bytes.

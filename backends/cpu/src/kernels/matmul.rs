@@ -5,8 +5,9 @@ use eutectic_ir::DType;
 
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
-    gemm::{Extents, Finish, Plan, Product, Right},
-    operand::{Matrix, Operand},
+    gathered::Gathered,
+    gemm::{Extents, Finish, Left, Plan, Product, Right},
+    operand::{Matrix, Operand, in_place},
 };
 use crate::{
     axes::{Nest, normalise_batch},
@@ -65,7 +66,7 @@ struct Matmul<T: 'static> {
     batch: usize,
     /// Over `[b.. m n]`.
     grid: Grid,
-    lhs: Operand,
+    lhs: Lhs,
     rhs: Operand,
     epilogue: TileProgram,
     /// The product can be written to where the only store goes.
@@ -76,6 +77,14 @@ struct Matmul<T: 'static> {
     added: Vec<usize>,
     /// The right operand's packed form: its slot, the strides of its batch axes in bytes, and what it is made from.
     packed: Option<(usize, Vec<usize>, Constant)>,
+}
+
+/// The left operand.
+enum Lhs {
+    /// Read in place, or evaluated first.
+    Operand(Operand),
+    /// Copied part by part.
+    Gathered(Gathered),
 }
 
 impl<T: Product + From<bool>> Matmul<T> {
@@ -98,9 +107,14 @@ impl<T: Product + From<bool>> Matmul<T> {
         let [lhs_nest, rhs_nest, body] = nests;
         let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_nest.domain[batch + 1] };
         let mut problems = Vec::new();
-        let mut note = |r: Result<_, Vec<String>>| r.map_err(|p| problems.extend(p)).ok();
+        let mut note = |p| problems.extend::<Vec<String>>(p);
+        let copied = in_place(&lhs_nest, acc, slots).is_none() && T::micro(isa).is_some();
+        let lhs = match Gathered::compile(&lhs_nest, acc, slots).filter(|_| copied) {
+            Some(gathered) => Ok(Lhs::Gathered(gathered)),
+            None => Operand::compile(&lhs_nest, acc, slots, isa).map(Lhs::Operand),
+        };
         let operands =
-            (note(Operand::compile(&lhs_nest, acc, slots, isa)), note(Operand::compile(&rhs_nest, acc, slots, isa)));
+            (lhs.map_err(&mut note).ok(), Operand::compile(&rhs_nest, acc, slots, isa).map_err(&mut note).ok());
         let (body, bias) = take_bias(body, acc, slots, batch);
         let epilogue = tile::compile(&body, 0, &slots.types, isa);
         let ((Some(lhs), Some(rhs)), Ok(mut epilogue)) = (operands, epilogue.as_ref().cloned()) else {
@@ -177,7 +191,13 @@ impl<T: Product + From<bool>> Matmul<T> {
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
-        let lhs = self.lhs.matrix(launch.slots, point, row, 0);
+        let lhs = match &self.lhs {
+            Lhs::Operand(lhs) => Left::Plain(lhs.matrix(launch.slots, point, row, 0)),
+            Lhs::Gathered(lhs) => {
+                let matrix = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
+                Left::Gathered(lhs, launch.slots[lhs.slot].cast_const(), matrix * self.extents.m + row)
+            }
+        };
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
@@ -310,7 +330,9 @@ impl<T: Product + From<bool>> Thunk for Matmul<T> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            self.lhs.prepare(launch);
+            if let Lhs::Operand(lhs) = &self.lhs {
+                lhs.prepare(launch);
+            }
             if self.constant(launch).is_none() {
                 self.rhs.prepare(launch);
             }
@@ -324,7 +346,8 @@ impl<T: Product + From<bool>> Thunk for Matmul<T> {
     fn scratch(&self) -> usize {
         let (m, n) = (self.grid.len()[self.batch], self.grid.len()[self.batch + 1]);
         let own = self.tile_end() + self.plan.scratch(Extents { m, n, k: self.extents.k });
-        own.max(self.lhs.scratch()).max(self.rhs.scratch())
+        let lhs = if let Lhs::Operand(lhs) = &self.lhs { lhs.scratch() } else { 0 };
+        own.max(lhs).max(self.rhs.scratch())
     }
 
     fn buffers(&self) -> Vec<usize> {

@@ -1,6 +1,7 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
 pub mod attention;
+pub mod gathered;
 pub mod gemm;
 pub mod matmul;
 pub mod matvec;
@@ -11,7 +12,7 @@ pub mod tiles;
 use eutectic_backend::{AnchorKernel, Kernel};
 use eutectic_ir::DType;
 
-use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa};
+use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa, unroll::unrolled};
 
 /// What a thunk runs on.
 pub struct Launch<'a> {
@@ -101,6 +102,8 @@ pub struct Machine {
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+    let unrolled = unrolled(kernel);
+    let kernel = unrolled.as_ref().unwrap_or(kernel);
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
     let body = Nest::new(&kernel.body, &kernel.stores);
     let isa = machine.isa;

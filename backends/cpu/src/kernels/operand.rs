@@ -88,7 +88,8 @@ impl Operand {
     }
 }
 
-fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
+/// The buffer, first element and strides of an operand that is read where it lies; `None` for another.
+pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
     let Instr::Load(load) = &nest.instrs[*nest.results.first()?] else { return None };
     let &(dtype, count) = slots.types.get(load.slot)?;
     let range = load.at.range(&nest.domain);

@@ -9,7 +9,7 @@ pub mod run;
 use eutectic_ir::DType;
 
 pub use access::Access;
-pub use compile::compile;
+pub use compile::{compile, number};
 pub use grid::Grid;
 
 use crate::simd::{

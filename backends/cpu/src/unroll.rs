@@ -1,0 +1,90 @@
+//! Row groups of short rows, written out: a sum over the nine elements of a window is eight additions, of vectors along whatever
+//! axis lies side by side in memory.
+
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, ValueId};
+use eutectic_ir::{Attrs, Op, index::Index, ops::Reduction};
+
+/// The longest row that is written out, and the most instructions that this may come to.
+const LONGEST: usize = 16;
+const INSTRUCTIONS: usize = 256;
+
+/// A kernel of short rows as one without rows, where nothing is stored for each element of a row and rows do not lie side by side
+/// in memory: those are reduced as they are.
+pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
+    let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
+    let domain = &kernel.body.domain;
+    let outer = domain.len().checked_sub(axes)?;
+    let count: usize = domain[outer..].iter().product();
+    let along_row = |map: &Index| (outer..domain.len()).any(|axis| map.mentions(axis));
+    let side_by_side = |instr: &Instr| match instr {
+        Instr::Load(load) => load.at.affine(domain.len()).is_none_or(|strides| strides.last() == Some(&1)),
+        _ => false,
+    };
+    if !(1..=LONGEST).contains(&count)
+        || kernel.stores.iter().any(|s| along_row(&s.at))
+        || kernel.body.instrs.iter().any(side_by_side)
+    {
+        return None;
+    }
+    let mut body = Body { domain: domain[..outer].to_vec(), ..Body::default() };
+    // Where each instruction is for each element of the row; once where it is the same for all.
+    let mut places: Vec<Vec<ValueId>> = Vec::with_capacity(kernel.body.instrs.len());
+    for instr in &kernel.body.instrs {
+        let mut of_instr = Vec::new();
+        if let Instr::Reduce { how, arg, dtype } = instr {
+            let mut sum = places[*arg][0];
+            for r in 1..count {
+                let args = vec![sum, at(&places[*arg], r)];
+                body.instrs.push(Instr::Map { op: op(*how)?, attrs: Attrs::default(), args, dtype: *dtype });
+                sum = body.instrs.len() - 1;
+            }
+            of_instr.push(sum);
+        } else {
+            let varies = instr.maps().into_iter().any(along_row) || instr.args().iter().any(|&a| places[a].len() > 1);
+            for r in 0..if varies { count } else { 1 } {
+                body.instrs.push(element(instr, r, &domain[outer..], &body.domain, &places));
+                of_instr.push(body.instrs.len() - 1);
+            }
+        }
+        places.push(of_instr);
+    }
+    let mut stores = kernel.stores.clone();
+    stores.iter_mut().for_each(|s| s.value = places[s.value][0]);
+    let fits = body.instrs.len() <= INSTRUCTIONS;
+    fits.then(|| Kernel { anchor: AnchorKernel::Map, body, stores, slots: kernel.slots.clone() })
+}
+
+fn at(places: &[ValueId], r: usize) -> ValueId {
+    places[r.min(places.len() - 1)]
+}
+
+/// An instruction for element `r` of a row with these extents.
+fn element(instr: &Instr, r: usize, row: &[usize], outer: &[usize], places: &[Vec<ValueId>]) -> Instr {
+    let mut coords: Vec<Index> = (0..outer.len()).map(Index::coord).collect();
+    let mut rest = r;
+    for &extent in row.iter().rev() {
+        coords.insert(outer.len(), Index::constant((rest % extent) as i64));
+        rest /= extent;
+    }
+    let value = |v: ValueId| at(&places[v], r);
+    let mut new = instr.clone();
+    for map in new.maps_mut() {
+        *map = map.substitute(&coords, &|v| Index::atom(eutectic_ir::index::Atom::Value(value(v))), outer);
+    }
+    match &mut new {
+        Instr::Map { args, .. } => args.iter_mut().for_each(|a| *a = value(*a)),
+        Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => *arg = value(*arg),
+        Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|p| p.1 = value(p.1)),
+        Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
+    }
+    new
+}
+
+fn op(how: Reduction) -> Option<Op> {
+    Op::named(match how {
+        Reduction::Sum => "add",
+        Reduction::Product => "mul",
+        Reduction::Max => "max",
+        Reduction::Min => "min",
+    })
+}
