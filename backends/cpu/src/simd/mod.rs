@@ -6,6 +6,7 @@ pub mod convert;
 pub mod elementary;
 pub mod reduce;
 pub mod softmax;
+pub mod stream;
 pub mod table;
 pub mod vector;
 

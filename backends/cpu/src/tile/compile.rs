@@ -37,6 +37,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             passes: Vec::new(),
             scratch: 0,
             shapes: Vec::new(),
+            streams: None,
         },
         place: vec![None; nest.instrs.len()],
         narrowed: FxHashMap::default(),

@@ -1,6 +1,7 @@
 //! Tile programs: how every body is evaluated, a cache-sized box of its domain at a time.
 
 pub mod access;
+pub mod ahead;
 pub mod compile;
 pub mod copy;
 pub mod grid;
@@ -17,6 +18,7 @@ pub use shape::Shape;
 use crate::simd::{
     PointFn,
     reduce::{Accumulate, Finish},
+    stream,
 };
 
 /// The most axes that a domain in normal form may have.
@@ -182,6 +184,8 @@ pub struct TileProgram {
     pub scratch: usize,
     /// For the extents that tiles have.
     pub shapes: Vec<Shape>,
+    /// How values that are dense where they are stored go there past the caches, if it is too much to stay there.
+    pub streams: Option<stream::Copy>,
 }
 
 /// Which pass over which part of a row.

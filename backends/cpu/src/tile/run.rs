@@ -5,6 +5,7 @@ use eutectic_ir::DType;
 use super::{
     Frame, Guard, MAX_RANK, Mask, Part, Shape, Step, Tile, TileProgram,
     access::{Access, all_hold},
+    ahead::Ahead,
     copy::{Side, copy},
     shape::Walk,
 };
@@ -26,8 +27,17 @@ impl TileProgram {
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
     /// memory or what the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.run_before(frame, tile, part, None) }
+    }
+
+    /// As [`TileProgram::run`], and asks for what the tile that comes `next` loads while it computes.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`].
+    pub unsafe fn run_before(&self, frame: &Frame<'_>, tile: &Tile, part: Part, next: Option<&Tile>) {
         let other;
-        let shape = match self.shapes.iter().find(|s| s.len == tile.len) {
+        let shape = match self.shapes.iter().find(|s| s.is_of(tile)) {
             Some(known) => known,
             None => {
                 other = Shape::new(self, &tile.len);
@@ -35,12 +45,23 @@ impl TileProgram {
             }
         };
         let run = Run { program: self, frame, tile, shape, part };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            match part.pass {
-                Some(pass) => self.passes[pass].iter().for_each(|&id| run.step(id)),
-                None => (0..self.steps.len()).for_each(|id| run.step(id)),
+        let mut ahead = Ahead::default();
+        if let Some(next) = next {
+            run.loads(next, &mut ahead);
+        }
+        let mut step = |id: usize| {
+            // SAFETY: passed on from the caller.
+            unsafe { run.step(id) };
+            if shape.steps[id].computes {
+                ahead.ask();
             }
+        };
+        match part.pass {
+            Some(pass) => self.passes[pass].iter().for_each(|&id| step(id)),
+            None => (0..self.steps.len()).for_each(step),
+        }
+        // SAFETY: as above.
+        unsafe {
             if part.pass.is_none_or(|pass| pass + 1 == self.passes.len()) {
                 (0..self.writes.len()).for_each(|w| run.write(w));
             }
@@ -61,6 +82,19 @@ impl TileProgram {
 }
 
 impl Run<'_> {
+    /// Notes what another tile of these extents reads in place.
+    fn loads(&self, next: &Tile, ahead: &mut Ahead) {
+        for (id, walk) in self.shape.steps.iter().enumerate().filter(|(_, walk)| walk.dense) {
+            if let Step::Affine { slot, base, strides } = &self.program.steps[id] {
+                let size = self.program.values[id].dtype.size();
+                let [now, then] = [self.tile, next].map(|tile| self.offset(tile, *base, strides) * size as isize);
+                if now != then {
+                    ahead.add(self.frame.slots[*slot].wrapping_offset(then), walk.n * size, self.shape.computing);
+                }
+            }
+        }
+    }
+
     /// Where the value of a step is now.
     unsafe fn at(&self, id: usize) -> *mut u8 {
         // SAFETY: the table of pointers is at the start of the scratch memory.
@@ -111,7 +145,8 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Point { run, k, args, .. } => {
-                    let direct = value.direct.filter(|_| walk.dense && self.frame.direct);
+                    let direct =
+                        value.direct.filter(|_| walk.dense && self.frame.direct && self.program.streams.is_none());
                     let out = direct.map_or(register, |write| self.target(write));
                     self.apply(*run, *k, args, walk, out);
                     self.point_to(id, out);
@@ -149,20 +184,22 @@ impl Run<'_> {
         tile
     }
 
-    fn offset(&self, base: i64, strides: &[i64; MAX_RANK]) -> isize {
-        (0..MAX_RANK).fold(base, |sum, d| sum + strides[d] * self.tile.start[d] as i64) as isize
+    /// Where a map is at the first point of a tile, in elements.
+    fn offset(&self, tile: &Tile, base: i64, strides: &[i64; MAX_RANK]) -> isize {
+        let rank = self.program.domain.len();
+        strides[..rank].iter().zip(&tile.start).fold(base, |sum, (stride, &at)| sum + stride * at as i64) as isize
     }
 
     /// Where a load begins; of an empty tile, that may lie outside of the buffer.
     fn source(&self, slot: usize, base: i64, strides: &[i64; MAX_RANK], size: usize) -> *mut u8 {
-        self.frame.slots[slot].wrapping_offset(self.offset(base, strides) * size as isize)
+        self.frame.slots[slot].wrapping_offset(self.offset(self.tile, base, strides) * size as isize)
     }
 
     /// Where a write begins.
     fn target(&self, write: usize) -> *mut u8 {
         let write = &self.program.writes[write];
         let size = self.program.values[write.value].dtype.size();
-        self.frame.slots[write.slot].wrapping_offset(self.offset(write.base, &write.strides) * size as isize)
+        self.frame.slots[write.slot].wrapping_offset(self.offset(self.tile, write.base, &write.strides) * size as isize)
     }
 
     unsafe fn write(&self, number: usize) {
@@ -174,6 +211,10 @@ impl Run<'_> {
             let from = self.at(write.value);
             if from == to {
                 return;
+            }
+            let dense = value.direct == Some(number) && self.shape.steps[write.value].dense;
+            if let (Some(copy), true) = (self.program.streams, dense && self.frame.direct) {
+                return copy(to, from, self.tile.count(value.mask) * size);
             }
             let mut tile = *self.tile;
             for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
@@ -191,6 +232,10 @@ impl Run<'_> {
             *at = unsafe { self.at(arg).cast_const() };
         }
         let mut call = Call { out, args: pointers, scalar: walk.scalar, n: walk.n, k };
+        if walk.outer.is_empty() {
+            // SAFETY: registers hold the whole tile.
+            return unsafe { run(&call) };
+        }
         if walk.outer.iter().any(|o| o.0 == 0) {
             return;
         }
