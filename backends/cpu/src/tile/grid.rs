@@ -153,7 +153,7 @@ impl TileProgram {
             along.fold(1_usize, |n, (_, &extent)| n.saturating_mul(extent))
         };
         let loads = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
-            Step::Affine { slot, .. } | Step::Walk { slot, .. } => Some((*slot, value.mask)),
+            Step::Affine { slot, .. } | Step::Boxed { slot, .. } | Step::Walk { slot, .. } => Some((*slot, value.mask)),
             _ => None,
         });
         let writes = self.writes.iter().map(|w| (w.slot, self.values[w.value].mask));
@@ -166,8 +166,8 @@ impl TileProgram {
         let Some(inner) = self.domain.len().checked_sub(1) else { return *REGISTER.end() };
         let along = |id: usize| self.values[id].mask >> inner & 1 == 1;
         let in_place = |step: &Step| match step {
-            Step::Affine { strides, .. } => strides[inner] == 1,
-            step => matches!(step, Step::Ready | Step::Anchor | Step::Point { .. } | Step::Reduce { .. }),
+            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => strides[inner] == 1,
+            step => !matches!(step, Step::Walk { .. } | Step::Select { .. }),
         };
         if (0..self.steps.len()).any(|id| along(id) && !in_place(&self.steps[id])) {
             return *REGISTER.end();
@@ -178,7 +178,7 @@ impl TileProgram {
         }
         self.writes.iter().for_each(|w| last_use[w.value] = self.steps.len());
         let size = |id: &usize| self.values[*id].dtype.size();
-        let is_load = |id: &usize| matches!(self.steps[*id], Step::Affine { .. });
+        let is_load = |id: &usize| matches!(self.steps[*id], Step::Affine { .. } | Step::Boxed { .. });
         let wide: Vec<_> = (0..self.steps.len()).filter(|&id| along(id)).collect();
         let alive = |at: usize| -> usize {
             wide.iter().filter(|&id| !is_load(id) && (*id..=last_use[*id]).contains(&at)).map(size).sum()
@@ -194,7 +194,7 @@ impl TileProgram {
     /// The axes along which some buffer is dense.
     fn dense_axes(&self) -> Mask {
         let loads = self.steps.iter().filter_map(|s| match s {
-            Step::Affine { strides, .. } => Some(strides),
+            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
             _ => None,
         });
         let one = |strides: &[i64; MAX_RANK]| (0..MAX_RANK).filter(|&d| strides[d] == 1).fold(0, |m, d| m | 1 << d);

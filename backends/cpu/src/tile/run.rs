@@ -3,10 +3,10 @@
 use eutectic_ir::DType;
 
 use super::{
-    Frame, Guard, MAX_RANK, Mask, Part, Shape, Step, Tile, TileProgram,
+    Frame, Guard, MAX_RANK, Mask, Part, Region, Shape, Step, Tile, TileProgram, Value,
     access::{Access, all_hold},
     ahead::Ahead,
-    copy::{Side, copy},
+    copy::{self, Side, copy},
     shape::Walk,
 };
 use crate::simd::{Call, PointFn};
@@ -85,7 +85,9 @@ impl Run<'_> {
     /// Notes what another tile of these extents reads in place.
     fn loads(&self, next: &Tile, ahead: &mut Ahead) {
         for (id, walk) in self.shape.steps.iter().enumerate().filter(|(_, walk)| walk.dense) {
-            if let Step::Affine { slot, base, strides } = &self.program.steps[id] {
+            if let Step::Affine { slot, base, strides } | Step::Boxed { slot, base, strides, .. } =
+                &self.program.steps[id]
+            {
                 let size = self.program.values[id].dtype.size();
                 let [now, then] = [self.tile, next].map(|tile| self.offset(tile, *base, strides) * size as isize);
                 if now != then {
@@ -120,15 +122,18 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
-                Step::Affine { slot, base, strides } => {
+                Step::Affine { slot, base, strides } => self.load(id, *slot, *base, strides, register),
+                Step::Boxed { slot, base, strides, region } if region.covers(self.tile) => {
+                    self.load(id, *slot, *base, strides, register);
+                }
+                Step::Boxed { slot, base, strides, region } => {
                     let size = value.dtype.size();
-                    let from = self.source(*slot, *base, strides, size);
-                    if walk.dense {
-                        return self.point_to(id, from);
+                    register.write_bytes(0, self.tile.count(value.mask) * size);
+                    if let Some(part) = region.part(self.tile) {
+                        let at =
+                            self.frame.slots[*slot].wrapping_offset(self.offset(&part, *base, strides) * size as isize);
+                        self.put(value, register, &part, &Side { at, strides: strides.map(|s| s as isize) });
                     }
-                    let from = Side { at: from, strides: strides.map(|s| s as isize) };
-                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
-                    copy(&to, &from, &self.within(value.mask), size);
                     self.point_to(id, register);
                 }
                 Step::Walk { slot, count, access, guards } => {
@@ -152,9 +157,7 @@ impl Run<'_> {
                     self.point_to(id, out);
                 }
                 Step::Spread(arg) => {
-                    let from = Side { at: self.at(*arg), strides: self.tile.strides(self.program.values[*arg].mask) };
-                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
-                    copy(&to, &from, &self.within(value.mask), value.dtype.size());
+                    self.put(value, register, self.tile, &self.side(*arg, self.tile));
                     self.point_to(id, register);
                 }
                 Step::Reduce { arg, accumulate, finish, offset } => {
@@ -169,6 +172,10 @@ impl Run<'_> {
                     }
                     self.point_to(id, register);
                 }
+                Step::Pieces { pieces, fill } => {
+                    let at = self.piece_together(pieces, fill, value, register);
+                    self.point_to(id, at);
+                }
                 Step::Select { pieces, fill } => {
                     self.select(pieces, fill, value.mask, value.dtype.size(), register);
                     self.point_to(id, register);
@@ -177,11 +184,66 @@ impl Run<'_> {
         }
     }
 
-    /// The tile along the axes of a mask only.
-    fn within(&self, mask: Mask) -> Tile {
-        let mut tile = *self.tile;
-        (0..MAX_RANK).filter(|d| mask >> d & 1 == 0).for_each(|d| tile.len[d] = 1);
-        tile
+    /// A load that reads all of the tile.
+    unsafe fn load(&self, id: usize, slot: usize, base: i64, strides: &[i64; MAX_RANK], register: *mut u8) {
+        let value = &self.program.values[id];
+        let from = self.source(slot, base, strides, value.dtype.size());
+        // SAFETY: the compiler checked that the map stays within the buffer.
+        unsafe {
+            if self.shape.steps[id].dense {
+                return self.point_to(id, from);
+            }
+            self.put(value, register, self.tile, &Side { at: from, strides: strides.map(|s| s as isize) });
+            self.point_to(id, register);
+        }
+    }
+
+    /// Copies a part of the tile into the register of a value.
+    unsafe fn put(&self, value: &Value, register: *mut u8, part: &Tile, from: &Side) {
+        let (mut along, size) = (*part, value.dtype.size());
+        (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
+        let strides = self.tile.strides(value.mask);
+        let at = register.wrapping_offset(self.place(&strides, &part.start) * size as isize);
+        // SAFETY: the register holds the tile; the caller promises the source.
+        unsafe { copy(&Side { at, strides }, from, &along, size, self.program.isa) };
+    }
+
+    /// A value that was computed before, from the first point of a part of the tile on.
+    unsafe fn side(&self, id: usize, part: &Tile) -> Side {
+        let value = &self.program.values[id];
+        let strides = self.tile.strides(value.mask);
+        let offset = self.place(&strides, &part.start) * value.dtype.size() as isize;
+        // SAFETY: passed on from the caller.
+        Side { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
+    }
+
+    /// Selects by boxes; gives where the value is.
+    unsafe fn piece_together(
+        &self,
+        pieces: &[(Region, usize)],
+        fill: &[u8; 8],
+        value: &Value,
+        register: *mut u8,
+    ) -> *mut u8 {
+        // SAFETY: the pieces were computed before.
+        unsafe {
+            let all = pieces.iter().position(|(region, _)| region.covers(self.tile));
+            match all {
+                Some(0) if self.program.values[pieces[0].1].mask == value.mask => return self.at(pieces[0].1),
+                Some(n) => self.put(value, register, self.tile, &self.side(pieces[n].1, self.tile)),
+                None => {
+                    let n = self.tile.count(value.mask);
+                    line(register, fill.as_ptr().cast_mut(), 0, n, value.dtype.size());
+                }
+            }
+            // The first one counts.
+            for (region, id) in pieces[..all.unwrap_or(pieces.len())].iter().rev() {
+                if let Some(part) = region.part(self.tile) {
+                    self.put(value, register, &part, &self.side(*id, &part));
+                }
+            }
+        }
+        register
     }
 
     /// Where a map is at the first point of a tile, in elements.
@@ -221,7 +283,8 @@ impl Run<'_> {
                 tile.len[d] = 1;
             }
             let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
-            copy(&to, &Side { at: from, strides: self.tile.strides(value.mask) }, &tile, size);
+            let from = Side { at: from, strides: self.tile.strides(value.mask) };
+            copy(&to, &from, &tile, size, self.program.isa);
         }
     }
 
@@ -445,14 +508,13 @@ struct Gather<'a> {
 
 /// Copies `n` elements that are `stride` apart to a dense place.
 unsafe fn line(to: *mut u8, from: *mut u8, stride: isize, n: usize, size: usize) {
-    if stride == 1 {
-        // SAFETY: the caller promises both.
-        return unsafe { to.copy_from(from, n * size) };
-    }
-    let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-    tile.len[MAX_RANK - 1] = n;
-    let mut strides = [[0; MAX_RANK]; 2];
-    (strides[0][MAX_RANK - 1], strides[1][MAX_RANK - 1]) = (1, stride);
     // SAFETY: the caller promises both.
-    unsafe { copy(&Side { at: to, strides: strides[0] }, &Side { at: from, strides: strides[1] }, &tile, size) }
+    unsafe {
+        match size {
+            1 => copy::line::<u8>(to, from, (n, 1, stride)),
+            2 => copy::line::<u16>(to, from, (n, 1, stride)),
+            4 => copy::line::<u32>(to, from, (n, 1, stride)),
+            _ => copy::line::<u64>(to, from, (n, 1, stride)),
+        }
+    }
 }

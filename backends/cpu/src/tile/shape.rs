@@ -53,7 +53,7 @@ impl Shape {
 fn walk(program: &TileProgram, tile: &Tile, id: usize) -> Walk {
     let value = &program.values[id];
     match &program.steps[id] {
-        Step::Affine { strides, .. } => {
+        Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
             Walk { dense: is_dense(tile, strides, value.mask), n: tile.count(value.mask), ..Walk::default() }
         }
         Step::Reduce { arg, .. } => {
