@@ -195,6 +195,33 @@ pub fn transpose(m: usize, n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, m * n); 2] }
 }
 
+/// An image [c h w] as [h w c], with a margin of zeros.
+pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
+    let mut b = body(&[h + 2, w + 2, c]);
+    let at = flatten(&[2, 0, 1].map(Index::coord), &[c, h, w]).plus(&Index::constant(-(w as i64) - 1));
+    let [rows, columns] = [(0, h), (1, w)].map(|(axis, n)| (Index::coord(axis), 1..n as i64 + 1));
+    let guards = vec![rows.clone(), columns.clone()];
+    let mut x = push(&mut b, Instr::Load(Load { slot: 0, at, guards, dtype: DType::F32 }));
+    for guard in [rows, columns] {
+        x = push(&mut b, Instr::Select { pieces: vec![(vec![guard], x)], fill: 0.0.into(), dtype: DType::F32 });
+    }
+    let stores = vec![Store { slot: 1, at: dense(&b.domain), value: x }];
+    let slots = [c * h * w, (h + 2) * (w + 2) * c].map(|n| (DType::F32, n)).to_vec();
+    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots }
+}
+
+/// The largest of each 3 × 3 window, two apart, of [2h+1 2w+1 c].
+pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
+    let mut b = body(&[h, w, c, 3, 3]);
+    let place = |axis: usize, window: usize| Index::coord(axis).times(2).plus(&Index::coord(window));
+    let at = flatten(&[place(0, 3), place(1, 4), Index::coord(2)], &[2 * h + 1, 2 * w + 1, c]);
+    let x = load(&mut b, 0, at);
+    let x = reduce(&mut b, Reduction::Max, x);
+    let stores = vec![Store { slot: 1, at: dense(&[h, w, c]), value: x }];
+    let slots = [(2 * h + 1) * (2 * w + 1) * c, h * w * c].map(|n| (DType::F32, n)).to_vec();
+    Kernel { anchor: AnchorKernel::Rows { axes: 2 }, body: b, stores, slots }
+}
+
 /// A program of one kernel, with data.
 pub struct Single {
     executable: Box<dyn Executable>,
@@ -274,6 +301,8 @@ pub fn all() -> Vec<(&'static str, Kernel)> {
         ("softmax, layernorm 4096x768", layernorm(4096, 768, true)),
         ("gelu(xa+b)s(c)+d 4096x1024", pointwise(4096 * 1024)),
         ("transpose 1024x1024", transpose(1024, 1024)),
+        ("margin 64x112x112", margin(64, 112, 112)),
+        ("max pool 56x56x64", max_pool(56, 56, 64)),
         ("abs 64k", chain("abs", &[], 1, many)),
         ("abs 8 times 64k", chain("abs", &[], 8, many)),
         ("abs 8M", chain("abs", &[], 1, 1 << 23)),

@@ -8,7 +8,10 @@ const MOST: usize = 8;
 /// What the next tile reads.
 pub struct Ahead {
     streams: [Stream; MOST],
-    count: usize,
+    /// The streams that were not asked for yet.
+    left: std::ops::Range<usize>,
+    /// Lines to ask for at a time.
+    each: usize,
 }
 
 /// A stretch of memory.
@@ -18,41 +21,42 @@ struct Stream {
     at: *const u8,
     /// Lines of it.
     left: usize,
-    /// Lines to ask for at a time.
-    each: usize,
-}
-
-impl Default for Ahead {
-    fn default() -> Ahead {
-        Ahead { streams: [Stream { at: std::ptr::null(), left: 0, each: 0 }; MOST], count: 0 }
-    }
 }
 
 impl Ahead {
-    /// Adds a stretch that need not be valid, to be asked for in so many turns.
-    pub fn add(&mut self, at: *const u8, bytes: usize, turns: usize) {
-        if let Some(stream) = self.streams.get_mut(self.count) {
+    /// Nothing yet; so many lines are asked for at a time.
+    pub fn new(each: usize) -> Ahead {
+        Ahead { streams: [Stream { at: std::ptr::null(), left: 0 }; MOST], left: 0..0, each }
+    }
+
+    /// Adds a stretch that need not be valid.
+    pub fn add(&mut self, at: *const u8, bytes: usize) {
+        if let Some(stream) = self.streams.get_mut(self.left.end) {
             // It need not begin with a line.
-            let lines = bytes / LINE + 1;
-            *stream = Stream { at, left: lines, each: lines.div_ceil(turns.max(1)) };
-            self.count += 1;
+            *stream = Stream { at, left: bytes / LINE + 1 };
+            self.left.end += 1;
         }
     }
 
-    /// Whether anything was added.
+    /// Whether there is more to ask for.
     #[inline]
     pub fn waits(&self) -> bool {
-        self.count > 0
+        !self.left.is_empty()
     }
 
-    /// Asks for the lines of a turn.
+    /// Asks for some lines.
     #[inline]
     pub fn ask(&mut self) {
-        for stream in &mut self.streams[..self.count] {
-            let lines = stream.each.min(stream.left);
+        let mut each = self.each;
+        while let (true, Some(stream)) = (each > 0, self.streams[self.left.clone()].first_mut()) {
+            let lines = each.min(stream.left);
             (0..lines).for_each(|n| prefetch(stream.at.wrapping_add(n * LINE)));
             stream.at = stream.at.wrapping_add(lines * LINE);
             stream.left -= lines;
+            each -= lines;
+            if stream.left == 0 {
+                self.left.start += 1;
+            }
         }
     }
 }

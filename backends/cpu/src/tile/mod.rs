@@ -6,6 +6,7 @@ pub mod compile;
 pub mod copy;
 pub mod grid;
 pub mod region;
+pub mod registers;
 pub mod run;
 pub mod shape;
 

@@ -3,8 +3,8 @@
 use super::{MAX_RANK, Mask, Step, Tile, TileProgram};
 use crate::simd::stream::LINE;
 
-/// Lines that are asked for at a time, at most.
-const LINES: usize = 8;
+/// Lines that are asked for at a time, about as many as a core waits for at once.
+const LINES: usize = 20;
 /// The fewest elements after which a run pauses to ask for memory: fewer take less time than starting anew.
 const SHORTEST: usize = 128;
 
@@ -15,10 +15,12 @@ pub struct Shape {
     pub len: [usize; MAX_RANK],
     /// For each step.
     pub steps: Vec<Walk>,
-    /// How often there is time to ask for what comes later.
-    pub turns: usize,
-    /// Elements after which a run pauses for that.
+    /// The loads that are read in place.
+    pub loads: Vec<usize>,
+    /// Elements after which a run pauses to ask for what comes later.
     pub piece: usize,
+    /// Lines to ask for at a time.
+    pub lines: usize,
 }
 
 /// How a step goes through a tile.
@@ -43,13 +45,13 @@ impl Shape {
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
         let steps: Vec<_> = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
+        let in_place =
+            |id: usize| steps[id].dense && matches!(program.steps[id], Step::Affine { .. } | Step::Boxed { .. });
+        let loads: Vec<_> = (0..steps.len()).filter(|&id| in_place(id)).collect();
         // What differs from tile to tile.
         let all = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
-        let bytes =
-            |id: usize| if program.values[id].mask == all { steps[id].n * program.values[id].dtype.size() } else { 0 };
-        let is_load = |step: &Step| matches!(step, Step::Affine { .. } | Step::Boxed { .. });
-        let loads = (0..steps.len()).filter(|&id| steps[id].dense && is_load(&program.steps[id]));
-        let lines = loads.map(bytes).sum::<usize>() / LINE;
+        let moving = loads.iter().filter(|&&id| program.values[id].mask == all);
+        let lines = moving.map(|&id| steps[id].n * program.values[id].dtype.size()).sum::<usize>() / LINE;
         let turns = |piece: usize| -> usize {
             let of_step = |(step, walk): (&Step, &Walk)| match step {
                 Step::Point { .. } if walk.outer.is_empty() => walk.n.div_ceil(piece),
@@ -59,12 +61,12 @@ impl Shape {
             };
             program.steps.iter().zip(&steps).map(of_step).sum()
         };
-        // Pieces are as long as lets a core wait for so many lines.
+        // Pieces are as long as that allows.
         let mut piece = tile.count(all).max(1);
         while piece > SHORTEST && turns(piece) * LINES < lines {
             piece = (piece / 2).next_multiple_of(LINE);
         }
-        Shape { len: *len, turns: turns(piece), piece, steps }
+        Shape { len: *len, lines: lines.div_ceil(turns(piece).max(1)) + 1, piece, loads, steps }
     }
 
     /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for

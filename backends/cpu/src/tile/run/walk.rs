@@ -1,0 +1,194 @@
+//! Values that are worked out point by point, in runs along the innermost axis: gathered loads, indices, selections.
+
+use eutectic_ir::DType;
+
+use super::{Run, line};
+use crate::tile::{
+    Guard, MAX_RANK, Mask,
+    access::{Access, all_hold},
+};
+
+/// A load at a map that is affine in runs only.
+pub(super) struct Gather<'a> {
+    /// Which buffer.
+    pub slot: usize,
+    /// Its number of elements.
+    pub count: usize,
+    /// Where.
+    pub access: &'a Access,
+    /// Only where all hold.
+    pub guards: &'a [Guard],
+}
+
+impl Run<'_> {
+    /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`
+    /// points along the innermost axis and says with how many.
+    fn walk_points(&self, mask: Mask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
+        if self.tile.count(mask) == 0 {
+            return;
+        }
+        let axis = (0..MAX_RANK).rev().find(|d| mask >> d & 1 == 1).unwrap_or(MAX_RANK - 1);
+        let inner = if mask == 0 { 1 } else { self.tile.len[axis] };
+        let mut point = self.tile.start;
+        loop {
+            let mut done = 0;
+            while done < inner {
+                point[axis] = self.tile.start[axis] + done;
+                done += visit(&point, axis, inner - done).clamp(1, inner - done);
+            }
+            point[axis] = self.tile.start[axis];
+            let mut d = axis;
+            loop {
+                if d == 0 {
+                    return;
+                }
+                d -= 1;
+                if mask >> d & 1 == 0 {
+                    continue;
+                }
+                point[d] += 1;
+                if point[d] < self.tile.start[d] + self.tile.len[d] {
+                    break;
+                }
+                point[d] = self.tile.start[d];
+            }
+        }
+    }
+
+    /// The integer that a value has at a point.
+    unsafe fn integer(&self, id: usize, point: &[usize; MAX_RANK]) -> i64 {
+        let value = &self.program.values[id];
+        let at = self.place(&self.tile.strides(value.mask), point);
+        // SAFETY: the point lies in the tile.
+        unsafe {
+            let register = self.at(id);
+            match value.dtype {
+                DType::I8 => i64::from(register.cast::<i8>().offset(at).read()),
+                DType::I32 => i64::from(register.cast::<i32>().offset(at).read()),
+                DType::U32 => i64::from(register.cast::<u32>().offset(at).read()),
+                DType::I64 => register.cast::<i64>().offset(at).read(),
+                _ => i64::from(register.offset(at).read()),
+            }
+        }
+    }
+
+    /// Reads the integers that maps mention, at a point: the value, and whether it changes along the axis.
+    fn reader<'r>(&'r self, point: &'r [usize; MAX_RANK], axis: usize) -> impl Fn(usize) -> (i64, bool) + 'r {
+        move |v| {
+            // SAFETY: the value was computed before; the point lies in the tile.
+            (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
+        }
+    }
+
+    pub(super) unsafe fn check(&self, arg: usize, extent: usize, guards: &[Guard], mask: Mask, register: *mut u8) {
+        let from = &self.program.values[arg];
+        let size = from.dtype.size();
+        let strides = self.tile.strides(from.mask);
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let read = self.reader(point, axis);
+            let (holds, ahead) = all_hold(guards, point, axis, &read);
+            let n = left.min(ahead);
+            let mut at = *point;
+            for _ in 0..n {
+                // SAFETY: the point lies in the tile.
+                let index = unsafe { self.integer(arg, &at) };
+                if holds && !(0..extent as i64).contains(&index) {
+                    self.frame.fault.report(index, extent);
+                }
+                at[axis] += 1;
+            }
+            // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
+            unsafe {
+                let first = self.at(arg).offset(self.place(&strides, point) * size as isize);
+                line(to, first, strides[axis], n, size);
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+
+    pub(super) unsafe fn walk(&self, gather: &Gather<'_>, mask: Mask, size: usize, register: *mut u8) {
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let read = self.reader(point, axis);
+            let (holds, ahead) = all_hold(gather.guards, point, axis, &read);
+            let mut n = left.min(ahead);
+            let mut from = None;
+            if holds {
+                let run = gather.access.at(point, axis, &read);
+                n = n.min(run.len);
+                // Values in maps were checked; what they lead to is checked all the same, because memory is at stake.
+                let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
+                let range = 0..gather.count as i64;
+                let inside = range.contains(&run.value) && range.contains(&last);
+                if !inside {
+                    self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, gather.count);
+                }
+                from = inside.then_some((run.value, run.slope));
+            }
+            // SAFETY: the run was checked against the buffer.
+            unsafe {
+                match from {
+                    Some((first, slope)) => {
+                        let at = self.frame.slots[gather.slot].wrapping_offset(first as isize * size as isize);
+                        line(to, at, slope as isize, n, size);
+                    }
+                    None => to.write_bytes(0, n * size),
+                }
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+
+    pub(super) unsafe fn coordinate(&self, access: &Access, mask: Mask, mut to: *mut i64) {
+        self.walk_points(mask, |point, axis, left| {
+            let run = access.at(point, axis, &self.reader(point, axis));
+            let n = left.min(run.len);
+            // SAFETY: the register is dense over the mask.
+            unsafe {
+                (0..n).for_each(|j| to.add(j).write(run.value + run.slope * j as i64));
+                to = to.add(n);
+            }
+            n
+        });
+    }
+
+    pub(super) unsafe fn select(
+        &self,
+        pieces: &[(Vec<Guard>, usize)],
+        fill: &[u8; 8],
+        mask: Mask,
+        size: usize,
+        register: *mut u8,
+    ) {
+        let mut to = register;
+        self.walk_points(mask, |point, axis, left| {
+            let read = self.reader(point, axis);
+            let mut n = left;
+            let mut chosen = None;
+            for (guards, value) in pieces {
+                let (holds, ahead) = all_hold(guards, point, axis, &read);
+                n = n.min(ahead);
+                if holds {
+                    chosen = Some(*value);
+                    break;
+                }
+            }
+            // SAFETY: the values' registers hold the tile.
+            unsafe {
+                match chosen {
+                    Some(id) => {
+                        let strides = self.tile.strides(self.program.values[id].mask);
+                        let at = self.at(id).offset(self.place(&strides, point) * size as isize);
+                        line(to, at, strides[axis], n, size);
+                    }
+                    None => line(to, fill.as_ptr().cast_mut(), 0, n, size),
+                }
+                to = to.add(n * size);
+            }
+            n
+        });
+    }
+}
