@@ -2,7 +2,7 @@
 
 use eutectic_ir::DType;
 
-use super::{MAX_RANK, Mask, Step, Tile, TileProgram};
+use super::{MAX_RANK, Mask, Step, Tile, TileProgram, shape::is_dense};
 
 /// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors
 /// fetch ahead; and at least, where many loads are read in place, so that steps are longer than what it takes to start them.
@@ -178,7 +178,14 @@ impl TileProgram {
         }
         self.writes.iter().for_each(|w| last_use[w.value] = self.steps.len());
         let size = |id: &usize| self.values[*id].dtype.size();
-        let is_load = |id: &usize| matches!(self.steps[*id], Step::Affine { .. } | Step::Boxed { .. });
+        let whole =
+            Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| self.domain.get(d).copied().unwrap_or(1)) };
+        let is_load = |id: &usize| match &self.steps[*id] {
+            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
+                is_dense(&whole, strides, self.values[*id].mask)
+            }
+            _ => false,
+        };
         let wide: Vec<_> = (0..self.steps.len()).filter(|&id| along(id)).collect();
         let alive = |at: usize| -> usize {
             wide.iter().filter(|&id| !is_load(id) && (*id..=last_use[*id]).contains(&at)).map(size).sum()

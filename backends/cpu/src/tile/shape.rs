@@ -120,7 +120,7 @@ fn loops(tile: &Tile, groups: &[(Mask, u8)], sizes: &[isize; 4]) -> Walk {
 }
 
 /// Whether strides are those of a dense box over the axes of a mask.
-fn is_dense(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask) -> bool {
+pub fn is_dense(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask) -> bool {
     let dense = tile.strides(mask);
     (0..MAX_RANK).all(|d| tile.len[d] <= 1 || strides[d] == dense[d] as i64)
 }
