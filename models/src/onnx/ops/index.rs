@@ -19,7 +19,8 @@ pub(super) const OPS: &[Row] = &[
     one("Hardmax", 1, |c| hardmax(c, true)),
     one("Hardmax", 13, |c| hardmax(c, false)),
     one("OneHot", 9, one_hot),
-    one("CumSum", 11, cumulative_sum),
+    one("CumSum", 11, |c| cumulative(c, "reduce-sum", 0.0)),
+    one("CumProd", 26, |c| cumulative(c, "reduce-prod", 1.0)),
 ];
 
 /// Negative ids count from the end. Where they are known they are replaced; a program whose ids turn out negative when it runs
@@ -149,8 +150,8 @@ fn one_hot(c: &mut Call<'_, '_>) -> Built {
     c.apply("where", [hit, on, off])
 }
 
-/// Σ over j of x[j] where j ≤ i (or < i; or ≥, > in reverse): a masked reduction over an axis that is put in for it.
-fn cumulative_sum(c: &mut Call<'_, '_>) -> Built {
+/// Over j the x[j] where j ≤ i (or < i; or ≥, > in reverse): a masked reduction over an axis that is put in for it.
+fn cumulative(c: &mut Call<'_, '_>, how: &str, neutral: f64) -> Built {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.known_number(1)? as i64, dims.len())?;
@@ -166,9 +167,9 @@ fn cumulative_sum(c: &mut Call<'_, '_>) -> Built {
     let taken = c.apply(compare, [j, i])?;
     let mut apart = dims.clone();
     apart.insert(axis, 1);
-    let (column, zero) = (c.reshape(x, &apart)?, c.number(0.0, x)?);
+    let (column, neutral) = (c.reshape(x, &apart)?, c.number(neutral, x)?);
     let column = c.expand(column, &pairs)?;
-    let terms = c.apply("where", [taken, column, zero])?;
-    let sums = c.reduce("reduce-sum", terms, &[axis + 1])?;
-    c.reshape(sums, &dims)
+    let terms = c.apply("where", [taken, column, neutral])?;
+    let result = c.reduce(how, terms, &[axis + 1])?;
+    c.reshape(result, &dims)
 }

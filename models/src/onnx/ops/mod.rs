@@ -14,6 +14,7 @@ mod norm;
 mod other;
 mod quantize;
 mod reduction;
+mod resize;
 mod slicing;
 mod spatial;
 
@@ -38,6 +39,7 @@ const FAMILIES: &[&[Row]] = &[
     contraction::OPS,
     attention::OPS,
     spatial::OPS,
+    resize::OPS,
     quantize::OPS,
     other::OPS,
 ];

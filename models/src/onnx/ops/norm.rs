@@ -32,6 +32,7 @@ pub(super) const OPS: &[Row] = &[
     one("BatchNormalization", 7, batch),
     one("LpNormalization", 1, unit_length),
     one("MeanVarianceNormalization", 9, mean_variance),
+    one("LRN", 1, local_response),
 ];
 
 /// A function of the rows along an axis. Op sets before 13 take all axes from `axis` on as one.
@@ -213,4 +214,22 @@ fn mean_variance(c: &mut Call<'_, '_>) -> Built {
     let deviation = c.apply("sqrt", [variance])?;
     let divisor = c.with("add", deviation, 1e-9)?;
     c.apply("div", [centred, divisor])
+}
+
+/// x / (bias + alpha/size · Σ x²)^beta, the sum over the channels around each.
+fn local_response(c: &mut Call<'_, '_>) -> Built {
+    let x = c.input(0)?;
+    let (alpha, beta, bias) = (c.float_or("alpha", 1e-4)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
+    let size = c.int("size")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
+    let size = size.ok_or("its size is no positive number")?;
+    let square = c.apply("mul", [x, x])?;
+    let padded = super::slicing::zeros_around(c, square, 1, [(size - 1) / 2, size / 2])?;
+    let windows = c.op("window", &[padded], &[("axis", 1.into()), ("size", (size as i64).into())])?;
+    let sum = c.reduce("reduce-sum", windows, &[2])?;
+    let dims = c.dims(x);
+    let sum = c.reshape(sum, &dims)?;
+    let scaled = c.with("mul", sum, alpha / size as f64)?;
+    let shifted = c.with("add", scaled, bias)?;
+    let divisor = c.with("pow", shifted, beta)?;
+    c.apply("div", [x, divisor])
 }

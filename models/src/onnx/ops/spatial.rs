@@ -234,11 +234,11 @@ fn average_pool(c: &mut Call<'_, '_>) -> Built {
         mean(c, x, &windows, "window")?
     } else {
         // The padding counts, but not what rounding up adds behind it: so the padding is put around the image first.
-        let rank = c.rank(x);
+        let first = c.rank(x) - image.len();
         let mut padded = x;
-        for i in 0..image.len() {
-            let edges = [windows.before[i], windows.after[i] - longer[i]];
-            padded = super::slicing::zeros_around(c, padded, rank - image.len() + i, edges)?;
+        for (i, more) in longer.iter().enumerate() {
+            let edges = [windows.before[i], windows.after[i] - more];
+            padded = super::slicing::zeros_around(c, padded, first + i, edges)?;
         }
         windows.before.fill(0);
         windows.after = longer;

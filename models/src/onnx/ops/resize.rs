@@ -1,0 +1,235 @@
+//! Resizing: along each axis a gather (nearest) or a product with a matrix of interpolation weights, which is known when the model
+//! is read. What the modes mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
+
+use eutectic_ir::{DType, NodeId, Tensor};
+
+use super::{
+    super::{
+        call::{Built, Call},
+        error::Why,
+    },
+    Row, one,
+};
+
+pub(super) const OPS: &[Row] = &[
+    one("Upsample", 7, |c| {
+        let scales = c.floats("scales")?.ok_or("it has no scales")?;
+        Plan::asymmetric(c)?.scaled(c, &scales)
+    }),
+    one("Upsample", 9, |c| {
+        let scales = c.known(1)?.to_f64();
+        Plan::asymmetric(c)?.scaled(c, &scales)
+    }),
+    one("Resize", 10, |c| {
+        let scales = c.known(1)?.to_f64();
+        Plan::asymmetric(c)?.scaled(c, &scales)
+    }),
+    one("Resize", 11, resize),
+];
+
+/// How elements between the given ones come about.
+#[derive(Clone, Copy)]
+enum Kernel {
+    /// The element on the left, or on the right, as its distance says.
+    Nearest(fn(f64) -> bool),
+    /// A triangle.
+    Linear,
+    /// Keys' cubic convolution with this coefficient.
+    Cubic(f64),
+}
+
+/// Where an element of the result lies in the input, for its number, the scale, and the extents of input and result.
+type Place = fn(f64, f64, f64, f64) -> f64;
+
+struct Plan {
+    kernel: Kernel,
+    place: Place,
+    /// Whether the kernel is widened where the result is smaller.
+    antialias: bool,
+    /// Whether elements outside count as nothing instead of repeating the edge.
+    exclude_outside: bool,
+}
+
+impl Plan {
+    /// What the op was before opset 11.
+    fn asymmetric(c: &Call<'_, '_>) -> Result<Plan, Why> {
+        let kernel = match c.word("mode")?.unwrap_or("nearest") {
+            "nearest" => Kernel::Nearest(|_| false),
+            "linear" => Kernel::Linear,
+            other => return Err(format!("its mode `{other}` is not known").into()),
+        };
+        Ok(Plan { kernel, place: |x, scale, _, _| x / scale, antialias: false, exclude_outside: false })
+    }
+
+    fn read(c: &Call<'_, '_>) -> Result<Plan, Why> {
+        let kernel = match c.word("mode")?.unwrap_or("nearest") {
+            "nearest" => Kernel::Nearest(match c.word("nearest_mode")?.unwrap_or("round_prefer_floor") {
+                "round_prefer_floor" => |rest| rest > 0.5,
+                "round_prefer_ceil" => |rest| rest >= 0.5,
+                "floor" => |_| false,
+                "ceil" => |_| true,
+                other => return Err(format!("its nearest_mode `{other}` is not known").into()),
+            }),
+            "linear" => Kernel::Linear,
+            "cubic" => Kernel::Cubic(c.float_or("cubic_coeff_a", -0.75)?),
+            other => return Err(format!("its mode `{other}` is not known").into()),
+        };
+        let place: Place = match c.word("coordinate_transformation_mode")?.unwrap_or("half_pixel") {
+            "half_pixel" => |x, scale, _, _| (x + 0.5) / scale - 0.5,
+            "half_pixel_symmetric" => |x, scale, extent, result| {
+                let offset = extent / 2.0 * (1.0 - result / (scale * extent));
+                offset + (x + 0.5) / scale - 0.5
+            },
+            "pytorch_half_pixel" => |x, scale, _, result| if result > 1.0 { (x + 0.5) / scale - 0.5 } else { 0.0 },
+            "asymmetric" => |x, scale, _, _| x / scale,
+            "align_corners" => |x, scale, extent, _| match scale * extent {
+                1.0 => 0.0,
+                width => x * (extent - 1.0) / (width - 1.0),
+            },
+            other => return Err(format!("its coordinates `{other}`").into()),
+        };
+        let (antialias, exclude_outside) = (c.flag("antialias")?, c.flag("exclude_outside")?);
+        Ok(Plan { kernel, place, antialias, exclude_outside })
+    }
+
+    /// Each axis by its scale.
+    fn scaled(&self, c: &mut Call<'_, '_>, scales: &[f64]) -> Built {
+        let x = c.input(0)?;
+        let dims = c.dims(x);
+        if scales.len() != dims.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
+            return Err(format!("scales of {scales:?} for {} axes", dims.len()).into());
+        }
+        let mut result = x;
+        for (axis, (&scale, &extent)) in scales.iter().zip(&dims).enumerate() {
+            result = self.along(c, result, axis, scale, (extent as f64 * scale) as usize)?;
+        }
+        Ok(result)
+    }
+
+    /// One axis with another extent.
+    fn along(&self, c: &mut Call<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> Built {
+        let extent = c.dims(x)[axis];
+        if scale == 1.0 && result == extent {
+            return Ok(x);
+        }
+        let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
+        if let Kernel::Nearest(_) = self.kernel {
+            let ids = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64));
+            let ids = c.constant(Tensor::from_i64(DType::I64, &[result], ids))?;
+            return c.op("gather", &[x, ids], &[("axis", (axis as i64).into())]);
+        }
+        let mut matrix = vec![0.0; result * extent];
+        for (i, row) in rows.into_iter().enumerate() {
+            row.into_iter().for_each(|(at, weight)| matrix[i * extent + at] += weight);
+        }
+        let matrix = c.constant(Tensor::from_f64(c.dtype(x), &[result, extent], matrix))?;
+        let rank = c.rank(x);
+        if axis + 2 == rank {
+            return c.apply("matmul", [matrix, x]);
+        }
+        // The axis goes to the end and back.
+        let there: Vec<usize> = (0..rank).filter(|&a| a != axis).chain([axis]).collect();
+        let back: Vec<usize> = (0..rank)
+            .map(|a| {
+                if a < axis {
+                    a
+                } else if a == axis {
+                    rank - 1
+                } else {
+                    a - 1
+                }
+            })
+            .collect();
+        let (moved, columns) = (c.transpose(x, &there)?, c.transpose(matrix, &[1, 0])?);
+        let product = c.apply("matmul", [moved, columns])?;
+        c.transpose(product, &back)
+    }
+
+    /// Which elements of the axis make element `i` of the result, and with which weights.
+    fn weights(&self, i: usize, scale: f64, extent: usize, result: usize) -> Vec<(usize, f64)> {
+        let at = (self.place)(i as f64, scale, extent as f64, result as f64);
+        // On an element, the one to its left is at a distance of 1.
+        let (base, rest) = if at.fract() == 0.0 { (at - 1.0, 1.0) } else { (at.floor(), at - at.floor()) };
+        let weights = self.kernel.weights(rest, if self.antialias { scale.min(1.0) } else { 1.0 });
+        let first = base as i64 - weights.len() as i64 / 2 + 1;
+        let last = extent as i64 - 1;
+        let inside = |(k, &w): (usize, &f64)| {
+            let at = first + k as i64;
+            let counts = w != 0.0 && (!self.exclude_outside || (0..=last).contains(&at));
+            counts.then_some((at.clamp(0, last) as usize, w))
+        };
+        let mut taken: Vec<(usize, f64)> = weights.iter().enumerate().filter_map(inside).collect();
+        if self.exclude_outside {
+            let total: f64 = taken.iter().map(|(_, w)| w).sum();
+            taken.iter_mut().for_each(|(_, w)| *w /= total);
+        }
+        taken
+    }
+}
+
+impl Kernel {
+    /// The weights of the elements around a place that is `rest` behind one of them, widened by 1/scale.
+    fn weights(self, rest: f64, scale: f64) -> Vec<f64> {
+        let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self {
+            Kernel::Nearest(right) => {
+                let right = rest == 1.0 || right(rest);
+                return if right { vec![0.0, 1.0] } else { vec![1.0, 0.0] };
+            }
+            Kernel::Linear => (1.0, &|x| (1.0 - x).max(0.0)),
+            Kernel::Cubic(a) => (2.0, &move |x| match x {
+                ..=1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+                ..2.0 => ((x - 5.0) * x + 8.0) * x * a - 4.0 * a,
+                _ => 0.0,
+            }),
+        };
+        let start = (-reach / scale).floor() as i64 + 1;
+        let weights: Vec<f64> = (start..2 - start).map(|k| f(((k as f64 - rest) * scale).abs())).collect();
+        let total: f64 = weights.iter().sum();
+        // Only a widened kernel does not add up to 1.
+        if scale < 1.0 { weights.into_iter().map(|w| w / total).collect() } else { weights }
+    }
+}
+
+/// Scales or sizes, of all axes or of some.
+fn resize(c: &mut Call<'_, '_>) -> Built {
+    let plan = Plan::read(c)?;
+    let x = c.input(0)?;
+    let dims = c.dims(x);
+    let axes: Vec<usize> = match c.ints("axes")? {
+        Some(axes) => axes.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?,
+        None => (0..dims.len()).collect(),
+    };
+    let sizes = match c.optional(3) {
+        Some(_) => c.known_ints(3)?,
+        None => Vec::new(),
+    };
+    if sizes.is_empty() {
+        let given = c.known(2)?.to_f64();
+        if given.len() != axes.len() {
+            return Err(format!("{} scales for {} axes", given.len(), axes.len()).into());
+        }
+        let mut scales = vec![1.0; dims.len()];
+        axes.iter().zip(given).for_each(|(&axis, scale)| scales[axis] = scale);
+        return plan.scaled(c, &scales);
+    }
+    let sizes: Vec<usize> =
+        sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative size")?;
+    if sizes.len() != axes.len() {
+        return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()).into());
+    }
+    let ratios: Vec<f64> = axes.iter().zip(&sizes).map(|(&axis, &n)| n as f64 / dims[axis].max(1) as f64).collect();
+    let of_all = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick).unwrap_or(1.0);
+    let common = match c.word("keep_aspect_ratio_policy")?.unwrap_or("stretch") {
+        "stretch" => None,
+        "not_larger" => Some(of_all(f64::min)),
+        "not_smaller" => Some(of_all(f64::max)),
+        other => return Err(format!("its keep_aspect_ratio_policy `{other}` is not known").into()),
+    };
+    let mut result = x;
+    for ((&axis, &size), &ratio) in axes.iter().zip(&sizes).zip(&ratios) {
+        let scale = common.unwrap_or(ratio);
+        let size = common.map_or(size, |scale| (scale * dims[axis] as f64 + 0.5).floor() as usize);
+        result = plan.along(c, result, axis, scale, size)?;
+    }
+    Ok(result)
+}
