@@ -9,6 +9,7 @@ mod attributes;
 mod class;
 mod contraction;
 pub mod eval;
+mod layer;
 mod leaf;
 mod normalisation;
 mod pointwise;
@@ -41,6 +42,7 @@ const FAMILIES: &[&[OpDef]] = &[
     reduction::OPS,
     normalisation::OPS,
     attention::OPS,
+    layer::OPS,
     project::OPS,
 ];
 

@@ -4,11 +4,11 @@ use super::{
     super::{
         relation::{Relation, RelationArg},
         sample::told,
-        typing::Status,
+        typing::{Bound, Status},
     },
-    broadcast,
+    bind, broadcast,
 };
-use crate::Dim;
+use crate::{Attr, Dim};
 
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
@@ -103,6 +103,10 @@ pub(super) const RELATIONS: &[Relation] = &[
             (Some(m), Some(n), _, _) => Err(format!("{m} is not {n}")),
             (Some(d), None, _, RelationArg::Dim(p)) | (None, Some(d), RelationArg::Dim(p), _) => {
                 p.unify(&d, bindings).map_err(told)
+            }
+            // An integer attribute is what the dimension is, once that is a number.
+            (Some(d), None, _, RelationArg::Attr(slot)) | (None, Some(d), RelationArg::Attr(slot), _) => {
+                d.known().map_or(Ok(Status::Later), |n| bind(*slot, Bound::Attr(Attr::Int(n)), bindings))
             }
             _ => Ok(Status::Later),
         },
