@@ -149,7 +149,7 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// Runs a phase: its `once` rules on what is there, then all rules up to it until nothing changes; groups when the
+    /// Runs a phase: its `once` rules on what is there, then all rules that run in it until nothing changes; groups when the
     /// others are at rest, so that they see whole sets.
     ///
     /// # Errors
@@ -160,8 +160,8 @@ impl<'r> Engine<'r> {
             (0..engine.rules.len()).filter(|r| pick(&engine.rules[*r])).collect()
         };
         let once = of(self, &|c| c.rule.once && c.rule.phase == phase);
-        let single = of(self, &|c| !c.rule.once && c.rule.phase <= phase && !c.rule.group);
-        let groups = of(self, &|c| !c.rule.once && c.rule.phase <= phase && c.rule.group);
+        let single = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && !c.rule.group);
+        let groups = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && c.rule.group);
         let (mut matches, mut iterations) = (0, 0);
         self.egraph.rebuild();
         if !once.is_empty() {

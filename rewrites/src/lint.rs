@@ -67,6 +67,11 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
         return false;
     }
     let (general, special) = (&*general.rule, &*special.rule);
+    // A number that is to be near another is another left side.
+    let nears = |r: &Rule| r.variables.iter().filter_map(|v| v.near.map(f64::to_bits)).collect::<Vec<_>>();
+    if !nears(general).is_empty() && nears(general) != nears(special) {
+        return false;
+    }
     if general.roots.len() != 1 || special.roots.len() != 1 || general.group || special.group {
         return false;
     }

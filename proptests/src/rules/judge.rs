@@ -177,8 +177,8 @@ impl Pair {
             (_, true, _) => Some(Ok(())),
             // ∞ − ∞ and 0·∞ arise in one order of operations and not in the other.
             (_, false, true) if !self.finite => None,
-            // The left side overflowed on its way; the right side need not.
-            _ if self.extreme && a.is_infinite() && b.is_finite() => None,
+            // The left side overflowed on its way (∞ / ∞ is no number); the right side need not.
+            _ if self.extreme && b.is_finite() => None,
             _ => Some(Err((a, b, "the same infinity, or NaN on both sides".into()))),
         }
     }
