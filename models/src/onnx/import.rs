@@ -16,6 +16,9 @@ use super::{
 /// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
 const LARGEST_KNOWN: usize = 4096;
 
+/// No machine holds a value of more bytes. With this limit, arithmetic on extents does not overflow.
+const LARGEST: usize = 1 << 40;
+
 /// How deep functions and subgraphs may be nested.
 const DEEPEST: usize = 32;
 
@@ -83,6 +86,7 @@ impl<'m> Importer<'m> {
         for (name, port) in &model.inputs {
             let input = port.as_ref().map_err(|why| Why(why.clone())).and_then(|port| {
                 let ty = port.bind(shapes).map_err(Why)?;
+                in_memory(&ty)?;
                 match fixed.get(name) {
                     Some(value) if value.ty() != ty => Err(Why(format!("it is {ty}, but {} was given", value.ty()))),
                     Some(value) => self.constant(value.clone()),
@@ -131,7 +135,7 @@ impl<'m> Importer<'m> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
     }
 
-    /// Maps nodes in order; each that cannot be mapped is a problem, and so are none of those that only depend on it.
+    /// Maps nodes in order. One that cannot be mapped is a problem; those that only depend on it are not.
     fn nodes(&mut self, nodes: &[NodeProto], opset: i64) {
         for node in nodes {
             let outputs = self.node(node, opset).unwrap_or_else(|Why(why)| {
@@ -200,13 +204,13 @@ impl<'m> Importer<'m> {
         }
         let nodes: Vec<_> = function.node.iter().map(|node| substituted(node, function, call)).collect();
         // A body sees its own names only.
-        let outer = std::mem::replace(&mut self.scopes, vec![scope]);
-        let part = self.part.get_or_insert_with(|| place(call)).clone();
-        self.deep(|importer| importer.nodes(&nodes, opset))?;
-        self.part = (self.depth > 0).then_some(part);
+        let scopes = std::mem::replace(&mut self.scopes, vec![scope]);
+        let part = self.part.clone();
+        self.part.get_or_insert_with(|| place(call));
+        let done = self.deep(|importer| importer.nodes(&nodes, opset));
         let outputs = function.output.iter().map(|name| self.lookup(name).flatten()).collect();
-        self.scopes = outer;
-        Ok(outputs)
+        (self.scopes, self.part) = (scopes, part);
+        done.map(|()| outputs)
     }
 
     /// The outputs of a subgraph that sees the names around it, as the branches of `If` do.
@@ -220,9 +224,10 @@ impl<'m> Importer<'m> {
                 .map_err(|why| self.problem("initializer", tensor.name(), why));
             self.define(tensor.name(), value.ok());
         }
-        self.deep(|importer| importer.nodes(&graph.node, opset))?;
+        let done = self.deep(|importer| importer.nodes(&graph.node, opset));
         let outputs: Option<Vec<_>> = graph.output.iter().map(|o| self.lookup(o.name()).flatten()).collect();
         self.scopes.pop();
+        done?;
         match outputs {
             Some(outputs) => Ok(outputs),
             None if self.problems.len() > before => Err(Why("its branch is not supported".into())),
@@ -244,6 +249,7 @@ impl<'m> Importer<'m> {
     /// A tensor of the file: a constant, where it is a number or integers that may say shapes; else a parameter.
     pub fn stored(&mut self, name: &str, stored: &Stored) -> Result<NodeId, Why> {
         let ty = stored.ty();
+        in_memory(&ty)?;
         let dtype = ty.dtype().unwrap_or(DType::F32);
         if ty.count() == 1 || (!dtype.is_float() && ty.count() <= LARGEST_KNOWN) {
             return self.constant(stored.tensor().map_err(Why)?);
@@ -298,6 +304,7 @@ impl<'m> Importer<'m> {
     ) -> Result<NodeId, Why> {
         let id = self.graph.apply_at(op, operands, attrs, origin.clone())?;
         let node = self.graph.node(id);
+        in_memory(&node.ty)?;
         let values: Option<Vec<&Value<f64>>> = operands.iter().map(|o| self.known.get(o)).collect();
         let small = matches!(node.ty, Type::Tensor(..)) && node.ty.count() <= LARGEST_KNOWN;
         let Some(values) = values.filter(|_| small) else { return Ok(id) };
@@ -307,6 +314,17 @@ impl<'m> Importer<'m> {
         }
         self.known.insert(id, value);
         Ok(id)
+    }
+}
+
+/// That a value is one that a machine can hold.
+fn in_memory(ty: &Type) -> Result<(), Why> {
+    // An extent of 0 hides the others from the product.
+    let longest = ty.dims().and_then(|dims| dims.into_iter().max()).unwrap_or(0);
+    if ty.bytes().max(longest) > LARGEST {
+        Err(Why(format!("a value of type {ty} fits into no memory")))
+    } else {
+        Ok(())
     }
 }
 

@@ -178,6 +178,51 @@ fn no_truncation_and_no_changed_byte_panics() {
 }
 
 #[test]
+fn no_changed_byte_of_an_exported_model_panics() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/onnx");
+    let mut rng = crate::random::Rng::new(2);
+    for file in
+        fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "onnx"))
+    {
+        let whole = fs::read(&file).unwrap();
+        for _ in 0..40 {
+            let mut bytes = whole.clone();
+            for _ in 0..8 {
+                let at = rng.below(bytes.len());
+                bytes[at] = rng.next_u64() as u8;
+            }
+            let _ = import_bytes(bytes, &file);
+        }
+    }
+}
+
+#[test]
+fn extents_that_fit_into_no_memory_are_refused() {
+    let cases: &[(&str, &[i64])] = &[
+        ("Expand", &[i64::MAX, 4]),
+        ("Expand", &[1 << 40, 1 << 40, 4]),
+        ("Tile", &[i64::MAX, i64::MAX]),
+        ("Reshape", &[1 << 62, 1 << 62, -1]),
+        ("Pad", &[i64::MAX, 0, 0, i64::MAX]),
+        ("Pad", &[i64::MIN, 0, 0, 0]),
+        ("ConstantOfShape", &[i64::MAX, i64::MAX]),
+        ("Split", &[i64::MAX, i64::MAX]),
+    ];
+    for (op, values) in cases {
+        let inputs: &[&str] = if *op == "ConstantOfShape" { &["values"] } else { &["x", "values"] };
+        let proto = model(GraphProto {
+            input: vec![port("x", &[2, 4])],
+            output: vec![port("y", &[])],
+            initializer: vec![integers("values", values)],
+            node: vec![node(op, inputs, &["y"], vec![])],
+            ..Default::default()
+        });
+        let error = import(&proto).map(|_| ()).expect_err(op);
+        assert!(matches!(error, OnnxError::Unsupported { .. }), "{op} {values:?}: {error}");
+    }
+}
+
+#[test]
 fn everything_unsupported_is_listed_at_once() {
     let mut changed = layer();
     let graph = graph_of(&mut changed);

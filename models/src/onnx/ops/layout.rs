@@ -40,7 +40,7 @@ fn reshape(c: &mut Call<'_, '_>) -> Built {
     if open > 1 {
         return Err(format!("more than one extent of {wanted:?} is open").into());
     }
-    let known: usize = extents.iter().flatten().product();
+    let known = extents.iter().flatten().fold(1_usize, |n, &extent| n.saturating_mul(extent));
     let rest = dims.iter().product::<usize>().checked_div(known).unwrap_or(0);
     let dims: Vec<usize> = extents.into_iter().map(|n| n.unwrap_or(rest)).collect();
     c.reshape(x, &dims)
@@ -118,7 +118,7 @@ fn tile(c: &mut Call<'_, '_>) -> Built {
     };
     let apart = c.reshape(x, &pairs(|_| 1))?;
     let repeated = c.expand(apart, &pairs(|t| t))?;
-    let all: Vec<usize> = dims.iter().zip(&times).map(|(n, t)| n * t).collect();
+    let all: Vec<usize> = dims.iter().zip(&times).map(|(n, t)| n.saturating_mul(*t)).collect();
     c.reshape(repeated, &all)
 }
 
@@ -169,6 +169,6 @@ fn space_to_depth(c: &mut Call<'_, '_>) -> Built {
 }
 
 fn block_size(c: &Call<'_, '_>) -> Result<usize, Why> {
-    let size = c.int("blocksize")?.and_then(|b| usize::try_from(b).ok()).filter(|&b| b > 0);
-    size.ok_or_else(|| Why("its blocksize is no positive number".into()))
+    let size = c.int("blocksize")?.and_then(|b| usize::try_from(b).ok()).filter(|&b| b > 0 && b < 1 << 16);
+    size.ok_or_else(|| Why("its blocksize is no usable number".into()))
 }

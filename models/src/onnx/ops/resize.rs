@@ -112,6 +112,10 @@ impl Plan {
         if scale == 1.0 && result == extent {
             return Ok(x);
         }
+        // The matrix is made here; no image is that large.
+        if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
+            return Err(format!("{extent} elements of an axis as {result}").into());
+        }
         let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
         if let Kernel::Nearest(_) = self.kernel {
             let ids = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64));

@@ -66,7 +66,7 @@ fn split(c: &mut Call<'_, '_>) -> Outputs {
             (0..parts).map(|i| length.min(extent.saturating_sub(i * length))).collect()
         }
     };
-    if lengths.iter().sum::<usize>() != extent {
+    if lengths.iter().try_fold(0_usize, |sum, &n| sum.checked_add(n)) != Some(extent) {
         return Err(format!("parts of {lengths:?} do not make {extent}").into());
     }
     let mut at = 0;
@@ -88,6 +88,9 @@ fn pad(c: &mut Call<'_, '_>) -> Built {
     };
     if pads.len() != 2 * axes.len() {
         return Err(format!("{} numbers for {} axes", pads.len(), axes.len()).into());
+    }
+    if let Some(n) = pads.iter().find(|n| n.unsigned_abs() > 1 << 40) {
+        return Err(format!("{n} elements of padding").into());
     }
     let value = match c.optional(2) {
         Some(_) => c.known_number(2)?,

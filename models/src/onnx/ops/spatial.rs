@@ -27,6 +27,11 @@ fn global(c: &mut Call<'_, '_>, how: &str) -> Built {
     c.reduce(how, x, &axes)
 }
 
+/// A number about windows. With this limit, arithmetic on extents does not overflow.
+fn usable(n: i64) -> Option<usize> {
+    usize::try_from(n).ok().filter(|&n| n < 1 << 20)
+}
+
 /// How windows lie, along each spatial axis.
 struct Windows {
     size: Vec<usize>,
@@ -44,12 +49,13 @@ impl Windows {
             Some(given) if given.len() != default.len() => Err(Why(format!("{} numbers in {name}", given.len()))),
             Some(given) => given
                 .into_iter()
-                .map(|g| usize::try_from(g).map_err(|_| Why(format!("{g} in {name}"))))
+                .map(|g| usable(g).ok_or_else(|| Why(format!("{g} in {name}"))))
                 .collect::<Result<Vec<_>, _>>(),
             None => Ok(default),
         };
         let (stride, dilation) = (numbers("strides", vec![1; n])?, numbers("dilations", vec![1; n])?);
-        if size.len() != n || stride.iter().chain(&dilation).chain(size).any(|&k| k == 0) {
+        let weights = size.iter().all(|&k| k < 1 << 20);
+        if size.len() != n || !weights || stride.iter().chain(&dilation).chain(size).any(|&k| k == 0) {
             return Err("its windows do not fit its input".into());
         }
         let mut pads = numbers("pads", vec![0; 2 * n])?;
@@ -133,7 +139,8 @@ fn as_input(c: &mut Call<'_, '_>, y: NodeId, rank: usize) -> Built {
 
 fn kernel_shape(c: &Call<'_, '_>) -> Result<Vec<usize>, Why> {
     let shape = c.ints("kernel_shape")?.ok_or("it does not say how large its windows are")?;
-    Ok(shape.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative window")?)
+    let size = |n| usable(n).ok_or_else(|| Why(format!("windows of {n} elements")));
+    shape.into_iter().map(size).collect()
 }
 
 fn conv(c: &mut Call<'_, '_>) -> Built {
@@ -157,7 +164,11 @@ fn conv_transpose(c: &mut Call<'_, '_>) -> Built {
     let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
     // `SAME` is about the result here.
     let mut windows = Windows::read(c, &size, &image)?;
-    let longer = match c.ints("output_padding")? {
+    let checked = |given: Option<Vec<i64>>| match given {
+        Some(given) if given.iter().any(|&n| !(0..=1 << 40).contains(&n)) => Err(Why(format!("a result of {given:?}"))),
+        given => Ok(given),
+    };
+    let longer = match checked(c.ints("output_padding")?)? {
         Some(more) if more.len() == n => more,
         Some(more) => return Err(format!("{} numbers in output_padding", more.len()).into()),
         None => vec![0; n],
@@ -165,7 +176,7 @@ fn conv_transpose(c: &mut Call<'_, '_>) -> Built {
     let full = |i: usize| {
         (windows.stride[i] * (image[i].max(1) - 1) + windows.dilation[i] * (size[i] - 1) + 1) as i64 + longer[i]
     };
-    let wanted: Option<Vec<i64>> = match c.ints("output_shape")? {
+    let wanted: Option<Vec<i64>> = match checked(c.ints("output_shape")?)? {
         Some(shape) => Some(shape[shape.len().saturating_sub(n)..].to_vec()),
         None if auto.starts_with("SAME") => Some((0..n).map(|i| (image[i] * windows.stride[i]) as i64).collect()),
         None => None,
