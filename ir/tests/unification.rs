@@ -117,7 +117,9 @@ fn attributes_are_checked() {
     assert_eq!(slice(4, 5, -1), Ok("f32[5]".into()));
     assert_eq!(slice(5, 0, 1), Ok("f32[0]".into()));
     assert!(
-        [slice(0, 6, 1), slice(0, 3, 3), slice(-1, 1, 1), slice(0, 1, 0), slice(1, 3, -1)].iter().all(Result::is_err)
+        [slice(0, 6, 1), slice(0, 3, 3), slice(-1, 1, 1), slice(0, 1, 0), slice(1, 3, -1), slice(5, 5, -1)]
+            .iter()
+            .all(Result::is_err)
     );
     let shape: Shape = [2_i64, 3].into_iter().collect();
     let reshape = Op::named("reshape").unwrap();

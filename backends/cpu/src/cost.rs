@@ -437,10 +437,20 @@ fn line(index: &Index, domain: &[usize]) -> Option<f64> {
 /// For how many points along the innermost axis a map stays affine.
 fn run_length(index: &Index, domain: &[usize]) -> f64 {
     let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
+    // Steps along the axis in which an index moves by one.
+    fn slowness(index: &Index, inner: usize) -> i64 {
+        let of = |atom: &Atom| match atom {
+            Atom::Div(i, by) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner).saturating_mul(*by),
+            Atom::Mod(i, _) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner),
+            Atom::Coord(n) if *n == inner => 1,
+            _ => i64::MAX,
+        };
+        index.terms.iter().map(|(atom, _)| of(atom)).min().unwrap_or(i64::MAX)
+    }
     fn shortest(index: &Index, inner: usize) -> i64 {
         index.terms.iter().fold(i64::MAX, |run, (atom, _)| match atom {
             Atom::Div(i, by) | Atom::Mod(i, by) if mentioned(i) >> inner & 1 == 1 => {
-                run.min(*by).min(shortest(i, inner))
+                run.min(slowness(i, inner).saturating_mul(*by)).min(shortest(i, inner))
             }
             _ => run,
         })
@@ -458,6 +468,17 @@ mod tests {
         let all = [class.division, class.transcendental, class.special, class.scalar].concat();
         let unknown: Vec<_> = all.iter().filter(|n| !table::names(DType::F32).any(|known| known == **n)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn runs_are_as_long_as_what_lies_between_two_cuts() {
+        // Windows [15 15 | 3 3 64] of an image: (k/64)%3 changes with every 64 elements.
+        let domain = [225, 576];
+        let k = Index::coord(1);
+        let column = k.div(64, &domain).modulo(3, &domain);
+        let at = k.div(192, &domain).times(960).plus(&column.times(64)).plus(&k.modulo(64, &domain));
+        assert_eq!(line(&at, &domain), Some(64.0));
+        assert_eq!(line(&k.times(3), &domain), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod build;
 pub mod naive;
 pub mod ops;
+pub mod windows;
 
 use eutectic_backend::{Backend, BackendError, Buffer, Kernel, Place, Program, Step};
 use eutectic_cpu::{Cpu, CpuOptions, Isa};

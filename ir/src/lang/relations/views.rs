@@ -167,7 +167,8 @@ pub(super) const RELATIONS: &[Relation] = &[
                 (at.known(), len.known(), step.known(), a[axis].known())
             {
                 let last = at.saturating_add((len - 1).saturating_mul(step));
-                if at < 0 || len < 0 || step == 0 || (len > 0 && !(0..extent).contains(&last)) || at > extent {
+                let inside = |i: i64| (0..extent).contains(&i);
+                if at < 0 || len < 0 || step == 0 || at > extent || (len > 0 && !(inside(at) && inside(last))) {
                     return Err(format!(
                         "{len} elements from {at} in steps of {step} do not lie in an axis of {extent}"
                     ));

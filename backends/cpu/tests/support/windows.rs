@@ -1,0 +1,75 @@
+//! Windows of padded images, as the left operand of a product.
+
+use eutectic_backend::{Body, Guard, Instr, Load};
+use eutectic_ir::{
+    DType,
+    index::{Index, flatten, unflatten},
+};
+
+use super::{
+    Random,
+    build::{Build, body, push},
+};
+
+/// Windows along one axis: extent, elements before and after it, size, stride, gap.
+pub struct Line {
+    pub extent: usize,
+    pub before: usize,
+    pub after: usize,
+    pub size: usize,
+    pub stride: usize,
+    pub dilation: usize,
+}
+
+impl Line {
+    pub fn random(random: &mut Random) -> Line {
+        let (size, dilation) = (1 + random.below(4), 1 + random.below(2));
+        let (before, after) = (random.pick(&[0, 0, 1, 2, 9]), random.pick(&[0, 1, 3]));
+        let least = (dilation * (size - 1) + 1_usize).saturating_sub(before + after).max(1);
+        Line { extent: least + random.below(9), before, after, size, stride: 1 + random.below(3), dilation }
+    }
+
+    pub fn count(&self) -> usize {
+        (self.before + self.extent + self.after - self.dilation * (self.size - 1) - 1) / self.stride + 1
+    }
+
+    /// The element of the axis, and the guard that it is one.
+    fn at(&self, window: &Index, tap: &Index) -> (Index, Guard) {
+        let at = window.times(self.stride as i64).plus(&tap.times(self.dilation as i64));
+        let at = at.plus(&Index::constant(-(self.before as i64)));
+        (at.clone(), (at, 0..self.extent as i64))
+    }
+}
+
+/// Windows [groups, images·rows·columns, taps·channels] of images whose channels are last or first.
+pub fn windows(
+    build: &mut Build,
+    lines: &[Line; 2],
+    [groups, images, channels]: [usize; 3],
+    last: bool,
+    dtype: DType,
+) -> Body {
+    let [rows, columns] = lines;
+    let points = [images, rows.count(), columns.count()];
+    let taps = [rows.size, columns.size, channels];
+    let domain = [groups, points.iter().product(), taps.iter().product()];
+    let mut b = body(&domain);
+    let point = unflatten(&Index::coord(1), &points, &domain);
+    let tap = unflatten(&Index::coord(2), &taps, &domain);
+    let (row, in_rows) = rows.at(&point[1], &tap[0]);
+    let (column, in_columns) = columns.at(&point[2], &tap[1]);
+    let channel = Index::coord(0).times(channels as i64).plus(&tap[2]);
+    let all = groups * channels;
+    let at = match last {
+        true => flatten(&[point[0].clone(), row, column, channel], &[images, rows.extent, columns.extent, all]),
+        false => flatten(&[point[0].clone(), channel, row, column], &[images, all, rows.extent, columns.extent]),
+    };
+    let slot = build.input(dtype, images * all * rows.extent * columns.extent);
+    let fill = build.random.pick(&[0.0, 0.5]).into();
+    let load = Load { slot, at, guards: vec![in_rows.clone(), in_columns.clone()], dtype };
+    let load = push(&mut b, Instr::Load(load));
+    let inner = push(&mut b, Instr::Select { pieces: vec![(vec![in_columns], load)], fill, dtype });
+    let outer = push(&mut b, Instr::Select { pieces: vec![(vec![in_rows], inner)], fill, dtype });
+    b.results = vec![outer];
+    b
+}
