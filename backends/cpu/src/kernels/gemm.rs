@@ -282,11 +282,10 @@ impl<T: Product> Blocked<'_, T> {
         let terms = e.k.div_ceil(blocks);
         let panels = e.n.div_ceil(panel);
         let parts = e.m.div_ceil(self.micro.rows());
-        if let (Left::Plain(lhs), Right::Packed(at)) = (self.lhs, self.rhs)
-            && let Some(kernels) = self.micro.streams.get(e.m.wrapping_sub(1))
-        {
+        let few = self.micro.streams.get(e.m.wrapping_sub(1));
+        if let (Left::Plain(lhs), Right::Packed(at), Some(kernels)) = (self.lhs, self.rhs, few) {
             // SAFETY: passed on from the caller.
-            return unsafe { self.streams(lhs, at.cast(), kernels, terms) };
+            return unsafe { self.streams((lhs, at.cast()), kernels, terms) };
         }
         for from in (0..e.k.max(1)).step_by(terms.max(1)) {
             let k = terms.min(e.k - from);
@@ -324,7 +323,7 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// Few rows: as many packed panels at once as there is a kernel for, from their first to their last term.
-    unsafe fn streams(&self, lhs: Matrix, packed: *const T, kernels: &[(usize, Kernel<T>)], terms: usize) {
+    unsafe fn streams(&self, (lhs, packed): (Matrix, *const T), kernels: &[(usize, Kernel<T>)], terms: usize) {
         let (e, width) = (self.e, self.micro.panel());
         let mut first = 0;
         while first < e.n {
