@@ -31,6 +31,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
+    ("simplify/expand-unary[cos]", "−?x", "cos(−x) = cos x"),
+    ("algebra/outer-product", "operand 0 instead of expand", "the legal form puts the expand in"),
+    (
+        "fold/",
+        "operand 0 instead of reshape",
+        "a reshape that only takes a leading axis of extent 1 away broadcasts the same",
+    ),
 ];
 
 /// Why a mutant cannot be told from its rule.
