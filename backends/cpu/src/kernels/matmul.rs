@@ -84,7 +84,7 @@ struct Matmul<T: 'static> {
 /// The left operand.
 enum Lhs {
     /// Read in place, or evaluated first.
-    Operand(Operand),
+    Operand(Box<Operand>),
     /// Copied part by part.
     Gathered(Gathered),
 }
@@ -113,7 +113,7 @@ impl<T: Product + From<bool>> Matmul<T> {
         let copied = in_place(&lhs_nest, acc, slots).is_none() && T::micro(isa).is_some();
         let lhs = match Gathered::compile(&lhs_nest, acc, slots).filter(|_| copied) {
             Some(gathered) => Ok(Lhs::Gathered(gathered)),
-            None => Operand::compile(&lhs_nest, acc, slots, isa).map(Lhs::Operand),
+            None => Operand::compile(&lhs_nest, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs))),
         };
         let operands =
             (lhs.map_err(&mut note).ok(), Operand::compile(&rhs_nest, acc, slots, isa).map_err(&mut note).ok());

@@ -66,10 +66,10 @@ fn centred(c: &mut Call<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<
     Ok([mean, centred, c.apply("rsqrt", [shifted])?])
 }
 
-/// The element type in which a norm is computed: f32 for halves, where `stash_type` says so.
-fn stash(c: &Call<'_, '_>, x: NodeId) -> Result<DType, Why> {
+/// The operand in the element type in which a norm is computed: f32 for halves, where `stash_type` says so.
+fn stashed(c: &mut Call<'_, '_>, x: NodeId) -> Built {
     let stash = c.dtype_attr("stash_type")?.unwrap_or(DType::F32);
-    Ok(if c.dtype(x).size() < stash.size() { stash } else { c.dtype(x) })
+    if c.dtype(x).size() < stash.size() { c.cast(x, stash) } else { Ok(x) }
 }
 
 /// The extents of the axes from `axis` on, as one: what is normalised together.
@@ -84,10 +84,7 @@ fn layer(c: &mut Call<'_, '_>) -> Outputs {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
-    let x = {
-        let stash = stash(c, x)?;
-        c.cast(x, stash)?
-    };
+    let x = stashed(c, x)?;
     let mut outputs = Vec::new();
     // One gain and one bias for each element of a row: that is the op of ours.
     let whole = |c: &Call<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == dims[axis..]);
@@ -118,10 +115,7 @@ fn root_mean_square(c: &mut Call<'_, '_>) -> Built {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
-    let x = {
-        let stash = stash(c, x)?;
-        c.cast(x, stash)?
-    };
+    let x = stashed(c, x)?;
     if c.dims(scale) == dims[axis..] {
         let flat = c.reshape(x, &[&dims[..axis], &[width]].concat())?;
         let gain = c.reshape(scale, &[width])?;
