@@ -85,11 +85,12 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
             match at.and_then(|at| bound[at].as_ref()) {
                 Some(Term::Tensor(other)) => match &special.variables[*other].kind {
                     crate::rule::VariableKind::Tensor { ty: narrower, constant: c } => {
-                        (ty == narrower || admits_all(ty)) && (!constant || *c)
+                        let flags = (!constant || *c) && (!v.varied || special.variables[*other].varied);
+                        (ty == narrower || admits_all(ty)) && flags
                     }
                     _ => false,
                 },
-                _ => admits_all(ty) && !constant,
+                _ => admits_all(ty) && !constant && !v.varied,
             }
         })
 }

@@ -190,6 +190,8 @@ pub(crate) struct Variable {
     pub kind: VariableKind,
     /// The number that its elements are to be near.
     pub near: Option<f64>,
+    /// Whether it is no number: nothing that is known to have one value everywhere.
+    pub varied: bool,
 }
 
 impl Variable {
