@@ -153,7 +153,12 @@ impl Add for Bounded {
     fn add(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let propagated = if a.is_nan() || b.is_nan() { 0.0 } else { a.err + b.err };
-        Bounded::computed(a.value + b.value, propagated, unit, 1.0)
+        let sum = a.value + b.value;
+        // What the reference itself lost, as where a large summand absorbs a small one (Knuth's TwoSum).
+        let kept = sum - a.value;
+        let lost = (a.value - (sum - kept)) + (b.value - kept);
+        let lost = if sum.is_finite() { lost.abs() } else { 0.0 };
+        Bounded::computed(sum, propagated + lost, unit, 1.0)
     }
 }
 

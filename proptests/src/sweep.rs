@@ -66,7 +66,12 @@ impl Sweep {
                 Some(phase) => {
                     let mut rules: Vec<_> = rewritten.statistics.iter().map(|r| (r.changes, &r.name)).collect();
                     rules.sort_unstable_by(|a, b| b.cmp(a));
-                    Err(anyhow!("phase {} does not come to rest: {:?}; busiest: {:?}", phase.phase, phase.stop, &rules[..8]))
+                    Err(anyhow!(
+                        "phase {} does not come to rest: {:?}; busiest: {:?}",
+                        phase.phase,
+                        phase.stop,
+                        &rules[..8]
+                    ))
                 }
             }
         })

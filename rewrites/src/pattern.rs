@@ -119,8 +119,10 @@ impl Pattern {
     pub fn compile(builder: &Builder<'_>, tops: &[Ref]) -> Result<Pattern, String> {
         let rule = builder.rule;
         let terms = calls_by_id(rule);
-        let tensors: Vec<_> =
-            rule.tensors().map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, varied: v.varied, rank: rank(ty) }).collect();
+        let tensors: Vec<_> = rule
+            .tensors()
+            .map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, varied: v.varied, rank: rank(ty) })
+            .collect();
         let mut nodes = tensors.clone();
         let numbers: Vec<usize> = (0..rule.numbers).map(|n| nodes.len() + n).collect();
         nodes.extend(numbers_of(rule));
