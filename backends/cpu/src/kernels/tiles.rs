@@ -5,7 +5,8 @@ use eutectic_ir::DType;
 use super::{Launch, Thunk};
 use crate::{
     axes::{Nest, normalise},
-    simd::Isa,
+    cache::Caches,
+    simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
@@ -16,6 +17,10 @@ const SERIAL: usize = 1 << 14;
 const TASK: usize = 1 << 15;
 /// Tasks, where there are enough tiles: the last one to finish is waited for.
 const TASKS: usize = 32;
+
+/// Bytes that a kernel reads and writes from which on what it writes goes past the caches: at least so many, and so many times
+/// what the second level holds. Whoever reads it next gains too, as long as it does not fit into the second level.
+const STREAMS: (usize, usize) = (8 << 20, 4);
 
 /// A compiled map or row group.
 pub struct Tiles {
@@ -38,7 +43,10 @@ impl Tiles {
         let mut program = tile::compile(&nest, rows, slots, isa)?;
         let mut limit = [1; MAX_RANK];
         limit[..nest.domain.len()].copy_from_slice(&nest.domain);
-        let (len, whole) = tile::grid::shape(&program, &limit);
+        let caches = Caches::detect();
+        let large = program.traffic(slots) >= STREAMS.0.max(STREAMS.1 * caches.l2);
+        program.streams = large.then(|| stream::copy(isa));
+        let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
         let (grid, parts) = if whole {
             (Grid::new(&nest.domain, all, &len), None)
@@ -56,20 +64,25 @@ impl Tiles {
         Ok(Tiles { program, grid, tiles, parts, serial })
     }
 
-    unsafe fn tile(&self, frame: &Frame<'_>, mut tile: Tile) {
+    /// Works on a tile; another follows.
+    unsafe fn tile(&self, frame: &Frame<'_>, tile: &Tile, next: Option<&Tile>) {
         let Some(parts) = &self.parts else {
             // SAFETY: passed on from the caller.
-            return unsafe { self.program.run(frame, &tile, Part::WHOLE) };
+            return unsafe { self.program.run_before(frame, tile, Part::WHOLE, next) };
+        };
+        let part_of_tile = |n: usize| {
+            let (mut tile, part) = (*tile, parts.tile(n));
+            for d in (0..MAX_RANK).filter(|d| self.program.row >> d & 1 == 1) {
+                (tile.start[d], tile.len[d]) = (part.start[d], part.len[d]);
+            }
+            tile
         };
         for pass in 0..self.program.passes.len() {
-            for p in 0..parts.count() {
-                let part = parts.tile(p);
-                for d in (0..MAX_RANK).filter(|d| self.program.row >> d & 1 == 1) {
-                    (tile.start[d], tile.len[d]) = (part.start[d], part.len[d]);
-                }
-                let part = Part { pass: Some(pass), first: p == 0, last: p + 1 == parts.count() };
+            for n in 0..parts.count() {
+                let part = Part { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
+                let next = (!part.last).then(|| part_of_tile(n + 1));
                 // SAFETY: as above.
-                unsafe { self.program.run(frame, &tile, part) };
+                unsafe { self.program.run_before(frame, &part_of_tile(n), part, next.as_ref()) };
             }
         }
     }
@@ -94,12 +107,16 @@ impl Thunk for Tiles {
                 direct: !launch.in_place,
                 fault: launch.fault,
             };
-            let first = n * self.tiles;
-            let mut tile = self.grid.tile(first);
-            for _ in first..(first + self.tiles).min(self.grid.count()) {
+            let tiles = n * self.tiles..((n + 1) * self.tiles).min(self.grid.count());
+            let [mut tile, mut next] = [self.grid.tile(tiles.start); 2];
+            for n in tiles.clone() {
+                self.grid.next(&mut next);
                 // SAFETY: the caller gives the buffers; tiles are disjoint.
-                unsafe { self.tile(&frame, tile) };
+                unsafe { self.tile(&frame, &tile, (n + 1 < tiles.end).then_some(&next)) };
                 self.grid.next(&mut tile);
+            }
+            if self.program.streams.is_some() {
+                stream::fence();
             }
         });
     }

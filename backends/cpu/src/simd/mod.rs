@@ -6,7 +6,9 @@ pub mod convert;
 pub mod elementary;
 pub mod reduce;
 pub mod softmax;
+pub mod stream;
 pub mod table;
+pub mod transpose;
 pub mod vector;
 
 /// The instruction-set levels that functions are instantiated for.

@@ -57,58 +57,95 @@ wide!(i64, i64::from, i64::from, i8, u8, i32, i64, u32);
 pub trait Combine {
     /// Which.
     const HOW: Reduction;
+    /// Whether NaN are to be looked for beside it: a comparison that they decide takes several instructions.
+    const COMPARES: bool;
+    /// Two into one; where it compares, a NaN `b` is passed over.
+    fn lane<T: Number>(a: T, b: T) -> T;
     /// Two into one.
-    fn combine<T: Number>(a: T, b: T) -> T;
+    #[inline(always)]
+    fn combine<T: Number>(a: T, b: T) -> T {
+        if Self::COMPARES && b.is_nan() { b } else { Self::lane(a, b) }
+    }
 }
 
 macro_rules! combine {
-    ($($name:ident($a:ident, $b:ident) { $e:expr })*) => {$(
+    ($($name:ident, $compares:literal, ($a:ident, $b:ident) { $e:expr })*) => {$(
         /// See [`Reduction`].
         pub struct $name;
         impl Combine for $name {
             const HOW: Reduction = Reduction::$name;
+            const COMPARES: bool = $compares;
             #[inline(always)]
-            fn combine<T: Number>($a: T, $b: T) -> T {
+            fn lane<T: Number>($a: T, $b: T) -> T {
                 $e
             }
         }
     )*};
 }
 combine! {
-    Sum(a, b) { a.plus(b) }
-    Product(a, b) { a.times(b) }
-    Max(a, b) { if b > a || b.is_nan() { b } else { a } }
-    Min(a, b) { if b < a || b.is_nan() { b } else { a } }
+    Sum, false, (a, b) { a.plus(b) }
+    Product, false, (a, b) { a.times(b) }
+    Max, true, (a, b) { if b > a { b } else { a } }
+    Min, true, (a, b) { if b < a { b } else { a } }
 }
 
 const LANES: usize = 64;
 
+/// The reduction of a row by accumulators side by side; `None` for rows shorter than their number.
 #[inline(always)]
 fn lanes<T: Number, C: Combine>(row: &[T]) -> Option<T> {
-    let mut chunks = row.chunks_exact(LANES);
-    let mut acc: [T; LANES] = chunks.next()?.try_into().ok()?;
-    for chunk in &mut chunks {
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    let (first, chunks) = chunks.split_first()?;
+    let (mut acc, mut nan) = (*first, Nan::<T>::default());
+    nan.look::<C>(first);
+    for chunk in chunks {
         for (a, &x) in acc.iter_mut().zip(chunk) {
-            *a = C::combine(*a, x);
+            *a = C::lane(*a, x);
         }
+        nan.look::<C>(chunk);
     }
-    for (a, &x) in acc.iter_mut().zip(chunks.remainder()) {
-        *a = C::combine(*a, x);
+    for (a, &x) in acc.iter_mut().zip(rest) {
+        *a = C::lane(*a, x);
     }
+    nan.look::<C>(rest);
     halve::<T, C, 32>(&mut acc);
     halve::<T, C, 16>(&mut acc);
     halve::<T, C, 8>(&mut acc);
     halve::<T, C, 4>(&mut acc);
     halve::<T, C, 2>(&mut acc);
     halve::<T, C, 1>(&mut acc);
-    Some(acc[0])
+    Some(nan.found().unwrap_or(acc[0]))
+}
+
+/// The NaN of a row: in each lane the last one, or zero.
+#[derive(Default)]
+struct Nan<T>([T; 16]);
+
+impl<T: Number> Nan<T> {
+    #[inline(always)]
+    fn look<C: Combine>(&mut self, row: &[T]) {
+        if C::COMPARES {
+            for part in row.chunks(16) {
+                for (nan, &x) in self.0.iter_mut().zip(part) {
+                    *nan = if x.is_nan() { x } else { *nan };
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn found(self) -> Option<T> {
+        let any = self.0.iter().fold(false, |any, x| any | x.is_nan());
+        // Zeros and NaN.
+        any.then(|| self.0.into_iter().fold(T::default(), T::plus))
+    }
 }
 
 /// Combines the second `WIDTH` accumulators into the first ones; a constant, so that none of them leaves its register.
 #[inline(always)]
 fn halve<T: Number, C: Combine, const WIDTH: usize>(acc: &mut [T; LANES]) {
     for i in 0..WIDTH {
-        acc[i] = C::combine(acc[i], acc[i + WIDTH]);
+        acc[i] = C::lane(acc[i], acc[i + WIDTH]);
     }
 }
 

@@ -71,8 +71,9 @@ struct Largest;
 
 impl Combine for Largest {
     const HOW: Reduction = Reduction::Max;
+    const COMPARES: bool = false;
     #[inline(always)]
-    fn combine<T: Number>(a: T, b: T) -> T {
+    fn lane<T: Number>(a: T, b: T) -> T {
         if b > a { b } else { a }
     }
 }

@@ -4,7 +4,7 @@ use eutectic_backend::{Instr, Load, Store, ValueId};
 use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
-use super::{Access, Guard, MAX_RANK, Mask, Shape, Step, TileProgram, Value, Write};
+use super::{Access, Guard, MAX_RANK, Mask, Region, Shape, Step, TileProgram, Value, Write};
 use crate::{
     axes::Nest,
     simd::{
@@ -37,6 +37,8 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             passes: Vec::new(),
             scratch: 0,
             shapes: Vec::new(),
+            isa,
+            streams: None,
         },
         place: vec![None; nest.instrs.len()],
         narrowed: FxHashMap::default(),
@@ -225,9 +227,16 @@ impl Builder<'_> {
                 }
                 self.push(Step::Affine { slot: load.slot, base, strides }, dtype, mask)
             }
-            _ => {
+            affine => {
                 let (guards, of_guards) = self.guards(&load.guards);
-                self.push(Step::Walk { slot: load.slot, count, access, guards }, dtype, mask | of_guards)
+                let region = Region::new(&guards, &self.program.domain);
+                let step = match affine.zip(region) {
+                    Some(((base, strides), region)) if is_inside(&region.range(base, &strides), count) => {
+                        Step::Boxed { slot: load.slot, base, strides, region }
+                    }
+                    _ => Step::Walk { slot: load.slot, count, access, guards },
+                };
+                self.push(step, dtype, mask | of_guards)
             }
         };
         match widen(dtype, self.isa) {
@@ -244,14 +253,26 @@ impl Builder<'_> {
             mask |= of_guards | self.mask(value);
             (guards, value)
         });
-        let pieces = pieces.collect();
-        self.push(Step::Select { pieces, fill }, dtype, mask)
+        let pieces: Vec<_> = pieces.collect();
+        let regions: Option<Vec<_>> =
+            pieces.iter().map(|(g, value)| Some((Region::new(g, &self.program.domain)?, *value))).collect();
+        match regions {
+            Some(pieces) if self.is_filled(&pieces, fill, mask) => pieces[0].1,
+            Some(pieces) => self.push(Step::Pieces { pieces, fill }, dtype, mask),
+            None => self.push(Step::Select { pieces, fill }, dtype, mask),
+        }
+    }
+
+    /// Whether the first piece is a load that gives zero wherever something else would be selected, which is zero too.
+    fn is_filled(&self, pieces: &[(Region, usize)], fill: [u8; 8], mask: Mask) -> bool {
+        let [(outer, value)] = pieces else { return false };
+        let is_zero = matches!(&self.program.steps[*value], Step::Boxed { region, .. } if region.is_within(outer));
+        is_zero && fill == [0; 8] && self.mask(*value) == mask
     }
 
     /// Whether a map stays within a buffer over the whole domain.
     fn inside(&self, index: &eutectic_ir::index::Index, count: usize) -> bool {
-        let range = index.range(&self.program.domain);
-        self.program.domain.contains(&0) || (range.start >= 0 && range.end <= count as i64)
+        self.program.domain.contains(&0) || is_inside(&index.range(&self.program.domain), count)
     }
 
     fn store(&mut self, store: &Store) {
@@ -300,6 +321,11 @@ impl Builder<'_> {
     }
 }
 
+/// Whether a buffer of so many elements has all of a range.
+fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
+    range.start >= 0 && range.end <= count as i64
+}
+
 /// A number as a register holds it for an element type.
 pub fn number(x: f64, dtype: DType) -> [u8; 8] {
     let tensor = eutectic_ir::Tensor::from_f64(dtype, &[], [x]);
@@ -316,7 +342,8 @@ impl Step {
     /// The steps whose values it reads.
     pub fn args(&self) -> Vec<usize> {
         match self {
-            Step::Ready | Step::Anchor | Step::Affine { .. } => Vec::new(),
+            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Boxed { .. } => Vec::new(),
+            Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
             Step::Coordinate(access) => access.values(),
             Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
             Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
@@ -376,6 +403,12 @@ impl TileProgram {
             step.args().into_iter().for_each(|a| last_use[a] = id);
         }
         self.writes.iter().map(|w| w.value).chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
+        for (id, step) in self.steps.iter().enumerate().rev() {
+            // A piece that covers a tile is not copied.
+            if let Step::Pieces { pieces, .. } = step {
+                pieces.iter().for_each(|p| last_use[p.1] = last_use[p.1].max(last_use[id]));
+            }
+        }
         let table = (n * size_of::<*mut u8>()).next_multiple_of(64);
         let mut taken: Vec<(usize, usize, usize)> = Vec::new();
         self.scratch = table;

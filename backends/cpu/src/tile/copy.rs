@@ -1,6 +1,10 @@
 //! Copies of boxes between strided layouts.
 
 use super::{MAX_RANK, Tile};
+use crate::simd::{
+    Isa,
+    transpose::{self, Plane},
+};
 
 /// A side of a copy: its first element, and its strides in elements.
 pub struct Side {
@@ -10,16 +14,20 @@ pub struct Side {
     pub strides: [isize; MAX_RANK],
 }
 
+/// An axis of a copy: its extent, and the strides of target and source.
+type Axis = (usize, isize, isize);
+
 /// Copies a box of elements of `size` bytes. Either side may have stride 0 along an axis: the source is broadcast; of the
 /// target only one element counts.
 ///
 /// # Safety
-/// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise.
-pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize) {
+/// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise. The
+/// machine must have `isa`.
+pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize, isa: Isa) {
     if (0..MAX_RANK).any(|d| tile.len[d] == 0) {
         return;
     }
-    let mut axes = [(1_usize, 0_isize, 0_isize); MAX_RANK];
+    let mut axes: [Axis; MAX_RANK] = [(1, 0, 0); MAX_RANK];
     let mut rank = 0_usize;
     for d in 0..MAX_RANK {
         let (len, t, f) = (tile.len[d], to.strides[d], from.strides[d]);
@@ -36,52 +44,82 @@ pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize) {
             }
         }
     }
-    let inner = axes[rank.max(1) - 1];
-    let outer = &axes[..rank.max(1) - 1];
-    let mut point = [0_usize; MAX_RANK];
-    let (mut t, mut f) = (to.at, from.at.cast_const());
-    let bytes = size as isize;
-    loop {
-        // SAFETY: the offsets stay within the box.
-        unsafe {
-            match size {
-                1 => line::<u8>(t, f, inner),
-                2 => line::<u16>(t, f, inner),
-                4 => line::<u32>(t, f, inner),
-                _ => line::<u64>(t, f, inner),
-            }
+    let axes = &mut axes[..rank];
+    let (to, from, bytes) = (to.at, from.at.cast_const(), size as isize);
+    // Where either side is dense along an axis of its own, planes of these two.
+    let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
+    let dense_from = axes.iter().position(|a| a.2 == 1 && a.1 != 1);
+    // SAFETY: offsets stay within the box.
+    unsafe {
+        if let (Some(columns), Some(rows)) = (dense_to, dense_from) {
+            let mut others = (0..rank).filter(|&n| n != columns && n != rows).map(|n| axes[n]);
+            let outer: [Axis; MAX_RANK] = std::array::from_fn(|_| others.next().unwrap_or((1, 0, 0)));
+            let ((columns, _, stride_from), (rows, stride_to, _)) = (axes[columns], axes[rows]);
+            let run = transpose::find(size, isa);
+            each(&outer[..rank - 2], bytes, to, from, &mut |to, from| {
+                run(&Plane { to, stride_to, from, stride_from, rows, columns });
+            });
+            return;
         }
-        let mut d = outer.len();
-        loop {
-            if d == 0 {
-                return;
-            }
-            d -= 1;
-            point[d] += 1;
-            t = t.wrapping_offset(outer[d].1 * bytes);
-            f = f.wrapping_offset(outer[d].2 * bytes);
-            if point[d] < outer[d].0 {
-                break;
-            }
-            point[d] = 0;
-            t = t.wrapping_offset(-outer[d].1 * outer[d].0 as isize * bytes);
-            f = f.wrapping_offset(-outer[d].2 * outer[d].0 as isize * bytes);
+        let (inner, outer) = axes.split_last().map_or(((1, 0, 0), [].as_slice()), |(inner, outer)| (*inner, &*outer));
+        match size {
+            1 => each(outer, bytes, to, from, &mut |to, from| line::<u8>(to, from, inner)),
+            2 => each(outer, bytes, to, from, &mut |to, from| line::<u16>(to, from, inner)),
+            4 => each(outer, bytes, to, from, &mut |to, from| line::<u32>(to, from, inner)),
+            _ => each(outer, bytes, to, from, &mut |to, from| line::<u64>(to, from, inner)),
         }
     }
 }
 
-unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): (usize, isize, isize)) {
-    let (to, from) = (to.cast::<T>(), from.cast::<T>());
+/// Visits the points of some axes: where they lie in target and source.
+unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit: &mut impl FnMut(*mut u8, *const u8)) {
+    let at = |axis: &Axis, i: usize| {
+        let i = i as isize * bytes;
+        (to.wrapping_offset(i * axis.1), from.wrapping_offset(i * axis.2))
+    };
+    match axes {
+        [] => visit(to, from),
+        [axis] => (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| visit(to, from)),
+        // SAFETY: passed on from the caller.
+        [axis, rest @ ..] => {
+            (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| unsafe { each(rest, bytes, to, from, visit) })
+        }
+    }
+}
+
+/// Copies a line.
+///
+/// # Safety
+/// As [`copy()`].
+#[inline(always)]
+pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
     // SAFETY: the caller promises both lines.
     unsafe {
         match (t, f) {
-            (1, 1) => std::ptr::copy(from, to, len),
-            (1, 0) => std::slice::from_raw_parts_mut(to, len).fill(from.read()),
+            (1, 1) => dense(to, from, len * size_of::<T>()),
+            (1, 0) => std::slice::from_raw_parts_mut(to.cast::<T>(), len).fill(from.cast::<T>().read()),
             _ => {
+                let (to, from) = (to.cast::<T>(), from.cast::<T>());
                 for i in 0..len as isize {
                     to.offset(i * t).write(from.offset(i * f).read());
                 }
             }
         }
+    }
+}
+
+/// Copies bytes between places that are the same or do not overlap. Lines are often too short for a call to pay.
+#[inline(always)]
+unsafe fn dense(to: *mut u8, from: *const u8, bytes: usize) {
+    type Part = [u8; 16];
+    const PART: usize = size_of::<Part>();
+    // SAFETY: parts lie within what the caller promises; the last one overlaps the one before.
+    unsafe {
+        if !(PART..=16 * PART).contains(&bytes) {
+            return std::ptr::copy(from, to, bytes);
+        }
+        let part = |at: usize| to.add(at).cast::<Part>().write_unaligned(from.add(at).cast::<Part>().read_unaligned());
+        (0..bytes - PART).step_by(PART).for_each(part);
+        part(bytes - PART);
     }
 }

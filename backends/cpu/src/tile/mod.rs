@@ -1,9 +1,11 @@
 //! Tile programs: how every body is evaluated, a cache-sized box of its domain at a time.
 
 pub mod access;
+pub mod ahead;
 pub mod compile;
 pub mod copy;
 pub mod grid;
+pub mod region;
 pub mod run;
 pub mod shape;
 
@@ -12,11 +14,13 @@ use eutectic_ir::DType;
 pub use access::Access;
 pub use compile::{compile, number};
 pub use grid::Grid;
+pub use region::Region;
 pub use shape::Shape;
 
 use crate::simd::{
-    PointFn,
+    Isa, PointFn,
     reduce::{Accumulate, Finish},
+    stream,
 };
 
 /// The most axes that a domain in normal form may have.
@@ -93,6 +97,17 @@ pub enum Step {
         /// Along each axis, in elements.
         strides: [i64; MAX_RANK],
     },
+    /// A load at an affine map where guards hold, which is a box; zero elsewhere.
+    Boxed {
+        /// Which buffer.
+        slot: usize,
+        /// Offset of the domain's first point, in elements.
+        base: i64,
+        /// Along each axis, in elements.
+        strides: [i64; MAX_RANK],
+        /// The box.
+        region: Region,
+    },
     /// Any other load: walked in runs along the innermost axis within which the map is affine.
     Walk {
         /// Which buffer.
@@ -139,7 +154,14 @@ pub enum Step {
         /// Byte offset of the accumulators.
         offset: usize,
     },
-    /// The first piece whose guards hold.
+    /// The first piece whose box a point lies in.
+    Pieces {
+        /// The pieces.
+        pieces: Vec<(Region, usize)>,
+        /// Elsewhere.
+        fill: [u8; 8],
+    },
+    /// The first piece whose guards hold, where that is no box.
     Select {
         /// The pieces.
         pieces: Vec<(Vec<Guard>, usize)>,
@@ -182,6 +204,10 @@ pub struct TileProgram {
     pub scratch: usize,
     /// For the extents that tiles have.
     pub shapes: Vec<Shape>,
+    /// The instruction-set level.
+    pub isa: Isa,
+    /// How values that are dense where they are stored go there past the caches, if it is too much to stay there.
+    pub streams: Option<stream::Copy>,
 }
 
 /// Which pass over which part of a row.

@@ -3,9 +3,10 @@
 use eutectic_ir::DType;
 
 use super::{
-    Frame, Guard, MAX_RANK, Mask, Part, Shape, Step, Tile, TileProgram,
+    Frame, Guard, MAX_RANK, Mask, Part, Region, Shape, Step, Tile, TileProgram, Value,
     access::{Access, all_hold},
-    copy::{Side, copy},
+    ahead::Ahead,
+    copy::{self, Side, copy},
     shape::Walk,
 };
 use crate::simd::{Call, PointFn};
@@ -26,8 +27,17 @@ impl TileProgram {
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
     /// memory or what the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.run_before(frame, tile, part, None) }
+    }
+
+    /// As [`TileProgram::run`], and asks for what the tile that comes `next` loads while it computes.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`].
+    pub unsafe fn run_before(&self, frame: &Frame<'_>, tile: &Tile, part: Part, next: Option<&Tile>) {
         let other;
-        let shape = match self.shapes.iter().find(|s| s.len == tile.len) {
+        let shape = match self.shapes.iter().find(|s| s.is_of(tile)) {
             Some(known) => known,
             None => {
                 other = Shape::new(self, &tile.len);
@@ -35,12 +45,23 @@ impl TileProgram {
             }
         };
         let run = Run { program: self, frame, tile, shape, part };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            match part.pass {
-                Some(pass) => self.passes[pass].iter().for_each(|&id| run.step(id)),
-                None => (0..self.steps.len()).for_each(|id| run.step(id)),
+        let mut ahead = Ahead::default();
+        if let Some(next) = next {
+            run.loads(next, &mut ahead);
+        }
+        let mut step = |id: usize| {
+            // SAFETY: passed on from the caller.
+            unsafe { run.step(id) };
+            if shape.steps[id].computes {
+                ahead.ask();
             }
+        };
+        match part.pass {
+            Some(pass) => self.passes[pass].iter().for_each(|&id| step(id)),
+            None => (0..self.steps.len()).for_each(step),
+        }
+        // SAFETY: as above.
+        unsafe {
             if part.pass.is_none_or(|pass| pass + 1 == self.passes.len()) {
                 (0..self.writes.len()).for_each(|w| run.write(w));
             }
@@ -61,6 +82,21 @@ impl TileProgram {
 }
 
 impl Run<'_> {
+    /// Notes what another tile of these extents reads in place.
+    fn loads(&self, next: &Tile, ahead: &mut Ahead) {
+        for (id, walk) in self.shape.steps.iter().enumerate().filter(|(_, walk)| walk.dense) {
+            if let Step::Affine { slot, base, strides } | Step::Boxed { slot, base, strides, .. } =
+                &self.program.steps[id]
+            {
+                let size = self.program.values[id].dtype.size();
+                let [now, then] = [self.tile, next].map(|tile| self.offset(tile, *base, strides) * size as isize);
+                if now != then {
+                    ahead.add(self.frame.slots[*slot].wrapping_offset(then), walk.n * size, self.shape.computing);
+                }
+            }
+        }
+    }
+
     /// Where the value of a step is now.
     unsafe fn at(&self, id: usize) -> *mut u8 {
         // SAFETY: the table of pointers is at the start of the scratch memory.
@@ -86,15 +122,18 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
-                Step::Affine { slot, base, strides } => {
+                Step::Affine { slot, base, strides } => self.load(id, *slot, *base, strides, register),
+                Step::Boxed { slot, base, strides, region } if region.covers(self.tile) => {
+                    self.load(id, *slot, *base, strides, register);
+                }
+                Step::Boxed { slot, base, strides, region } => {
                     let size = value.dtype.size();
-                    let from = self.source(*slot, *base, strides, size);
-                    if walk.dense {
-                        return self.point_to(id, from);
+                    register.write_bytes(0, self.tile.count(value.mask) * size);
+                    if let Some(part) = region.part(self.tile) {
+                        let at =
+                            self.frame.slots[*slot].wrapping_offset(self.offset(&part, *base, strides) * size as isize);
+                        self.put(value, register, &part, &Side { at, strides: strides.map(|s| s as isize) });
                     }
-                    let from = Side { at: from, strides: strides.map(|s| s as isize) };
-                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
-                    copy(&to, &from, &self.within(value.mask), size);
                     self.point_to(id, register);
                 }
                 Step::Walk { slot, count, access, guards } => {
@@ -111,15 +150,14 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Point { run, k, args, .. } => {
-                    let direct = value.direct.filter(|_| walk.dense && self.frame.direct);
+                    let direct =
+                        value.direct.filter(|_| walk.dense && self.frame.direct && self.program.streams.is_none());
                     let out = direct.map_or(register, |write| self.target(write));
                     self.apply(*run, *k, args, walk, out);
                     self.point_to(id, out);
                 }
                 Step::Spread(arg) => {
-                    let from = Side { at: self.at(*arg), strides: self.tile.strides(self.program.values[*arg].mask) };
-                    let to = Side { at: register, strides: self.tile.strides(value.mask) };
-                    copy(&to, &from, &self.within(value.mask), value.dtype.size());
+                    self.put(value, register, self.tile, &self.side(*arg, self.tile));
                     self.point_to(id, register);
                 }
                 Step::Reduce { arg, accumulate, finish, offset } => {
@@ -134,6 +172,10 @@ impl Run<'_> {
                     }
                     self.point_to(id, register);
                 }
+                Step::Pieces { pieces, fill } => {
+                    let at = self.piece_together(pieces, fill, value, register);
+                    self.point_to(id, at);
+                }
                 Step::Select { pieces, fill } => {
                     self.select(pieces, fill, value.mask, value.dtype.size(), register);
                     self.point_to(id, register);
@@ -142,27 +184,84 @@ impl Run<'_> {
         }
     }
 
-    /// The tile along the axes of a mask only.
-    fn within(&self, mask: Mask) -> Tile {
-        let mut tile = *self.tile;
-        (0..MAX_RANK).filter(|d| mask >> d & 1 == 0).for_each(|d| tile.len[d] = 1);
-        tile
+    /// A load that reads all of the tile.
+    unsafe fn load(&self, id: usize, slot: usize, base: i64, strides: &[i64; MAX_RANK], register: *mut u8) {
+        let value = &self.program.values[id];
+        let from = self.source(slot, base, strides, value.dtype.size());
+        // SAFETY: the compiler checked that the map stays within the buffer.
+        unsafe {
+            if self.shape.steps[id].dense {
+                return self.point_to(id, from);
+            }
+            self.put(value, register, self.tile, &Side { at: from, strides: strides.map(|s| s as isize) });
+            self.point_to(id, register);
+        }
     }
 
-    fn offset(&self, base: i64, strides: &[i64; MAX_RANK]) -> isize {
-        (0..MAX_RANK).fold(base, |sum, d| sum + strides[d] * self.tile.start[d] as i64) as isize
+    /// Copies a part of the tile into the register of a value.
+    unsafe fn put(&self, value: &Value, register: *mut u8, part: &Tile, from: &Side) {
+        let (mut along, size) = (*part, value.dtype.size());
+        (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
+        let strides = self.tile.strides(value.mask);
+        let at = register.wrapping_offset(self.place(&strides, &part.start) * size as isize);
+        // SAFETY: the register holds the tile; the caller promises the source.
+        unsafe { copy(&Side { at, strides }, from, &along, size, self.program.isa) };
+    }
+
+    /// A value that was computed before, from the first point of a part of the tile on.
+    unsafe fn side(&self, id: usize, part: &Tile) -> Side {
+        let value = &self.program.values[id];
+        let strides = self.tile.strides(value.mask);
+        let offset = self.place(&strides, &part.start) * value.dtype.size() as isize;
+        // SAFETY: passed on from the caller.
+        Side { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
+    }
+
+    /// Selects by boxes; gives where the value is.
+    unsafe fn piece_together(
+        &self,
+        pieces: &[(Region, usize)],
+        fill: &[u8; 8],
+        value: &Value,
+        register: *mut u8,
+    ) -> *mut u8 {
+        // SAFETY: the pieces were computed before.
+        unsafe {
+            let all = pieces.iter().position(|(region, _)| region.covers(self.tile));
+            match all {
+                Some(0) if self.program.values[pieces[0].1].mask == value.mask => return self.at(pieces[0].1),
+                Some(n) => self.put(value, register, self.tile, &self.side(pieces[n].1, self.tile)),
+                None => {
+                    let n = self.tile.count(value.mask);
+                    line(register, fill.as_ptr().cast_mut(), 0, n, value.dtype.size());
+                }
+            }
+            // The first one counts.
+            for (region, id) in pieces[..all.unwrap_or(pieces.len())].iter().rev() {
+                if let Some(part) = region.part(self.tile) {
+                    self.put(value, register, &part, &self.side(*id, &part));
+                }
+            }
+        }
+        register
+    }
+
+    /// Where a map is at the first point of a tile, in elements.
+    fn offset(&self, tile: &Tile, base: i64, strides: &[i64; MAX_RANK]) -> isize {
+        let rank = self.program.domain.len();
+        strides[..rank].iter().zip(&tile.start).fold(base, |sum, (stride, &at)| sum + stride * at as i64) as isize
     }
 
     /// Where a load begins; of an empty tile, that may lie outside of the buffer.
     fn source(&self, slot: usize, base: i64, strides: &[i64; MAX_RANK], size: usize) -> *mut u8 {
-        self.frame.slots[slot].wrapping_offset(self.offset(base, strides) * size as isize)
+        self.frame.slots[slot].wrapping_offset(self.offset(self.tile, base, strides) * size as isize)
     }
 
     /// Where a write begins.
     fn target(&self, write: usize) -> *mut u8 {
         let write = &self.program.writes[write];
         let size = self.program.values[write.value].dtype.size();
-        self.frame.slots[write.slot].wrapping_offset(self.offset(write.base, &write.strides) * size as isize)
+        self.frame.slots[write.slot].wrapping_offset(self.offset(self.tile, write.base, &write.strides) * size as isize)
     }
 
     unsafe fn write(&self, number: usize) {
@@ -175,12 +274,17 @@ impl Run<'_> {
             if from == to {
                 return;
             }
+            let dense = value.direct == Some(number) && self.shape.steps[write.value].dense;
+            if let (Some(copy), true) = (self.program.streams, dense && self.frame.direct) {
+                return copy(to, from, self.tile.count(value.mask) * size);
+            }
             let mut tile = *self.tile;
             for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
                 tile.len[d] = 1;
             }
             let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
-            copy(&to, &Side { at: from, strides: self.tile.strides(value.mask) }, &tile, size);
+            let from = Side { at: from, strides: self.tile.strides(value.mask) };
+            copy(&to, &from, &tile, size, self.program.isa);
         }
     }
 
@@ -191,6 +295,10 @@ impl Run<'_> {
             *at = unsafe { self.at(arg).cast_const() };
         }
         let mut call = Call { out, args: pointers, scalar: walk.scalar, n: walk.n, k };
+        if walk.outer.is_empty() {
+            // SAFETY: registers hold the whole tile.
+            return unsafe { run(&call) };
+        }
         if walk.outer.iter().any(|o| o.0 == 0) {
             return;
         }
@@ -400,14 +508,13 @@ struct Gather<'a> {
 
 /// Copies `n` elements that are `stride` apart to a dense place.
 unsafe fn line(to: *mut u8, from: *mut u8, stride: isize, n: usize, size: usize) {
-    if stride == 1 {
-        // SAFETY: the caller promises both.
-        return unsafe { to.copy_from(from, n * size) };
-    }
-    let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-    tile.len[MAX_RANK - 1] = n;
-    let mut strides = [[0; MAX_RANK]; 2];
-    (strides[0][MAX_RANK - 1], strides[1][MAX_RANK - 1]) = (1, stride);
     // SAFETY: the caller promises both.
-    unsafe { copy(&Side { at: to, strides: strides[0] }, &Side { at: from, strides: strides[1] }, &tile, size) }
+    unsafe {
+        match size {
+            1 => copy::line::<u8>(to, from, (n, 1, stride)),
+            2 => copy::line::<u16>(to, from, (n, 1, stride)),
+            4 => copy::line::<u32>(to, from, (n, 1, stride)),
+            _ => copy::line::<u64>(to, from, (n, 1, stride)),
+        }
+    }
 }

@@ -9,6 +9,8 @@ pub struct Shape {
     pub len: [usize; MAX_RANK],
     /// For each step.
     pub steps: Vec<Walk>,
+    /// How many steps compute.
+    pub computing: usize,
 }
 
 /// How a step goes through a tile.
@@ -16,8 +18,10 @@ pub struct Shape {
 pub struct Walk {
     /// Of a load, whether it is read in place; of a pointwise step, whether it can be computed at the place of its store.
     pub dense: bool,
-    /// Elements of a run: of the innermost loop, or of a row that is reduced.
+    /// Elements of a run: of the innermost loop, of a row that is reduced, or of all that a load reads in place.
     pub n: usize,
+    /// Whether it goes over much of the tile, other than by reading it in place.
+    pub computes: bool,
     /// Rows that are reduced.
     pub rows: usize,
     /// Which arguments are one element for the whole run.
@@ -30,15 +34,28 @@ impl Shape {
     /// Of a program, for tiles of `len`.
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
-        let steps = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
-        Shape { len: *len, steps }
+        let mut steps: Vec<_> = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
+        for (step, walk) in program.steps.iter().zip(&mut steps) {
+            let most = step.args().into_iter().map(|arg| tile.count(program.values[arg].mask)).max().unwrap_or(0);
+            walk.computes = 2 * most > tile.count(Mask::MAX);
+        }
+        let computing = steps.iter().filter(|s| s.computes).count();
+        Shape { len: *len, steps, computing }
+    }
+
+    /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for
+    /// until the stores before it, perhaps past the caches, are through.
+    pub fn is_of(&self, tile: &Tile) -> bool {
+        self.len.iter().zip(&tile.len).all(|(a, b)| a == b)
     }
 }
 
 fn walk(program: &TileProgram, tile: &Tile, id: usize) -> Walk {
     let value = &program.values[id];
     match &program.steps[id] {
-        Step::Affine { strides, .. } => Walk { dense: is_dense(tile, strides, value.mask), ..Walk::default() },
+        Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
+            Walk { dense: is_dense(tile, strides, value.mask), n: tile.count(value.mask), ..Walk::default() }
+        }
         Step::Reduce { arg, .. } => {
             let n = tile.count(program.values[*arg].mask & program.row);
             Walk { n, rows: tile.count(value.mask), ..Walk::default() }

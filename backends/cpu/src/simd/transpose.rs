@@ -1,0 +1,140 @@
+//! Planes whose source is dense along one axis and whose target is dense along the other, copied in squares that stay in registers.
+
+use super::{
+    Isa,
+    vector::{Lanes, Square, Vector, transpose},
+};
+
+/// Element (r, c), for each of `rows` and `columns`, lies at r + c·`stride_from` in the source and goes to r·`stride_to` + c.
+pub struct Plane {
+    /// The first element of the target.
+    pub to: *mut u8,
+    /// In elements.
+    pub stride_to: isize,
+    /// The first element of the source.
+    pub from: *const u8,
+    /// In elements.
+    pub stride_from: isize,
+    /// Along the axis that the source is dense along.
+    pub rows: usize,
+    /// Along the axis that the target is dense along.
+    pub columns: usize,
+}
+
+/// Copies a plane; its places must be valid.
+pub type Transpose = unsafe fn(&Plane);
+
+/// The function for elements of so many bytes.
+pub fn find(size: usize, isa: Isa) -> Transpose {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+        #[target_feature(enable = "avx512f")]
+        unsafe fn avx512<V: Vector>(plane: &Plane) {
+            // SAFETY: passed on from the caller.
+            unsafe { run::<V>(plane) }
+        }
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2<V: Vector>(plane: &Plane) {
+            // SAFETY: passed on from the caller.
+            unsafe { run::<V>(plane) }
+        }
+        match (size, isa) {
+            (4, Isa::Avx512) => return avx512::<__m512>,
+            (8, Isa::Avx512) => return avx512::<__m512d>,
+            (4, Isa::Avx2) => return avx2::<__m256>,
+            (8, Isa::Avx2) => return avx2::<__m256d>,
+            _ => {}
+        }
+    }
+    let _ = isa;
+    match size {
+        1 => one_by_one::<u8>,
+        2 => one_by_one::<u16>,
+        4 => run::<Lanes<f32, 4>>,
+        _ => run::<Lanes<f64, 2>>,
+    }
+}
+
+/// With vectors, whose bits are only moved.
+#[inline(always)]
+unsafe fn run<V: Vector>(p: &Plane) {
+    let (to, from) = (p.to.cast::<V::Element>(), p.from.cast::<V::Element>());
+    for r in (0..p.rows).step_by(V::LANES) {
+        let rows = V::LANES.min(p.rows - r);
+        for c in (0..p.columns).step_by(V::LANES) {
+            let columns = V::LANES.min(p.columns - c);
+            let to = to.wrapping_offset(r as isize * p.stride_to + c as isize);
+            let from = from.wrapping_offset(c as isize * p.stride_from + r as isize);
+            let line = |i: usize| from.wrapping_offset(i as isize * p.stride_from);
+            let target = |i: usize| to.wrapping_offset(i as isize * p.stride_to);
+            // SAFETY: the caller promises the plane, of which this is a part.
+            unsafe {
+                let mut square: Square<V> = [V::zero(); 16];
+                if rows == V::LANES && columns == V::LANES {
+                    (0..V::LANES).for_each(|i| square[i] = V::load(line(i)));
+                    let square = transpose(square);
+                    (0..V::LANES).for_each(|i| square[i].store(target(i)));
+                } else {
+                    (0..columns).for_each(|i| square[i] = V::load_part(line(i), rows));
+                    let square = transpose(square);
+                    (0..rows).for_each(|i| square[i].store_part(target(i), columns));
+                }
+            }
+        }
+    }
+}
+
+/// In squares that stay in the nearest cache.
+unsafe fn one_by_one<T: Copy>(p: &Plane) {
+    const SQUARE: usize = 32;
+    let (to, from) = (p.to.cast::<T>(), p.from.cast::<T>());
+    for r in (0..p.rows).step_by(SQUARE) {
+        for c in (0..p.columns).step_by(SQUARE) {
+            for (r, c) in (r..p.rows.min(r + SQUARE)).flat_map(|r| (c..p.columns.min(c + SQUARE)).map(move |c| (r, c)))
+            {
+                let (r, c) = (r as isize, c as isize);
+                // SAFETY: the caller promises the plane.
+                unsafe { to.offset(r * p.stride_to + c).write(from.offset(c * p.stride_from + r).read()) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Copy + Default + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
+        let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect());
+        let extents = [(1, 1), (3, 5), (16, 16), (2, 40), (33, 17), (64, 3), (35, 70)];
+        for (isa, (rows, columns)) in levels.flat_map(|isa| extents.map(|e| (isa, e))) {
+            let (stride_to, stride_from) = (columns + 2, rows + 3);
+            let from: Vec<T> = (0..columns * stride_from).map(&of).collect();
+            let mut to = vec![T::default(); rows * stride_to];
+            let plane = Plane {
+                to: to.as_mut_ptr().cast(),
+                stride_to: stride_to as isize,
+                from: from.as_ptr().cast(),
+                stride_from: stride_from as isize,
+                rows,
+                columns,
+            };
+            // SAFETY: both buffers hold the plane; the machine has the level.
+            unsafe { find(size_of::<T>(), isa)(&plane) };
+            for (at, &x) in to.iter().enumerate() {
+                let (r, c) = (at / stride_to, at % stride_to);
+                let want = if c < columns { from[c * stride_from + r] } else { T::default() };
+                assert_eq!(x, want, "({r}, {c}) of {rows} × {columns}, {isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn planes_of_every_extent_and_size_are_transposed() {
+        check(|i| i as u8);
+        check(|i| i as u16);
+        check(|i| i as u32);
+        check(|i| i as u64);
+    }
+}
