@@ -46,6 +46,14 @@ struct Part<T> {
     block: isize,
 }
 
+impl<T> Part<T> {
+    /// Of so many blocks, all and the last one.
+    fn and_last(self, blocks: usize) -> [Part<T>; 2] {
+        let at = self.at.wrapping_offset((blocks as isize - 1) * self.block);
+        [Part { ..self }, Part { at, ..self }]
+    }
+}
+
 /// Terms `from..from + k` times the panels of a group.
 #[derive(Clone, Copy)]
 struct Group {
@@ -56,6 +64,23 @@ struct Group {
     panels: usize,
     /// From a panel to the one in its place in the next group.
     next: usize,
+}
+
+/// A part of the rows.
+#[derive(Clone, Copy)]
+struct Rows {
+    part: usize,
+    parts: usize,
+    first: usize,
+    count: usize,
+}
+
+impl Rows {
+    /// Part number `part` of `m` rows; parts are even.
+    fn new(part: usize, parts: usize, m: usize) -> Rows {
+        let (rows, rest) = (m / parts, m % parts);
+        Rows { part, parts, first: part * rows + part.min(rest), count: rows + usize::from(part < rest) }
+    }
 }
 
 impl<T: Product> Blocked<'_, T> {
@@ -85,11 +110,11 @@ impl<T: Product> Blocked<'_, T> {
                 };
                 for first in (0..panels).step_by(group) {
                     let group = Group { from, k, first, panels: group.min(panels - first), next: group };
-                    let right = |p, now| self.right(first + p, (from, k), p * width * k, now);
-                    (0..group.panels).for_each(|p| _ = right(p, true));
+                    let rhs = self.right(group);
                     for part in 0..parts {
-                        let lhs = whole.unwrap_or_else(|| self.copy(self.part(part, parts), (from, k)));
-                        (0..group.panels).for_each(|p| self.block((part, parts), lhs, (p, right(p, false)), group));
+                        let rows = Rows::new(part, parts, e.m);
+                        let lhs = whole.unwrap_or_else(|| self.copy((rows.first, rows.count), (from, k)));
+                        self.blocks(rows, lhs, rhs, group);
                     }
                 }
             }
@@ -144,12 +169,6 @@ impl<T: Product> Blocked<'_, T> {
         Finish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
     }
 
-    /// The first row and the number of rows of a part: even ones.
-    fn part(&self, part: usize, parts: usize) -> (usize, usize) {
-        let (rows, rest) = (self.e.m / parts, self.e.m % parts);
-        (part * rows + part.min(rest), rows + usize::from(part < rest))
-    }
-
     /// Whether the left operand is read again and again, and has its lines a page apart: they fall into the same few sets of the
     /// first-level cache, where they push each other out.
     fn clash(&self, lhs: Matrix) -> bool {
@@ -167,11 +186,11 @@ impl<T: Product> Blocked<'_, T> {
         let width = self.micro.column();
         let parts = self.e.m.div_ceil(self.micro.rows());
         for part in 0..parts {
-            let (row, count) = self.part(part, parts);
+            let Rows { first, count, .. } = Rows::new(part, parts, self.e.m);
             let panel = Panel {
                 k,
                 columns: count,
-                from: at.wrapping_offset(row as isize * rows),
+                from: at.wrapping_offset(first as isize * rows),
                 rows: columns,
                 line: rows,
                 to: to.wrapping_add(part * width * k),
@@ -207,96 +226,119 @@ impl<T: Product> Blocked<'_, T> {
         self.scratch.wrapping_add(self.plan.right_room(self.e.n, k))
     }
 
-    /// A panel of the right operand: as it lies, or packed (if `now`; else it has been) into the scratch memory at an offset.
-    unsafe fn right(&self, number: usize, (from, k): (usize, usize), offset: usize, now: bool) -> Part<T> {
+    /// The panels of a group, and the last of them, as they lie or packed into the scratch memory.
+    unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> [Part<T>; 2] {
         let width = self.micro.panel();
         match self.rhs {
             Right::Packed(at) => {
-                let at = at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
-                Part { at, terms: width as isize, step: 1, block: 0 }
+                let at = at.cast::<T>().wrapping_add(first * width * self.e.k + from * width);
+                Part { at, terms: width as isize, step: 1, block: (width * self.e.k) as isize }.and_last(panels)
             }
             Right::Plain(Matrix { at, rows, columns: line }) => {
-                let first = (number * width) as isize * line + from as isize * rows;
-                let at = at.cast::<T>().wrapping_offset(first).cast_const();
-                let columns = width.min(self.e.n - number * width);
-                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part; a short operand,
-                // which is probably near, is packed sooner than one that comes from afar.
+                let at = |panel: usize| {
+                    let offset = ((first + panel) * width) as isize * line + from as isize * rows;
+                    at.cast::<T>().wrapping_offset(offset).cast_const()
+                };
+                // Rows that clash in the cache do not stay there for the next part; a short operand, which is probably near, is
+                // packed sooner than one that comes from afar.
                 let apart = if self.plan.is_short(self.e.n * k) { 512 } else { 4096 };
                 let clash = is_multiple::<T>(rows, apart) && self.e.m > 2 * self.micro.rows();
-                if line == 1 && columns.is_multiple_of(self.micro.lanes) && self.e.m <= IN_PLACE_ROWS && !clash {
-                    return Part { at, terms: rows, step: 1, block: 0 };
-                }
-                let to = self.scratch.wrapping_add(offset);
-                if now {
+                let in_place = line == 1 && self.e.m <= IN_PLACE_ROWS && !clash;
+                let pack = |p: usize, to: *mut T| {
+                    let columns = width.min(self.e.n - (first + p) * width);
                     // SAFETY: passed on from the caller.
-                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at, rows, line, to, width }) };
+                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at(p), rows, line, to, width }) };
+                };
+                if in_place {
+                    let all = Part { at: at(0), terms: rows, step: 1, block: width as isize };
+                    // Kernels read whole vectors.
+                    if (self.e.n - (first + panels - 1) * width).min(width).is_multiple_of(self.micro.lanes) {
+                        return all.and_last(panels);
+                    }
+                    pack(panels - 1, self.scratch);
+                    return [all, Part { at: self.scratch, terms: width as isize, step: 1, block: 0 }];
                 }
-                Part { at: to, terms: width as isize, step: 1, block: 0 }
+                (0..panels).for_each(|p| pack(p, self.scratch.wrapping_add(p * width * k)));
+                Part { at: self.scratch.cast_const(), terms: width as isize, step: 1, block: (width * k) as isize }
+                    .and_last(panels)
             }
         }
     }
 
-    /// What is fetched while a part of the rows passes by a panel: a part of the panel that has its place in the next group, or of
-    /// the next rows if there is one group; in the first one, which nothing fetched, all of the next panel.
-    fn ahead(&self, (part, parts): (usize, usize), lhs: Part<T>, (p, rhs): (usize, Part<T>), group: Group) -> Ahead<T> {
-        let Right::Packed(at) = self.rhs else { return Ahead::rows(rhs.at, rhs.terms) };
+    /// What is fetched while a part of the rows passes by panel `p` of a group, which is at `b`: a part of the panel that has its
+    /// place in the next group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next
+    /// panel.
+    fn ahead(&self, rows: Rows, lhs: Part<T>, (p, b): (usize, *const T), terms: isize, group: Group) -> Ahead<T> {
+        let Right::Packed(at) = self.rhs else { return Ahead::rows(b, terms) };
         let Group { from, k, first, panels, next } = group;
         let (width, all) = (self.micro.panel(), self.e.n.div_ceil(self.micro.panel()));
         let row = width * size_of::<T>();
         let panel = |number: usize, from: usize| at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
         let next = first + p + next;
-        if from == 0 && first == 0 && part == 0 && p + 1 < panels {
+        if from == 0 && first == 0 && rows.part == 0 && p + 1 < panels {
             return Ahead { at: panel(p + 1, 0), step: row as isize };
         }
-        let nothing = Ahead { at: rhs.at, step: 0 };
+        let nothing = Ahead { at: b, step: 0 };
         let next = match () {
             () if next < all => panel(next, from),
-            () if panels == all => return self.next_rows((part, parts), lhs, p, group).unwrap_or(nothing),
+            () if panels == all => return self.next_rows(rows, lhs, p, group).unwrap_or(nothing),
             () if from + k < self.e.k => panel(next - all, from + k),
             () => return nothing,
         };
-        Ahead { at: next.wrapping_byte_add(part * (k * row / parts)), step: row.div_ceil(parts) as isize }
+        Ahead {
+            at: next.wrapping_byte_add(rows.part * (k * row / rows.parts)),
+            step: row.div_ceil(rows.parts) as isize,
+        }
     }
 
     /// Panel number `p`'s share of the rows of the next part, if they are read as they lie, with little between them.
-    fn next_rows(&self, (part, parts): (usize, usize), lhs: Part<T>, p: usize, group: Group) -> Option<Ahead<T>> {
+    fn next_rows(&self, rows: Rows, lhs: Part<T>, p: usize, group: Group) -> Option<Ahead<T>> {
         let as_it_lies = matches!(self.lhs, Left::Plain(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let apart = usize::try_from(lhs.step).ok().filter(|&apart| as_it_lies && apart <= 2 * group.k)?;
-        let (row, rows) = (part + 1 < parts).then(|| self.part(part + 1, parts))?;
-        let share = rows * apart * size_of::<T>() / group.panels;
-        let at = lhs.at.wrapping_add(row * apart).wrapping_byte_add(p * share);
+        let rows = (rows.part + 1 < rows.parts).then(|| Rows::new(rows.part + 1, rows.parts, self.e.m))?;
+        let share = rows.count * apart * size_of::<T>() / group.panels;
+        let at = lhs.at.wrapping_add(rows.first * apart).wrapping_byte_add(p * share);
         Some(Ahead { at, step: share.div_ceil(group.k.max(1)) as isize })
     }
 
-    /// A part of the rows of a panel.
-    unsafe fn block(&self, (part, parts): (usize, usize), lhs: Part<T>, (p, rhs): (usize, Part<T>), group: Group) {
-        let (row, rows) = self.part(part, parts);
-        let first = (group.first + p) * self.micro.panel();
-        let columns = self.micro.panel().min(self.e.n - first);
+    /// A part of the rows of each panel of a group.
+    unsafe fn blocks(&self, rows: Rows, lhs: Part<T>, [all, last]: [Part<T>; 2], group: Group) {
+        let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
+        let kernels = self.micro.kernels[rows.count - 1];
         // Packed parts follow each other, others are where their rows are.
-        let a = if lhs.block == 0 { row as isize * lhs.step } else { part as isize * lhs.block };
-        let call = Call {
-            k: group.k,
-            a: lhs.at.wrapping_offset(a),
-            a_rows: lhs.step,
-            a_columns: lhs.terms,
-            b: rhs.at,
-            b_rows: rhs.terms,
-            b_panels: 0,
-            ahead: self.ahead((part, parts), lhs, (p, rhs), group),
-            c: self.target.at.cast::<T>().wrapping_offset(row as isize * self.target.rows + first as isize),
-            c_rows: self.target.rows,
-            columns,
-            scale: finish.scale,
-            add: finish.add,
-            bias: at(finish.bias, first as isize),
-            other: at(finish.other, row as isize * finish.other_rows + first as isize),
-            other_rows: finish.other_rows,
-            least: finish.least,
-        };
-        // SAFETY: passed on from the caller.
-        unsafe { self.micro.kernels[rows - 1][usize::from(columns > self.micro.lanes)](&call) }
+        let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
+        let c = self.target.at.cast::<T>().wrapping_offset(rows.first as isize * self.target.rows);
+        let other = at(finish.other, rows.first as isize * finish.other_rows);
+        for p in 0..group.panels {
+            let first = (group.first + p) * width;
+            let columns = width.min(self.e.n - first);
+            let (b, terms) = match group.panels - p {
+                1 => (last.at, last.terms),
+                _ => (all.at.wrapping_offset(p as isize * all.block), all.terms),
+            };
+            let call = Call {
+                k: group.k,
+                a: lhs.at.wrapping_offset(a),
+                a_rows: lhs.step,
+                a_columns: lhs.terms,
+                b,
+                b_rows: terms,
+                b_panels: 0,
+                ahead: self.ahead(rows, lhs, (p, b), terms, group),
+                c: c.wrapping_add(first),
+                c_rows: self.target.rows,
+                columns,
+                scale: finish.scale,
+                add: finish.add,
+                bias: at(finish.bias, first as isize),
+                other: at(other, first as isize),
+                other_rows: finish.other_rows,
+                least: finish.least,
+            };
+            // SAFETY: passed on from the caller.
+            unsafe { kernels[usize::from(columns > lanes)](&call) }
+        }
     }
 }
 

@@ -43,8 +43,8 @@ pub struct Call<T> {
     pub least: Option<T>,
 }
 
-/// Memory that will be needed, which is asked for with each term: the address, which need not be valid, and bytes from it to the
-/// next.
+/// Memory that will be needed, of which a panel's row is asked for with each term: the address, which need not be valid, and bytes
+/// from it to the next.
 pub struct Ahead<T> {
     /// With the first term.
     pub at: *const T,
@@ -181,7 +181,9 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
                     V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
                 }
             } else {
-                V::prefetch_outer(ahead);
+                for j in 0..VECTORS {
+                    V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                }
                 ahead = ahead.wrapping_byte_offset(c.ahead.step);
             }
             let mut row = [V::zero(); VECTORS];
