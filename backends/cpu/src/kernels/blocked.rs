@@ -278,12 +278,15 @@ impl<T: Product> Blocked<'_, T> {
         if from == 0 && first == 0 && rows.part == 0 && p + 1 < panels {
             return Ahead { at: panel(p + 1, 0), step: row as isize };
         }
-        let nothing = Ahead { at: b, step: 0 };
         let next = match () {
             () if next < all => panel(next, from),
-            () if panels == all => return self.next_rows(rows, lhs, p, group).unwrap_or(nothing),
+            () if panels == all => match self.next_rows(rows, lhs, p, group) {
+                Some(ahead) => return ahead,
+                None => panel(next, 0),
+            },
             () if from + k < self.e.k => panel(next - all, from + k),
-            () => return nothing,
+            // Behind this constant is the one that the next product reads.
+            () => panel(all, 0).wrapping_add((next - all) * width * k),
         };
         Ahead {
             at: next.wrapping_byte_add(rows.part * (k * row / rows.parts)),
