@@ -188,6 +188,9 @@ impl Model {
         let m = &self.costs.memory;
         self.traffic(kernel, &mut work);
         self.body(&kernel.body, row_mask(kernel), &mut work);
+        for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
+            work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
+        }
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs } => {
@@ -274,10 +277,11 @@ impl Model {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    let strides = load.at.affine(body.domain.len()).filter(|_| load.guards.is_empty());
-                    work.seconds += match strides {
-                        Some(strides) => strided(&strides, &body.domain, mask) * e.strided,
-                        None => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
+                    let plain = load.guards.is_empty() && load.at.affine(body.domain.len()).is_some();
+                    work.seconds += match line(&load.at, &body.domain) {
+                        None => n * e.strided,
+                        Some(line) if plain => n / line * e.line,
+                        Some(_) => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
                     };
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
@@ -416,15 +420,19 @@ fn masks(body: &Body, row: u64) -> Vec<u64> {
     masks
 }
 
-/// How many elements a load copies, because its fastest axis is not the innermost of those on which it depends.
-fn strided(strides: &[i64], domain: &[usize], mask: u64) -> f64 {
-    let inner = (0..strides.len()).rev().find(|&d| strides[d] != 0 && domain[d] > 1);
-    if inner.is_some_and(|d| strides[d] != 1) { points(domain, mask) } else { 0.0 }
-}
-
-/// How many elements along the innermost axis lie side by side; `None` if they are apart.
+/// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.
 fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     let inner = domain.len().checked_sub(1)?;
+    if let Some(strides) = index.affine(domain.len()) {
+        let mut line = 1;
+        for (&stride, &extent) in strides.iter().zip(domain).rev().filter(|(s, n)| **s != 0 && **n > 1) {
+            if stride != line {
+                return (line > 1).then_some(line as f64);
+            }
+            line *= extent as i64;
+        }
+        return Some(line as f64);
+    }
     let fastest = |atom: &Atom| match atom {
         Atom::Coord(n) => *n == inner,
         Atom::Mod(i, _) => matches!(i.terms.as_slice(), [(Atom::Coord(n), 1)] if *n == inner),
