@@ -1,6 +1,6 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
-use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel};
+use eutectic_backend::{AnchorKernel, Body, Cost, Guard, Instr, Kernel};
 use eutectic_ir::{
     Attr, DType, Op,
     index::{Atom, Index},
@@ -46,6 +46,8 @@ pub struct Memory {
     pub dram: f64,
     /// As `dram`, of all threads together.
     pub dram_all: f64,
+    /// How much of the shorter of computing and memory time passes over elements hide behind the longer.
+    pub hidden: f64,
 }
 
 /// Rates of matrix products.
@@ -223,12 +225,12 @@ impl Model {
             _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
         };
         let memory = work.bytes / rate;
-        // Products wait for memory while they compute; passes over elements do little else.
-        let seconds = match kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => compute + memory,
-            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => compute.max(memory),
+        // Products wait for memory while they compute; passes over elements only in part.
+        let seen = match kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => 1.0 - m.hidden,
+            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => 0.0,
         };
-        let seconds = self.costs.launch + seconds;
+        let seconds = self.costs.launch + compute.max(memory) + seen * compute.min(memory);
         // What is refused by `supports` must not look cheap: tiles are stored by strides only.
         let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
         if seconds.is_infinite() || !strided {
@@ -277,11 +279,12 @@ impl Model {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    let plain = load.guards.is_empty() && load.at.affine(body.domain.len()).is_some();
-                    work.seconds += match line(&load.at, &body.domain) {
-                        None => n * e.strided,
-                        Some(line) if plain => n / line * e.line,
-                        Some(_) => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
+                    let boxed = load.guards.iter().all(is_of_box);
+                    work.seconds += match load.at.affine(body.domain.len()).filter(|_| boxed) {
+                        Some(strides) if is_strided(&strides, &body.domain) => n * e.strided,
+                        Some(strides) if load.guards.is_empty() && is_dense(&strides, &body.domain) => 0.0,
+                        Some(_) => n * e.cheap,
+                        None => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
                     };
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
@@ -295,6 +298,9 @@ impl Model {
                     let n = points(&body.domain, masks[*arg]);
                     work.seconds += n * e.reduce * self.factor(*dtype);
                     work.flops += n;
+                }
+                Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(is_of_box) => {
+                    work.seconds += 2.0 * n * e.cheap;
                 }
                 Instr::Select { pieces, .. } => {
                     let inner = body.domain.last().copied().unwrap_or(1).max(1) as f64;
@@ -418,6 +424,23 @@ fn masks(body: &Body, row: u64) -> Vec<u64> {
         masks.push(mask);
     }
     masks
+}
+
+/// Whether the fastest axis of a load is not the innermost of those on which it depends.
+fn is_strided(strides: &[i64], domain: &[usize]) -> bool {
+    let inner = (0..strides.len()).rev().find(|&d| strides[d] != 0 && domain[d] > 1);
+    inner.is_some_and(|d| strides[d] != 1)
+}
+
+/// Whether the elements of a load lie side by side in the order of the axes on which it depends.
+fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
+    let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
+    along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
+}
+
+/// Whether a guard asks for one coordinate: boxes are copied as a whole.
+fn is_of_box((index, _): &Guard) -> bool {
+    matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
 }
 
 /// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.

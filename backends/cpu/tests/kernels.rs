@@ -28,6 +28,7 @@ const SHAPES: &[&[usize]] = &[
 fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
     let mut b = body(domain);
     let mut values: Vec<_> = (0..3).map(|_| build.any(&mut b, DType::F32)).collect();
+    values.push(build.pieces(&mut b, DType::F32));
     values.push(constant(&mut b, 0.75, DType::F32));
     values.push(push(&mut b, Instr::Coordinate { index: Index::coord(0).modulo(3, domain), dtype: DType::F32 }));
     for _ in 0..5 {
@@ -76,6 +77,23 @@ fn maps() {
             check(&kernel, &inputs, 60.0);
         }
     }
+}
+
+#[test]
+fn results_past_the_caches() {
+    let domain = [1234, 2347];
+    let mut build = Build::new(7);
+    let mut b = body(&domain);
+    let [x, y] = [0, 1].map(|_| build.dense(&mut b, DType::F32));
+    let z = map(&mut b, "mul", &[x, y], DType::F32);
+    let z = map(&mut b, "sub", &[z, y], DType::F32);
+    build.store(&domain, DType::F32, z);
+    // Not dense where it is stored, and not the value of a step: neither goes past the caches.
+    let transposed = Index::coord(1).times(domain[0] as i64).plus(&Index::coord(0));
+    build.store_at(domain.iter().product(), transposed, DType::F32, z);
+    build.store(&domain, DType::F32, x);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    check(&kernel, &inputs, 4.0);
 }
 
 #[test]

@@ -64,11 +64,11 @@ impl Tiles {
         Ok(Tiles { program, grid, tiles, parts, serial })
     }
 
-    /// Works on a tile; another follows.
+    /// Works on a tile; another may follow.
     unsafe fn tile(&self, frame: &Frame<'_>, tile: &Tile, next: Option<&Tile>) {
         let Some(parts) = &self.parts else {
             // SAFETY: passed on from the caller.
-            return unsafe { self.program.run_before(frame, tile, Part::WHOLE, next) };
+            return unsafe { self.program.run_ahead(frame, tile, Part::WHOLE, next) };
         };
         let part_of_tile = |n: usize| {
             let (mut tile, part) = (*tile, parts.tile(n));
@@ -82,7 +82,7 @@ impl Tiles {
                 let part = Part { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
                 let next = (!part.last).then(|| part_of_tile(n + 1));
                 // SAFETY: as above.
-                unsafe { self.program.run_before(frame, &part_of_tile(n), part, next.as_ref()) };
+                unsafe { self.program.run_ahead(frame, &part_of_tile(n), part, next.as_ref()) };
             }
         }
     }

@@ -27,9 +27,15 @@ fn polynomial<L: Level, const N: usize>(x: f32, c: [f32; N]) -> f32 {
 /// eʳ and n with x = n·ln 2 + r, |r| ≤ ln 2 / 2 and eʳ = 1 + r + r²·P(r).
 #[inline(always)]
 fn reduced<L: Level>(x: f32) -> (f32, u32) {
+    reduced_sum::<L>(x, |r| r)
+}
+
+/// As [`reduced`], with something small added to r.
+#[inline(always)]
+fn reduced_sum<L: Level>(x: f32, add: impl Fn(f32) -> f32) -> (f32, u32) {
     let shifted = L::fma(x, LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = L::fma(n, -LN2_LOW, L::fma(n, -LN2_HIGH, x));
+    let r = add(L::fma(n, -LN2_LOW, L::fma(n, -LN2_HIGH, x)));
     let p = polynomial::<L, 5>(r, [0.499_999_94, 0.166_665_15, 0.041_668_47, 0.008_369_408, 0.001_381_230_7]);
     (1.0 + L::fma(r * r, p, r), shifted.to_bits().wrapping_sub(ROUND.to_bits()))
 }
@@ -195,7 +201,7 @@ pub fn softplus<L: Level>(x: f32) -> f32 {
 
 /// x·Φ(x), Φ the normal distribution function, within 8 ulp where Φ(x) > 2⁻¹²⁶ (0 below): no cancellation for negative x.
 ///
-/// Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c), c = 3√2, for a ≥ 0; what is lost in squaring is made good after the
+/// Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c), c = 3√2, for a ≥ 0; what is lost in squaring is made good in the
 /// exponential.
 #[inline(always)]
 pub fn gelu_erf<L: Level>(x: f32) -> f32 {
@@ -221,8 +227,9 @@ pub fn gelu_erf<L: Level>(x: f32) -> f32 {
         ],
     );
     let square = a * a;
-    let (y, n) = reduced::<L>(-0.5 * square);
-    let y = L::fma(y, -0.5 * square_rest::<L>(a, square), y) * power(n) * (p * t);
+    let (y, n) = reduced_sum::<L>(-0.5 * square, |r| L::fma(-0.5, square_rest::<L>(a, square), r));
+    // Times 2ⁿ, which is normal. What becomes of NaN does not matter: the result is a product with x.
+    let y = f32::from_bits(y.to_bits().wrapping_add(n << 23)) * (p * t);
     let tail = if vanishes { 0.0 } else { y };
     x * if x < 0.0 { tail } else { 1.0 - tail }
 }

@@ -11,6 +11,8 @@ pub mod table;
 pub mod transpose;
 pub mod vector;
 
+use std::marker::PhantomData;
+
 /// The instruction-set levels that functions are instantiated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
@@ -188,6 +190,64 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &Call) {
     }
 }
 
+/// Two functions, one after the other: `G(F(a, b), c)`.
+pub struct Pair<F, G>(PhantomData<(F, G)>);
+
+/// A function of three elements.
+pub trait Ternary {
+    /// Arguments and result.
+    type Of: Copy;
+    /// One element.
+    fn eval<L: Level>(args: [Self::Of; 3]) -> Self::Of;
+}
+
+impl<T: Copy, F: Binary<In = T, Out = T>, G: Binary<In = T, Out = T>> Ternary for Pair<F, G> {
+    type Of = T;
+    #[inline(always)]
+    fn eval<L: Level>([a, b, c]: [T; 3]) -> T {
+        G::eval::<L>(F::eval::<L>(a, b), c)
+    }
+}
+
+#[inline(always)]
+unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call) {
+    /// With a loop for each set of scalar arguments, because these stay in registers.
+    #[inline(always)]
+    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &Call) {
+        let args = c.args.map(|a| a.cast::<O::Of>());
+        // SAFETY: as in `unary_run`; each argument has at least one element, unless there is nothing to do.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Of>(), c.n);
+            if out.is_empty() {
+                return;
+            }
+            let first = args.map(|a| a.read());
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = O::eval::<L>(std::array::from_fn(|n| {
+                    if SCALAR >> n & 1 == 1 { first[n] } else { args[n].add(i).read() }
+                }));
+            }
+        }
+    }
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match c.scalar & 7 {
+            0 => run::<O, L, 0>(c),
+            1 => run::<O, L, 1>(c),
+            2 => run::<O, L, 2>(c),
+            3 => run::<O, L, 3>(c),
+            4 => run::<O, L, 4>(c),
+            5 => run::<O, L, 5>(c),
+            6 => run::<O, L, 6>(c),
+            _ => run::<O, L, 7>(c),
+        }
+    }
+}
+
+per_level! {
+    /// A function of three arguments as a loop.
+    ternary<O: Ternary>(call: &Call) = ternary_run
+}
 per_level! {
     /// A function of one argument as a loop.
     unary<O: Unary>(call: &Call) = unary_run

@@ -224,3 +224,25 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, Finish) {
         _ => (accumulate, finish::<f32>),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_a_row_is_its_nan_wherever_that_is() {
+        for n in [1, 63, 64, 65, 128, 200] {
+            let row: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+            let (largest, least) =
+                (row.iter().fold(f32::MIN, |m, &x| m.max(x)), row.iter().fold(f32::MAX, |m, &x| m.min(x)));
+            assert_eq!(reduce_row::<f32, Max>(&row), f64::from(largest), "of {n}");
+            assert_eq!(reduce_row::<f32, Min>(&row), f64::from(least), "of {n}");
+            for at in 0..n {
+                let mut row = row.clone();
+                row[at] = f32::NAN;
+                assert!(reduce_row::<f32, Max>(&row).is_nan(), "{at} of {n}");
+                assert!(reduce_row::<f32, Min>(&row).is_nan(), "{at} of {n}");
+            }
+        }
+    }
+}

@@ -3,11 +3,11 @@
 use eutectic_ir::{Attr, DType, Op};
 
 use super::{
-    Binary, Call, Isa, PointFn, Unary,
+    Binary, Call, Isa, Pair, PointFn, Unary,
     arithmetic::*,
     binary, binary_baseline,
     convert::{cast, register},
-    unary, unary_baseline,
+    ternary, unary, unary_baseline,
 };
 
 /// Instantiates for an instruction-set level.
@@ -44,6 +44,24 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
         _ => return Err(missing()),
     };
     Ok(Point { run, k })
+}
+
+/// The function `outer(inner(a, b), c)` on `f32`, where there is one: a pass over memory less. Either argument of `outer` may come
+/// first.
+pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
+    fn of<F: Binary<In = f32, Out = f32>>(outer: &str, isa: Isa) -> Option<PointFn> {
+        match outer {
+            "add" => Some(ternary::<Pair<F, Add<f32>>>(isa)),
+            "mul" => Some(ternary::<Pair<F, Mul<f32>>>(isa)),
+            _ => None,
+        }
+    }
+    match inner.name() {
+        "add" => of::<Add<f32>>(outer.name(), isa),
+        "sub" => of::<Sub<f32>>(outer.name(), isa),
+        "mul" => of::<Mul<f32>>(outer.name(), isa),
+        _ => None,
+    }
 }
 
 /// The names of the functions on an element type: of ops, and of kinds of activation.

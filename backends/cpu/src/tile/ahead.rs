@@ -1,4 +1,4 @@
-//! Memory that is asked for before it is needed: a few lines after each step of a tile, so that they arrive while steps compute.
+//! Memory that is asked for before it is needed: a few lines at a time while a tile is computed, no more than a core can wait for.
 
 use crate::simd::stream::{LINE, prefetch};
 
@@ -37,6 +37,12 @@ impl Ahead {
             *stream = Stream { at, left: lines, each: lines.div_ceil(turns.max(1)) };
             self.count += 1;
         }
+    }
+
+    /// Whether anything was added.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.count > 0
     }
 
     /// Asks for the lines of a turn.

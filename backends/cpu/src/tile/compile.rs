@@ -41,17 +41,18 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             streams: None,
         },
         place: vec![None; nest.instrs.len()],
+        instrs: &nest.instrs,
+        pairs: pairs(nest, isa),
         narrowed: FxHashMap::default(),
         all,
         slots,
         isa,
         problems: Vec::new(),
     };
-    let needed = needed(nest);
-    for (id, instr) in nest.instrs.iter().enumerate().filter(|(id, _)| needed[*id]) {
-        let place = builder.instr(instr);
-        builder.place[id] = Some(place);
-    }
+    // What is the inner op of a pair is computed with the outer one.
+    let mut wanted = needed(nest);
+    builder.pairs.iter().flatten().for_each(|pair| wanted[pair.0] = false);
+    (0..wanted.len()).filter(|&id| wanted[id]).for_each(|id| builder.value(id));
     nest.stores.iter().for_each(|s| builder.store(s));
     builder.program.results = nest.results.iter().map(|&r| builder.at(r)).collect();
     if !builder.problems.is_empty() {
@@ -75,8 +76,36 @@ fn needed(nest: &Nest) -> Vec<bool> {
     needed
 }
 
+/// An op's argument that nothing else reads and with which it is one function of three arguments.
+type Pair = Option<(ValueId, PointFn)>;
+
+/// For each value, with which argument it is a pair.
+fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
+    let needed = needed(nest);
+    let mut uses = vec![0; nest.instrs.len()];
+    let read = nest.instrs.iter().zip(&needed).filter(|i| *i.1).flat_map(|i| i.0.args());
+    read.for_each(|v| uses[v] += 1);
+    // What is stored must be there by itself.
+    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| uses[v] = usize::MAX);
+    let binary = |id: ValueId| match &nest.instrs[id] {
+        Instr::Map { op, args, dtype, .. } if args.len() == 2 && register(*dtype) == DType::F32 => Some((*op, args)),
+        _ => None,
+    };
+    let mut pairs: Vec<Pair> = vec![None; nest.instrs.len()];
+    for outer in (0..nest.instrs.len()).filter(|&id| needed[id]) {
+        let Some((op, args)) = binary(outer) else { continue };
+        pairs[outer] = args.iter().find_map(|&inner| {
+            let of_inner = binary(inner).filter(|_| uses[inner] == 1 && pairs[inner].is_none());
+            Some((inner, table::pair(of_inner?.0, op, isa)?))
+        });
+    }
+    pairs
+}
+
 struct Builder<'a> {
     program: TileProgram,
+    instrs: &'a [Instr],
+    pairs: Vec<Pair>,
     /// The step of each value of the body.
     place: Vec<Option<usize>>,
     /// The 16-bit form of a step's value, for stores.
@@ -108,7 +137,29 @@ impl Builder<'_> {
         self.program.values[step].mask
     }
 
-    fn instr(&mut self, instr: &Instr) -> usize {
+    /// Compiles a value.
+    fn value(&mut self, id: ValueId) {
+        let place = self.pair(id).unwrap_or_else(|| self.instr(id));
+        self.place[id] = Some(place);
+    }
+
+    /// A value and the argument with which it is a pair in one step, unless the argument depends on fewer axes.
+    fn pair(&mut self, id: ValueId) -> Option<usize> {
+        let (inner, run) = self.pairs[id]?;
+        let args = self.instrs[id].args();
+        let other = if args[0] == inner { args[1] } else { args[0] };
+        let of_inner = self.instrs[inner].args();
+        let places: Vec<_> = [of_inner[0], of_inner[1], other].into_iter().map(|a| self.at(a)).collect();
+        let mask = self.mask(places[0]) | self.mask(places[1]);
+        if mask | self.mask(places[2]) != mask {
+            self.value(inner);
+            return None;
+        }
+        Some(self.point(run, [0.0; 2], places, DType::F32))
+    }
+
+    fn instr(&mut self, id: ValueId) -> usize {
+        let instr = &self.instrs[id];
         let dtype = register(instr.dtype());
         match instr {
             Instr::Anchor { .. } => self.push(Step::Anchor, dtype, self.all),

@@ -44,7 +44,7 @@ pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize, isa: Isa) {
             }
         }
     }
-    let axes = &mut axes[..rank];
+    let axes = &axes[..rank];
     let (to, from, bytes) = (to.at, from.at.cast_const(), size as isize);
     // Where either side is dense along an axis of its own, planes of these two.
     let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
@@ -61,7 +61,7 @@ pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize, isa: Isa) {
             });
             return;
         }
-        let (inner, outer) = axes.split_last().map_or(((1, 0, 0), [].as_slice()), |(inner, outer)| (*inner, &*outer));
+        let (inner, outer) = axes.split_last().map_or(((1, 0, 0), [].as_slice()), |(inner, outer)| (*inner, outer));
         match size {
             1 => each(outer, bytes, to, from, &mut |to, from| line::<u8>(to, from, inner)),
             2 => each(outer, bytes, to, from, &mut |to, from| line::<u16>(to, from, inner)),

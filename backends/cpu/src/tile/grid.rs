@@ -186,8 +186,8 @@ impl TileProgram {
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
         // This tile's, and what was asked for of the next.
         let loaded: usize = 2 * wide.iter().filter(|id| is_load(id)).map(size).sum::<usize>();
-        // A third is left to what else goes through the cache.
-        let most = cache * 2 / 3 / (computed + loaded).max(1);
+        // Half is left: buffers tend to lie so that the same places of caches are wanted.
+        let most = cache / 2 / (computed + loaded).max(1);
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
     }
 

@@ -7,7 +7,6 @@ use super::{
     access::{Access, all_hold},
     ahead::Ahead,
     copy::{self, Side, copy},
-    shape::Walk,
 };
 use crate::simd::{Call, PointFn};
 
@@ -28,14 +27,14 @@ impl TileProgram {
     /// memory or what the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
         // SAFETY: passed on from the caller.
-        unsafe { self.run_before(frame, tile, part, None) }
+        unsafe { self.run_ahead(frame, tile, part, None) }
     }
 
-    /// As [`TileProgram::run`], and asks for what the tile that comes `next` loads while it computes.
+    /// As [`TileProgram::run`], and asks for what the tile that comes next reads while it computes.
     ///
     /// # Safety
     /// As [`TileProgram::run`].
-    pub unsafe fn run_before(&self, frame: &Frame<'_>, tile: &Tile, part: Part, next: Option<&Tile>) {
+    pub unsafe fn run_ahead(&self, frame: &Frame<'_>, tile: &Tile, part: Part, next: Option<&Tile>) {
         let other;
         let shape = match self.shapes.iter().find(|s| s.is_of(tile)) {
             Some(known) => known,
@@ -47,15 +46,10 @@ impl TileProgram {
         let run = Run { program: self, frame, tile, shape, part };
         let mut ahead = Ahead::default();
         if let Some(next) = next {
-            run.loads(next, &mut ahead);
+            run.expect(next, &mut ahead);
         }
-        let mut step = |id: usize| {
-            // SAFETY: passed on from the caller.
-            unsafe { run.step(id) };
-            if shape.steps[id].computes {
-                ahead.ask();
-            }
-        };
+        // SAFETY: passed on from the caller.
+        let mut step = |id: usize| unsafe { run.step(id, &mut ahead) };
         match part.pass {
             Some(pass) => self.passes[pass].iter().for_each(|&id| step(id)),
             None => (0..self.steps.len()).for_each(step),
@@ -82,8 +76,16 @@ impl TileProgram {
 }
 
 impl Run<'_> {
-    /// Notes what another tile of these extents reads in place.
-    fn loads(&self, next: &Tile, ahead: &mut Ahead) {
+    /// Notes what another tile of these extents reads in place. What it stores past the caches need not begin with a line: the part
+    /// of a line would hold up all stores after it.
+    fn expect(&self, next: &Tile, ahead: &mut Ahead) {
+        if self.program.streams.is_some() {
+            for write in &self.program.writes {
+                let size = self.program.values[write.value].dtype.size();
+                let at = self.offset(next, write.base, &write.strides) * size as isize;
+                ahead.add(self.frame.slots[write.slot].wrapping_offset(at), 0, 1);
+            }
+        }
         for (id, walk) in self.shape.steps.iter().enumerate().filter(|(_, walk)| walk.dense) {
             if let Step::Affine { slot, base, strides } | Step::Boxed { slot, base, strides, .. } =
                 &self.program.steps[id]
@@ -91,7 +93,7 @@ impl Run<'_> {
                 let size = self.program.values[id].dtype.size();
                 let [now, then] = [self.tile, next].map(|tile| self.offset(tile, *base, strides) * size as isize);
                 if now != then {
-                    ahead.add(self.frame.slots[*slot].wrapping_offset(then), walk.n * size, self.shape.computing);
+                    ahead.add(self.frame.slots[*slot].wrapping_offset(then), walk.n * size, self.shape.turns);
                 }
             }
         }
@@ -108,7 +110,7 @@ impl Run<'_> {
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
     }
 
-    unsafe fn step(&self, id: usize) {
+    unsafe fn step(&self, id: usize, ahead: &mut Ahead) {
         let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
         // SAFETY: registers are placed within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };
@@ -153,7 +155,7 @@ impl Run<'_> {
                     let direct =
                         value.direct.filter(|_| walk.dense && self.frame.direct && self.program.streams.is_none());
                     let out = direct.map_or(register, |write| self.target(write));
-                    self.apply(*run, *k, args, walk, out);
+                    self.apply(id, *run, *k, args, out, ahead);
                     self.point_to(id, out);
                 }
                 Step::Spread(arg) => {
@@ -166,6 +168,7 @@ impl Run<'_> {
                     let acc = self.frame.scratch.add(*offset);
                     for r in 0..rows {
                         accumulate(from.add(r * n * size), n, acc.add(r * 8), self.part.first);
+                        ahead.ask();
                     }
                     if self.part.last {
                         (0..rows).for_each(|r| finish(acc.add(r * 8), register.add(r * value.dtype.size())));
@@ -288,7 +291,8 @@ impl Run<'_> {
         }
     }
 
-    unsafe fn apply(&self, run: PointFn, k: [f64; 2], args: &[usize], walk: &Walk, out: *mut u8) {
+    unsafe fn apply(&self, id: usize, run: PointFn, k: [f64; 2], args: &[usize], out: *mut u8, ahead: &mut Ahead) {
+        let walk = &self.shape.steps[id];
         let mut pointers = [std::ptr::null::<u8>(); 3];
         for (at, &arg) in pointers.iter_mut().zip(args) {
             // SAFETY: arguments were computed before.
@@ -296,16 +300,30 @@ impl Run<'_> {
         }
         let mut call = Call { out, args: pointers, scalar: walk.scalar, n: walk.n, k };
         if walk.outer.is_empty() {
-            // SAFETY: registers hold the whole tile.
-            return unsafe { run(&call) };
+            // In pieces, between which there is time to ask for what comes next.
+            let (mut left, piece) = (walk.n, self.shape.piece);
+            while ahead.waits() && left > piece {
+                call.n = piece;
+                // SAFETY: registers hold the whole tile.
+                unsafe { run(&call) };
+                ahead.ask();
+                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(piece as isize * walk.unit[i]));
+                call.out = call.out.wrapping_offset(piece as isize * walk.unit[3]);
+                left -= piece;
+            }
+            call.n = left;
+            // SAFETY: as above.
+            unsafe { run(&call) };
+            return ahead.ask();
         }
         if walk.outer.iter().any(|o| o.0 == 0) {
             return;
         }
         let mut point = [0_usize; MAX_RANK];
         loop {
-            // SAFETY: registers hold the whole tile, and the pointers stay within them.
+            // SAFETY: as above, and the pointers stay within them.
             unsafe { run(&call) };
+            ahead.ask();
             let mut axis = 0;
             loop {
                 let Some((count, steps)) = walk.outer.get(axis) else { return };

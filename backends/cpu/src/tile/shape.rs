@@ -1,6 +1,12 @@
 //! What running a tile takes that depends on its extents alone, worked out once for the extents that a kernel's tiles have.
 
 use super::{MAX_RANK, Mask, Step, Tile, TileProgram};
+use crate::simd::stream::LINE;
+
+/// Lines that are asked for at a time, at most.
+const LINES: usize = 8;
+/// The fewest elements after which a run pauses to ask for memory: fewer take less time than starting anew.
+const SHORTEST: usize = 128;
 
 /// A program, for tiles of certain extents.
 #[derive(Clone, Debug)]
@@ -9,8 +15,10 @@ pub struct Shape {
     pub len: [usize; MAX_RANK],
     /// For each step.
     pub steps: Vec<Walk>,
-    /// How many steps compute.
-    pub computing: usize,
+    /// How often there is time to ask for what comes later.
+    pub turns: usize,
+    /// Elements after which a run pauses for that.
+    pub piece: usize,
 }
 
 /// How a step goes through a tile.
@@ -20,8 +28,8 @@ pub struct Walk {
     pub dense: bool,
     /// Elements of a run: of the innermost loop, of a row that is reduced, or of all that a load reads in place.
     pub n: usize,
-    /// Whether it goes over much of the tile, other than by reading it in place.
-    pub computes: bool,
+    /// Bytes that arguments and result move with each element of a run.
+    pub unit: [isize; 4],
     /// Rows that are reduced.
     pub rows: usize,
     /// Which arguments are one element for the whole run.
@@ -34,13 +42,29 @@ impl Shape {
     /// Of a program, for tiles of `len`.
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
-        let mut steps: Vec<_> = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
-        for (step, walk) in program.steps.iter().zip(&mut steps) {
-            let most = step.args().into_iter().map(|arg| tile.count(program.values[arg].mask)).max().unwrap_or(0);
-            walk.computes = 2 * most > tile.count(Mask::MAX);
+        let steps: Vec<_> = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
+        // What differs from tile to tile.
+        let all = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
+        let bytes =
+            |id: usize| if program.values[id].mask == all { steps[id].n * program.values[id].dtype.size() } else { 0 };
+        let is_load = |step: &Step| matches!(step, Step::Affine { .. } | Step::Boxed { .. });
+        let loads = (0..steps.len()).filter(|&id| steps[id].dense && is_load(&program.steps[id]));
+        let lines = loads.map(bytes).sum::<usize>() / LINE;
+        let turns = |piece: usize| -> usize {
+            let of_step = |(step, walk): (&Step, &Walk)| match step {
+                Step::Point { .. } if walk.outer.is_empty() => walk.n.div_ceil(piece),
+                Step::Point { .. } => walk.outer.iter().map(|o| o.0).product(),
+                Step::Reduce { .. } => walk.rows,
+                _ => 0,
+            };
+            program.steps.iter().zip(&steps).map(of_step).sum()
+        };
+        // Pieces are as long as lets a core wait for so many lines.
+        let mut piece = tile.count(all).max(1);
+        while piece > SHORTEST && turns(piece) * LINES < lines {
+            piece = (piece / 2).next_multiple_of(LINE);
         }
-        let computing = steps.iter().filter(|s| s.computes).count();
-        Shape { len: *len, steps, computing }
+        Shape { len: *len, turns: turns(piece), piece, steps }
     }
 
     /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for
@@ -84,6 +108,7 @@ fn loops(tile: &Tile, groups: &[(Mask, u8)], sizes: &[isize; 4]) -> Walk {
         let varies = |i: usize| (varying | 8) >> i & 1 == 1;
         if walk.n == 1 && walk.outer.is_empty() {
             (walk.n, walk.scalar) = (count, !varying & 7);
+            walk.unit = std::array::from_fn(|i| if varies(i) { sizes[i] } else { 0 });
         } else {
             walk.outer.push((count, std::array::from_fn(|i| if varies(i) { spans[i] } else { 0 })));
         }

@@ -1,6 +1,6 @@
 //! Builds kernels with buffers full of random numbers.
 
-use eutectic_backend::{Body, Instr, Kernel, Load, Store, ValueId};
+use eutectic_backend::{Body, Guard, Instr, Kernel, Load, Store, ValueId};
 use eutectic_ir::{
     Attr, DType, Op, Tensor,
     index::{Index, flatten, unflatten},
@@ -89,6 +89,33 @@ impl Build {
         }
         let slot = self.input(dtype, count);
         self.load(body, slot, index)
+    }
+
+    /// A load under a guard, as a piece beside a number or another load, of which the first that holds counts.
+    pub fn pieces(&mut self, body: &mut Body, dtype: DType) -> ValueId {
+        let first = self.guard(&body.domain);
+        let value = self.any(body, dtype);
+        if let Instr::Load(load) = &mut body.instrs[value] {
+            load.guards = vec![first.clone()];
+        }
+        let mut pieces = vec![(vec![first], value)];
+        if self.random.below(2) == 0 {
+            let guards = (0..1 + self.random.below(2)).map(|_| self.guard(&body.domain)).collect();
+            pieces.push((guards, self.any(body, dtype)));
+        }
+        let fill = self.random.pick(&[0.0, -1.5]);
+        push(body, Instr::Select { pieces, fill: fill.into(), dtype })
+    }
+
+    /// A coordinate, perhaps counted from the end, within a part of its axis.
+    fn guard(&mut self, domain: &[usize]) -> Guard {
+        let axis = self.random.below(domain.len());
+        let n = domain[axis];
+        let from = self.random.below(n.max(1));
+        let to = from + self.random.below(n - from.min(n) + 1);
+        let coordinate = Index::coord(axis);
+        let from_end = Index::constant(n as i64 - 1).plus(&coordinate.times(-1));
+        (if self.random.below(2) == 0 { coordinate } else { from_end }, from as i64..to as i64)
     }
 
     /// A dense result of the domain's shape.
