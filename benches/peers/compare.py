@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares `eutectic` with OpenVINO, ONNX Runtime and torch.compile in interleaved runs: medians, ratios, outputs.
+"""Compares `eutectic` with OpenVINO, ONNX Runtime, torch.compile and tract in interleaved runs: medians, ratios, outputs.
 
 Run after setup.sh, with its Python: ~/.cache/eutectic-peers/venv/bin/python benches/peers/compare.py
 """

@@ -63,7 +63,20 @@ def torch_compile(args, inputs):
     return run
 
 
-PEERS = {"openvino": openvino, "onnxruntime": onnxruntime, "torch": torch_compile}
+def tract(args, inputs):
+    # Its wheel has no setting for threads: it works on one.
+    import tract as peer
+
+    types = {"float32": "f32", "int64": "i64", "int32": "i32", "bool": "bool"}
+    loaded = peer.onnx().load(str(args.model))
+    arrays = [inputs[loaded.input_name(at)] for at in range(loaded.input_count())]
+    for at, array in enumerate(arrays):
+        loaded.set_input_fact(at, ",".join([*map(str, array.shape), types[str(array.dtype)]]))
+    runnable = peer.runtime_for_name("default").prepare(loaded.into_model())
+    return lambda: runnable.run(arrays)[0].to_numpy()
+
+
+PEERS = {"openvino": openvino, "onnxruntime": onnxruntime, "torch": torch_compile, "tract": tract}
 
 
 def main():

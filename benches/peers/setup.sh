@@ -15,8 +15,8 @@ mkdir -p "$peers"/{onnx,minilm} || die "cannot create $peers; set PEERS_DIR to a
 command -v g++ >/dev/null || die "torch.compile needs g++; install it (Debian: apt-get install g++)"
 
 # PyPI's torch for Linux does not import without its CUDA libraries, hence the size.
-"$python" -m pip install --quiet torch==2.15.0 torchvision==0.29.2 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1 \
-  openvino==2026.4.1 safetensors==0.8.0 tokenizers==0.23.3 transformers==5.23.0 ||
+"$python" -m pip install --quiet torch==2.15.0 torchvision==0.29.2 numpy==2.4.6 onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.31.1 \
+  openvino==2026.4.1 tract==0.23.9 safetensors==0.8.0 tokenizers==0.23.3 transformers==5.23.0 ||
   die "pip could not install the peers into $peers/venv; check that PyPI can be reached (pip's message is above)"
 
 "$here/../../models/scripts/fetch-minilm.sh" "$peers/minilm"

@@ -142,7 +142,7 @@ fn programs_are_shown_after_each_phase() {
     let dir = Dir::new();
     let graph = dir.file("half.graph", HALF).display().to_string();
     let printed = eutectic(["opt", &graph, "--print-after-phase", "all", "--print", "plan"]).good();
-    for phase in ["legalize", "main", "algebra", "templates"] {
+    for phase in ["legalize", "main", "algebra", "templates", "offers"] {
         assert!(printed.contains(&format!("; after {phase}")), "{printed}");
     }
 }

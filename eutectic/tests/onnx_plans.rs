@@ -55,13 +55,13 @@ fn exports_of_minilm_come_out_as_the_kernels_of_our_builder() {
 fn weights_by_input(kernels: &str) -> String {
     let mut extents = None;
     let line = |line: &str| {
-        let domain = line.trim_start().strip_prefix("operand 1 over [1, ").and_then(|rest| rest.strip_suffix(']'));
-        extents =
-            domain.and_then(|d| d.split_once(", ")).map(|(k, n)| (k.to_string(), n.to_string())).or(extents.take());
-        match &extents {
-            Some((k, n)) => line.replace(&format!("load:f32 s1[i1+{k}*i2]"), &format!("load:f32 s1[{n}*i1+i2]")),
-            None => line.to_string(),
+        let domain = line.trim_start().strip_prefix("operand 1 over [").and_then(|rest| rest.strip_suffix(']'));
+        if let [outer @ .., k, n] = domain.unwrap_or_default().split(", ").collect::<Vec<_>>().as_slice() {
+            extents = Some((outer.len(), k.to_string(), n.to_string()));
         }
+        let Some((i, k, n)) = &extents else { return line.to_string() };
+        let j = i + 1;
+        line.replace(&format!("load:f32 s1[i{i}+{k}*i{j}]"), &format!("load:f32 s1[{n}*i{i}+i{j}]"))
     };
     kernels.lines().map(line).collect::<Vec<_>>().join("\n")
 }

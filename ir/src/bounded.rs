@@ -153,7 +153,12 @@ impl Add for Bounded {
     fn add(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let propagated = if a.is_nan() || b.is_nan() { 0.0 } else { a.err + b.err };
-        Bounded::computed(a.value + b.value, propagated, unit, 1.0)
+        let sum = a.value + b.value;
+        // What the reference itself lost, as where a large summand absorbs a small one (Knuth's TwoSum).
+        let kept = sum - a.value;
+        let lost = (a.value - (sum - kept)) + (b.value - kept);
+        let lost = if sum.is_finite() { lost.abs() } else { 0.0 };
+        Bounded::computed(sum, propagated + lost, unit, 1.0)
     }
 }
 
@@ -213,8 +218,10 @@ impl Div for Bounded {
     fn div(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let (value, propagated) = (a.value / b.value, quotient_error(a, b));
-        // Devices divide to within 2.5 units in the last place, but whole results come out whole.
-        let whole = propagated == 0.0 && is_exact(value, unit);
+        // Devices divide to within 2.5 units in the last place, or multiply by the reciprocal; but whole results come out whole,
+        // and a power of two divides exactly.
+        let exponent_only = b.value.is_normal() && b.value.to_bits() << 12 == 0;
+        let whole = propagated == 0.0 && is_exact(value, unit) && (exponent_only || value.fract() == 0.0);
         Bounded::computed(value, propagated, unit, if whole { 1.0 } else { 5.0 })
     }
 }

@@ -1,7 +1,11 @@
 //! Graphs: nodes in topological order, named outputs, and the builder methods that check each step.
 
 mod build;
+mod control;
+mod surface;
 mod verify;
+
+pub use surface::DotAxes;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

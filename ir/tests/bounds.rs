@@ -67,6 +67,17 @@ fn elementary_functions() {
 }
 
 #[test]
+fn what_a_large_summand_absorbs_is_lost() {
+    // The real result is 1; in f64 it comes out as 0 too.
+    let (x, c) = ([1.0], [2_f32.powi(90)]);
+    let bounds = bounds(&[(&[1], &x), (&[1], &c)], |g, x| {
+        let sum = g.add(x[0], x[1]).unwrap();
+        g.sub(sum, x[1]).unwrap()
+    });
+    assert!(bounds[0].admits(1.0) == Some(true) && bounds[0].admits(0.0) == Some(true), "{bounds:?}");
+}
+
+#[test]
 fn activations() {
     let x = numbers(300, 2);
     let table: [(&str, Function); 4] = [

@@ -34,8 +34,8 @@ fn activations() {
     }
     assert_close(&[act("relu", -1.0), act("none", -1.0)], &[0.0, -1.0]);
     let p: (&[usize], &[f64]) = (&[4], &[1.0, 2.0, 3.0, -1.0]);
-    assert_close(&eval("swiglu", &[p], &[word("gate", "second")]), &[2.8577223805, -0.5378828427]);
-    assert_close(&eval("swiglu", &[p], &[word("gate", "first")]), &[2.1931757359, -1.7615941560]);
+    assert_close(&eval("glu", &[p], &[word("gate", "second")]), &[2.8577223805, -0.5378828427]);
+    assert_close(&eval("glu", &[p], &[word("gate", "first")]), &[2.1931757359, -1.7615941560]);
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub struct PlanKernel {
     pub interior: Vec<ClassId>,
     /// What it reads: stored classes of other kernels, and leaves, ascending.
     pub reads: Vec<ClassId>,
+    /// Whether it belongs to the load program: it stores constants that are no outputs, and reads what is given or what the
+    /// load program stores.
+    pub load: bool,
 }
 
 /// Whether a class needs no kernel: it is given, or the same number everywhere.
@@ -128,7 +131,16 @@ impl Plan {
             kernel.reads.sort_unstable();
         }
         self.check_anchors(classes, &kernels)?;
-        order(kernels, classes)
+        let mut kernels = order(kernels, classes)?;
+        let mut runs = FixedBitSet::with_capacity(n);
+        for kernel in &mut kernels {
+            let constant = |c: &ClassId| classes.classes[*c].constant && !classes.outputs.contains(c);
+            kernel.load = kernel.stores.iter().all(constant) && !kernel.reads.iter().any(|c| runs.contains(*c));
+            if !kernel.load {
+                runs.extend(kernel.stores.iter().copied());
+            }
+        }
+        Ok(kernels)
     }
 
     /// Collects what computing `class` takes, down to what other kernels store.
@@ -198,6 +210,7 @@ impl Walk {
             stores: Vec::with_capacity(4),
             interior: Vec::with_capacity(32),
             reads: Vec::with_capacity(8),
+            load: false,
         };
         let set = || FixedBitSet::with_capacity(classes);
         Walk { leader, kernel, interior: set(), reads: set() }

@@ -144,9 +144,7 @@ impl Lowering<'_> {
         for (parts, _) in &block.searched.priced.kernels {
             let Built { kernel, classes, reads } = build::kernel(&block.classes, &block.searched.plan, parts)
                 .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
-            let constant = parts.stores.iter().all(|&c| block.classes.classes[c].constant);
-            let load = constant && !parts.stores.iter().any(|c| block.classes.outputs.contains(c));
-            kernels.push(BuiltKernel { kernel: self.kernel(kernel), classes, reads, load });
+            kernels.push(BuiltKernel { kernel: self.kernel(kernel), classes, reads, load: parts.load });
         }
         let mut given = FxHashMap::default();
         for class in kernels.iter().flat_map(|k| &k.classes[..k.reads]) {

@@ -65,7 +65,7 @@ fn describe_kernel(space: &Space<'_>, searched: &Searched, kernel: &PlanKernel, 
         origin: origin(leader),
         fused,
         stores: kernel.stores.len(),
-        load: space.is_load(kernel),
+        load: kernel.load,
         cost,
     }
 }

@@ -46,12 +46,6 @@ impl<'a> Space<'a> {
         Space { classes, backend, given, costs: RefCell::default(), key: RefCell::default() }
     }
 
-    /// Whether a kernel belongs to the load program: it depends on parameters and constants only.
-    pub fn is_load(&self, kernel: &PlanKernel) -> bool {
-        kernel.stores.iter().all(|&c| self.classes.classes[c].constant)
-            && !kernel.stores.iter().any(|c| self.classes.outputs.contains(c))
-    }
-
     /// The price of a plan; infinite where a kernel of it cannot be built.
     ///
     /// # Errors
@@ -63,7 +57,7 @@ impl<'a> Space<'a> {
             .into_iter()
             .map(|kernel| {
                 let cost = self.cost(plan, &kernel);
-                seconds += if self.is_load(&kernel) { cost.seconds * LOAD_SHARE } else { cost.seconds };
+                seconds += if kernel.load { cost.seconds * LOAD_SHARE } else { cost.seconds };
                 (kernel, cost)
             })
             .collect();
@@ -106,7 +100,7 @@ impl<'a> Space<'a> {
         reads.dedup();
         let scalars = reads.iter().copied().filter(|&c| self.classes.classes[c].scalar.is_some());
         let interior = scalars.chain([class]).collect();
-        (plan, PlanKernel { stores: vec![class], interior, reads })
+        (plan, PlanKernel { stores: vec![class], interior, reads, load: false })
     }
 
     /// Why a class cannot be computed, for people.

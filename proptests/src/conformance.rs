@@ -32,8 +32,13 @@ pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ 
             let x = (state >> 40) as f64 / (1 << 24) as f64;
             if x < 0.03 { 0.0 } else { 3.0 * x - 1.5 }
         };
+        let number = |x: f64| match dtype {
+            DType::Bool => f64::from(x > 0.0),
+            _ if dtype.is_int() => (x * 6.0).round(),
+            _ => x,
+        };
         let count = dims.iter().product();
-        Some(Tensor::from_f64(dtype, &dims, (0..count).map(|_| next())))
+        Some(Tensor::from_f64(dtype, &dims, (0..count).map(|_| number(next()))))
     }
 }
 

@@ -30,12 +30,19 @@ pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
 /// Extents that straddle vector widths and tiles, the narrow ones, and none at all.
 const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 
+/// Floating element types, the usual one more often.
+const FLOATS: &[DType] = &[DType::F32, DType::F32, DType::F64];
+
+/// Integer element types.
+const WHOLES: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
+
 /// The largest tensor that is made, in elements.
 const LARGEST: usize = 1 << 14;
 
 /// The program that a list of decisions describes.
 pub fn generate(decisions: &[u16]) -> Graph {
-    let mut generator = Generator { graph: Graph::new("random"), decisions: decisions.iter(), floats: Vec::new() };
+    let (graph, decisions) = (Graph::new("random"), decisions.iter());
+    let mut generator = Generator { graph, decisions, floats: Vec::new(), others: Vec::new() };
     generator.inputs();
     while generator.decisions.len() > 0 {
         generator.step();
@@ -47,8 +54,11 @@ pub fn generate(decisions: &[u16]) -> Graph {
 struct Generator<'a> {
     graph: Graph,
     decisions: std::slice::Iter<'a, u16>,
-    /// The `f32` values so far.
+    /// The `f32` and `f64` values so far.
     floats: Vec<NodeId>,
+    /// The integers, truth values and 16-bit numbers so far. On the last there are views, conversions and comparisons only: the
+    /// bound of a composite does not know where its parts are rounded to 16 bits.
+    others: Vec<NodeId>,
 }
 
 impl Generator<'_> {
@@ -65,10 +75,39 @@ impl Generator<'_> {
         self.pick(EXTENTS)
     }
 
+    /// A place among so many; later ones are likelier: programs get deep, not only wide.
+    fn late(&mut self, count: usize) -> usize {
+        let back = self.below(count).min(self.below(count));
+        count - 1 - back
+    }
+
     fn value(&mut self) -> NodeId {
-        // Later values are likelier: programs get deep, not only wide.
-        let back = self.below(self.floats.len()).min(self.below(self.floats.len()));
-        self.floats[self.floats.len() - 1 - back]
+        let at = self.late(self.floats.len());
+        self.floats[at]
+    }
+
+    /// Of the other types.
+    fn other(&mut self) -> NodeId {
+        let at = self.late(self.others.len());
+        self.others[at]
+    }
+
+    /// Of any type; floating ones are likelier.
+    fn any(&mut self) -> NodeId {
+        if self.below(4) == 0 { self.other() } else { self.value() }
+    }
+
+    fn dtype(&self, id: NodeId) -> DType {
+        self.graph.ty(id).dtype().expect("tuples are taken apart at once")
+    }
+
+    fn is_wide(&self, id: NodeId) -> bool {
+        matches!(self.dtype(id), DType::F32 | DType::F64)
+    }
+
+    /// Files a value with those of its kind.
+    fn keep(&mut self, id: NodeId) {
+        if self.is_wide(id) { self.floats.push(id) } else { self.others.push(id) }
     }
 
     fn dims(&self, id: NodeId) -> Vec<usize> {
@@ -81,17 +120,20 @@ impl Generator<'_> {
         while dims.iter().product::<usize>() > LARGEST {
             dims.pop();
         }
-        for name in ["x", "y"] {
-            let id = self.graph.input(name, Type::tensor(DType::F32, &dims)).expect("the names differ");
-            self.floats.push(id);
+        let float = self.pick(FLOATS);
+        let whole = self.pick(WHOLES);
+        for (name, dtype) in [("x", float), ("y", float), ("n", whole), ("m", whole), ("b", DType::Bool)] {
+            let id = self.graph.input(name, Type::tensor(dtype, &dims)).expect("the names differ");
+            self.keep(id);
         }
-        let weight = self.param(&dims);
-        self.floats.push(weight);
+        let weight = self.param(self.floats[0], &dims);
+        self.keep(weight);
     }
 
-    fn param(&mut self, dims: &[usize]) -> NodeId {
+    /// A parameter of the element type of `like`.
+    fn param(&mut self, like: NodeId, dims: &[usize]) -> NodeId {
         let name = format!("p{}", self.graph.named("param").count());
-        self.graph.param(&name, Type::tensor(DType::F32, dims)).expect("the name is new")
+        self.graph.param(&name, Type::tensor(self.dtype(like), dims)).expect("the name is new")
     }
 
     /// Adds an op; one that does not fit, or whose result would be too large, is left out.
@@ -108,20 +150,123 @@ impl Generator<'_> {
 
     fn step(&mut self) {
         let x = self.value();
-        let made = match self.below(14) {
+        let made = match self.below(20) {
             0 | 1 => self.unary(x),
             2 | 3 => self.binary(x),
             4 => self.selection(x),
-            5 => self.shape_view(x),
-            6 => self.part_view(x),
-            7 => self.reduction(x),
-            8 => self.product(x),
-            9 => self.norm(x),
-            10 => self.attention(x),
-            11 | 12 => self.image(x),
-            _ => self.gather(x),
+            5 | 6 => {
+                let any = self.any();
+                self.shape_view(any)
+            }
+            7 => {
+                let any = self.any();
+                self.part_view(any)
+            }
+            8 => self.reduction(x),
+            9 => self.product(x),
+            10 => self.norm(x),
+            11 => self.attention(x),
+            12 => self.heads(x),
+            13 => self.gated(x),
+            14 => self.conversion(),
+            15 => self.whole(),
+            16 => self.truth(),
+            17 | 18 => self.image(x),
+            _ => {
+                let any = self.any();
+                self.gather(any)
+            }
         };
-        self.floats.extend(made);
+        if let Some(made) = made {
+            self.keep(made);
+        }
+    }
+
+    /// To another element type.
+    fn conversion(&mut self) -> Option<NodeId> {
+        let from = self.any();
+        let to = self.pick(&DType::ALL);
+        self.apply("cast", &[from], &[("to", to.into())])
+    }
+
+    /// Arithmetic on integers.
+    fn whole(&mut self) -> Option<NodeId> {
+        let n = self.other();
+        if !self.dtype(n).is_int() {
+            let to = if self.dtype(n) == DType::Bool { DType::I32 } else { DType::F32 };
+            return self.apply("cast", &[n], &[("to", to.into())]);
+        }
+        match self.below(4) {
+            0 => self.apply("neg", &[n], &[]),
+            1 => {
+                let op = self.pick(&["reduce-sum", "reduce-max", "reduce-min"]);
+                let (axis, keep) = (self.below(self.dims(n).len()) as i64, self.below(2) == 0);
+                self.apply(op, &[n], &[("axes", [axis].as_slice().into()), ("keep", keep.into())])
+            }
+            _ => {
+                let op = self.pick(&["add", "sub", "mul", "max", "min", "div", "mod"]);
+                let other = self.partner(n)?;
+                self.apply(op, &[n, other], &[])
+            }
+        }
+    }
+
+    /// Truth values: of comparisons, or of others.
+    fn truth(&mut self) -> Option<NodeId> {
+        let n = self.any();
+        if self.dtype(n) != DType::Bool {
+            let op = self.pick(&["eq", "ne", "lt", "le", "gt", "ge"]);
+            let other = self.partner(n)?;
+            return self.apply(op, &[n, other], &[]);
+        }
+        match self.below(3) {
+            0 => self.apply("not", &[n], &[]),
+            1 => {
+                let (a, b) = (self.partner(n)?, self.partner(n)?);
+                self.apply("where", &[n, a, b], &[])
+            }
+            _ => {
+                let op = self.pick(&["and", "or", "xor"]);
+                let other = self.partner(n)?;
+                self.apply(op, &[n, other], &[])
+            }
+        }
+    }
+
+    /// Heads side by side: attention of a value with itself, with its halves turned or not.
+    fn heads(&mut self, x: NodeId) -> Option<NodeId> {
+        let dims = self.dims(x);
+        let [.., rows, depth] = dims.as_slice() else { return None };
+        let (rows, depth) = (*rows, *depth);
+        if self.below(2) == 0 {
+            let pairs = self.below(depth / 2 + 1);
+            let (cos, sin) = (self.param(x, &[rows, pairs]), self.param(x, &[rows, pairs]));
+            let style = self.pick(&["half", "adjacent"]);
+            return self.apply("rope", &[x, cos, sin], &[("style", style.into())]);
+        }
+        let heads = [3, 2].into_iter().find(|n| depth.is_multiple_of(*n)).unwrap_or(1) as i64;
+        let mask = self.pick(&["none", "causal", "window"]);
+        let attrs = [
+            ("heads", heads.into()),
+            ("kv-heads", heads.into()),
+            ("scale", 0.4.into()),
+            ("mask", mask.into()),
+            ("window", Attr::Int(if mask == "window" { 2 } else { 0 })),
+        ];
+        self.apply("mha", &[x, x, x], &attrs)
+    }
+
+    /// Gates, and adapters of low rank.
+    fn gated(&mut self, x: NodeId) -> Option<NodeId> {
+        let depth = *self.dims(x).last()?;
+        if depth.is_multiple_of(2) && self.below(2) == 0 {
+            let (gate, act) = (self.pick(&["first", "second"]), self.pick(&["silu", "gelu-erf", "sigmoid"]));
+            return self.apply("glu", &[x], &[("gate", gate.into()), ("act", act.into())]);
+        }
+        let (columns, rank) = (self.extent(), self.pick(&[1, 2, 5]));
+        let (w, a, b) =
+            (self.param(x, &[depth, columns]), self.param(x, &[depth, rank]), self.param(x, &[rank, columns]));
+        self.apply("lora", &[x, w, a, b], &[("scale", 0.5.into())])
     }
 
     fn unary(&mut self, x: NodeId) -> Option<NodeId> {
@@ -166,16 +311,16 @@ impl Generator<'_> {
                 let number = self.pick(&[0.0, 1.0, -1.0, 0.5, 2.0]);
                 self.graph.scalar(number, x).ok()
             }
-            1 => Some(self.param(&dims[dims.len().saturating_sub(1)..])),
+            1 => Some(self.param(x, &dims[dims.len().saturating_sub(1)..])),
             2 => {
                 let mut dims = dims;
                 let axis = self.below(dims.len());
                 *dims.get_mut(axis)? = 1;
-                Some(self.param(&dims))
+                Some(self.param(x, &dims))
             }
             _ => {
-                let other = self.value();
-                (self.dims(other) == dims).then_some(other).or(Some(x))
+                let other = if self.is_wide(x) { self.value() } else { self.other() };
+                (self.graph.ty(other) == self.graph.ty(x)).then_some(other).or(Some(x))
             }
         }
     }
@@ -241,14 +386,15 @@ impl Generator<'_> {
             }
             1 => {
                 let (before, after) = (self.below(3) as i64, self.below(3) as i64);
+                let value = if self.dtype(x).is_float() { 0.5 } else { 1.0 };
                 self.apply(
                     "pad",
                     &[x],
-                    &[axis, ("before", before.into()), ("after", after.into()), ("value", 0.5.into())],
+                    &[axis, ("before", before.into()), ("after", after.into()), ("value", value.into())],
                 )
             }
             _ => {
-                let other = self.value();
+                let other = if self.is_wide(x) { self.value() } else { self.other() };
                 self.apply("concat", &[x, other], std::slice::from_ref(&axis))
                     .or_else(|| self.apply("concat", &[x, x], &[axis]))
             }
@@ -271,11 +417,11 @@ impl Generator<'_> {
         let depth = *dims.last()?;
         match self.below(3) {
             0 => {
-                let w = self.param(&[depth, columns]);
+                let w = self.param(x, &[depth, columns]);
                 self.apply("matmul", &[x, w], &[])
             }
             1 => {
-                let (w, b) = (self.param(&[depth, columns]), self.param(&[columns]));
+                let (w, b) = (self.param(x, &[depth, columns]), self.param(x, &[columns]));
                 let act = self.pick(&["none", "relu", "gelu-erf"]);
                 self.apply("linear", &[x, w, b], &[("act", act.into())])
             }
@@ -296,15 +442,16 @@ impl Generator<'_> {
         match self.below(4) {
             0 => self.apply("softmax", &[x], &[("axis", (-1_i64).into())]),
             1 => {
-                let (g, b) = (self.param(&[depth]), self.param(&[depth]));
-                self.apply("layernorm", &[x, g, b], &[eps])
+                let (g, b) = (self.param(x, &[depth]), self.param(x, &[depth]));
+                let given = 2 + self.below(2);
+                self.apply("layernorm", &[x, g, b][..given], &[eps])
             }
             2 => {
-                let g = self.param(&[depth]);
+                let g = self.param(x, &[depth]);
                 self.apply("rmsnorm", &[x, g], &[eps])
             }
             _ => {
-                let (g, b) = (self.param(&[depth]), self.param(&[depth]));
+                let (g, b) = (self.param(x, &[depth]), self.param(x, &[depth]));
                 let r = self.partner(x).filter(|r| self.dims(*r) == self.dims(x)).unwrap_or(x);
                 let both = self.apply("add-layernorm", &[x, r, g, b], &[eps])?;
                 let at = self.below(2) as i64;
@@ -335,14 +482,14 @@ impl Generator<'_> {
         if !batch.is_multiple_of(heads) {
             return None;
         }
-        let k = self.param(&[batch / heads, keys, depth]);
-        let v = self.param(&[batch / heads, keys, width]);
+        let k = self.param(x, &[batch / heads, keys, depth]);
+        let v = self.param(x, &[batch / heads, keys, width]);
         let kind = self.pick(&["none", "causal", "window", "keep", "additive"]);
         let mut operands = vec![q, k, v];
         if kind == "additive" {
-            operands.push(self.param(&[1, keys]));
+            operands.push(self.param(x, &[1, keys]));
         } else if kind == "keep" {
-            let weights = self.param(&[rows, keys]);
+            let weights = self.param(x, &[rows, keys]);
             let zero = self.graph.scalar(0.0, x).ok()?;
             operands.push(self.apply("lt", &[weights, zero], &[])?);
         }
@@ -378,16 +525,16 @@ impl Generator<'_> {
                 let groups =
                     if channels.is_multiple_of(2) && channels > 0 { self.pick(&[1, 1, 2, channels]) } else { 1 };
                 let results = groups * (1 + self.below(3)) * self.pick(&[1, 1, 8]);
-                let w = self.param(&[results, channels / groups, taps[0], taps[1]]);
+                let w = self.param(x, &[results, channels / groups, taps[0], taps[1]]);
                 let mut operands = vec![x, w];
                 if self.below(2) == 0 {
-                    operands.push(self.param(&[results]));
+                    operands.push(self.param(x, &[results]));
                 }
                 let groups = ("groups", Attr::Int(groups as i64));
                 self.apply("conv", &operands, &[stride, dilation, before, after, groups])
             }
             2 => {
-                let w = self.param(&[channels, 2, taps[0], taps[1]]);
+                let w = self.param(x, &[channels, 2, taps[0], taps[1]]);
                 self.apply("conv-transpose", &[x, w], &[stride, dilation])
             }
             3 => {
@@ -400,13 +547,13 @@ impl Generator<'_> {
                 self.apply("average-pool", &[x], &[size, stride, before, after, over])
             }
             4 => {
-                let operands = [x, self.param(&[channels]), self.param(&[channels]), self.param(&[channels])];
-                let variance = self.param(&[channels]);
+                let operands = [x, self.param(x, &[channels]), self.param(x, &[channels]), self.param(x, &[channels])];
+                let variance = self.param(x, &[channels]);
                 let variance = self.apply("abs", &[variance], &[])?;
                 self.apply("batch-norm", &[operands.as_slice(), &[variance]].concat(), &[eps])
             }
             _ => {
-                let (g, b) = (self.param(&[channels]), self.param(&[channels]));
+                let (g, b) = (self.param(x, &[channels]), self.param(x, &[channels]));
                 let groups = if channels.is_multiple_of(2) { 1 + self.below(2) } else { 1 };
                 self.apply("group-norm", &[x, g, b], &[("groups", Attr::Int(groups as i64)), eps])
             }
@@ -430,5 +577,7 @@ impl Generator<'_> {
         if other != last {
             self.graph.output("other", other).expect("the second output");
         }
+        let whole = self.other();
+        self.graph.output("whole", whole).expect("the third output");
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use eutectic::{
     Compiler, Cpu, Graph, RuleSet, Strategy,
-    engine::rewrites::{Choice, LoadError, Phase},
+    engine::rewrites::{Choice, LoadError, Options, Phase, Stop, optimize},
 };
 use proptest::{
     prelude::*,
@@ -50,16 +50,31 @@ impl Sweep {
     /// # Errors
     /// The failure, for people.
     pub fn programs(&self, way: Way, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
-        let config = Config {
-            cases: count,
-            rng_seed: RngSeed::Fixed(seed),
-            failure_persistence: None,
-            max_shrink_iters: 2000,
-            ..Config::default()
-        };
-        let agrees =
-            |case: Case| self.agrees(way, &case.graph, case.seed).map_err(|e| TestCaseError::fail(format!("{e:#}")));
-        TestRunner::new(config).run(&programs(steps), agrees).map_err(|e| anyhow!("{way:?}: {e}"))
+        let agrees = |case: Case| self.agrees(way, &case.graph, case.seed);
+        each(count, steps, seed, agrees).with_context(|| format!("{way:?}"))
+    }
+
+    /// Checks of so many programs that all rules together come to rest on them, within the limits.
+    ///
+    /// # Errors
+    /// The program on which they do not, as text.
+    pub fn rest(&self, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
+        each(count, steps, seed, |case: Case| {
+            let rewritten = optimize(&case.graph, self.compiler.rules(), &Options::default())?;
+            match rewritten.phases.iter().find(|p| p.stop != Stop::Saturated) {
+                None => Ok(()),
+                Some(phase) => {
+                    let mut rules: Vec<_> = rewritten.statistics.iter().map(|r| (r.changes, &r.name)).collect();
+                    rules.sort_unstable_by(|a, b| b.cmp(a));
+                    Err(anyhow!(
+                        "phase {} does not come to rest: {:?}; busiest: {:?}",
+                        phase.phase,
+                        phase.stop,
+                        &rules[..8]
+                    ))
+                }
+            }
+        })
     }
 
     /// Compiles a program in one way and checks what it computes.
@@ -77,6 +92,19 @@ impl Sweep {
         };
         check(&compiler, graph, seed)?.map_err(|differences| anyhow!("{differences:#?}"))
     }
+}
+
+/// Runs a check on so many programs; the first that fails is shrunk.
+fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let config = Config {
+        cases: count,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
+    let check = |case: Case| check(case).map_err(|e| TestCaseError::fail(format!("{e:#}")));
+    TestRunner::new(config).run(&programs(steps), check).map_err(|e| anyhow!("{e}"))
 }
 
 /// Drops rules by the bits of a seed, but for those that programs need to have kernels at all.

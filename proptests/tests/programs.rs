@@ -29,6 +29,11 @@ fn some_rules() {
 }
 
 #[test]
+fn rules_come_to_rest() {
+    Sweep::new().unwrap().rest(500, 12, 0).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
 fn programs_that_once_failed() {
     let sweep = Sweep::new().unwrap();
     for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once_failed")).unwrap() {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use egg::{DidMerge, Id, Language};
 use eutectic_ir::{
-    Attr, Attrs, Class, Op, Type,
+    Attr, Attrs, Class, Op, Tensor, Type,
     index::Index,
     lang::{Mismatch, Signature},
     ops::{Leaf, ViewCall},
@@ -206,6 +206,25 @@ impl egg::Analysis<Node> for Facts {
         (a.constant, a.scalar, a.rank, a.stamp) = (constant, scalar, a.rank.min(b.rank), self.now);
         changed
     }
+
+    /// What is known to be one number is that number, written in one way: rules need not tell its spellings apart.
+    fn modify(egraph: &mut EGraph, id: Id) {
+        let data = &egraph[id].data;
+        let (Some(value), Type::Tensor(dtype, shape)) = (data.scalar, egraph.analysis.ty(data.ty)) else { return };
+        let (number, shape) = (Tensor::from_f64(*dtype, &[], [value]), shape.clone());
+        let leaf = |name| Op::named(name).expect("the op table has numbers");
+        let op = leaf("const");
+        let head = egraph.analysis.head(op, Attrs::from_iter([Attr::Tensor(number)]));
+        let mut literal = Node { head, op, children: SmallVec::new() };
+        if shape.rank() > 0 {
+            let number = egraph.add(literal);
+            let op = leaf("expand");
+            let head = egraph.analysis.head(op, Attrs::from_iter([Attr::Shape(shape)]));
+            literal = Node { head, op, children: SmallVec::from_slice(&[number]) };
+        }
+        let literal = egraph.add(literal);
+        egraph.union(id, literal);
+    }
 }
 
 /// The one value of all elements of a node, where that follows from the operands' values.
@@ -238,13 +257,15 @@ fn scalar_of(facts: &Facts, node: &Node, operands: &[TypeId], scalars: &[Option<
 }
 
 /// The value of all elements of a constant, if they are equal.
-fn uniform(tensor: &eutectic_ir::Tensor) -> Option<f64> {
+fn uniform(tensor: &Tensor) -> Option<f64> {
     let size = tensor.dtype().size();
     let mut elements = tensor.bytes().chunks_exact(size);
     let first = elements.next()?;
     if !elements.all(|e| e == first) {
         return None;
     }
-    let one = eutectic_ir::Tensor::new(tensor.dtype(), &[], first.to_vec()).ok()?;
-    one.to_f64().first().copied()
+    let one = Tensor::new(tensor.dtype(), &[], first.to_vec()).ok()?;
+    // What f64 cannot tell apart has no one value.
+    let certain = |x: &f64| tensor.dtype().is_float() || x.abs() < 2_f64.powi(53);
+    one.to_f64().first().copied().filter(certain)
 }

@@ -29,7 +29,8 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// Where the engine stops. All are counts, so that results repeat.
+/// Where the engine stops. All are counts, so that results repeat; those of nodes and matches are for each node of the
+/// program, of which at least 10 are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most e-nodes.
@@ -42,7 +43,15 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 200_000, iterations: 60, matches: 1_000_000 }
+        Limits { nodes: 200, iterations: 60, matches: 2000 }
+    }
+}
+
+impl Limits {
+    /// The limits of a program with so many nodes.
+    fn of(self, program: usize) -> Limits {
+        let program = program.max(10);
+        Limits { nodes: self.nodes * program, matches: self.matches * program, ..self }
     }
 }
 
@@ -134,6 +143,7 @@ pub(crate) struct Engine<'r> {
 
 impl<'r> Engine<'r> {
     pub fn new(egraph: EGraph, rules: &'r [Arc<Compiled>], limits: Limits) -> Engine<'r> {
+        let limits = limits.of(egraph.total_number_of_nodes());
         let statistics = |c: &Arc<Compiled>| RuleStatistics { name: c.rule.name.clone(), ..Default::default() };
         Engine {
             egraph,
@@ -149,7 +159,7 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// Runs a phase: its `once` rules on what is there, then all rules up to it until nothing changes; groups when the
+    /// Runs a phase: its `once` rules on what is there, then all rules that run in it until nothing changes; groups when the
     /// others are at rest, so that they see whole sets.
     ///
     /// # Errors
@@ -160,8 +170,8 @@ impl<'r> Engine<'r> {
             (0..engine.rules.len()).filter(|r| pick(&engine.rules[*r])).collect()
         };
         let once = of(self, &|c| c.rule.once && c.rule.phase == phase);
-        let single = of(self, &|c| !c.rule.once && c.rule.phase <= phase && !c.rule.group);
-        let groups = of(self, &|c| !c.rule.once && c.rule.phase <= phase && c.rule.group);
+        let single = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && !c.rule.group);
+        let groups = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && c.rule.group);
         let (mut matches, mut iterations) = (0, 0);
         self.egraph.rebuild();
         if !once.is_empty() {
@@ -253,8 +263,13 @@ impl<'r> Engine<'r> {
                     near.filter(|(_, distance)| *distance < compiled.pattern.depth).map(|(class, _)| *class).collect()
                 }
             };
+            // A value that is known to be one number has no better form; rules would go on to spell it as sums and products.
+            let settled = |class: &Id| {
+                let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
+                one_root && self.egraph[*class].data.scalar.is_some()
+            };
             let mut seen = Vec::new();
-            for class in classes {
+            for class in classes.into_iter().filter(|c| !settled(c)) {
                 compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
@@ -412,6 +427,11 @@ impl<'r> Engine<'r> {
                 Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
             });
             let node = Node { head: instr.head, op: self.egraph.analysis.op(instr.head), children: children.collect() };
+            // A value computed from itself is never the cheapest form of it, and rules follow such a circle without end
+            // (0 = 0·2 = 0·4 …). TENSAT calls this cycle filtering.
+            if roots.len() == 1 && node.children.contains(&root) {
+                return Ok(());
+            }
             let before = self.egraph.nodes().len();
             let id = self.egraph.add(node.clone());
             changed |= self.egraph.nodes().len() > before;

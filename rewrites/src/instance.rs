@@ -292,7 +292,9 @@ impl Built {
                 let foreign = |m: &&Match| {
                     form.pattern.tensors.iter().zip(leaves).filter(|(t, id)| m.classes[**t] != **id).count()
                 };
-                let mut candidates: Vec<&Match> = found.iter().filter(at_roots).collect();
+                // The e-graph has numbers that the graph does not.
+                let there = |m: &&Match| form.pattern.tensors.iter().all(|t| self.nodes.contains_key(&m.classes[*t]));
+                let mut candidates: Vec<&Match> = found.iter().filter(at_roots).filter(there).collect();
                 candidates.sort_by_key(foreign);
                 candidates.into_iter().find_map(|m| {
                     let sight = Sight::of(&form.pattern, &self.egraph, m);

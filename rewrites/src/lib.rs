@@ -18,8 +18,8 @@
 //! ```
 //!
 //! `(rule PACK/NAME (forall …) (where …)? (let ?y …)* SIDES (eq …) FLAG*)`. The pack decides the phase:
-//! `legalize` | `algebra` | `unfuse`, `templates` | every other (`simplify`, `decompose`, `fuse`, …: the main phase).
-//! Phases are cumulative: the rules of earlier phases stay active in later ones.
+//! `legalize` | `algebra` | `unfuse`, `templates` | `offers`, `fold` | every other (`simplify`, `decompose`, `fuse`, …: the main phase).
+//! Phases are cumulative: the rules of earlier phases stay active in later ones; in the last, its own run alone.
 //!
 //! ## `forall`: the variables
 //!
@@ -28,6 +28,7 @@
 //! | `(F float)`, `(F any)`, `int`, `number`, `f32`, … | an element type of that class |
 //! | `(?x F[B.. M K])` | a tensor. `B..` is a sequence of dims, `M` a dim; neither needs a declaration of its own. `(* 2 H)`, `(+ M 1)`, `(/ D 2)`, `(- A B)` are solved for their one unknown or fail to match |
 //! | `(?w F[K N] const)` | a tensor computed from parameters and constants only |
+//! | `(?y F[A..] varied)` | a tensor that is not known to be one number everywhere: numbers have rules of their own |
 //! | `(?s float)` (or `f32`) | a number: a float attribute; or, standing as an operand on the left, a tensor whose elements are all one known number (seen through expand, reshape and arithmetic on constants); any shape |
 //! | `(near ?c 0.70710678)` | such a number, within 4 eps (of its tensor's element type) of the given one |
 //! | `(?n int)`, `(?ax axis)`, `(?axs axes)`, `(?p perm)`, `(?s shape)`, `(?k bool)`, `(?d dtype)` | an attribute of that kind |

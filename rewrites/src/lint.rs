@@ -67,6 +67,11 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
         return false;
     }
     let (general, special) = (&*general.rule, &*special.rule);
+    // A number that is to be near another is another left side.
+    let nears = |r: &Rule| r.variables.iter().filter_map(|v| v.near.map(f64::to_bits)).collect::<Vec<_>>();
+    if !nears(general).is_empty() && nears(general) != nears(special) {
+        return false;
+    }
     if general.roots.len() != 1 || special.roots.len() != 1 || general.group || special.group {
         return false;
     }
@@ -80,11 +85,12 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
             match at.and_then(|at| bound[at].as_ref()) {
                 Some(Term::Tensor(other)) => match &special.variables[*other].kind {
                     crate::rule::VariableKind::Tensor { ty: narrower, constant: c } => {
-                        (ty == narrower || admits_all(ty)) && (!constant || *c)
+                        let flags = (!constant || *c) && (!v.varied || special.variables[*other].varied);
+                        (ty == narrower || admits_all(ty)) && flags
                     }
                     _ => false,
                 },
-                _ => admits_all(ty) && !constant,
+                _ => admits_all(ty) && !constant && !v.varied,
             }
         })
 }

@@ -317,7 +317,11 @@ fn attribute_values(rule: &Rule, op: Op, at: usize, term: Option<&AttrTerm>) -> 
         Some(AttrTerm::Value(attr)) => match attr {
             Attr::Int(n) if def.kind == AttrKind::Axis => vec![value((if *n == -1 { -2 } else { n + 1 }).into())],
             Attr::Int(n) => vec![value((n + 1).into()), value((n - 1).into())],
-            Attr::Float(x) => vec![value((x.get() + 1.0).into()), value((-2.0 * x.get() - 0.5).into())],
+            Attr::Float(x) => {
+                // ∞ + 1 is the same number.
+                let x = x.get().clamp(-1e3, 1e3);
+                vec![value((x + 1.0).into()), value((-2.0 * x - 0.5).into())]
+            }
             Attr::Bool(b) => vec![value((!b).into())],
             Attr::Word(w) => words(def.kind, w).take(2).map(|w| value(w.into())).collect(),
             Attr::Ints(axes) if def.kind == AttrKind::Axes => {

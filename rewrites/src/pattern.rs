@@ -24,6 +24,7 @@ pub(crate) enum Pat {
     Tensor {
         constant: bool,
         near: Option<f64>,
+        varied: bool,
         /// The fewest axes, and whether there are no more.
         rank: (usize, bool),
     },
@@ -118,8 +119,10 @@ impl Pattern {
     pub fn compile(builder: &Builder<'_>, tops: &[Ref]) -> Result<Pattern, String> {
         let rule = builder.rule;
         let terms = calls_by_id(rule);
-        let tensors: Vec<_> =
-            rule.tensors().map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, rank: rank(ty) }).collect();
+        let tensors: Vec<_> = rule
+            .tensors()
+            .map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, varied: v.varied, rank: rank(ty) })
+            .collect();
         let mut nodes = tensors.clone();
         let numbers: Vec<usize> = (0..rule.numbers).map(|n| nodes.len() + n).collect();
         nodes.extend(numbers_of(rule));
@@ -220,9 +223,10 @@ impl Pattern {
             let alike = match self.args(node) {
                 [a, b, ..] if a == b => true,
                 [a, b, ..] if edges[*a] == 1 && edges[*b] == 1 => match (&self.nodes[*a], &self.nodes[*b]) {
-                    (Pat::Tensor { constant: x, near: None, .. }, Pat::Tensor { constant: y, near: None, .. }) => {
-                        x == y && types[*a] == types[*b]
-                    }
+                    (
+                        Pat::Tensor { constant: x, near: None, varied: v, .. },
+                        Pat::Tensor { constant: y, near: None, varied: w, .. },
+                    ) => x == y && v == w && types[*a] == types[*b],
                     _ => false,
                 },
                 _ => false,
@@ -380,10 +384,11 @@ impl Pattern {
             data.scalar.is_some_and(|has| near(has, want, roundoff))
         };
         match &self.nodes[node] {
-            Pat::Tensor { constant, near, rank: (least, exact) } => {
+            Pat::Tensor { constant, near, varied, rank: (least, exact) } => {
                 let rank = egraph.analysis.ty(data.ty).as_tensor().map_or(0, |(_, shape)| shape.rank());
                 let fits = if *exact { rank == *least } else { rank >= *least };
-                fits && (!constant || data.constant) && near.is_none_or(is_near)
+                let flags = (!constant || data.constant) && (!varied || data.scalar.is_none());
+                fits && flags && near.is_none_or(is_near)
             }
             Pat::Number { near } => data.scalar.is_some() && near.is_none_or(is_near),
             Pat::Op { op, .. } => egraph[class].nodes.iter().any(|n| n.op == *op),

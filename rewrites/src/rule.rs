@@ -36,7 +36,7 @@ impl fmt::Display for Contract {
     }
 }
 
-/// When a rule runs. Rules of earlier phases stay active in later ones.
+/// When a rule runs. Rules of earlier phases stay active in later ones, but for the last: offers are not taken apart again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Surface forms become the forms that kernels take.
@@ -45,13 +45,15 @@ pub enum Phase {
     Main,
     /// Associativity and distribution: bounded.
     Algebra,
-    /// What a backend's kernels are offered.
+    /// What is split for a backend's kernels.
     Templates,
+    /// What is offered to the plan in the end, and no other rule acts on.
+    Offers,
 }
 
 impl Phase {
     /// All, in order.
-    pub const ALL: [Phase; 4] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates];
+    pub const ALL: [Phase; 5] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates, Phase::Offers];
 
     /// The phase in which the rules of a pack run.
     pub fn of_pack(pack: &str) -> Phase {
@@ -59,8 +61,14 @@ impl Phase {
             "legalize" => Phase::Legalize,
             "algebra" => Phase::Algebra,
             "unfuse" | "templates" => Phase::Templates,
+            "offers" | "fold" => Phase::Offers,
             _ => Phase::Main,
         }
+    }
+
+    /// Whether rules of a phase run in this one.
+    pub(crate) fn runs(self, of: Phase) -> bool {
+        of == self || of < self && self != Phase::Offers
     }
 }
 
@@ -71,6 +79,7 @@ impl fmt::Display for Phase {
             Phase::Main => "main",
             Phase::Algebra => "algebra",
             Phase::Templates => "templates",
+            Phase::Offers => "offers",
         })
     }
 }
@@ -181,6 +190,8 @@ pub(crate) struct Variable {
     pub kind: VariableKind,
     /// The number that its elements are to be near.
     pub near: Option<f64>,
+    /// Whether it is no number: nothing that is known to have one value everywhere.
+    pub varied: bool,
 }
 
 impl Variable {

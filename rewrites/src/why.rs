@@ -248,6 +248,7 @@ impl Miss {
                 let reason = match &form.pattern.nodes[node] {
                     Pat::Op { .. } => format!("there is {there}"),
                     Pat::Tensor { constant: true, .. } if !data.constant => format!("{there} depends on an input"),
+                    Pat::Tensor { varied: true, .. } if data.scalar.is_some() => format!("{there} is one number"),
                     Pat::Tensor { near: None, .. } => format!("{there} has another number of axes"),
                     _ if data.scalar.is_none() => format!("{there} is not one number"),
                     _ => format!("{there} is another number"),

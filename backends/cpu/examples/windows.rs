@@ -1,17 +1,23 @@
-//! The convolutions of ResNet-50 beside products of the same extents whose operands lie dense, in turns, on one thread:
-//! `cargo run --release -p eutectic-cpu --example windows`. The last column is what reading windows costs.
+//! The convolutions of ResNet-50 beside products of the same extents whose operands lie dense, and beside the multiply-adds that
+//! the machine does in registers, in turns, on one thread: `cargo run --release -p eutectic-cpu --example windows`. Times are the
+//! least of all turns: what else runs on the machine only adds.
 
+// Of the ceilings, arithmetic alone.
+#[allow(dead_code)]
+#[path = "roofline/ceilings.rs"]
+mod ceilings;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::time::Instant;
 
-use eutectic_backend::{AnchorKernel, Backend, Body, Executable, Instr, Kernel, Place};
+use ceilings::flops_per_second;
+use eutectic_backend::{Backend, Body, Executable, Place};
 use eutectic_cpu::{Cpu, CpuOptions};
-use eutectic_ir::{DType, Tensor};
+use eutectic_ir::DType;
 use support::{
-    build::{Build, body, push, row_major},
-    windows::{Line, windows},
+    build::{Build, body},
+    windows::{Line, product, windows},
 };
 
 /// Rows (as many as columns), channels, channels of the result, size of the window, stride.
@@ -40,26 +46,36 @@ const SHAPES: &[[usize; 5]] = &[
     [7, 2048, 512, 1, 1],
     [7, 512, 512, 3, 1],
 ];
-const TURNS: usize = 25;
+const TURNS: usize = 50;
+
+/// Bytes that lie as they do within a program.
+struct Aligned {
+    room: Vec<u8>,
+    from: usize,
+}
+
+impl Aligned {
+    fn new(bytes: &[u8]) -> Aligned {
+        let mut room = vec![0; bytes.len() + 64];
+        let from = room.as_ptr().align_offset(64);
+        room.truncate(from + bytes.len());
+        room[from..].copy_from_slice(bytes);
+        Aligned { room, from }
+    }
+}
 
 /// A product with constant right operand, ready to run.
 struct Work {
     executable: Box<dyn Executable>,
-    input: Tensor,
-    output: Vec<u8>,
+    input: Aligned,
+    output: Aligned,
     predicted: f64,
 }
 
 impl Work {
-    fn new(mut build: Build, lhs: Body, n: usize) -> Work {
-        let (m, k) = (lhs.domain[1], lhs.domain[2]);
-        let mut rhs = body(&[1, k, n]);
-        let w = build.dense(&mut rhs, DType::F32);
-        rhs.results = vec![w];
-        let mut b = body(&[1, m, n]);
-        let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
-        build.store_at(m * n, row_major(&[1, m, n]), DType::F32, y);
-        let (kernel, mut inputs): (Kernel, Vec<Tensor>) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    fn new(build: Build, lhs: Body, n: usize) -> Work {
+        let count = lhs.domain[1] * n;
+        let (kernel, mut inputs) = product(build, lhs, n, DType::F32);
         let mut program = support::program(&kernel);
         program.params.push(program.inputs.remove(1));
         program.buffers[1].place = Place::Param(0);
@@ -67,24 +83,28 @@ impl Work {
         let mut executable = cpu.compile(&program).expect("a product");
         executable.load(&[inputs.remove(1)]).expect("the program's parameter");
         let predicted = cpu.cost(&kernel).seconds;
-        Work { executable, input: inputs.remove(0), output: vec![0; m * n * 4], predicted }
+        let (input, output) = (Aligned::new(inputs.remove(0).bytes()), Aligned::new(&vec![0; count * 4]));
+        Work { executable, input, output, predicted }
     }
 
     fn run(&mut self) -> f64 {
         let start = Instant::now();
-        self.executable.run(&[self.input.bytes()], &mut [&mut self.output]).expect("a run");
+        let (input, output) = (&self.input.room[self.input.from..], &mut self.output.room[self.output.from..]);
+        self.executable.run(&[input], &mut [output]).expect("a run");
         start.elapsed().as_secs_f64()
     }
 }
 
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 fn main() {
-    println!("rows channels results size stride |  GFLOP/s  predicted |  dense GFLOP/s |  ratio");
-    for &[extent, channels, results, size, stride] in SHAPES {
+    let only: Option<usize> = std::env::args().nth(1).and_then(|n| n.parse().ok());
+    println!(
+        "rows channels results size stride |  GFLOP/s    ms  predicted |  dense GFLOP/s  ratio |  registers  share"
+    );
+    let (mut all, mut least) = (0.0, 0.0);
+    for (number, &[extent, channels, results, size, stride]) in SHAPES.iter().enumerate() {
+        if only.is_some_and(|n| n != number) {
+            continue;
+        }
         let line = || Line { extent, before: size / 2, after: size / 2, size, stride, dilation: 1 };
         let mut build = Build::new(1);
         let lhs = windows(&mut build, &[line(), line()], [1, 1, channels], true, DType::F32);
@@ -96,15 +116,23 @@ fn main() {
         let x = build.dense(&mut lhs, DType::F32);
         lhs.results = vec![x];
         let mut dense = Work::new(build, lhs, results);
-        let (mut of_windows, mut of_dense): (Vec<f64>, Vec<f64>) =
-            (0..TURNS).map(|_| (ours.run(), dense.run())).unzip();
-        let (w, d) = (median(&mut of_windows), median(&mut of_dense));
+        let (mut w, mut d, mut registers) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
+        for _ in 0..TURNS {
+            w = w.min(ours.run());
+            d = d.min(dense.run());
+            registers = registers.max(flops_per_second(1));
+        }
+        (all, least) = (all + w, least + flops / registers);
         println!(
-            "{extent:4} {channels:8} {results:7} {size:4} {stride:6} | {:8.1} {:10.1} | {:14.1} | {:6.2}",
+            "{extent:4} {channels:8} {results:7} {size:4} {stride:6} | {:8.1} {:5.2} {:10.1} | {:14.1} {:6.2} | {:10.1} {:6.2}",
             flops / w / 1e9,
+            w * 1e3,
             flops / ours.predicted / 1e9,
             flops / d / 1e9,
-            d / w
+            d / w,
+            registers / 1e9,
+            flops / w / registers
         );
     }
+    println!("all: {:.2} ms, {:.0} % of what registers do", all * 1e3, 100.0 * least / all);
 }

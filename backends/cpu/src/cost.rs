@@ -190,6 +190,9 @@ impl Model {
         let m = &self.costs.memory;
         self.traffic(kernel, &mut work);
         self.body(&kernel.body, row_mask(kernel), &mut work);
+        for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
+            work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
+        }
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs } => {
@@ -440,9 +443,19 @@ fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
 }
 
-/// How many elements along the innermost axis lie side by side; `None` if they are apart.
+/// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.
 fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     let inner = domain.len().checked_sub(1)?;
+    if let Some(strides) = index.affine(domain.len()) {
+        let mut line = 1;
+        for (&stride, &extent) in strides.iter().zip(domain).rev().filter(|(s, n)| **s != 0 && **n > 1) {
+            if stride != line {
+                return (line > 1).then_some(line as f64);
+            }
+            line *= extent as i64;
+        }
+        return Some(line as f64);
+    }
     let fastest = |atom: &Atom| match atom {
         Atom::Coord(n) => *n == inner,
         Atom::Mod(i, _) => matches!(i.terms.as_slice(), [(Atom::Coord(n), 1)] if *n == inner),

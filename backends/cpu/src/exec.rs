@@ -43,6 +43,9 @@ struct Schedule {
     /// Slots that are bound later, and whether they are only packed.
     late: Vec<(usize, Late, bool)>,
     constants: Vec<PackedConstant>,
+    /// Bytes of all packed constants, and where they are.
+    packed_bytes: usize,
+    packed: Option<Block>,
 }
 
 /// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
@@ -51,8 +54,8 @@ struct PackedConstant {
     step: usize,
     /// Its slots in the table, one for each step that reads it.
     slots: Vec<usize>,
-    bytes: usize,
-    block: Option<Block>,
+    /// Its first byte in the block of all of them.
+    offset: usize,
 }
 
 /// A pointer that may be sent to another thread along with the memory that it points into.
@@ -266,7 +269,8 @@ impl Binder<'_> {
                     let buffers: Vec<_> = constant.reads.iter().map(|&s| step.buffers[s]).collect();
                     let at = *known.entry((step.kernel, buffers)).or_insert(packed.len());
                     if at == packed.len() {
-                        packed.push(PackedConstant { step: number, slots: vec![], bytes: constant.bytes, block: None });
+                        packed.push(PackedConstant { step: number, slots: vec![], offset: schedule.packed_bytes });
+                        schedule.packed_bytes += constant.bytes.next_multiple_of(ALIGN);
                     }
                     packed[at].slots.push(slot);
                     // Nothing else reads these: once it is packed, the parameters need not be kept.
@@ -343,9 +347,9 @@ impl Schedule {
 
     /// Packs the constants, from buffers that are bound.
     fn pack(&mut self, workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
-        for n in 0..self.constants.len() {
-            let constant = &mut self.constants[n];
-            let at = constant.block.get_or_insert_with(|| Block::new(constant.bytes)).at();
+        let block = self.packed.get_or_insert_with(|| Block::new(self.packed_bytes)).at();
+        for constant in &self.constants {
+            let at = block.wrapping_add(constant.offset);
             for &slot in &constant.slots {
                 self.slots[slot] = Pointer(at);
             }

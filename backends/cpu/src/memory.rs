@@ -1,15 +1,20 @@
 //! Aligned blocks of memory.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
+
+use memmap2::MmapMut;
 
 /// Alignment of arenas and scratch memory: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 
 /// Zeroed memory, aligned to [`ALIGN`].
+///
+/// In pages as large as the system has: kernels walk through rows that lie apart, and through constants that nothing else touches,
+/// where looking up small pages takes longer than reading what is on them.
 #[derive(Debug)]
 pub struct Block {
     at: *mut u8,
-    layout: Layout,
+    map: MmapMut,
 }
 
 // SAFETY: a block owns its memory; who writes where is decided by those who hold the pointer.
@@ -18,18 +23,17 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A block of at least `bytes` bytes.
+    /// A block of `bytes` bytes.
     ///
     /// # Panics
     /// If the size overflows.
     pub fn new(bytes: usize) -> Block {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("a size that memory can have");
-        // SAFETY: the size is not zero.
-        let at = unsafe { alloc_zeroed(layout) };
-        if at.is_null() {
-            handle_alloc_error(layout);
-        }
-        Block { at, layout }
+        let Ok(mut map) = MmapMut::map_anon(layout.size()) else { handle_alloc_error(layout) };
+        // A wish: where it is not granted, pages are small.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Block { at: map.as_mut_ptr(), map }
     }
 
     /// Its first byte.
@@ -39,7 +43,7 @@ impl Block {
 
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
-        self.layout.size()
+        self.map.len()
     }
 
     /// Copies bytes to its start.
@@ -50,12 +54,5 @@ impl Block {
         assert!(bytes.len() <= self.bytes(), "the block was made for these bytes");
         // SAFETY: just checked.
         unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.at, self.layout) };
     }
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use eutectic_backend::{AnchorKernel, Backend, Body, Buffer, Instr, Place, Step};
-use eutectic_cpu::Cpu;
+use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use eutectic_ir::{
     DType, Tensor,
     index::{Index, flatten},
@@ -74,8 +74,20 @@ enum Epilogue {
     None,
     /// Stored as `[b.. n m]`.
     Transposing,
+    /// relu(y + bias + residual): what is done in registers.
+    Sums,
     /// gelu(y + bias) + residual, and the product itself too.
     Everything,
+}
+
+/// relu(product + bias + residual), whose loads are the next two inputs.
+fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize {
+    let bias = build.input(dtype, *b.domain.last().expect("a matrix"));
+    let bias = build.load(b, bias, Index::coord(b.domain.len() - 1));
+    let y = map(b, "add", &[product, bias], dtype);
+    let residual = build.dense(b, dtype);
+    let y = map(b, "add", &[residual, y], dtype);
+    map_with(b, "act", &["relu".into()], &[y], dtype)
 }
 
 /// The operands are the last two inputs, in the order left and right, so that the right one or both can be parameters.
@@ -87,6 +99,9 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2],
         let mut b = body(&domain);
         let product = push(&mut b, Instr::Anchor { dtype });
         let mut y = product;
+        if let Epilogue::Sums = epilogue {
+            y = sums(&mut build, &mut b, product, dtype);
+        }
         if let Epilogue::Everything = epilogue {
             let bias = build.input(dtype, n);
             let bias = build.load(&mut b, bias, Index::coord(domain.len() - 1));
@@ -113,7 +128,7 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2],
     }
 }
 
-const EPILOGUES: [Epilogue; 3] = [Epilogue::None, Epilogue::Transposing, Epilogue::Everything];
+const EPILOGUES: [Epilogue; 4] = [Epilogue::None, Epilogue::Transposing, Epilogue::Sums, Epilogue::Everything];
 
 #[test]
 fn small_and_odd_extents_in_every_layout() {
@@ -158,6 +173,10 @@ fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
     }
     case(&[12], (40, 64, 32), [Slice, Transposed], Epilogue::None, DType::F32);
     case(&[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
+    case(&[], (45, 70, 4000), [Dense, Dense], Epilogue::Sums, DType::F32);
+    case(&[], (30, 40, 2049), [Strided, Transposed], Epilogue::Sums, DType::F64);
+    // Rows a page apart, beside several panels.
+    case(&[], (40, 200, 1024), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
 /// z = (x·w)·w twice over, with one weight for both steps, after parameters were loaded and replaced by others.
@@ -197,6 +216,48 @@ fn constants_are_packed_anew_with_new_parameters() {
         let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-4, "parameters {seed}: {worst}");
+    }
+}
+
+/// The result lies where the residual was: sums of several parts must not be written over it before it is added.
+#[test]
+fn sums_replace_what_is_added_to_them() {
+    for (m, n, k) in [(30, 50, 8000), (7, 33, 20), (1, 64, 40), (64, 1, 40)] {
+        let mut build = Build::new(k as u64);
+        let domain = [m, n];
+        let mut b = body(&domain);
+        let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        let y = sums(&mut build, &mut b, product, DType::F32);
+        let lhs = operand(&mut build, &[m, k], Dense, DType::F32);
+        let rhs = operand(&mut build, &[k, n], Dense, DType::F32);
+        build.store(&domain, DType::F32, y);
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        let mut build = Build::new(0);
+        let mut b = body(&[m * n]);
+        let x = build.dense(&mut b, DType::F32);
+        build.store(&[m * n], DType::F32, x);
+        let mut program = support::program(&kernel);
+        program.kernels.push(build.kernel(AnchorKernel::Map, b).0);
+        let shared = Buffer { dtype: DType::F32, count: m * n, place: Place::Arena(0) };
+        program.buffers.extend([shared.clone(), shared]);
+        program.arena_bytes = m * n * 4;
+        let whole = program.run[0].clone();
+        let copy = |from, to| Step { kernel: 1, buffers: vec![from, to], ..whole.clone() };
+        let product = Step { buffers: vec![0, 5, 2, 3, 6], ..whole.clone() };
+        program.run = vec![copy(1, 5), product, copy(6, 4)];
+        let want = support::naive::kernel(&kernel, &inputs).swap_remove(0);
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
+            let mut executable = cpu.compile(&program).unwrap_or_else(|e| panic!("{e}"));
+            executable.load(&[]).unwrap();
+            let mut out = vec![0; m * n * 4];
+            let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+            executable.run(&inputs, &mut [&mut out]).unwrap();
+            let got = Tensor::new(DType::F32, &[m * n], out).unwrap().to_f64();
+            let close =
+                |(got, want): (&f64, &Option<f64>)| (got - want.expect("all is stored")).abs() < 1e-5 * k as f64;
+            assert!(got.iter().zip(&want).all(close), "{m} {n} {k} {isa:?}");
+        }
     }
 }
 

@@ -62,8 +62,10 @@ pub enum PhaseName {
     Main,
     /// Associativity and distribution.
     Algebra,
-    /// What kernels are offered.
+    /// What is split for kernels.
     Templates,
+    /// What the plan is offered in the end.
+    Offers,
 }
 
 /// A part of the output.
@@ -91,6 +93,7 @@ impl PhaseName {
             PhaseName::Main => vec![Phase::Main],
             PhaseName::Algebra => vec![Phase::Algebra],
             PhaseName::Templates => vec![Phase::Templates],
+            PhaseName::Offers => vec![Phase::Offers],
         }
     }
 }

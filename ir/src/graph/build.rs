@@ -35,6 +35,8 @@ builders! {
     "erf" erf(x);
     "sigmoid" sigmoid(x);
     "not" not(x);
+    "and" and(a, b);
+    "ne" ne(a, b);
     "add" add(a, b);
     "sub" sub(a, b);
     "mul" mul(a, b);
@@ -64,7 +66,8 @@ builders! {
     "layernorm" layernorm(x, g, b; eps: f64);
     "rmsnorm" rmsnorm(x, g; eps: f64);
     "linear" linear(x, w, b; act: &str);
-    "swiglu" swiglu(p; gate: &str);
+    "lora" lora(x, w, a, b; scale: f64);
+    "glu" glu(p; gate: &str, act: &str);
     "rope" rope(x, cos, sin; style: &str);
     "get" get(t; index: i64);
 }

@@ -1,4 +1,4 @@
-//! Attention: the anchor, the surface op with masks and grouped heads, rotary embedding and gated activation.
+//! Attention: the anchor, the surface op with masks and grouped heads, rotary embedding and gated linear units.
 
 use super::{
     Anchor,
@@ -8,6 +8,7 @@ use super::{
     extent,
     normalisation::probabilities,
     op,
+    pointwise::{ACTIVATIONS, activate},
 };
 use crate::{Scalar, Type, scalar::Accumulator};
 
@@ -62,20 +63,21 @@ pub(super) const OPS: &[OpDef] = &[
         )
     },
     OpDef {
-        attrs: &[attr("gate", Word(&["first", "second"]))],
-        flops: each::<12>,
+        attrs: &[attr("gate", Word(&["first", "second"])), attr_or("act", Word(ACTIVATIONS), Default::Word("silu"))],
+        flops: each::<17>,
         ..op(
-            "swiglu",
-            "up · silu(gate), where one half of the last axis is the gate and the other is up.",
+            "glu",
+            "The gated linear unit up · act(gate), where one half of the last axis is the gate and the other is up: SwiGLU for \
+             silu, GeGLU for a gelu, the first of them for sigmoid.",
             Class::Composite,
             "(F float) F[B.. (* 2 H)] -> F[B.. H]",
-            tensors!(swiglu),
+            tensors!(glu),
         )
     },
 ];
 
 /// Two products over each pair of query and key, and about ten operations for its softmax.
-fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
+pub(super) fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
     let (keys, depth, width) = (extent(operands[1], -2), extent(operands[0], -1), extent(result, -1));
     let rows = result.count() as f64 / width.max(1.0);
     rows * keys * (2.0 * (depth + width) + 10.0)
@@ -195,7 +197,7 @@ fn attention<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     heads(call, 1, zeros, |n, i, j| bias.map_or(Bias::Visible(Some(true)), |b| Bias::Term(b[at(n, i, j)])))
 }
 
-fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let (q, k) = (call.operands[0], call.operands[1]);
     let share = q.extent(2) / k.extent(2).max(1);
     let (kind, window) = (call.attrs[2].word().unwrap_or_default(), call.attrs[3].int().unwrap_or(0));
@@ -212,7 +214,7 @@ fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     })
 }
 
-fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let [x, cos, sin] = call.operands else { unreachable!("the signature has three operands") };
     let (positions, pairs) = (cos.extent(1), cos.extent(0));
     let half = call.attrs[0].word() == Some("half");
@@ -230,11 +232,11 @@ fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     call.reals(x.rows().enumerate().flat_map(row))
 }
 
-fn swiglu<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
-    let first = call.attrs[0].word() == Some("first");
+fn glu<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let (first, kind) = (call.attrs[0].word() == Some("first"), call.attrs[1].word().unwrap_or_default());
     call.reals(call.operands[0].rows().flat_map(|row| {
         let (a, b) = row.split_at(row.len() / 2);
         let (gate, up) = if first { (a, b) } else { (b, a) };
-        gate.iter().zip(up).map(|(&g, &u)| u * g * g.sigmoid()).collect::<Vec<_>>()
+        gate.iter().zip(up).map(|(&g, &u)| u * activate(g, kind)).collect::<Vec<_>>()
     }))
 }

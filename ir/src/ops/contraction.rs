@@ -3,9 +3,9 @@
 use super::{
     Anchor,
     AttrKind::*,
-    Class, Default, OpDef, attr_or,
+    Class, Default, OpDef, attr, attr_or,
     eval::{Call, Value, broadcast_strides, offsets, tensors},
-    op,
+    extent, op,
     pointwise::{ACTIVATIONS, activate},
 };
 use crate::{Scalar, Type, scalar::Accumulator};
@@ -33,11 +33,25 @@ pub(super) const OPS: &[OpDef] = &[
             tensors!(linear),
         )
     },
+    OpDef {
+        attrs: &[attr("scale", Float)],
+        flops: |operands, result| {
+            let (rows, rank) = (operands[0].count() as f64, extent(operands[2], -1));
+            matmul_flops(operands, result) + 2.0 * rank * (rows + result.count() as f64)
+        },
+        ..op(
+            "lora",
+            "x·w + scale·(x·a)·b: a linear layer with an adapter of low rank (Hu et al., 2021).",
+            Class::Composite,
+            "(F float) F[B.. M K] F[K N] F[K R] F[R N] -> F[B.. M N]",
+            tensors!(lora),
+        )
+    },
 ];
 
 /// A multiplication and an addition for each element of the result and of the contracted axis.
-fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
-    2.0 * result.count() as f64 * super::extent(operands[0], -1)
+pub(super) fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
+    2.0 * result.count() as f64 * extent(operands[0], -1)
 }
 
 fn matmul<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
@@ -67,7 +81,7 @@ fn product_of<S: Scalar>(a: &[S], b: &[S], (m, k, n): (usize, usize, usize), pro
     }
 }
 
-fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let (x, w) = (call.operands[0], call.operands[1]);
     let (k, n) = (w.extent(1), w.extent(0));
     let rows = x.dims[..x.dims.len() - 1].iter().product();
@@ -76,4 +90,15 @@ fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let kind = call.attrs[0].word().unwrap_or_default();
     let bias = call.operands.get(2).map(|b| b.reals());
     call.reals(product.into_iter().enumerate().map(|(i, y)| activate(bias.map_or(y, |b| y + b[i % n]), kind)))
+}
+
+fn lora<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let [x, w, a, b] = call.operands else { unreachable!("the signature has four operands") };
+    let (k, n, r) = (w.extent(1), w.extent(0), a.extent(0));
+    let rows = x.dims[..x.dims.len() - 1].iter().product();
+    let (mut whole, mut low, mut adapter) = (Vec::new(), Vec::new(), Vec::new());
+    product_of(x.reals(), w.reals(), (rows, k, n), &mut whole);
+    product_of(x.reals(), a.reals(), (rows, k, r), &mut low);
+    product_of(&low, b.reals(), (rows, r, n), &mut adapter);
+    call.reals(whole.into_iter().zip(adapter).map(|(y, z)| y + call.number(0) * z))
 }

@@ -45,7 +45,7 @@ pub(super) const OPS: &[OpDef] = &[
              (windows (+ (* S (- H 1)) 1) (- (* D (- P 1)) B) (- (* D (- P 1)) A) P 1 D Y) \
              (windows (+ (* T (- W 1)) 1) (- (* E (- Q 1)) L) (- (* E (- Q 1)) R) Q 1 E X) \
              (shape stride [S T]) (shape dilation [D E]) (shape before [B L]) (shape after [A R]) \
-             (at-most 1 S) (at-most 1 T)",
+             (at-most 1 S) (at-most 1 T) (at-most 1 H) (at-most 1 W)",
             tensors!(conv_transpose),
         )
     },

@@ -10,6 +10,7 @@ mod class;
 mod contraction;
 mod convolution;
 pub mod eval;
+mod layer;
 mod leaf;
 mod normalisation;
 mod pointwise;
@@ -43,6 +44,7 @@ const FAMILIES: &[&[OpDef]] = &[
     reduction::OPS,
     normalisation::OPS,
     attention::OPS,
+    layer::OPS,
     project::OPS,
 ];
 

@@ -39,9 +39,10 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<8>,
         ..op(
             "layernorm",
-            "(x − mean) / √(variance + eps) · g + b over the last axis; the variance is the mean of (x − mean)².",
+            "(x − mean) / √(variance + eps) · g + b over the last axis, b = 0 where it is not given; the variance is the mean \
+             of (x − mean)².",
             Class::Composite,
-            "(F float) F[B.. D] F[D] F[D] -> F[B.. D]",
+            "(F float) F[B.. D] F[D] F[D]? -> F[B.. D]",
             tensors!(layernorm),
         )
     },
@@ -130,11 +131,15 @@ fn mean<S: Scalar>(row: impl ExactSizeIterator<Item = S>) -> S {
 }
 
 /// (x − mean) / √(variance + eps) · g + b.
-fn layer_normalised<S: Scalar>(row: &[S], g: &[S], b: &[S], eps: S) -> Vec<S> {
+fn layer_normalised<S: Scalar>(row: &[S], g: &[S], b: Option<&[S]>, eps: S) -> Vec<S> {
     let centre = mean(row.iter().copied());
     let centred: Vec<S> = row.iter().map(|&x| x - centre).collect();
     let scale = (mean(centred.iter().map(|&x| x * x)) + eps).rsqrt();
-    centred.into_iter().zip(g).zip(b).map(|((x, &g), &b)| x * scale * g + b).collect()
+    let scaled = centred.into_iter().zip(g).map(|(x, &g)| x * scale * g);
+    match b {
+        Some(b) => scaled.zip(b).map(|(y, &b)| y + b).collect(),
+        None => scaled.collect(),
+    }
 }
 
 /// x / √(mean of x² + eps) · g.
@@ -143,9 +148,9 @@ fn scale_normalised<S: Scalar>(row: &[S], g: &[S], eps: S) -> Vec<S> {
     row.iter().zip(g).map(|(&x, &g)| x * scale * g).collect()
 }
 
-fn layernorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
-    let [x, g, b] = call.operands else { unreachable!("the signature has three operands") };
-    call.reals(x.rows().flat_map(|row| layer_normalised(row, g.reals(), b.reals(), call.number(0))))
+pub(super) fn layernorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let (x, g, b) = (call.operands[0], call.operands[1], call.operands.get(2).map(|b| b.reals()));
+    call.reals(x.rows().flat_map(|row| layer_normalised(row, g.reals(), b, call.number(0))))
 }
 
 fn rmsnorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
@@ -163,7 +168,7 @@ fn with_sum<S: Scalar>(call: &Call<'_, S>, f: impl Fn(&[S]) -> Vec<S>) -> Vec<Va
 
 fn add_layernorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let (g, b) = (call.operands[2].reals(), call.operands[3].reals());
-    with_sum(call, |row| layer_normalised(row, g, b, call.number(0)))
+    with_sum(call, |row| layer_normalised(row, g, Some(b), call.number(0)))
 }
 
 fn add_rmsnorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {

@@ -20,7 +20,27 @@
 //! `(output NAME value)`, each with an optional `:origin` at its end, which holds for all nodes that it makes. A value is
 //! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
 //! rest. `let` names are for the text only; printing numbers the values anew.
+//!
+//! `(sub NAME statement …)` is a body: a graph of its own, whose inputs are given in their order where it is named. A value is
+//! also `(if PREDICATE THEN ELSE value …)`, both bodies given the values, or `(while CONDITION BODY value … :most N)`, where the
+//! first values are carried, as many as the body has outputs, and the others stay; `(let (a b …) …)` names several results.
+//! Both are inlined while they are read, and printed so ([`crate::Graph::branch`], [`crate::Graph::repeat`]).
+//!
+//! ```
+//! use eutectic_ir::{lang::Source, text};
+//!
+//! let source = Source::new("halve.graph", r#"
+//!     (graph "halve"
+//!       (input x f32[])
+//!       (sub large (input y f32[]) (output large (gt y (const f32[] { 1.0 }))))
+//!       (sub half (input y f32[]) (output y (mul y (const f32[] { 0.5 }))))
+//!       (output y (while large half x :most 4)))
+//! "#);
+//! let graph = text::parse(&source).unwrap();
+//! assert!(graph.nodes().all(|(_, n)| n.op.name() != "while"));
+//! ```
 
+mod control;
 mod parse;
 mod print;
 

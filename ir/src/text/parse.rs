@@ -1,15 +1,18 @@
 //! Reads graphs.
 
+use std::{collections::BTreeMap, rc::Rc};
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::control;
 use crate::{
     Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
     lang::{
         Errors, LangError, Sexp, SexpKind, Source,
         sexp::{nearest, read},
     },
-    ops::{AttrDef, AttrKind},
+    ops::{AttrDef, AttrKind, Leaf},
 };
 
 /// Reads the graph of a source.
@@ -26,49 +29,61 @@ pub fn parse(source: &Source) -> Result<Graph, Errors> {
     let Some(name) = text(name) else {
         return Err(source.error(name.span.clone(), "a graph begins with its name", "write (graph \"name\" …)").into());
     };
-    let mut parser = Parser { source, graph: Graph::new(name), names: FxHashMap::default(), errors: Vec::new() };
+    let mut parser = Parser::new(source, Graph::new(name));
     statements.iter().for_each(|s| parser.statement(s));
     if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
 }
 
 /// A word or a string.
-fn text(sexp: &Sexp) -> Option<&str> {
+pub(super) fn text(sexp: &Sexp) -> Option<&str> {
     match &sexp.kind {
         SexpKind::Atom(text) | SexpKind::Text(text) => Some(text),
         _ => None,
     }
 }
 
-fn keyword(sexp: &Sexp) -> Option<&str> {
+pub(super) fn keyword(sexp: &Sexp) -> Option<&str> {
     sexp.atom()?.strip_prefix(':')
 }
 
-struct Parser<'a> {
-    source: &'a Source,
-    graph: Graph,
+pub(super) struct Parser<'a> {
+    pub source: &'a Source,
+    pub graph: Graph,
     /// What each name stands for; nothing where its definition was wrong.
     names: FxHashMap<String, Option<NodeId>>,
-    errors: Vec<LangError>,
+    /// The bodies of branches and loops, likewise.
+    pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
+    pub errors: Vec<LangError>,
 }
 
-impl Parser<'_> {
-    fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
+impl<'a> Parser<'a> {
+    pub(super) fn new(source: &'a Source, graph: Graph) -> Parser<'a> {
+        Parser { source, graph, names: FxHashMap::default(), bodies: BTreeMap::new(), errors: Vec::new() }
+    }
+
+    pub(super) fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
         self.errors.push(self.source.error(at.span.clone(), message, help));
         None
     }
 
-    fn statement(&mut self, sexp: &Sexp) {
-        let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value) or \
-                    (output NAME value)";
+    pub(super) fn statement(&mut self, sexp: &Sexp) {
+        let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value), \
+                    (sub NAME statement …) or (output NAME value)";
         let Some((head, items)) = sexp.call() else {
             return self.wrong(sexp, "this is not a statement", help).unwrap_or(());
         };
         let (items, origin) = self.origin(items);
+        if let ("let", [names, value]) = (head, items)
+            && let Some(list) = control::names(names)
+        {
+            return self.several(names, list, value, &origin);
+        }
         let leaf = Op::named(head).filter(|op| matches!(op.def().class, Class::Leaf(_)));
         let Some(name) = items.first().and_then(text) else {
             return self.wrong(sexp, format!("`{head}` has no name here"), help).unwrap_or(());
         };
         match (head, leaf, items) {
+            ("sub", _, [_, statements @ ..]) => self.body(&items[0], name, statements),
             ("let", _, [_, value]) => {
                 let value = self.value(value, &origin);
                 self.define(&items[0], name, value);
@@ -83,11 +98,22 @@ impl Parser<'_> {
             (_, Some(op), _) => {
                 // An input's name is its first attribute; a constant's is for the text only.
                 let named = op.def().attrs.first().is_some_and(|a| a.kind == AttrKind::Name);
-                let value = self.leaf(sexp, op, &items[usize::from(!named)..], &origin);
+                let value = match self.inlined(op, name, items) {
+                    Some(id) => Some(id),
+                    None => self.leaf(sexp, op, &items[usize::from(!named)..], &origin),
+                };
                 self.define(&items[0], name, value);
             }
             _ => self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(()),
         }
+    }
+
+    /// A parameter that a body brought in already, if it is of this type.
+    fn inlined(&mut self, op: Op, name: &str, items: &[Sexp]) -> Option<NodeId> {
+        let (Class::Leaf(Leaf::Param), [_, ty]) = (op.def().class, items) else { return None };
+        let known = self.graph.named("param").find(|(n, _)| *n == name).map(|(_, id)| id)?;
+        let ty = self.ty(ty)?;
+        (ty == *self.graph.ty(known)).then_some(known)
     }
 
     /// Splits `:origin PATH` from the end of a statement.
@@ -104,7 +130,7 @@ impl Parser<'_> {
         }
     }
 
-    fn define(&mut self, at: &Sexp, name: &str, value: Option<NodeId>) {
+    pub(super) fn define(&mut self, at: &Sexp, name: &str, value: Option<NodeId>) {
         if !self.names.contains_key(name) {
             self.names.insert(name.to_string(), value);
         } else {
@@ -112,7 +138,7 @@ impl Parser<'_> {
         }
     }
 
-    fn value(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
+    pub(super) fn value(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
         if let Some(name) = text(sexp) {
             return match self.names.get(name) {
                 Some(value) => *value,
@@ -127,6 +153,9 @@ impl Parser<'_> {
         let Some((head, items)) = sexp.call() else {
             return self.wrong(sexp, "this is not a value", "write a name, or (op value … :attribute …)");
         };
+        if let "if" | "while" = head {
+            return self.one(sexp, origin);
+        }
         let Some(op) = Op::named(head) else {
             let near = nearest(head, Op::all().map(Op::name));
             let help = near.map_or("`eutectic ops` lists the ops".into(), |n| format!("did you mean `{n}`?"));

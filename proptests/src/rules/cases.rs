@@ -36,8 +36,8 @@ pub struct Corpus {
 
 /// How many draws a case may take: relations are met by drawing again.
 const DRAWS: usize = 400;
-/// How many instances are drawn with large dims.
-const LARGE: usize = 40;
+/// How many instances are drawn for their types alone.
+const TYPED: usize = 80;
 /// The largest of these, in elements of all tensors.
 const LARGEST_TYPED: usize = 1 << 24;
 /// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
@@ -59,6 +59,8 @@ pub fn palette(n: usize) -> Palette {
     let (extents, distinct, dtypes): (&[i64], bool, &[DType]) = match n % 6 {
         0 => (&[2, 3, 5, 7, 11], true, &[F64, F64, F64, I32, I64, Bool]),
         1 => (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], true, &[F32, F32, F32, I32, U8, Bool]),
+        // Tensors without elements among them.
+        2 if n % 12 == 2 => (&[0, 1, 2, 3], false, &[F64, F64, I8, U32, Bool]),
         2 => (&[1, 2], false, &[F64, F64, I8, U32, Bool]),
         3 => (&[1, 2, 3, 4], false, &[F64, F64, F64, I32, I64, Bool]),
         // Around the widths of vectors and tiles.
@@ -134,11 +136,13 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
     corpus
 }
 
-/// An instance with large dims whose sides differ in type: nothing is computed, so these cost nothing.
+/// An instance with large dims, or with empty ones, whose sides differ in type: nothing is computed, so these cost nothing.
 fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
-    let palette = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..palette(0) };
-    (0..LARGE).find_map(|n| {
-        let instance = probe.draw(&mut random(seed, &probe.rule().name, 3_000_000 + n), &palette)?;
+    let large = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..palette(0) };
+    let empty = palette(2);
+    (0..TYPED).find_map(|n| {
+        let mut draw = random(seed, &probe.rule().name, 3_000_000 + n);
+        let instance = probe.draw(&mut draw, if n % 2 == 0 { &large } else { &empty })?;
         let fits = instance.size() <= LARGEST_TYPED;
         match fits.then(|| probe.sides(&instance, 0))? {
             Err(Unmatched::Types(how)) => Some((instance, how)),

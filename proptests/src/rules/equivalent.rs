@@ -6,7 +6,12 @@ const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, w
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of sdpa is a number negated", "c·tanh(x/c) is the same for −c"),
-    ("decompose/sdpa-grouped-mask", ":window of sdpa is a number negated", "the window of these masks is 0"),
+    ("", ":softcap of mha is a number negated", "c·tanh(x/c) is the same for −c"),
+    ("", ":softcap of attention-block is a number negated", "c·tanh(x/c) is the same for −c"),
+    ("", ":window of sdpa is a number negated", "the window of these masks is 0"),
+    ("", ":window of attention-block is a number negated", "the window of these masks is 0"),
+    ("", ":style of attention-block is adjacent", "nothing is rotated here"),
+    ("", "?none: ", "a tensor without elements has no values"),
     ("decompose/sdpa", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
     ("fuse/attention", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
     ("decompose/sdpa-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
@@ -21,7 +26,19 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/log-softmax", "?s: −?x in reduce-max", SHIFT),
     ("decompose/log-softmax", "?s: reduce-min for reduce-max", SHIFT),
     ("decompose/log-softmax", "?s: reduce-sum for reduce-max", SHIFT),
-    ("decompose/softplus", "−?x in abs", "|−x| = |x|"),
+    ("", "−?x in abs", "|−x| = |x|"),
+    ("", "−?x in cos", "cos(−x) = cos x"),
+    ("", "operand 0 instead of expand", "a lone number is expanded to what it replaces"),
+    ("simplify/sub-same", "−expand", "0 is −0 in integers"),
+    ("fuse/variance", "?c: ", "c·c is the same for −c"),
+    ("simplify/reshape-reduce", ":keep of reduce-", "the reshape that follows puts the axis back"),
+    ("unfuse/attention-softcap-zeros", "le for eq", "nothing is less than −∞"),
+    (
+        "unfuse/attention-softcap-zeros",
+        "operand 0 instead of reduce-max",
+        "the weight of a score of −∞ is 0 in any row",
+    ),
+    ("unfuse/attention-softcap-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     (
         "simplify/flat-matmul",
         "operand 0 instead of reshape",
@@ -31,6 +48,11 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
+    (
+        "fold/",
+        "operand 0 instead of reshape",
+        "a reshape that only takes a leading axis of extent 1 away broadcasts the same",
+    ),
 ];
 
 /// Why a mutant cannot be told from its rule.

@@ -173,12 +173,16 @@ impl Pair {
         }
         let same = a == b || a.is_nan() && b.is_nan();
         match (self.contract, same, a.is_nan() || b.is_nan()) {
+            // Such a rule may leave inputs out, but where the left side is sure of a number the right one is to give one.
+            (Contract::Fast, ..) if a.is_finite() && b.is_nan() && self.finite && !self.extreme => {
+                Some(Err((a, b, "a number".into())))
+            }
             (Contract::Fast, ..) => None,
             (_, true, _) => Some(Ok(())),
             // ∞ − ∞ and 0·∞ arise in one order of operations and not in the other.
             (_, false, true) if !self.finite => None,
-            // The left side overflowed on its way; the right side need not.
-            _ if self.extreme && a.is_infinite() && b.is_finite() => None,
+            // The left side overflowed on its way (∞ / ∞ is no number); the right side need not.
+            _ if self.extreme && b.is_finite() => None,
             _ => Some(Err((a, b, "the same infinity, or NaN on both sides".into()))),
         }
     }

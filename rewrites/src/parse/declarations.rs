@@ -57,13 +57,17 @@ impl Reader<'_> {
         if self.variable(head).is_some() {
             return self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name");
         }
+        let mut varied = false;
         let kind = match (rest, rest.first().map(|s| (&s.kind, s.atom(), s.call()))) {
             ([ty, flags @ ..], Some((SexpKind::Bracket(..), ..))) => {
-                let constant = match flags {
-                    [] => false,
-                    [flag] if flag.atom() == Some("const") => true,
-                    _ => return self.wrong(flags[0].span.clone(), "only `const` stands here", help),
-                };
+                let mut constant = false;
+                for flag in flags {
+                    match flag.atom() {
+                        Some("const") => constant = true,
+                        Some("varied") => varied = true,
+                        _ => return self.wrong(flag.span.clone(), "only `const` and `varied` stand here", help),
+                    }
+                }
                 let ty = TypePattern::parse(ty, &mut self.scope, self.source);
                 VariableKind::Tensor { ty: self.note(ty)?, constant }
             }
@@ -91,7 +95,7 @@ impl Reader<'_> {
             }
             _ => return self.wrong(item.span.clone(), "this is not a declaration", help),
         };
-        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, near: None });
+        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, near: None, varied });
         Ok(())
     }
 
@@ -103,7 +107,7 @@ impl Reader<'_> {
     fn number_variable(&mut self, name: &str, item: &Sexp) -> Result<(), Noted> {
         self.scope.variables.push((name.into(), SlotKind::Attr));
         let kind = VariableKind::Number(self.scope.variables.len() - 1);
-        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, near: None });
+        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, near: None, varied: false });
         Ok(())
     }
 

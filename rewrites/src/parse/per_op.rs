@@ -4,7 +4,9 @@ use eutectic_ir::lang::{Sexp, SexpKind};
 
 /// A rule whose `(?k (one-of a b))` stands as an op's name is one rule for each word.
 pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Sexp)> {
-    let variable = form.list().and_then(|items| items.iter().find_map(head_variable));
+    // What stands in a declaration or a relation is no op; `where` within a side is one.
+    let is_side = |s: &&Sexp| !matches!(s.call(), Some(("forall" | "where", _)));
+    let variable = form.list().and_then(|items| items.iter().filter(is_side).find_map(head_variable));
     let words = variable.and_then(|name| {
         let forall = form.list()?.iter().find(|s| s.call().is_some_and(|(head, _)| head == "forall"))?;
         let declaration = forall.list()?.iter().find(|d| d.call().is_some_and(|(head, _)| head == name))?;
@@ -20,9 +22,6 @@ pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Sexp)> {
 
 /// The first `?name` that stands as the head of a list of a side.
 fn head_variable(sexp: &Sexp) -> Option<&str> {
-    if let Some(("forall" | "where", _)) = sexp.call() {
-        return None;
-    }
     let items = sexp.list()?;
     match items.first()?.atom() {
         Some(name) if name.starts_with('?') => Some(name),

@@ -55,13 +55,27 @@ fn composites_are_what_their_parts_are() {
             let x = input(b, "x", &[2, 5]);
             b.op("softplus", &[x])
         }),
-        ("swiglu, gate second", "mul", |b| {
-            let p = input(b, "p", &[2, 6]);
-            b.with("swiglu", &[p], &[("gate", "second".into())])
+        ("layernorm without a shift", "mul", |b| {
+            let (x, g) = (input(b, "x", &[3, 6]), b.param("g", &[6]));
+            b.with("layernorm", &[x, g], &[("eps", 1e-5.into())])
         }),
-        ("swiglu, gate first", "mul", |b| {
+        ("lora", "add", |b| {
+            let (x, w) = (input(b, "x", &[2, 3, 4]), b.param("w", &[4, 5]));
+            let (a, c) = (b.param("a", &[4, 2]), b.param("c", &[2, 5]));
+            b.with("lora", &[x, w, a, c], &[("scale", 0.5.into())])
+        }),
+        ("packed heads in groups", "attention", |b| {
+            let (q, k, v) = (input(b, "q", &[2, 5, 12]), input(b, "k", &[2, 3, 6]), input(b, "v", &[2, 3, 8]));
+            let attrs = [("heads", 4.into()), ("kv-heads", 2.into()), ("scale", 0.5.into()), ("mask", "causal".into())];
+            b.with("mha", &[q, k, v], &attrs)
+        }),
+        ("glu, gate second", "mul", |b| {
             let p = input(b, "p", &[2, 6]);
-            b.with("swiglu", &[p], &[("gate", "first".into())])
+            b.with("glu", &[p], &[("gate", "second".into())])
+        }),
+        ("glu, gate first", "mul", |b| {
+            let p = input(b, "p", &[2, 6]);
+            b.with("glu", &[p], &[("gate", "first".into())])
         }),
     ];
     for (name, op, build) in cases {
@@ -145,5 +159,111 @@ fn rope_turns_pairs() {
                 b.with("rope", &[x, c, s], &[("style", style.into())])
             }));
         }
+    }
+}
+
+/// Operands of an attention block of two heads of four, on rows of five.
+fn block(b: &mut Builder, x: NodeId, groups: usize, pairs: usize) -> Vec<NodeId> {
+    let packed = (2 + 2 * groups) * 4;
+    let (w, c) = (b.param("w", &[5, packed]), b.param("c", &[packed]));
+    let (wo, bo) = (b.param("wo", &[8, 5]), b.param("bo", &[5]));
+    vec![x, w, c, wo, bo, b.param("cos", &[3, pairs]), b.param("sin", &[3, pairs])]
+}
+
+#[test]
+fn attention_blocks_are_their_parts() {
+    for (groups, pairs, style) in [(2, 0, "half"), (1, 2, "half"), (2, 1, "adjacent"), (1, 0, "adjacent")] {
+        for mask in ["none", "causal", "keep", "additive"] {
+            assert!(finds(&format!("{groups} {pairs} {mask}"), "add", &[], |b| {
+                let x = input(b, "x", &[2, 3, 5]);
+                let mut operands = block(b, x, groups, pairs);
+                match mask {
+                    // Such that no row is empty.
+                    "keep" => operands.push(b.g.input("keep", Type::tensor(DType::Bool, &[2, 1, 3, 3])).unwrap()),
+                    "additive" => operands.push(input(b, "m", &[2, 1, 1, 3])),
+                    _ => {}
+                }
+                let attrs = [
+                    ("heads", 2.into()),
+                    ("kv-heads", (groups as i64).into()),
+                    ("scale", 0.5.into()),
+                    ("softcap", if mask == "causal" { 5.0 } else { 0.0 }.into()),
+                    ("mask", mask.into()),
+                    ("style", style.into()),
+                ];
+                b.with("attention-block", &operands, &attrs)
+            }));
+        }
+    }
+}
+
+/// An encoder layer of its parts as loaders write them.
+fn layer(b: &mut Builder, masked: bool) -> NodeId {
+    let x = input(b, "x", &[2, 3, 8]);
+    let packed = b.linear(x, "qkv", 8, 24, "none");
+    let part = |b: &mut Builder, n: i64| {
+        let part = b.with("slice", &[packed], &[("axis", (-1).into()), ("at", (8 * n).into()), ("len", 8.into())]);
+        let split = b.with("reshape", &[part], &[("shape", dims(&[2, 3, 2, 4]))]);
+        b.with("transpose", &[split], &[("perm", ints(&[0, 2, 1, 3]))])
+    };
+    let mut operands = vec![part(b, 0), part(b, 1), part(b, 2)];
+    let mut kind = "none";
+    if masked {
+        operands.push(input(b, "m", &[2, 1, 1, 3]));
+        kind = "additive";
+    }
+    let y = b.with("sdpa", &operands, &[("scale", 0.5.into()), ("mask", kind.into())]);
+    let merged = b.with("transpose", &[y], &[("perm", ints(&[0, 2, 1, 3]))]);
+    let merged = b.with("reshape", &[merged], &[("shape", dims(&[2, 3, 8]))]);
+    let y = b.linear(merged, "out", 8, 8, "none");
+    let norm = |b: &mut Builder, x, y, name: &str| {
+        let (g, c) = (b.param(&format!("{name}.g"), &[8]), b.param(&format!("{name}.b"), &[8]));
+        let sum = b.op("add", &[x, y]);
+        b.with("layernorm", &[sum, g, c], &[("eps", 1e-5.into())])
+    };
+    let h = norm(b, x, y, "first");
+    let up = b.linear(h, "up", 8, 5, "gelu-erf");
+    let down = b.linear(up, "down", 5, 8, "none");
+    norm(b, h, down, "second")
+}
+
+#[test]
+fn encoder_layers_are_found_in_their_parts_and_are_these() {
+    for masked in [false, true] {
+        for op in ["encoder-layer", "layernorm"] {
+            assert!(finds(&format!("{op}, masked: {masked}"), op, &[], |b| layer(b, masked)));
+        }
+        assert!(finds("as one op", "layernorm", &[], |b| {
+            let x = input(b, "x", &[2, 3, 8]);
+            let mut operands = vec![x];
+            let params: [(&str, &[usize]); 12] = [
+                ("w", &[8, 12]),
+                ("c", &[12]),
+                ("wo", &[4, 8]),
+                ("bo", &[8]),
+                ("g1", &[8]),
+                ("s1", &[8]),
+                ("w1", &[8, 5]),
+                ("b1", &[5]),
+                ("w2", &[5, 8]),
+                ("b2", &[8]),
+                ("g2", &[8]),
+                ("s2", &[8]),
+            ];
+            operands.extend(params.map(|(name, dims)| b.param(name, dims)));
+            if masked {
+                operands.push(input(b, "m", &[2, 1, 1, 3]));
+            }
+            let mask = if masked { "additive" } else { "causal" };
+            let attrs = [
+                ("heads", 2.into()),
+                ("scale", 0.5.into()),
+                ("mask", mask.into()),
+                ("act", "gelu-erf".into()),
+                ("eps1", 1e-5.into()),
+                ("eps2", 1e-3.into()),
+            ];
+            b.with("encoder-layer", &operands, &attrs)
+        }));
     }
 }

@@ -56,7 +56,7 @@ fn tanh_inner(b: &mut Builder, x: NodeId) -> NodeId {
 }
 
 #[test]
-fn silu_and_swiglu_in_every_spelling() {
+fn silu_and_glu_in_every_spelling() {
     assert!(finds("silu", "act", &["silu"], |b| {
         let (x, one) = (input(b, "x", &[2, 5]), b.scalar(1.0));
         let minus = b.op("neg", &[x]);
@@ -73,7 +73,7 @@ fn silu_and_swiglu_in_every_spelling() {
         b.op("mul", &[sigmoid, x])
     }));
     for gate_first in [false, true] {
-        assert!(finds("two projections, one of them a gate", "swiglu", &[], |b| {
+        assert!(finds("two projections, one of them a gate", "glu", &[], |b| {
             let (x, g, u) = (input(b, "x", &[2, 3, 4]), b.param("g", &[4, 5]), b.param("u", &[4, 5]));
             let (first, second) = (b.op("matmul", &[x, g]), b.op("matmul", &[x, u]));
             let (gate, up) = if gate_first { (first, second) } else { (second, first) };
@@ -221,6 +221,125 @@ fn capped_scores_are_attention() {
             }
             let weights = b.with("softmax", &[scores], &[("axis", (-1).into())]);
             b.op("matmul", &[weights, v])
+        }));
+    }
+}
+
+#[test]
+fn the_approximation_of_gelu_in_the_spellings_of_frameworks() {
+    for spelling in 0..3 {
+        assert!(finds(&format!("gelu-tanh {spelling}"), "act", &["gelu-tanh"], |b| {
+            let x = input(b, "x", &[2, 3, 7]);
+            let (c, root, one, half) =
+                (b.scalar(0.044715), b.scalar((2.0 / std::f64::consts::PI).sqrt()), b.scalar(1.0), b.scalar(0.5));
+            match spelling {
+                // x·σ(2·√(2/π)·(x + c·x³))
+                0 => {
+                    let square = b.op("mul", &[x, x]);
+                    let cube = b.op("mul", &[square, x]);
+                    let small = b.op("mul", &[cube, c]);
+                    let sum = b.op("add", &[x, small]);
+                    let twice = b.scalar(2.0 * (2.0 / std::f64::consts::PI).sqrt());
+                    let inner = b.op("mul", &[sum, twice]);
+                    let sigmoid = b.op("sigmoid", &[inner]);
+                    b.op("mul", &[x, sigmoid])
+                }
+                // c·x·x·x from the left; or √(2/π)·x·(1 + c·x·x)
+                _ => {
+                    let first = b.op("mul", &[c, x]);
+                    let second = b.op("mul", &[first, x]);
+                    let inner = if spelling == 1 {
+                        let cube = b.op("mul", &[second, x]);
+                        let sum = b.op("add", &[x, cube]);
+                        b.op("mul", &[root, sum])
+                    } else {
+                        let sum = b.op("add", &[one, second]);
+                        let scaled = b.op("mul", &[root, x]);
+                        b.op("mul", &[scaled, sum])
+                    };
+                    let tanh = b.op("tanh", &[inner]);
+                    let sum = b.op("add", &[one, tanh]);
+                    let halved = b.op("mul", &[half, x]);
+                    b.op("mul", &[halved, sum])
+                }
+            }
+        }));
+    }
+}
+
+#[test]
+fn the_logarithm_of_softmax_by_logsumexp() {
+    assert!(finds("log-softmax by logsumexp", "log-softmax", &[], |b| {
+        let x = input(b, "x", &[2, 3, 4]);
+        let most = b.with("reduce-max", &[x], &last(true));
+        let shifted = b.op("sub", &[x, most]);
+        let e = b.op("exp", &[shifted]);
+        let sum = b.with("reduce-sum", &[e], &last(true));
+        let log = b.op("log", &[sum]);
+        let total = b.op("add", &[log, most]);
+        b.op("sub", &[x, total])
+    }));
+}
+
+#[test]
+fn the_variance_of_one_pass_is_a_norm() {
+    assert!(finds("one pass", "layernorm", &[], |b| {
+        let (x, g, c) = (input(b, "x", &[2, 3, 6]), b.param("g", &[6]), b.param("c", &[6]));
+        let mean = b.with("reduce-mean", &[x], &last(true));
+        let square = b.op("mul", &[x, x]);
+        let mean_of_square = b.with("reduce-mean", &[square], &last(true));
+        let square_of_mean = b.op("mul", &[mean, mean]);
+        let variance = b.op("sub", &[mean_of_square, square_of_mean]);
+        let eps = b.scalar(1e-5);
+        let sum = b.op("add", &[variance, eps]);
+        let r = b.op("rsqrt", &[sum]);
+        let centred = b.op("sub", &[x, mean]);
+        let normal = b.op("mul", &[centred, r]);
+        let scaled = b.op("mul", &[normal, g]);
+        b.op("add", &[scaled, c])
+    }));
+}
+
+#[test]
+fn gates_of_every_kind_are_gated_linear_units() {
+    for kind in ["gelu-erf", "gelu-tanh", "relu", "sigmoid"] {
+        assert!(finds(kind, "glu", &[kind, "second"], |b| {
+            let p = input(b, "p", &[2, 3, 8]);
+            let half = |b: &mut Builder, at: i64| {
+                b.with("slice", &[p], &[("axis", (-1).into()), ("at", at.into()), ("len", 4.into())])
+            };
+            let (up, gate) = (half(b, 0), half(b, 4));
+            let gate = match kind {
+                "sigmoid" => b.op("sigmoid", &[gate]),
+                _ => b.with("act", &[gate], &[("kind", kind.into())]),
+            };
+            b.op("mul", &[gate, up])
+        }));
+    }
+}
+
+#[test]
+fn rope_with_tables_that_hold_each_angle_twice() {
+    for unsqueezed in [false, true] {
+        assert!(finds("rotated half", "rope", &["half"], |b| {
+            let (x, angles) = (input(b, "x", &[2, 3, 5, 8]), b.param("angles", &[5, 4]));
+            let part = |b: &mut Builder, at: i64| {
+                b.with("slice", &[x], &[("axis", (-1).into()), ("at", at.into()), ("len", 4.into())])
+            };
+            let (first, second) = (part(b, 0), part(b, 4));
+            let minus = b.op("neg", &[second]);
+            let rotated = b.with("concat", &[minus, first], &[("axis", (-1).into())]);
+            let twice = b.with("concat", &[angles, angles], &[("axis", (-1).into())]);
+            let table = |b: &mut Builder, op: &str| {
+                let table = b.op(op, &[twice]);
+                match unsqueezed {
+                    true => b.with("reshape", &[table], &[("shape", crate::packs_models::dims(&[1, 1, 5, 8]))]),
+                    false => table,
+                }
+            };
+            let (cos, sin) = (table(b, "cos"), table(b, "sin"));
+            let (straight, turned) = (b.op("mul", &[x, cos]), b.op("mul", &[rotated, sin]));
+            b.op("add", &[straight, turned])
         }));
     }
 }

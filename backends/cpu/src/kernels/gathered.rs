@@ -1,12 +1,19 @@
 //! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at a stride.
 //!
 //! Nothing is stored but the part that a product is at: its rows are copied in lines, as long as memory is contiguous, and
-//! where a guard fails there is the fill value. Guards are resolved once for a row, not for an element.
+//! where a guard fails there is the fill value. Guards are resolved once for a row, not for an element; rows next to each other
+//! for which they say the same are copied together, a line of each at a time.
+
+use std::ops::Range;
 
 use eutectic_backend::{Guard, Instr};
 use eutectic_ir::{DType, index::Index};
 
-use super::{Slots, gemm::Product};
+use super::{
+    Slots,
+    gemm::Product,
+    micro::{Lines, Micro},
+};
 use crate::{
     axes::{Nest, normalise},
     tile::{MAX_RANK, number},
@@ -52,6 +59,7 @@ enum Along {
 }
 
 /// Where a row lies: its first element, and which of its terms are there.
+#[derive(Clone, Copy, PartialEq)]
 struct Row {
     at: i64,
     outer: [(i64, i64); MAX_RANK],
@@ -127,9 +135,10 @@ impl Gathered {
     /// `buffer` must be the slot's, of the size that the kernel states, and there must be room for the rows.
     pub unsafe fn copy<T: Product>(
         &self,
+        micro: &Micro<T>,
         buffer: *const T,
         (first, count): (usize, usize),
-        (from, k): (usize, usize),
+        terms: (usize, usize),
         to: *mut T,
         pitch: usize,
     ) {
@@ -141,21 +150,38 @@ impl Gathered {
             point[d] = left % axis.extent;
             left /= axis.extent;
         }
-        for r in 0..count {
-            // SAFETY: rows are `pitch` apart.
-            let target = unsafe { std::slice::from_raw_parts_mut(to.add(r * pitch), k) };
-            match self.row(&point) {
-                // SAFETY: passed on from the caller.
-                Some(row) => unsafe { self.terms(buffer, &row, from, target, fill) },
-                None => target.fill(fill),
-            }
-            for (d, axis) in self.rows.iter().enumerate().rev() {
-                point[d] += 1;
-                if point[d] < axis.extent {
+        let stride = self.rows.last().map_or(0, |axis| axis.stride);
+        let (mut done, mut row) = (0, self.row(&point));
+        while done < count {
+            let (mut alike, mut next) = (1, None);
+            while done + alike < count {
+                self.advance(&mut point);
+                next = self.row(&point);
+                if next != row.map(|row| Row { at: row.at + stride * alike as i64, ..row }) {
                     break;
                 }
-                point[d] = 0;
+                alike += 1;
             }
+            let target = Target { to: to.wrapping_add(done * pitch), pitch, rows: alike, stride };
+            // SAFETY: rows are `pitch` apart; the rest is passed on from the caller.
+            unsafe {
+                match row {
+                    Some(row) => self.terms(micro, buffer, &row, terms, &target, fill),
+                    None => target.fill(0..terms.1, fill),
+                }
+            }
+            (done, row) = (done + alike, next);
+        }
+    }
+
+    /// Moves to the next row.
+    fn advance(&self, point: &mut [usize; MAX_RANK]) {
+        for (d, axis) in self.rows.iter().enumerate().rev() {
+            point[d] += 1;
+            if point[d] < axis.extent {
+                return;
+            }
+            point[d] = 0;
         }
     }
 
@@ -186,43 +212,92 @@ impl Gathered {
         (row.line.0 < row.line.1).then_some(row)
     }
 
-    /// The terms of a row from one on.
-    unsafe fn terms<T: Product>(&self, buffer: *const T, row: &Row, from: usize, target: &mut [T], fill: T) {
-        let mut line = from / self.line;
+    /// Terms `from..from + k` of rows that are alike, of which the first one is given.
+    unsafe fn terms<T: Product>(
+        &self,
+        micro: &Micro<T>,
+        buffer: *const T,
+        row: &Row,
+        (from, k): (usize, usize),
+        target: &Target<T>,
+        fill: T,
+    ) {
         let mut skip = from % self.line;
-        let mut rest = target;
-        while !rest.is_empty() {
-            let len = (self.line - skip).min(rest.len());
-            let (part, behind) = rest.split_at_mut(len);
-            let (mut at, mut there, mut left) = (row.at, true, line);
-            for (axis, (least, end)) in self.outer.iter().zip(row.outer).rev() {
-                let i = (left % axis.extent) as i64;
-                left /= axis.extent;
-                there &= (least..end).contains(&i);
-                at += axis.stride * i;
-            }
+        let mut outer = [0; MAX_RANK];
+        let mut left = from / self.line;
+        for (axis, i) in self.outer.iter().zip(&mut outer).rev() {
+            *i = left % axis.extent;
+            left /= axis.extent;
+        }
+        let mut done = 0;
+        while done < k {
+            let len = (self.line - skip).min(k - done);
             let (start, end) = (row.line.0.clamp(skip, skip + len), row.line.1.clamp(skip, skip + len));
-            at += self.step * start as i64;
-            let last = at + self.step * (end as i64 - start as i64 - 1);
-            let inside = |at: i64| (0..self.count as i64).contains(&at);
-            if there && start < end && inside(at) && inside(last) {
-                part[..start - skip].fill(fill);
-                part[end - skip..].fill(fill);
-                let part = &mut part[start - skip..end - skip];
-                // SAFETY: from the first element to the last, which were checked to lie in the buffer.
-                unsafe {
-                    if self.step == 1 {
-                        part.copy_from_slice(std::slice::from_raw_parts(buffer.add(at as usize), end - start));
-                    } else {
-                        let from = |j: usize| buffer.offset((at + self.step * j as i64) as isize).read();
-                        part.iter_mut().enumerate().for_each(|(j, x)| *x = from(j));
-                    }
-                }
-            } else {
-                part.fill(fill);
+            let (mut at, mut there) = (row.at + self.step * start as i64, start < end);
+            for ((axis, &i), (least, end)) in self.outer.iter().zip(&outer).zip(row.outer) {
+                there &= (least..end).contains(&(i as i64));
+                at += axis.stride * i as i64;
             }
-            rest = behind;
-            (line, skip) = (line + 1, 0);
+            let reach = [self.step * (end as i64 - start as i64 - 1), target.stride * (target.rows as i64 - 1)];
+            let least: i64 = reach.iter().map(|r| r.min(&0)).sum();
+            let most: i64 = reach.iter().map(|r| r.max(&0)).sum();
+            // SAFETY: from the first element of all lines to the last, which are checked to lie in the buffer; the caller promises
+            // room for the terms.
+            unsafe {
+                if there && at + least >= 0 && at + most < self.count as i64 {
+                    target.fill(done..done + start - skip, fill);
+                    target.fill(done + end - skip..done + len, fill);
+                    let (from, first) = (buffer.add(at as usize), done + start - skip);
+                    self.lines(micro, from, end - start, first, target);
+                } else {
+                    target.fill(done..done + len, fill);
+                }
+            }
+            (done, skip) = (done + len, 0);
+            for (axis, i) in self.outer.iter().zip(&mut outer).rev() {
+                *i += 1;
+                if *i < axis.extent {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+    }
+
+    /// A line of `len` elements for each row, to its term `first` and those that follow.
+    unsafe fn lines<T: Product>(&self, micro: &Micro<T>, from: *const T, len: usize, first: usize, target: &Target<T>) {
+        let (to, step, stride) = (target.to.wrapping_add(first), self.step as isize, target.stride as isize);
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if step == 1 {
+                let call = Lines { count: target.rows, len, from, apart: stride, to, pitch: target.pitch };
+                return (micro.lines)(&call);
+            }
+            for r in 0..target.rows {
+                for j in 0..len {
+                    to.add(r * target.pitch + j).write(from.offset(stride * r as isize + step * j as isize).read());
+                }
+            }
+        }
+    }
+}
+
+/// Where rows that are alike go.
+struct Target<T> {
+    to: *mut T,
+    /// From a row to the next.
+    pitch: usize,
+    rows: usize,
+    /// From what a row is copied from to that of the next.
+    stride: i64,
+}
+
+impl<T: Copy> Target<T> {
+    /// The same number for some terms of all rows.
+    unsafe fn fill(&self, terms: Range<usize>, with: T) {
+        for r in 0..self.rows {
+            // SAFETY: the caller promises room for the terms.
+            terms.clone().for_each(|l| unsafe { self.to.add(r * self.pitch + l).write(with) });
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Matrix products on one thread, for each type that contractions accumulate in.
 
 use super::{
+    blocked::Blocked,
     gathered::Gathered,
     matvec,
-    micro::{Call, Dots, Float, Kernel, Micro, Panel},
+    micro::{Dots, Float, Micro, Panel},
     operand::Matrix,
 };
 use crate::{
@@ -11,12 +12,6 @@ use crate::{
     memory::ALIGN,
     simd::{Isa, arithmetic::Number},
 };
-
-/// Up to so many rows, a right operand whose rows are dense is read in place: what it takes to read it hides behind products.
-const IN_PLACE_ROWS: usize = 256;
-/// From so many panels on, a left operand whose rows are not dense is packed; and one whose rows clash in the cache.
-const PACKED_LEFT: usize = 3;
-const PACKED_CLASH: usize = 8;
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +55,21 @@ pub struct Finish<T> {
     pub scale: T,
     /// Whether they are added to what the target holds.
     pub add: bool,
-    /// If not null: a number for each column, which is added last.
+    /// If not null: a number for each column, which is added.
     pub bias: *const T,
+    /// If not null, where neither side is a vector: a number for each element, which is added, side by side in rows. The target may
+    /// be the same memory.
+    pub other: *const T,
+    /// From a row of it to the next.
+    pub other_rows: isize,
+    /// What results are at least, if anything; where neither side is a vector.
+    pub least: Option<T>,
 }
 
 impl<T> Finish<T> {
     /// Sums times a factor.
     pub fn scaled(scale: T) -> Finish<T> {
-        Finish { scale, add: false, bias: std::ptr::null() }
+        Finish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
     }
 }
 
@@ -78,12 +80,11 @@ pub struct Plan<T: 'static> {
     vectors: bool,
     /// None: by plain loops.
     micro: Option<Micro<T>>,
-    /// The longest sums whose part of a panel stays in the first-level cache.
-    terms: usize,
-    /// Bytes of the second-level cache.
-    cache: usize,
-    /// Elements of a right operand that stays in the second-level cache beside everything else.
-    short: usize,
+    /// Elements of a right operand that stay in the second-level cache while as many are fetched that come next, beside the left
+    /// operand and the result.
+    near: usize,
+    /// Elements of half of that cache.
+    half: usize,
 }
 
 /// A type that contractions accumulate in.
@@ -134,10 +135,8 @@ impl<T: Product> Plan<T> {
     pub fn new(isa: Isa, vectors: bool) -> Plan<T> {
         let caches = Caches::detect();
         let micro = T::micro(isa);
-        let panel = micro.map_or(1, |m| m.panel()) * size_of::<T>();
-        // The rest of the first level is for rows of the left operand and the result, which pass through.
-        let terms = (caches.l1 * 2 / 3 / panel / 8 * 8).clamp(64, 512);
-        Plan { isa, vectors, micro, terms, cache: caches.l2, short: caches.l2 / 8 / size_of::<T>() }
+        let elements = caches.l2 / size_of::<T>();
+        Plan { isa, vectors, micro, near: elements * 3 / 32, half: elements / 2 }
     }
 
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
@@ -145,10 +144,37 @@ impl<T: Product> Plan<T> {
         self.micro.map_or(1, |m| m.panel())
     }
 
-    /// The most rows that one product with so many columns should have: the tile of the result takes half of the second-level
-    /// cache at most, and so does the left operand's part.
-    pub fn rows(&self, columns: usize) -> usize {
-        (self.cache / 2 / size_of::<T>() / columns.max(self.terms)).max(16)
+    /// Terms that are summed before the result is written: all of them, unless a panel of so many would not stay near.
+    pub fn terms(&self, k: usize) -> usize {
+        let blocks = k.div_ceil((self.near / self.panel()).max(1)).max(1);
+        k.div_ceil(blocks).max(1)
+    }
+
+    /// Panels that stay near while all rows pass by, of `k` terms. A left operand that does not stay near is read once only, if
+    /// the right one stays.
+    pub fn group(&self, e: Extents, k: usize) -> usize {
+        let panels = e.n.div_ceil(self.panel()).max(1);
+        if self.stays(e.n, k) && !self.stays(e.m, k) {
+            return panels;
+        }
+        let groups = panels.div_ceil((self.near / (self.panel() * k).max(1)).max(1));
+        panels.div_ceil(groups)
+    }
+
+    /// Whether so many lines of `k` terms take no more than half of the second-level cache.
+    fn stays(&self, lines: usize, k: usize) -> bool {
+        lines.saturating_mul(k) <= self.half
+    }
+
+    /// Whether so many elements take no more than a group of panels.
+    pub fn is_short(&self, elements: usize) -> bool {
+        elements <= self.near
+    }
+
+    /// The most rows that one product with so many columns and terms should have: the tile of the result takes half of the
+    /// second-level cache at most, and so does the left operand's part.
+    pub fn rows(&self, columns: usize, k: usize) -> usize {
+        (self.half / columns.max(self.terms(k))).max(16)
     }
 
     /// Bytes of a packed right operand, or `None` if there is no such form.
@@ -177,20 +203,16 @@ impl<T: Product> Plan<T> {
         unsafe { (micro.pack)(&panel) }
     }
 
-    /// Whether a right operand stays in the second-level cache beside everything else.
-    fn is_short(&self, n: usize, k: usize) -> bool {
-        n.saturating_mul(k) <= self.short
-    }
-
-    /// Elements that packing a right operand takes: all of a short one, a panel of another one.
-    fn right_room(&self, n: usize, k: usize) -> usize {
-        (n.next_multiple_of(self.panel()) * k).min(self.short).max(self.panel() * k)
+    /// Elements that packing a group of panels of `k` terms takes.
+    pub fn right_room(&self, n: usize, k: usize) -> usize {
+        let all = n.next_multiple_of(self.panel()) * k;
+        if self.stays(n, k) { all } else { all.min(self.near).max(self.panel() * k) }
     }
 
     /// Bytes of scratch memory that products of at most these extents take.
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
-        let terms = self.terms.min(e.k);
+        let terms = self.terms(e.k);
         let left = (e.m.div_ceil(micro.rows()) * micro.column() * terms).max(e.m * pitch::<T>(terms));
         ((self.right_room(e.n, terms) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }
@@ -218,7 +240,7 @@ impl<T: Product> Plan<T> {
         Some(())
     }
 
-    /// target = scale·(lhs·rhs) + bias, or target + that. Sums of an element have the same terms in the same order, whatever part
+    /// target = scale·(lhs·rhs) + bias + other, or target + that. Sums of an element have the same terms in the same order, whatever part
     /// of a larger product this is.
     ///
     /// # Safety
@@ -251,239 +273,10 @@ impl<T: Product> Plan<T> {
     }
 }
 
-/// A product at work.
-struct Blocked<'a, T: 'static> {
-    plan: &'a Plan<T>,
-    micro: &'a Micro<T>,
-    e: Extents,
-    target: Matrix,
-    lhs: Left<'a>,
-    rhs: Right,
-    finish: Finish<T>,
-    scratch: *mut T,
-}
-
-/// An operand's part of some terms.
-#[derive(Clone, Copy)]
-struct Part<T> {
-    at: *const T,
-    /// Along the terms.
-    terms: isize,
-    /// Along the target's rows or columns, within a block.
-    step: isize,
-    /// From a packed block to the next.
-    block: isize,
-}
-
-impl<T: Product> Blocked<'_, T> {
-    unsafe fn run(&self) {
-        let (e, panel) = (self.e, self.micro.panel());
-        let blocks = e.k.div_ceil(self.plan.terms).max(1);
-        let terms = e.k.div_ceil(blocks);
-        let panels = e.n.div_ceil(panel);
-        let parts = e.m.div_ceil(self.micro.rows());
-        let few = self.micro.streams.get(e.m.wrapping_sub(1));
-        if let (Left::Plain(lhs), Right::Packed(at), Some(kernels)) = (self.lhs, self.rhs, few) {
-            // SAFETY: passed on from the caller.
-            return unsafe { self.streams((lhs, at.cast()), kernels, terms) };
-        }
-        for from in (0..e.k.max(1)).step_by(terms.max(1)) {
-            let k = terms.min(e.k - from);
-            let finish = self.part_of_terms(from, k);
-            // SAFETY: passed on from the caller.
-            unsafe {
-                // Beside a short right operand, rows are copied right before they are used.
-                let short = self.plan.is_short(panels * panel, k);
-                let whole = match self.lhs {
-                    Left::Plain(lhs) => Some(self.left(lhs, from, k)),
-                    Left::Gathered(..) if short => None,
-                    Left::Gathered(..) => Some(self.gather((0, e.m), (from, k))),
-                };
-                let lhs = |part| whole.unwrap_or_else(|| self.gather(self.part(part, parts), (from, k)));
-                if short {
-                    // All of the right operand stays near: the target is written row by row.
-                    for p in 0..panels {
-                        self.right(p, from, k, p * panel * k, true);
-                    }
-                    for part in 0..parts {
-                        let lhs = lhs(part);
-                        for p in 0..panels {
-                            let rhs = self.right(p, from, k, p * panel * k, false);
-                            self.block((part, parts), lhs, p, rhs, k, finish);
-                        }
-                    }
-                } else {
-                    for p in 0..panels {
-                        let rhs = self.right(p, from, k, 0, true);
-                        (0..parts).for_each(|part| self.block((part, parts), lhs(part), p, rhs, k, finish));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Few rows: as many packed panels at once as there is a kernel for, from their first to their last term.
-    unsafe fn streams(&self, (lhs, packed): (Matrix, *const T), kernels: &[(usize, Kernel<T>)], terms: usize) {
-        let (e, width) = (self.e, self.micro.panel());
-        let mut first = 0;
-        while first < e.n {
-            let whole = (e.n - first) / width;
-            let several = kernels.iter().find(|(panels, _)| *panels <= whole);
-            let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
-            let kernel = several.map_or(self.micro.kernels[e.m - 1][usize::from(columns > self.micro.lanes)], |s| s.1);
-            for from in (0..e.k.max(1)).step_by(terms.max(1)) {
-                let k = terms.min(e.k - from);
-                let finish = self.part_of_terms(from, k);
-                let call = Call {
-                    k,
-                    a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
-                    a_rows: lhs.rows,
-                    a_columns: lhs.columns,
-                    b: packed.wrapping_add(first * e.k + from * width),
-                    b_rows: width as isize,
-                    b_panels: width * e.k,
-                    c: self.target.at.cast::<T>().wrapping_add(first),
-                    c_rows: self.target.rows,
-                    columns,
-                    scale: finish.scale,
-                    add: finish.add,
-                    bias: if finish.bias.is_null() { finish.bias } else { finish.bias.wrapping_add(first) },
-                };
-                // SAFETY: passed on from the caller.
-                unsafe { kernel(&call) };
-            }
-            first += columns;
-        }
-    }
-
-    /// What becomes of the sums of `k` terms from one on.
-    fn part_of_terms(&self, from: usize, k: usize) -> Finish<T> {
-        let bias = if from + k == self.e.k { self.finish.bias } else { std::ptr::null() };
-        Finish { add: self.finish.add || from > 0, bias, ..self.finish }
-    }
-
-    /// The first row and the number of rows of a part: even ones.
-    fn part(&self, part: usize, parts: usize) -> (usize, usize) {
-        let (rows, rest) = (self.e.m / parts, self.e.m % parts);
-        (part * rows + part.min(rest), rows + usize::from(part < rest))
-    }
-
-    /// The left operand: as it lies, or packed in parts where it would be read with bad strides again and again.
-    unsafe fn left(&self, Matrix { at, rows, columns }: Matrix, from: usize, k: usize) -> Part<T> {
-        let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
-        let panels = self.e.n.div_ceil(self.micro.panel());
-        // Lines a page apart fall into the same few sets of the first-level cache, where they push each other out.
-        let clash = is_multiple::<T>(rows, 4096) && self.e.m >= self.micro.rows();
-        let wanted = if columns == 1 { clash && panels >= PACKED_CLASH } else { panels >= PACKED_LEFT };
-        if !wanted {
-            return Part { at, terms: columns, step: rows, block: 0 };
-        }
-        // Behind the packed right operand.
-        let to = self.scratch.wrapping_add(self.plan.right_room(self.e.n, k));
-        let width = self.micro.column();
-        let parts = self.e.m.div_ceil(self.micro.rows());
-        for part in 0..parts {
-            let (row, count) = self.part(part, parts);
-            let panel = Panel {
-                k,
-                columns: count,
-                from: at.wrapping_offset(row as isize * rows),
-                rows: columns,
-                line: rows,
-                to: to.wrapping_add(part * width * k),
-                width,
-            };
-            // SAFETY: the caller promises the operand and room for all parts.
-            unsafe { (self.micro.pack)(&panel) };
-        }
-        Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
-    }
-
-    /// Some rows of a left operand that is copied, of terms `from..from + k`.
-    unsafe fn gather(&self, (row, count): (usize, usize), (from, k): (usize, usize)) -> Part<T> {
-        // Behind the packed right operand.
-        let to = self.scratch.wrapping_add(self.plan.right_room(self.e.n, k));
-        let pitch = pitch::<T>(k);
-        if let Left::Gathered(rows, buffer, first) = self.lhs {
-            // SAFETY: the caller promises the operand and room for all rows.
-            unsafe { rows.copy(buffer.cast::<T>(), (first + row, count), (from, k), to, pitch) };
-        }
-        Part { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
-    }
-
-    /// A panel of the right operand: as it lies, or packed (if `now`; else it has been) into the scratch memory at an offset.
-    unsafe fn right(&self, number: usize, from: usize, k: usize, offset: usize, now: bool) -> Part<T> {
-        let width = self.micro.panel();
-        match self.rhs {
-            Right::Packed(at) => {
-                let at = at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
-                Part { at, terms: width as isize, step: 1, block: 0 }
-            }
-            Right::Plain(Matrix { at, rows, columns: line }) => {
-                let first = (number * width) as isize * line + from as isize * rows;
-                let at = at.cast::<T>().wrapping_offset(first).cast_const();
-                let columns = width.min(self.e.n - number * width);
-                // Kernels read whole vectors. Rows that clash in the cache do not stay there for the next part; a short operand,
-                // which is probably near, is packed sooner than one that comes from afar.
-                let apart = if self.plan.is_short(self.e.n, k) { 512 } else { 4096 };
-                let clash = is_multiple::<T>(rows, apart) && self.e.m > 2 * self.micro.rows();
-                if line == 1 && columns.is_multiple_of(self.micro.lanes) && self.e.m <= IN_PLACE_ROWS && !clash {
-                    return Part { at, terms: rows, step: 1, block: 0 };
-                }
-                let to = self.scratch.wrapping_add(offset);
-                if now {
-                    // SAFETY: passed on from the caller.
-                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at, rows, line, to, width }) };
-                }
-                Part { at: to, terms: width as isize, step: 1, block: 0 }
-            }
-        }
-    }
-
-    /// A part of the rows of a panel.
-    unsafe fn block(
-        &self,
-        (part, parts): (usize, usize),
-        lhs: Part<T>,
-        panel: usize,
-        rhs: Part<T>,
-        k: usize,
-        finish: Finish<T>,
-    ) {
-        let (row, rows) = self.part(part, parts);
-        let first = panel * self.micro.panel();
-        let columns = self.micro.panel().min(self.e.n - first);
-        // Packed parts follow each other, others are where their rows are.
-        let at = if lhs.block == 0 { row as isize * lhs.step } else { part as isize * lhs.block };
-        let call = Call {
-            k,
-            a: lhs.at.wrapping_offset(at),
-            a_rows: lhs.step,
-            a_columns: lhs.terms,
-            b: rhs.at,
-            b_rows: rhs.terms,
-            b_panels: 0,
-            c: self.target.at.cast::<T>().wrapping_offset(row as isize * self.target.rows + first as isize),
-            c_rows: self.target.rows,
-            columns,
-            scale: finish.scale,
-            add: finish.add,
-            bias: if finish.bias.is_null() { finish.bias } else { finish.bias.wrapping_add(first) },
-        };
-        // SAFETY: passed on from the caller.
-        unsafe { self.micro.kernels[rows - 1][usize::from(columns > self.micro.lanes)](&call) }
-    }
-}
-
 /// Elements from a copied row of so many terms to the next: an odd number of cache lines, so that rows do not clash in the cache.
-fn pitch<T>(terms: usize) -> usize {
+pub fn pitch<T>(terms: usize) -> usize {
     let line = 64 / size_of::<T>();
     (terms.div_ceil(line) | 1) * line
-}
-
-/// Whether a stride in elements is a multiple of so many bytes.
-fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
-    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(bytes)
 }
 
 unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {

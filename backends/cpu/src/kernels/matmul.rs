@@ -8,6 +8,7 @@ use super::{
     gathered::Gathered,
     gemm::{Extents, Finish, Left, Plan, Product, Right},
     operand::{Matrix, Operand, in_place},
+    registers::{self, Added, InRegisters},
 };
 use crate::{
     axes::{Nest, normalise_batch},
@@ -73,8 +74,8 @@ struct Matmul<T: 'static> {
     strip: usize,
     /// The product can be written to where the only store goes.
     direct: bool,
-    /// Slot and first element of what is added to each row of the product.
-    bias: Option<(usize, i64)>,
+    /// What microkernels do to it.
+    taken: InRegisters,
     size: usize,
     added: Vec<usize>,
     /// The right operand's packed form: its slot, the strides of its batch axes in bytes, and what it is made from.
@@ -117,7 +118,8 @@ impl<T: Product + From<bool>> Matmul<T> {
         };
         let operands =
             (lhs.map_err(&mut note).ok(), Operand::compile(&rhs_nest, acc, slots, isa).map_err(&mut note).ok());
-        let (body, bias) = take_bias(body, acc, slots, batch);
+        let vector = extents.m == 1 || extents.n == 1 || T::micro(isa).is_none();
+        let (body, taken) = registers::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa);
         let ((Some(lhs), Some(rhs)), Ok(mut epilogue)) = (operands, epilogue.as_ref().cloned()) else {
             problems.extend(epilogue.err().unwrap_or_default());
@@ -159,7 +161,7 @@ impl<T: Product + From<bool>> Matmul<T> {
             epilogue,
             strip,
             direct,
-            bias,
+            taken,
             size,
             added,
             packed,
@@ -213,8 +215,10 @@ impl<T: Product + From<bool>> Matmul<T> {
             }
             None => Right::Plain(self.rhs.matrix(launch.slots, point, 0, column)),
         };
-        // A product may be written over what its epilogue alone reads, but not over its operands.
-        let direct = self.direct && !launch.in_place;
+        // A product may be written over what is added to it, but not over its operands; where there are several rows and
+        // columns, no operand is read by one point alone, so that it can be none of these that is in place.
+        let several = self.extents.m > 1 && self.extents.n > 1;
+        let direct = self.direct && (several || !launch.in_place);
         let target = if direct {
             let write = &self.epilogue.writes[0];
             let offset = (0..MAX_RANK).fold(write.base, |sum, d| sum + write.strides[d] * tile.start[d] as i64);
@@ -230,9 +234,15 @@ impl<T: Product + From<bool>> Matmul<T> {
         };
         let extents = Extents { m, n, k: self.extents.k };
         let mut finish = Finish::scaled(T::from(true));
-        if let Some((slot, base)) = self.bias {
+        if let Some((slot, base)) = self.taken.row {
             finish.bias = launch.slots[slot].cast::<T>().wrapping_offset(base as isize + column as isize);
         }
+        if let Some(Added { slot, base, strides }) = &self.taken.matrix {
+            let offset = strides.iter().zip(&tile.start).fold(*base, |sum, (s, &i)| sum + s * i as i64);
+            finish.other = launch.slots[*slot].cast::<T>().wrapping_offset(offset as isize);
+            finish.other_rows = strides[self.batch] as isize;
+        }
+        finish.least = self.taken.relu.then(T::default);
         // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room.
         unsafe {
             self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end()));
@@ -262,39 +272,6 @@ impl<T: Product + From<bool>> Matmul<T> {
     }
 }
 
-/// Takes a sum of the product and a row that is the same for all rows out of the body: microkernels add it. Gives the body, in
-/// which the sum is the anchor's result, and the row's slot and first element.
-fn take_bias(body: Nest, acc: DType, slots: &Slots, batch: usize) -> (Nest, Option<(usize, i64)>) {
-    let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
-    let row = |v: usize| {
-        let Instr::Load(load) = &body.instrs[v] else { return None };
-        let plain = load.guards.is_empty() && load.dtype == acc;
-        let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;
-        let along = |(d, &s): (usize, &i64)| body.domain[d] == 1 || s == i64::from(d == batch + 1);
-        let range = load.at.range(&body.domain);
-        let inside =
-            slots.types.get(load.slot).is_some_and(|s| s.0 == acc && range.start >= 0 && range.end <= s.1 as i64);
-        (inside && strides.iter().enumerate().all(along)).then_some((load.slot, load.at.constant))
-    };
-    let sums: Vec<_> = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor)).collect();
-    let stored = body.stores.iter().any(|s| is_anchor(s.value));
-    let found = match sums.as_slice() {
-        // Nothing else reads the product.
-        [(id, Instr::Map { op, args, dtype, .. })] if op.name() == "add" && *dtype == acc && !stored => {
-            match args[..] {
-                [a, b] if is_anchor(a) => row(b).map(|r| (*id, r)),
-                [a, b] if is_anchor(b) => row(a).map(|r| (*id, r)),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    let Some((id, row)) = found else { return (body, None) };
-    let mut body = body;
-    body.instrs[id] = Instr::Anchor { dtype: acc };
-    (body, Some(row))
-}
-
 /// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
 /// axis becomes rows.
 fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
@@ -322,7 +299,7 @@ fn block<T: Product>(e: Extents, points: usize, plan: &Plan<T>, threads: usize) 
     let panel = plan.panel().max(32);
     let panels = e.n.div_ceil(panel).max(1);
     let columns = e.n.div_ceil(COLUMNS).max(1);
-    let most = plan.rows(e.n.div_ceil(columns));
+    let most = plan.rows(e.n.div_ceil(columns), e.k);
     let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
     let columns = columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS)));
     (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))

@@ -21,6 +21,8 @@ pub struct Call<T> {
     pub b_rows: isize,
     /// From a panel of it to the next, where a kernel takes several.
     pub b_panels: usize,
+    /// What is asked for meanwhile, where a kernel takes one panel.
+    pub ahead: Ahead<T>,
     /// The result's first element; its columns lie side by side.
     pub c: *mut T,
     /// From a row of it to the next.
@@ -31,12 +33,34 @@ pub struct Call<T> {
     pub scale: T,
     /// Whether they are added to what the result holds.
     pub add: bool,
-    /// If not null: a number for each column, which is added last.
+    /// If not null: a number for each column, which is added.
     pub bias: *const T,
+    /// If not null: a number for each element, which is added; its columns lie side by side.
+    pub other: *const T,
+    /// From a row of it to the next.
+    pub other_rows: isize,
+    /// What results are at least, if anything.
+    pub least: Option<T>,
+}
+
+/// Memory that will be needed, of which a panel's row is asked for with each term: the address, which need not be valid, and bytes
+/// from it to the next.
+pub struct Ahead<T> {
+    /// With the first term.
+    pub at: *const T,
+    /// To the next.
+    pub step: isize,
 }
 
 /// Rows of the right operand that are asked for ahead of their use.
 const AHEAD: isize = 16;
+
+impl<T> Ahead<T> {
+    /// The rows from `at` on, which are read meanwhile.
+    pub fn rows(at: *const T, stride: isize) -> Ahead<T> {
+        Ahead { at: at.wrapping_offset(AHEAD * stride), step: stride * size_of::<T>() as isize }
+    }
+}
 
 /// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)
 pub struct Panel<T> {
@@ -54,6 +78,22 @@ pub struct Panel<T> {
     pub to: *mut T,
     /// Elements of a packed row: whole vectors.
     pub width: usize,
+}
+
+/// Dense lines, to be copied.
+pub struct Lines<T> {
+    /// How many.
+    pub count: usize,
+    /// Elements of each.
+    pub len: usize,
+    /// The first one.
+    pub from: *const T,
+    /// From a line to the next.
+    pub apart: isize,
+    /// Where the first one goes.
+    pub to: *mut T,
+    /// From there to where the next one goes.
+    pub pitch: usize,
 }
 
 /// Sums of products of a dense vector with the dense lines of a matrix.
@@ -91,6 +131,8 @@ pub struct Micro<T: 'static> {
     pub streams: &'static [&'static [(usize, Kernel<T>)]],
     /// Packs a part of an operand.
     pub pack: unsafe fn(&Panel<T>),
+    /// Copies lines.
+    pub lines: unsafe fn(&Lines<T>),
     /// Computes sums of products.
     pub dots: unsafe fn(&Dots<T>),
 }
@@ -131,10 +173,18 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let (mut a, mut b) = (c.a, c.b);
+        let mut ahead = c.ahead.at;
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
         for _ in 0..c.k {
-            for j in 0..VECTORS {
-                V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+            if VECTORS > PANEL {
+                for j in 0..VECTORS {
+                    V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+                }
+            } else {
+                for j in 0..VECTORS {
+                    V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                }
+                ahead = ahead.wrapping_byte_offset(c.ahead.step);
             }
             let mut row = [V::zero(); VECTORS];
             for (j, v) in row.iter_mut().enumerate() {
@@ -149,28 +199,59 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
             a = a.wrapping_offset(c.a_columns);
             b = b.wrapping_offset(c.b_rows);
         }
-        let scale = V::splat(c.scale);
+        if c.columns == VECTORS * V::LANES {
+            finish::<V, ROWS, VECTORS, true>(c, sums);
+        } else {
+            finish::<V, ROWS, VECTORS, false>(c, sums);
+        }
+    }
+}
+
+/// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
+/// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
+#[inline(always)]
+unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
+    c: &Call<V::Element>,
+    sums: [[V; VECTORS]; ROWS],
+) {
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = sums;
         let last = c.columns - (VECTORS - 1) * V::LANES;
-        let read = |at: *const V::Element, j: usize| {
-            if j + 1 < VECTORS || last == V::LANES { V::load(at) } else { V::load_part(at, last) }
+        let read = |row: *const V::Element, j: usize| {
+            let at = row.add(j * V::LANES);
+            if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, last) }
         };
-        let mut bias = [V::zero(); VECTORS];
+        macro_rules! each {
+            ($sum:ident, $i:pat, $j:pat => $new:expr) => {
+                for ($i, row) in sums.iter_mut().enumerate() {
+                    for ($j, $sum) in row.iter_mut().enumerate() {
+                        *$sum = $new;
+                    }
+                }
+            };
+        }
+        let scale = V::splat(c.scale);
+        each!(sum, _, _ => sum.mul(scale));
+        if c.add {
+            each!(sum, i, j => sum.add(read(c.c.offset(i as isize * c.c_rows), j)));
+        }
         if !c.bias.is_null() {
-            for (j, v) in bias.iter_mut().enumerate() {
-                *v = read(c.bias.add(j * V::LANES), j);
-            }
+            let mut bias = [V::zero(); VECTORS];
+            bias.iter_mut().enumerate().for_each(|(j, v)| *v = read(c.bias, j));
+            each!(sum, _, j => sum.add(bias[j]));
+        }
+        if !c.other.is_null() {
+            each!(sum, i, j => sum.add(read(c.other.offset(i as isize * c.other_rows), j)));
+        }
+        if let Some(least) = c.least {
+            let least = V::splat(least);
+            each!(sum, _, _ => sum.at_least(least));
         }
         for (i, sums) in sums.iter().enumerate() {
-            for (j, (sum, &bias)) in sums.iter().zip(&bias).enumerate() {
+            for (j, sum) in sums.iter().enumerate() {
                 let to = c.c.offset(i as isize * c.c_rows).add(j * V::LANES);
-                let mut sum = sum.mul(scale);
-                if c.add {
-                    sum = read(to, j).add(sum);
-                }
-                if !c.bias.is_null() {
-                    sum = sum.add(bias);
-                }
-                if j + 1 < VECTORS || last == V::LANES { sum.store(to) } else { sum.store_part(to, last) }
+                if WHOLE || j + 1 < VECTORS { sum.store(to) } else { sum.store_part(to, last) }
             }
         }
     }
@@ -223,6 +304,24 @@ unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
                         v.store(to.add((l + i) * width));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Copies lines vector by vector, which takes less than a call for each where they are short.
+#[inline(always)]
+unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
+    let whole = l.len / V::LANES * V::LANES;
+    for r in 0..l.count {
+        let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
+        // SAFETY: the caller promises the elements and room for them.
+        unsafe {
+            for j in (0..whole).step_by(V::LANES) {
+                V::load(from.add(j)).store(to.add(j));
+            }
+            if whole < l.len {
+                V::load_part(from.add(whole), l.len - whole).store_part(to.add(whole), l.len - whole);
             }
         }
     }
@@ -283,7 +382,7 @@ unsafe fn scattered<V: Vector>(at: *const V::Element, stride: isize, n: usize) -
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
-            use super::{Call, Dots, Panel, Vector};
+            use super::{Call, Dots, Lines, Panel, Vector};
 
             $(#[$attribute])*
             pub unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(call: &Call<V::Element>) {
@@ -295,6 +394,12 @@ macro_rules! level {
             pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
                 // SAFETY: as above.
                 unsafe { super::pack::<V>(panel) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
+                // SAFETY: as above.
+                unsafe { super::lines::<V>(lines) }
             }
 
             $(#[$attribute])*
@@ -328,6 +433,7 @@ macro_rules! micro {
                 &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }> as Kernel<$t>)),*]),*]
             },
             pack: $level::pack::<$v>,
+            lines: $level::lines::<$v>,
             dots: $level::dots::<$v>,
         }
     };

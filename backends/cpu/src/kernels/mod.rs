@@ -1,12 +1,14 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
 pub mod attention;
+mod blocked;
 pub mod gathered;
 pub mod gemm;
 pub mod matmul;
 pub mod matvec;
 pub mod micro;
 pub mod operand;
+mod registers;
 pub mod tiles;
 
 use eutectic_backend::{AnchorKernel, Kernel};

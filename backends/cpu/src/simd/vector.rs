@@ -31,6 +31,8 @@ pub trait Vector: Copy {
     unsafe fn add(self, b: Self) -> Self;
     /// `self`·b.
     unsafe fn mul(self, b: Self) -> Self;
+    /// The larger of both; NaN where `self` is.
+    unsafe fn at_least(self, b: Self) -> Self;
     /// The lanes of both in turn: the lower halves, then the upper halves.
     unsafe fn zip(self, b: Self) -> (Self, Self);
     /// All lanes together.
@@ -38,6 +40,9 @@ pub trait Vector: Copy {
     /// Asks for the cache line of an address, which need not be valid.
     #[inline(always)]
     unsafe fn prefetch(_: *const Self::Element) {}
+    /// As `prefetch`, into the second-level cache only.
+    #[inline(always)]
+    unsafe fn prefetch_outer(_: *const Self::Element) {}
 }
 
 /// A vector for any machine, which the compiler puts into as many registers as it takes.
@@ -94,6 +99,10 @@ macro_rules! portable {
                 Lanes(std::array::from_fn(|i| self.0[i] * b.0[i]))
             }
             #[inline(always)]
+            unsafe fn at_least(self, b: Self) -> Self {
+                Lanes(std::array::from_fn(|i| if self.0[i] < b.0[i] { b.0[i] } else { self.0[i] }))
+            }
+            #[inline(always)]
             unsafe fn zip(self, b: Self) -> (Self, Self) {
                 let at = |i: usize| if i.is_multiple_of(2) { self.0[i / 2] } else { b.0[i / 2] };
                 (Lanes(std::array::from_fn(at)), Lanes(std::array::from_fn(|i| at(i + N))))
@@ -118,7 +127,7 @@ mod x86 {
 
     macro_rules! vector {
         (
-            $v:ty, $t:ty, $lanes:literal, $zero:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $mul:ident,
+            $v:ty, $t:ty, $lanes:literal, $zero:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $mul:ident $max:ident,
             ($at:ident, $n:ident) $load_part:expr, ($to:ident, $x:ident, $m:ident) $store_part:expr,
             ($a:ident, $b:ident) $zip:expr,
             $s:ident $sum:expr
@@ -173,6 +182,11 @@ mod x86 {
                     unsafe { $mul(self, b) }
                 }
                 #[inline(always)]
+                unsafe fn at_least(self, b: Self) -> Self {
+                    // SAFETY: as above. The second operand is what comes out where one is NaN.
+                    unsafe { $max(b, self) }
+                }
+                #[inline(always)]
                 unsafe fn zip(self, $b: Self) -> (Self, Self) {
                     let $a = self;
                     // SAFETY: as above.
@@ -189,12 +203,17 @@ mod x86 {
                     // SAFETY: as above.
                     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
                 }
+                #[inline(always)]
+                unsafe fn prefetch_outer(at: *const $t) {
+                    // SAFETY: as above.
+                    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+                }
             }
         };
     }
 
     vector!(
-        __m512, f32, 16, _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_mul_ps,
+        __m512, f32, 16, _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_mul_ps _mm512_max_ps,
         (at, n) _mm512_maskz_loadu_ps(mask(n) as __mmask16, at),
         (to, x, n) _mm512_mask_storeu_ps(to, mask(n) as __mmask16, x),
         (a, b) {
@@ -205,7 +224,7 @@ mod x86 {
         x _mm512_reduce_add_ps(x)
     );
     vector!(
-        __m512d, f64, 8, _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_mul_pd,
+        __m512d, f64, 8, _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_mul_pd _mm512_max_pd,
         (at, n) _mm512_maskz_loadu_pd(mask(n) as __mmask8, at),
         (to, x, n) _mm512_mask_storeu_pd(to, mask(n) as __mmask8, x),
         (a, b) {
@@ -216,7 +235,7 @@ mod x86 {
         x _mm512_reduce_add_pd(x)
     );
     vector!(
-        __m256, f32, 8, _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_mul_ps,
+        __m256, f32, 8, _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_mul_ps _mm256_max_ps,
         (at, n) _mm256_maskload_ps(at, mask_of_words(n)),
         (to, x, n) _mm256_maskstore_ps(to, mask_of_words(n), x),
         (a, b) {
@@ -230,7 +249,7 @@ mod x86 {
         }
     );
     vector!(
-        __m256d, f64, 4, _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_mul_pd,
+        __m256d, f64, 4, _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_mul_pd _mm256_max_pd,
         (at, n) _mm256_maskload_pd(at, _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast())),
         (to, x, n) _mm256_maskstore_pd(to, _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()), x),
         (a, b) {

@@ -1,14 +1,14 @@
 //! Windows of padded images, as the left operand of a product.
 
-use eutectic_backend::{Body, Guard, Instr, Load};
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
 use eutectic_ir::{
-    DType,
+    DType, Tensor,
     index::{Index, flatten, unflatten},
 };
 
 use super::{
     Random,
-    build::{Build, body, push},
+    build::{Build, body, push, row_major},
 };
 
 /// Windows along one axis: extent, elements before and after it, size, stride, gap.
@@ -72,4 +72,17 @@ pub fn windows(
     let outer = push(&mut b, Instr::Select { pieces: vec![(vec![in_rows], inner)], fill, dtype });
     b.results = vec![outer];
     b
+}
+
+/// An operand over `[b m k]` times a dense one with `n` columns, stored as it is, and inputs for it.
+pub fn product(mut build: Build, lhs: Body, n: usize, dtype: DType) -> (Kernel, Vec<Tensor>) {
+    let (batch, m, k) = (lhs.domain[0], lhs.domain[1], lhs.domain[2]);
+    let mut rhs = body(&[batch, k, n]);
+    let w = build.dense(&mut rhs, dtype);
+    rhs.results = vec![w];
+    let domain = [batch, m, n];
+    let mut b = body(&domain);
+    let y = push(&mut b, Instr::Anchor { dtype });
+    build.store_at(domain.iter().product(), row_major(&domain), dtype, y);
+    build.kernel(AnchorKernel::Contraction { lhs, rhs }, b)
 }

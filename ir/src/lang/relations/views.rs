@@ -77,6 +77,46 @@ pub(super) const RELATIONS: &[Relation] = &[
         },
     },
     Relation {
+        name: "moved",
+        doc: "Axis `axis` of what the permutation gives is axis `from` of what it is given; both counted from the end.",
+        parameters: &["perm", "axis", "from"],
+        solve: |args, bindings| {
+            let perm = args[0].attr(bindings).and_then(Attr::ints).map(<[i64]>::to_vec);
+            let known = |i: usize| args[i].dim(bindings).and_then(|d| d.known());
+            let Some(perm) = perm else { return Ok(Status::Later) };
+            let Some(axis) = known(1) else {
+                let (Some(from), RelationArg::Attr(slot)) = (known(2), &args[1]) else { return Ok(Status::Later) };
+                let at = perm.iter().position(|a| *a == from).ok_or_else(|| format!("{perm:?} has no axis {from}"))?;
+                return bind(*slot, Bound::Attr(Attr::Int(at as i64 - perm.len() as i64)), bindings);
+            };
+            let at = usize::try_from(perm.len() as i64 + axis).ok();
+            let from = *at.and_then(|at| perm.get(at)).ok_or_else(|| format!("{perm:?} has no axis {axis}"))?;
+            match (&args[2], known(2)) {
+                (_, Some(given)) if given == from => Ok(Status::Done),
+                (_, Some(given)) => Err(format!("axis {axis} comes from axis {from}, not {given}")),
+                (RelationArg::Attr(slot), None) => bind(*slot, Bound::Attr(Attr::Int(from)), bindings),
+                _ => Err("an axis is wanted".into()),
+            }
+        },
+        sample: |args, sampler| {
+            if let Some(perm) = args[0].attr(&sampler.bindings).and_then(Attr::ints) {
+                let axis = sampler.axis(perm.len());
+                return sampler.set_int(&args[1], axis);
+            }
+            // A permutation under which what is given already holds.
+            let given = |i: usize, sampler: &Sampler<'_>| args[i].dim(&sampler.bindings).and_then(|d| d.known());
+            let least = [1, 2].map(|i| given(i, sampler).map_or(1, |axis| axis.unsigned_abs() as usize));
+            let rank = least[0].max(least[1]).max(1 + sampler.below(4));
+            let mut perm = sampler.permutation(rank);
+            if let (Some(axis), Some(from)) = (given(1, sampler), given(2, sampler)) {
+                let place = |axis: i64| (rank as i64 + axis) as usize;
+                let has = perm.iter().position(|a| *a == from).ok_or("no such axis")?;
+                perm.swap(has, place(axis));
+            }
+            sampler.set_attr(&args[0], perm.as_slice())
+        },
+    },
+    Relation {
         name: "matrix-transpose",
         doc: "The permutation swaps the last two axes of A and leaves the others where they are.",
         parameters: &["A", "perm"],
@@ -90,6 +130,24 @@ pub(super) const RELATIONS: &[Relation] = &[
             bind(*perm, Bound::Attr(axes[..].into()), bindings)
         },
         sample: |args, sampler| sampler.shape_of(&args[0], 2).map(|_| ()),
+    },
+    Relation {
+        name: "swap",
+        doc: "The permutation swaps two axes of A, counted from the end, and leaves the others where they are.",
+        parameters: &["A", "axis", "axis", "perm"],
+        solve: |args, bindings| {
+            let axis = |i: usize| args[i].dim(bindings).and_then(|d| d.known());
+            let (Some(a), Some(first), Some(second), RelationArg::Attr(perm)) =
+                (args[0].dims(bindings), axis(1), axis(2), &args[3])
+            else {
+                return Ok(Status::Later);
+            };
+            let mut axes: Vec<i64> = (-(a.rank() as i64)..0).collect();
+            let place = |axis: i64| a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"));
+            axes.swap(place(first)?, place(second)?);
+            bind(*perm, Bound::Attr(axes[..].into()), bindings)
+        },
+        sample: |args, sampler| sampler.shape_of(&args[0], 3).map(|_| ()),
     },
     Relation {
         name: "slice",

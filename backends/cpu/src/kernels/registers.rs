@@ -1,0 +1,86 @@
+//! What microkernels do to sums while these are in registers: the part of an epilogue that they take over.
+
+use eutectic_backend::{Instr, Load, ValueId};
+use eutectic_ir::{Attr, DType};
+
+use super::Slots;
+use crate::axes::Nest;
+
+/// That part: sums plus a row, plus a matrix, and no less than zero.
+#[derive(Clone, Debug, Default)]
+pub struct InRegisters {
+    /// Slot and first element of what is added to each row of the product.
+    pub row: Option<(usize, i64)>,
+    /// What is added to each element.
+    pub matrix: Option<Added>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
+/// A matrix for each point of the batch axes, whose columns lie side by side.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// Its slot.
+    pub slot: usize,
+    /// The first element.
+    pub base: i64,
+    /// Strides along the axes of the product.
+    pub strides: Vec<i64>,
+}
+
+/// Takes that part out of the body of a product `[b.. m n]`, in which what it gives is the anchor's result then. Of products with a
+/// vector, whose kernels do less, a row only.
+pub fn take(body: Nest, acc: DType, slots: &Slots, batch: usize, vector: bool) -> (Nest, InRegisters) {
+    let (mut body, mut taken) = (body, InRegisters::default());
+    while !taken.relu {
+        let Some((id, next)) = step(&body, &taken, acc, slots, batch).filter(|s| !vector || s.1.row_only()) else {
+            break;
+        };
+        body.instrs[id] = Instr::Anchor { dtype: acc };
+        taken = next;
+    }
+    (body, taken)
+}
+
+impl InRegisters {
+    fn row_only(&self) -> bool {
+        self.matrix.is_none() && !self.relu
+    }
+}
+
+/// The instruction that alone reads the product, and the part with what it does.
+fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usize) -> Option<(ValueId, InRegisters)> {
+    let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
+    let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));
+    let ((id, Instr::Map { op, args, attrs, dtype }), None) = (readers.next()?, readers.next()) else { return None };
+    if *dtype != acc || body.stores.iter().any(|s| is_anchor(s.value)) {
+        return None;
+    }
+    let mut next = so_far.clone();
+    match (op.name(), &args[..]) {
+        ("act", _) if matches!(attrs.first(), Some(Attr::Word(kind)) if **kind == *"relu") => next.relu = true,
+        ("add", &[a, b]) if is_anchor(a) != is_anchor(b) => {
+            let Instr::Load(load) = &body.instrs[if is_anchor(a) { b } else { a }] else { return None };
+            let strides = strides(body, load, acc, slots)?;
+            let axes = || body.domain.iter().zip(&strides).enumerate().filter(|(_, (extent, _))| **extent > 1);
+            if axes().all(|(d, (_, &s))| s == i64::from(d == batch + 1)) && next.row.is_none() {
+                next.row = Some((load.slot, load.at.constant));
+            } else if strides[batch + 1] == 1 && next.matrix.is_none() {
+                next.matrix = Some(Added { slot: load.slot, base: load.at.constant, strides });
+            } else {
+                return None;
+            }
+        }
+        _ => return None,
+    }
+    Some((id, next))
+}
+
+/// The strides of a load of elements of type `acc` by strides alone, within its buffer.
+fn strides(body: &Nest, load: &Load, acc: DType, slots: &Slots) -> Option<Vec<i64>> {
+    let plain = load.guards.is_empty() && load.dtype == acc;
+    let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;
+    let range = load.at.range(&body.domain);
+    let inside = slots.types.get(load.slot).is_some_and(|s| s.0 == acc && range.start >= 0 && range.end <= s.1 as i64);
+    inside.then_some(strides)
+}

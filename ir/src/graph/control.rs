@@ -1,0 +1,184 @@
+//! Control flow, inlined while a graph is built: a branch is a selection between two bodies, a loop its body so many times.
+//!
+//! A body is a graph of its own: its inputs, in their order, are what it is given, its outputs what it gives. Bodies may hold
+//! branches and loops, which were inlined when they were built. A parameter of a body is the surrounding graph's parameter of
+//! that name, if there is one. Branches and steps that a constant condition rules out are dropped by rules (`simplify/where-…`).
+
+use super::{Graph, GraphError, NodeId};
+use crate::{Attr, Class, DType, Op, Type, ops::Leaf};
+
+impl Graph {
+    /// Adds the nodes of a body, given a value for each of its inputs in their order; its outputs.
+    ///
+    /// # Errors
+    /// When the number or a type of the given values is another, or a parameter has another type than the one of its name.
+    pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
+        let wanted: Vec<(&str, NodeId)> = body.named("input").collect();
+        if wanted.len() != given.len() {
+            let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
+            let problem = format!("it has {} inputs ({}), {} given", names.len(), names.join(", "), given.len());
+            return Err(self.refuse(body, problem, "give a value for each input, in their order"));
+        }
+        for ((name, id), value) in wanted.iter().zip(given) {
+            if body.ty(*id) != self.ty(*value) {
+                let problem = format!("its input {name} is {}, {} given", body.ty(*id), self.ty(*value));
+                return Err(self.refuse(body, problem, "the types must be equal; `expand` or `cast` first"));
+            }
+        }
+        let mut given = given.iter();
+        let mut new: Vec<NodeId> = Vec::with_capacity(body.len());
+        for (_, node) in body.nodes() {
+            let id = match (node.op.def().class, node.attrs.first().and_then(Attr::word)) {
+                (Class::Leaf(Leaf::Input), _) => *given.next().expect("their numbers were compared"),
+                (Class::Leaf(Leaf::Param), Some(name)) => self.parameter(name, &node.ty)?,
+                _ => {
+                    let operands: Vec<NodeId> = node.operands.iter().map(|o| new[o.0 as usize]).collect();
+                    self.again(node.op, &node.attrs, &operands)?
+                }
+            };
+            new.push(id);
+        }
+        Ok(body.outputs().iter().map(|(_, id)| new[id.0 as usize]).collect())
+    }
+
+    /// The parameter of that name: the one that is there, or a new one.
+    ///
+    /// # Errors
+    /// When the name is taken by an input, or by a parameter of another type.
+    pub fn parameter(&mut self, name: &str, ty: &Type) -> Result<NodeId, GraphError> {
+        let known = self.named("param").find(|(n, _)| *n == name).map(|(_, id)| id);
+        match known {
+            Some(id) if self.ty(id) == ty => Ok(id),
+            Some(id) => {
+                let problem = format!("the parameter {name} is {} elsewhere, here it is {ty}", self.ty(id));
+                Err(self.refuse_at("param", problem, "parameters of one name are one parameter; rename one of them"))
+            }
+            None => self.param(name, ty.clone()),
+        }
+    }
+
+    /// The outputs of `then` where the predicate holds, else those of `otherwise`; both are computed. Both bodies are given
+    /// `given`. The predicate is one truth value, or a number, which holds where it is not 0.
+    ///
+    /// # Errors
+    /// When the predicate has more than one element, a body does not take what it is given, or the bodies' results differ in number
+    /// or type.
+    pub fn branch(
+        &mut self,
+        predicate: NodeId,
+        then: &Graph,
+        otherwise: &Graph,
+        given: &[NodeId],
+    ) -> Result<Vec<NodeId>, GraphError> {
+        let predicate = self.truth(predicate, "the predicate of a branch")?;
+        let a = self.inline(then, given)?;
+        let b = self.inline(otherwise, given)?;
+        if a.len() != b.len() {
+            let problem = format!("`{}` has {} results, `{}` has {}", then.name, a.len(), otherwise.name, b.len());
+            return Err(self.refuse_at("if", problem, "both branches give the same results"));
+        }
+        let pairs = a.into_iter().zip(b).enumerate();
+        let results = pairs.map(|(at, (a, b))| {
+            if self.ty(a) != self.ty(b) {
+                let types = format!("{} in `{}`, {} in `{}`", self.ty(a), then.name, self.ty(b), otherwise.name);
+                let help = "both branches give the same types; `cast` or `expand` in one of them";
+                return Err(self.refuse_at("if", format!("result {at} is {types}"), help));
+            }
+            self.select(predicate, a, b)
+        });
+        results.collect()
+    }
+
+    /// The carried values after `body` ran while `condition` held, at most `most` times. Both are given the carried values and then
+    /// `captured`, which stay; the body gives the carried values anew. All `most` steps are computed; in steps after the last,
+    /// values stay as they are, and the body is given the values of the start, for which it was made.
+    ///
+    /// # Errors
+    /// When there is no carried value, the condition is not one truth value or number, a body does not take what it is given, or
+    /// the body's results are not of the carried values' number and types.
+    pub fn repeat(
+        &mut self,
+        condition: &Graph,
+        body: &Graph,
+        start: &[NodeId],
+        captured: &[NodeId],
+        most: usize,
+    ) -> Result<Vec<NodeId>, GraphError> {
+        if start.is_empty() {
+            return Err(self.refuse_at("while", "nothing is carried".into(), "give the loop a value to start with"));
+        }
+        let mut carried = start.to_vec();
+        let mut active: Option<NodeId> = None;
+        for _ in 0..most {
+            let given = [carried.as_slice(), captured].concat();
+            let [holds] = self.inline(condition, &given)?[..] else {
+                let problem = format!("`{}` has {} results", condition.name, condition.outputs().len());
+                return Err(self.refuse_at("while", problem, "a condition has one result"));
+            };
+            let holds = self.truth(holds, "the condition of a loop")?;
+            let (now, inputs) = match active {
+                None => (holds, given),
+                Some(before) => {
+                    let now = self.and(before, holds)?;
+                    let gated = carried.iter().zip(start).map(|(c, s)| self.select(now, *c, *s));
+                    let mut gated = gated.collect::<Result<Vec<_>, _>>()?;
+                    gated.extend(captured);
+                    (now, gated)
+                }
+            };
+            let next = self.inline(body, &inputs)?;
+            self.carries(body, &next, &carried)?;
+            let values = next.into_iter().zip(&carried).map(|(next, last)| self.select(now, next, *last));
+            carried = values.collect::<Result<_, _>>()?;
+            active = Some(now);
+        }
+        Ok(carried)
+    }
+
+    /// Whether a step gives what it carries.
+    fn carries(&self, body: &Graph, next: &[NodeId], carried: &[NodeId]) -> Result<(), GraphError> {
+        if next.len() != carried.len() {
+            let problem = format!("`{}` has {} results, {} values are carried", body.name, next.len(), carried.len());
+            return Err(self.refuse_at("while", problem, "the body gives each carried value anew"));
+        }
+        let differs = next.iter().zip(carried).position(|(a, b)| self.ty(*a) != self.ty(*b));
+        differs.map_or(Ok(()), |at| {
+            let (is, was) = (self.ty(next[at]), self.ty(carried[at]));
+            let problem = format!("result {at} of `{}` is {is}, carried is {was}", body.name);
+            Err(self.refuse_at("while", problem, "a carried value keeps its type"))
+        })
+    }
+
+    /// One truth value, from one of any type.
+    fn truth(&mut self, value: NodeId, what: &str) -> Result<NodeId, GraphError> {
+        let ty = self.ty(value).clone();
+        let one = ty.as_tensor().filter(|(_, shape)| shape.iter().all(|d| d.known() == Some(1)));
+        let Some((dtype, shape)) = one else {
+            let help = "reduce it to one truth value";
+            return Err(self.refuse_at("if", format!("{what} is {ty}, not one element"), help));
+        };
+        let flat = match shape.rank() {
+            0 => value,
+            _ => self.reshape(value, Default::default())?,
+        };
+        if dtype == DType::Bool {
+            return Ok(flat);
+        }
+        let zero = self.scalar(0.0, flat)?;
+        self.ne(flat, zero)
+    }
+
+    /// A node of another graph here.
+    fn again(&mut self, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, GraphError> {
+        let named: Vec<(&str, Attr)> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
+        self.apply(op.name(), operands, &named)
+    }
+
+    fn refuse(&self, body: &Graph, problem: String, help: &str) -> GraphError {
+        GraphError { help: help.into(), ..self.refuse_at(&format!("body `{}`", body.name), problem, "") }
+    }
+
+    pub(super) fn refuse_at(&self, op: &str, problem: String, help: &str) -> GraphError {
+        GraphError { op: op.into(), operands: String::new(), origin: self.origin(), problem, help: help.into() }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reads bodies, branches and loops; they are inlined while they are read.
+
+use std::rc::Rc;
+
+use super::parse::{Parser, keyword, text};
+use crate::{
+    Graph, NodeId, Op, Origin,
+    lang::{Sexp, SexpKind},
+};
+
+const FORMS: &str =
+    "write (if PREDICATE THEN ELSE value …) or (while CONDITION BODY value … :most N) with the names of bodies";
+
+impl Parser<'_> {
+    /// `(sub NAME statement …)`: a body, with names of its own; the bodies before it are known in it.
+    pub(super) fn body(&mut self, at: &Sexp, name: &str, statements: &[Sexp]) {
+        if self.bodies.contains_key(name) || Op::named(name).is_some() {
+            return self
+                .wrong(at, format!("`{name}` is defined already"), "give one of the two another name")
+                .unwrap_or(());
+        }
+        let mut inner = Parser::new(self.source, Graph::new(name));
+        inner.bodies = self.bodies.clone();
+        statements.iter().for_each(|s| inner.statement(s));
+        let sound = inner.errors.is_empty();
+        self.errors.append(&mut inner.errors);
+        self.bodies.insert(name.into(), sound.then(|| Rc::new(inner.graph)));
+    }
+
+    /// `(let (NAME …) value)`: the results of a branch or a loop.
+    pub(super) fn several(&mut self, at: &Sexp, names: &[Sexp], value: &Sexp, origin: &Origin) {
+        let Some(results) = self.control(value, origin) else {
+            // What depends on something wrong is not reported again.
+            names.iter().filter_map(text).for_each(|name| self.define(at, name, None));
+            return;
+        };
+        if results.len() != names.len() {
+            let message = format!("{} names for {} results", names.len(), results.len());
+            return self.wrong(at, message, "name each of them").unwrap_or(());
+        }
+        for (name, result) in names.iter().zip(results) {
+            match text(name) {
+                Some(word) => self.define(name, word, Some(result)),
+                None => self.wrong(name, "this is not a name", "write a word").unwrap_or(()),
+            }
+        }
+    }
+
+    /// The only result of a branch or a loop.
+    pub(super) fn one(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
+        match self.control(sexp, origin)?[..] {
+            [result] => Some(result),
+            ref results => {
+                let message = format!("this has {} results", results.len());
+                self.wrong(sexp, message, "name all of them: (let (a b …) …)")
+            }
+        }
+    }
+
+    fn control(&mut self, sexp: &Sexp, origin: &Origin) -> Option<Vec<NodeId>> {
+        let made = match sexp.call() {
+            Some(("if", [predicate, then, otherwise, values @ ..])) => {
+                let (predicate, values) = (self.value(predicate, origin), self.values(values, origin));
+                let (then, otherwise) = (self.known_body(then), self.known_body(otherwise));
+                let (predicate, values, then, otherwise) = (predicate?, values?, then?, otherwise?);
+                self.at(origin, |graph| graph.branch(predicate, &then, &otherwise, &values))
+            }
+            Some(("while", [condition, body, values @ .., key, most])) if keyword(key) == Some("most") => {
+                let values = self.values(values, origin);
+                let (condition, body) = (self.known_body(condition), self.known_body(body));
+                let (values, condition, body) = (values?, condition?, body?);
+                let Some(most) = most.atom().and_then(|n| n.parse().ok()) else {
+                    return self.wrong(most, "this is not a number of steps", "write :most 8");
+                };
+                let Some((start, captured)) = values.split_at_checked(body.outputs().len()) else {
+                    let message = format!("{} values are given, the body gives {}", values.len(), body.outputs().len());
+                    return self.wrong(sexp, message, "give each carried value something to start with");
+                };
+                self.at(origin, |graph| graph.repeat(&condition, &body, start, captured, most))
+            }
+            Some(("while", _)) => return self.wrong(sexp, "a loop needs a bound", FORMS),
+            _ => return self.wrong(sexp, "this is no branch and no loop", FORMS),
+        };
+        match made {
+            Ok(results) => Some(results),
+            Err(e) => self.wrong(sexp, format!("{}: {}", e.op, e.problem), e.help),
+        }
+    }
+
+    fn at<T>(&mut self, origin: &Origin, build: impl FnOnce(&mut Graph) -> T) -> T {
+        match origin.path() {
+            "" => build(&mut self.graph),
+            path => self.graph.within(path, build),
+        }
+    }
+
+    fn values(&mut self, items: &[Sexp], origin: &Origin) -> Option<Vec<NodeId>> {
+        let values: Vec<_> = items.iter().map(|v| self.value(v, origin)).collect();
+        values.into_iter().collect()
+    }
+
+    fn known_body(&mut self, sexp: &Sexp) -> Option<Rc<Graph>> {
+        match text(sexp).and_then(|name| self.bodies.get(name)) {
+            Some(body) => body.clone(),
+            None => {
+                let named: Vec<_> = self.bodies.keys().map(String::as_str).collect();
+                let help =
+                    if named.is_empty() { "(sub NAME statement …) makes one".into() } else { named.join(", ") };
+                self.wrong(sexp, "there is no body of that name", format!("bodies: {help}"))
+            }
+        }
+    }
+}
+
+/// The names of a `let` for several results.
+pub(super) fn names(sexp: &Sexp) -> Option<&[Sexp]> {
+    match &sexp.kind {
+        SexpKind::List(names) => Some(names),
+        _ => None,
+    }
+}
