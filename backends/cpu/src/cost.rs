@@ -277,11 +277,12 @@ impl Model {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
+                    // A guarded load copies its own piece only, of which nothing is known here.
                     let plain = load.guards.is_empty() && load.at.affine(body.domain.len()).is_some();
                     work.seconds += match line(&load.at, &body.domain) {
-                        None => n * e.strided,
+                        None if plain => n * e.strided,
                         Some(line) if plain => n / line * e.line,
-                        Some(_) => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
+                        _ => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
                     };
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
