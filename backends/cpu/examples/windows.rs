@@ -1,6 +1,6 @@
 //! The convolutions of ResNet-50 beside products of the same extents whose operands lie dense, and beside the multiply-adds that
-//! the machine does in registers, in turns, on one thread: `cargo run --release -p eutectic-cpu --example windows`. Times are the
-//! least of all turns: what else runs on the machine only adds.
+//! the machine does in registers, in turns, on one thread: `cargo run --release -p eutectic-cpu --example windows`; a number takes
+//! one of them. Times are the least of all turns: what else runs on the machine only adds.
 
 // Of the ceilings, arithmetic alone.
 #[allow(dead_code)]

@@ -281,8 +281,10 @@ impl Model {
                 Instr::Load(load) => {
                     let boxed = load.guards.iter().all(is_of_box);
                     work.seconds += match load.at.affine(body.domain.len()).filter(|_| boxed) {
+                        // A guarded load copies its own piece only, of which nothing is known here.
+                        Some(_) if !load.guards.is_empty() => n * e.cheap,
                         Some(strides) if is_strided(&strides, &body.domain) => n * e.strided,
-                        Some(strides) if load.guards.is_empty() && is_dense(&strides, &body.domain) => 0.0,
+                        Some(strides) if is_dense(&strides, &body.domain) => 0.0,
                         Some(_) => n * e.cheap,
                         None => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
                     };

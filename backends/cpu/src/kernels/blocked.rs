@@ -278,15 +278,17 @@ impl<T: Product> Blocked<'_, T> {
         if from == 0 && first == 0 && rows.part == 0 && p + 1 < panels {
             return Ahead { at: panel(p + 1, 0), step: row as isize };
         }
-        let next = match () {
-            () if next < all => panel(next, from),
-            () if panels == all => match self.next_rows(rows, lhs, p, group) {
-                Some(ahead) => return ahead,
-                None => panel(next, 0),
-            },
-            () if from + k < self.e.k => panel(next - all, from + k),
+        let next = if next < all {
+            panel(next, from)
+        } else if panels == all
+            && let Some(ahead) = self.next_rows(rows, lhs, p, group)
+        {
+            return ahead;
+        } else if from + k < self.e.k {
+            panel(next - all, from + k)
+        } else {
             // Behind this constant is the one that the next product reads.
-            () => panel(all, 0).wrapping_add((next - all) * width * k),
+            panel(all, 0).wrapping_add((next - all) * width * k)
         };
         Ahead {
             at: next.wrapping_byte_add(rows.part * (k * row / rows.parts)),

@@ -240,8 +240,8 @@ impl<T: Product> Plan<T> {
         Some(())
     }
 
-    /// target = scale·(lhs·rhs) + bias + other, or target + that. Sums of an element have the same terms in the same order, whatever part
-    /// of a larger product this is.
+    /// target = scale·(lhs·rhs) + bias + other, or target + that; at least `least`. Sums of an element have the same terms in the
+    /// same order, whatever part of a larger product this is.
     ///
     /// # Safety
     /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
