@@ -267,3 +267,51 @@ fn encoder_layers_are_found_in_their_parts_and_are_these() {
         }));
     }
 }
+
+/// Attention of its parts, with heads of queries in groups of `queries / keys`; rotated if there are tables.
+fn heads(
+    b: &mut Builder,
+    parts: [NodeId; 3],
+    [queries, keys]: [usize; 2],
+    tables: Option<[NodeId; 2]>,
+    masked: bool,
+) -> NodeId {
+    let split = |b: &mut Builder, part: NodeId, heads: usize| {
+        let split = b.with("reshape", &[part], &[("shape", dims(&[2, 3, heads, 4]))]);
+        b.with("transpose", &[split], &[("perm", ints(&[0, 2, 1, 3]))])
+    };
+    let mut operands = vec![split(b, parts[0], queries), split(b, parts[1], keys), split(b, parts[2], keys)];
+    if let Some([cos, sin]) = tables {
+        for operand in &mut operands[..2] {
+            *operand = b.with("rope", &[*operand, cos, sin], &[("style", "half".into())]);
+        }
+    }
+    if masked {
+        operands.push(input(b, "m", &[2, 1, 1, 3]));
+    }
+    let mask = if masked { "additive" } else { "none" };
+    let y = b.with("sdpa", &operands, &[("scale", 0.5.into()), ("mask", mask.into())]);
+    let merged = b.with("transpose", &[y], &[("perm", ints(&[0, 2, 1, 3]))]);
+    b.with("reshape", &[merged], &[("shape", dims(&[2, 3, 4 * queries]))])
+}
+
+#[test]
+fn grouped_heads_and_rotated_ones_are_found_in_their_parts() {
+    for masked in [false, true] {
+        assert!(finds(&format!("grouped heads, masked: {masked}"), "mha", &[], |b| {
+            let parts = [("q", 16), ("k", 8), ("v", 8)].map(|(name, width)| input(b, name, &[2, 3, width]));
+            heads(b, parts, [4, 2], None, masked)
+        }));
+        assert!(finds(&format!("rotated heads, masked: {masked}"), "attention-block", &[], |b| {
+            let x = input(b, "x", &[2, 3, 8]);
+            let packed = b.linear(x, "qkv", 8, 24, "none");
+            let part = |b: &mut Builder, n: i64| {
+                b.with("slice", &[packed], &[("axis", (-1).into()), ("at", (8 * n).into()), ("len", 8.into())])
+            };
+            let parts = [part(b, 0), part(b, 1), part(b, 2)];
+            let tables = ["cos", "sin"].map(|name| b.param(name, &[3, 2]));
+            let merged = heads(b, parts, [2, 2], Some(tables), masked);
+            b.linear(merged, "out", 8, 8, "none")
+        }));
+    }
+}
