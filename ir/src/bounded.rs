@@ -175,8 +175,15 @@ impl Mul for Bounded {
 
     fn mul(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
-        Bounded::computed(a.value * b.value, product_error(a, b), unit, 1.0)
+        let value = a.value * b.value;
+        Bounded::computed(value, product_error(a, b) + lost_in_product(a.value, b.value), unit, 1.0)
     }
+}
+
+/// What the reference itself rounds off a product.
+fn lost_in_product(a: f64, b: f64) -> f64 {
+    let value = a * b;
+    if value.is_finite() { a.mul_add(b, -value).abs() } else { 0.0 }
 }
 
 /// How far a product is off for factors that are off.
@@ -221,7 +228,8 @@ impl Div for Bounded {
         // Devices divide to within 2.5 units in the last place, or multiply by the reciprocal; but whole results come out whole,
         // and a power of two divides exactly.
         let exponent_only = b.value.is_normal() && b.value.to_bits() << 12 == 0;
-        let whole = propagated == 0.0 && is_exact(value, unit) && (exponent_only || value.fract() == 0.0);
+        let short = is_exact(value, unit) && (exponent_only || value.fract() == 0.0);
+        let whole = propagated == 0.0 && short && (-value).mul_add(b.value, a.value) == 0.0;
         Bounded::computed(value, propagated, unit, if whole { 1.0 } else { 5.0 })
     }
 }
@@ -410,7 +418,7 @@ impl Accumulator<Bounded> for BoundedSum {
     }
 
     fn add_product(&mut self, a: Bounded, b: Bounded) {
-        let err = product_error(a, b);
+        let err = product_error(a, b) + lost_in_product(a.value, b.value);
         let value = a.value * b.value;
         self.products = true;
         self.add(Bounded { value, err, unit: a.unit.max(b.unit) });

@@ -78,6 +78,16 @@ fn what_a_large_summand_absorbs_is_lost() {
 }
 
 #[test]
+fn what_the_reference_rounds_off_a_product_is_lost() {
+    // Both factors are next to 1 and so is the product, which is 1 in f64 and not in the reals.
+    let (x, y) = (1.0 - f64::EPSILON / 2.0, 1.0 + f64::EPSILON);
+    let [x, y] = [x, y].map(|n| Bounded::new(n, 0.0, DType::F64));
+    for product in [x * y, y / (y * y)] {
+        assert!(product.err > 1e-17 && product.err < 1e-15, "{product:?}");
+    }
+}
+
+#[test]
 fn activations() {
     let x = numbers(300, 2);
     let table: [(&str, Function); 4] = [
