@@ -178,8 +178,13 @@ impl<'a> Builder<'a> {
             let value = self.value(class, at.clone(), Vec::new(), scope)?;
             places.push((class, value, at));
         }
+        // A row of no elements still has its results; a domain without points has none.
+        let axes = if self.row.is_some() { outer } else { &scope.body.domain };
         for (class, _, at) in &places {
             let dims = self.dims(*class)?;
+            if axes.contains(&0) && !dims.contains(&0) {
+                return Err("a store lies beside a domain without points".into());
+            }
             if !is_bijection(&flatten(at, &dims), &scope.body.domain, dims.iter().product()) {
                 return Err("a store does not cover its tensor exactly once".into());
             }

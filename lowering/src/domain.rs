@@ -67,6 +67,10 @@ fn find_split(map: &Index, domain: &[usize]) -> Option<(usize, usize)> {
 /// runs, in row-major order, over the axes of `from` that `at` does not depend on. `None` where `at` is no such bijection
 /// or is too tangled to tell.
 pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usize>) -> Option<Vec<Index>> {
+    if at.len() != to.len() {
+        // The map of another anchor or reduction.
+        return None;
+    }
     if to.contains(&0) {
         // There is no point to place.
         return from.contains(&0).then(|| vec![Index::default(); from.len()]);
@@ -153,6 +157,11 @@ mod tests {
         let inverse = invert(&at, &from, &[12, 128, 32], None).unwrap();
         assert_eq!(inverse[0], Index::coord(1));
         assert_eq!(inverse[1], Index::coord(0).times(32).plus(&Index::coord(2)));
+    }
+
+    #[test]
+    fn the_map_of_another_anchor_has_no_inverse() {
+        assert_eq!(invert(&[Index::coord(0)], &[4], &[4, 1], None), None);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Sweep {
     /// The failure, for people.
     pub fn programs(&self, way: Way, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         let agrees = |case: Case| self.agrees(way, &case.graph, case.seed);
-        each(count, steps, seed, agrees).with_context(|| format!("{way:?}"))
+        each(count, steps, seed, agrees).map_err(|e| anyhow!("{way:?}: {e}"))
     }
 
     /// Checks of so many programs that all rules together come to rest on them, within the limits.
