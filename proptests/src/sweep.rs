@@ -66,12 +66,8 @@ impl Sweep {
                 Some(phase) => {
                     let mut rules: Vec<_> = rewritten.statistics.iter().map(|r| (r.changes, &r.name)).collect();
                     rules.sort_unstable_by(|a, b| b.cmp(a));
-                    Err(anyhow!(
-                        "phase {} does not come to rest: {:?}; busiest: {:?}",
-                        phase.phase,
-                        phase.stop,
-                        &rules[..8]
-                    ))
+                    rules.truncate(8);
+                    Err(anyhow!("phase {} does not come to rest: {:?}; busiest: {rules:?}", phase.phase, phase.stop))
                 }
             }
         })
@@ -100,7 +96,7 @@ fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Res
         cases: count,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
-        max_shrink_iters: 0,
+        max_shrink_iters: 2000,
         ..Config::default()
     };
     let check = |case: Case| check(case).map_err(|e| TestCaseError::fail(format!("{e:#}")));
