@@ -221,17 +221,20 @@ impl Plan {
 /// How many kernels are remembered for a leader: the plan's own and those of the trials around it.
 const REMEMBERED: usize = 4;
 
-/// Kernels of one store that were found before, by leader, each with the choices of its interior.
+/// Kernels of one store that were found before, by leader.
 ///
 /// A walk goes the same way again as long as what it met is chosen and stored alike.
 #[derive(Default)]
-pub(crate) struct Known(FxHashMap<ClassId, Vec<(Rc<PlanKernel>, Vec<usize>)>>);
+pub(crate) struct Known(FxHashMap<ClassId, Vec<Found>>);
+
+/// A kernel, and the choices of its interior.
+type Found = (Rc<PlanKernel>, Vec<usize>);
 
 impl Known {
     /// The kernel of a leader that hosts no other class.
     fn find(&mut self, plan: &Plan, given: &[bool], leader: ClassId) -> Option<Rc<PlanKernel>> {
         let of_leader = self.0.get_mut(&leader)?;
-        let holds = |(kernel, choices): &(Rc<PlanKernel>, Vec<usize>)| {
+        let holds = |(kernel, choices): &Found| {
             let alike = |(&c, &choice): (&ClassId, &usize)| {
                 (c == leader || !plan.stored[c]) && (given[c] || plan.choice[c] == choice)
             };
