@@ -1,13 +1,18 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
 use std::{
+    fmt::Display,
+    fs,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
-use eutectic::{Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, engine::rewrites};
+use eutectic::{
+    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy,
+    engine::{cpu::Costs, rewrites},
+};
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
@@ -156,6 +161,9 @@ pub struct Compile {
     /// Threads that a run uses [default: all that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
+    /// What things cost on this machine, as `eutectic tune` writes it [default: costs of a server core with AVX-512]
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// Optimizes repeated layers each for itself
     #[arg(long)]
     pub no_outline: bool,
@@ -170,16 +178,27 @@ impl Compile {
     /// The compiler that the arguments ask for.
     ///
     /// # Errors
-    /// When a rule file does not load, or a glob matches no rule.
+    /// When a rule file does not load, a glob matches no rule, or the costs cannot be read.
     pub fn compiler(&self) -> Result<Compiler, Fault> {
         let mut options = Options { outline: !self.no_outline, ..Options::default() };
         options.search.strategy = self.strategy.into();
-        Ok(Compiler::of(self.backend(), self.rules.load()?).with_options(options))
+        Ok(Compiler::of(self.backend()?, self.rules.load()?).with_options(options))
     }
 
     /// The device that programs run on.
-    pub fn backend(&self) -> Cpu {
-        let default = CpuOptions::default();
-        Cpu::new(CpuOptions { threads: self.threads.map_or(default.threads, NonZeroUsize::get), ..default })
+    ///
+    /// # Errors
+    /// When the costs cannot be read.
+    pub fn backend(&self) -> Result<Cpu, Fault> {
+        let mut options = CpuOptions::default();
+        options.threads = self.threads.map_or(options.threads, NonZeroUsize::get);
+        if let Some(path) = &self.costs {
+            let wrong = |e: &dyn Display| {
+                input(format!("--costs {}: {e}", path.display()), "`eutectic tune` writes such a file")
+            };
+            let text = fs::read_to_string(path).map_err(|e| wrong(&e))?;
+            options.costs = Costs::parse(&text).map_err(|e| wrong(&e))?;
+        }
+        Ok(Cpu::new(options))
     }
 }

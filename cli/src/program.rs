@@ -105,6 +105,12 @@ pub fn shape(text: &str) -> Result<(String, i64), String> {
 }
 
 impl Program {
+    /// A program that is run on random numbers, as it stands.
+    pub fn random(model: PathBuf) -> Program {
+        let (form, result) = (FormName::default(), ResultName::default());
+        Program { model, shape: Vec::new(), batch: None, seq: None, form, result, weights: None, random: true, seed: 1 }
+    }
+
     /// The built-in model of that name, if it is one.
     pub fn builtin(&self) -> Option<&'static Builtin> {
         builtin::named(self.model.to_str()?)

@@ -5,12 +5,13 @@ mod common;
 use common::{Dir, eutectic};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &["demo"],
     &["run"],
     &["opt"],
     &["explain"],
     &["bench"],
+    &["tune"],
     &["rules", "list"],
     &["rules", "lint"],
     &["rules", "check"],
@@ -210,4 +211,22 @@ fn what_a_rule_lacks_is_said() {
     let json = json(&["rules", "why", "fuse/linear-a*", graph, "--format", "json"]);
     assert!(json.as_array().is_some_and(|all| all.iter().all(|w| w["misses"].is_array())), "{json}");
     eutectic(["rules", "why", "fuse/nothing", graph]).refused(&["fuse/nothing", "rules list"]);
+}
+
+#[test]
+fn costs_are_fitted_written_and_read() {
+    let dir = Dir::new();
+    let utf8 = |path: std::path::PathBuf| path.into_os_string().into_string().expect("UTF-8");
+    let (graph, costs) = (utf8(dir.file("half.graph", HALF)), utf8(dir.path("costs.toml")));
+    let fitted = json(&["tune", &graph, "--iters", "2", "--out", &costs, "--format", "json"]);
+    let off = |which: &str| fitted[which].as_f64().expect("a factor");
+    assert!(1.0 <= off("after") && off("after") <= off("before"), "{fitted}");
+    let text = std::fs::read_to_string(&costs).expect("it was written");
+    assert!(text.starts_with("# Fitted by `eutectic tune`"), "{text}");
+    eutectic(["opt", &graph, "--costs", &costs]).good();
+
+    let negative = utf8(dir.file("negative.toml", text.replace("launch = ", "launch = -")));
+    eutectic(["opt", &graph, "--costs", &negative]).refused(&["is no cost: it must be positive and finite"]);
+    let none = utf8(dir.path("none.toml"));
+    eutectic(["opt", &graph, "--costs", &none]).refused(&["--costs", "`eutectic tune` writes such a file"]);
 }

@@ -12,6 +12,7 @@ mod cache;
 mod cost;
 mod exec;
 mod fault;
+mod fit;
 mod kernels;
 mod memory;
 mod partition;
@@ -21,4 +22,5 @@ mod unroll;
 
 pub use backend::{Cpu, CpuOptions};
 pub use cost::{Class, Costs, Element, Memory, Product};
+pub use fit::{Fitted, Measured, fit};
 pub use simd::Isa;

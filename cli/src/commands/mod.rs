@@ -11,4 +11,5 @@ pub mod ops;
 pub mod opt;
 pub mod rules;
 pub mod run;
+pub mod tune;
 pub mod why;

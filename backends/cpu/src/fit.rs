@@ -1,0 +1,157 @@
+//! Fits the coefficients of the cost model to kernels that were measured.
+
+use eutectic_backend::Kernel;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::cost::{Costs, Model};
+
+/// A kernel and how long it took.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// On how many threads it ran.
+    pub threads: usize,
+    /// Seconds of a run.
+    pub seconds: f64,
+}
+
+/// Coefficients, and how far off they are.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The coefficients.
+    pub costs: Costs,
+    /// The factor by which predictions were off before: exp of the mean of |ln predicted/measured|.
+    pub before: f64,
+    /// The factor by which those of `costs` are.
+    pub after: f64,
+}
+
+/// What a coefficient's change by a factor e must gain, as a share of the mean error: what no kernel speaks of stays as it is.
+const INERTIA: f64 = 0.002;
+/// The factors by which coefficients are changed, coarse to fine.
+const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
+/// How often all coefficients are gone over with one factor, at most.
+const ROUNDS: usize = 40;
+
+/// Looks for coefficients near `start` under which predictions are as near to what was measured as can be: each is made larger or
+/// smaller by a factor, as long as the mean of |ln predicted/measured| falls. A factor of two counts the same for a small kernel
+/// and a large one, and one kernel that was disturbed moves nothing.
+pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
+    let before = error(start, measured);
+    let Ok(mut table) = Table::try_from(start) else {
+        return Fitted { costs: start.clone(), before: before.exp(), after: before.exp() };
+    };
+    let (paths, origin) = (paths(&table), table.clone());
+    let moved = |table: &Table| -> f64 {
+        let far = |path: &Vec<String>| (number(table, path) / number(&origin, path)).ln().abs();
+        paths.iter().map(far).sum::<f64>() * INERTIA
+    };
+    let judge = |table: &Table| Some(error(&Costs::deserialize(table.clone()).ok()?, measured) + moved(table));
+    let mut least = before;
+    for step in STEPS {
+        for _ in 0..ROUNDS {
+            let round = least;
+            for path in &paths {
+                for factor in [step, 1.0 / step] {
+                    let mut trial = table.clone();
+                    set(&mut trial, path, number(&table, path) * factor);
+                    if let Some(now) = judge(&trial).filter(|now| *now < least) {
+                        (table, least) = (trial, now);
+                        break;
+                    }
+                }
+            }
+            if least >= round {
+                break;
+            }
+        }
+    }
+    let costs = Costs::deserialize(table).unwrap_or_else(|_| start.clone());
+    let after = error(&costs, measured);
+    Fitted { costs, before: before.exp(), after: after.exp() }
+}
+
+/// The mean of |ln predicted/measured|.
+fn error(costs: &Costs, measured: &[Measured]) -> f64 {
+    let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
+    let models: Vec<Model> = (1..=most).map(|threads| Model::new(costs.clone(), threads)).collect();
+    let off = |m: &Measured| {
+        let predicted = models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
+        (predicted / m.seconds).ln().abs()
+    };
+    measured.iter().map(off).sum::<f64>() / measured.len().max(1) as f64
+}
+
+/// The places of all coefficients.
+fn paths(table: &Table) -> Vec<Vec<String>> {
+    let below = |(key, value): (&String, &Value)| match value {
+        Value::Float(_) => vec![vec![key.clone()]],
+        Value::Table(inner) => paths(inner).into_iter().map(|rest| [vec![key.clone()], rest].concat()).collect(),
+        _ => Vec::new(),
+    };
+    table.iter().flat_map(below).collect()
+}
+
+fn number(table: &Table, path: &[String]) -> f64 {
+    match path {
+        [] => f64::NAN,
+        [key] => table.get(key).and_then(Value::as_float).unwrap_or(f64::NAN),
+        [key, rest @ ..] => table.get(key).and_then(Value::as_table).map_or(f64::NAN, |inner| number(inner, rest)),
+    }
+}
+
+fn set(table: &mut Table, path: &[String], to: f64) {
+    match path {
+        [] => {}
+        [key] => {
+            table.insert(key.clone(), Value::Float(to));
+        }
+        [key, rest @ ..] => {
+            if let Some(inner) = table.get_mut(key).and_then(Value::as_table_mut) {
+                set(inner, rest, to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eutectic_backend::{AnchorKernel, Body, Instr, Load, Store};
+    use eutectic_ir::{DType, Op, index::Index};
+
+    /// `times` exponentials of each of n elements; without any, a copy.
+    fn chain(n: usize, times: usize) -> Kernel {
+        let mut body = Body { domain: vec![n], ..Body::default() };
+        body.instrs.push(Instr::Load(Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 }));
+        for arg in 0..times {
+            let op = Op::named("exp").unwrap();
+            body.instrs.push(Instr::Map { op, attrs: [].into_iter().collect(), args: vec![arg], dtype: DType::F32 });
+        }
+        let stores = vec![Store { slot: 1, at: Index::coord(0), value: times }];
+        Kernel { anchor: AnchorKernel::Map, body, stores, slots: vec![(DType::F32, n); 2] }
+    }
+
+    #[test]
+    fn what_was_measured_is_found_again() {
+        // A machine on which exponentials take three times as long, and memory gives half as much.
+        let start = Costs::default();
+        let mut truth = start.clone();
+        truth.element.transcendental *= 3.0;
+        truth.memory.dram *= 0.5;
+        let model = Model::new(truth.clone(), 1);
+        let sizes = [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 23, 1 << 24];
+        let kernels = sizes.into_iter().flat_map(|n| [0, 1, 4].map(|times| chain(n, times)));
+        let measured: Vec<Measured> =
+            kernels.map(|kernel| Measured { seconds: model.cost(&kernel).seconds, kernel, threads: 1 }).collect();
+        let fitted = fit(&start, &measured);
+        assert!(fitted.before > 1.5 && fitted.after < 1.05, "{} {}", fitted.before, fitted.after);
+        let ratio = |a: f64, b: f64| (a / b).max(b / a);
+        assert!(ratio(fitted.costs.element.transcendental, truth.element.transcendental) < 1.2, "{fitted:?}");
+        assert!(ratio(fitted.costs.memory.dram, truth.memory.dram) < 1.2, "{fitted:?}");
+        // No kernel says anything about products.
+        assert_eq!(fitted.costs.product.f64, start.product.f64);
+    }
+}
