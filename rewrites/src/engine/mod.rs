@@ -4,6 +4,8 @@
 //! collected first and applied in that order, so that a run repeats exactly. What a match amounts to is worked out
 //! once for all matches that look alike.
 
+mod matches;
+
 use std::{
     rc::Rc,
     sync::Arc,
@@ -11,22 +13,19 @@ use std::{
 };
 
 use egg::Id;
-use eutectic_ir::{
-    Attr, Op,
-    lang::{Bindings, LangError},
-};
+use eutectic_ir::lang::{Bindings, LangError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
-    egraph::{EGraph, Node, classes_of},
-    guard::{Refusal, Sight, guard},
+    egraph::{EGraph, Node},
+    guard::Sight,
     instantiate::Ref,
     log::{Application, Log, canonical},
     parse::located,
     pattern::Match,
     recipe::{Compiled, Recipe, gains},
-    rule::{Phase, VariableKind},
+    rule::Phase,
 };
 
 /// Where the engine stops. All are counts, so that results repeat; those of nodes and matches are for each node of the
@@ -120,12 +119,6 @@ struct Found {
 
 type Key = (u32, SmallVec<[Sight; 1]>);
 
-/// For each op, the classes with a node of it, and how far below them something changed.
-type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
-
-/// What the members of a group agree in: classes, attributes and numbers.
-type Shared = (Vec<Id>, Vec<Option<Attr>>);
-
 pub(crate) struct Engine<'r> {
     pub egraph: EGraph,
     pub log: Log,
@@ -208,153 +201,6 @@ impl<'r> Engine<'r> {
             classes: self.egraph.number_of_classes(),
             time: start.elapsed(),
         })
-    }
-
-    /// The classes below which something changed since `round`, with the distance to it, for each op; ascending.
-    fn changed(&self, round: u32, depth: usize) -> Changed {
-        let mut distance: FxHashMap<Id, usize> = FxHashMap::default();
-        let mut level: Vec<Id> = self.egraph.classes().filter(|c| c.data.stamp >= round).map(|c| c.id).collect();
-        for steps in 0..depth {
-            level.retain(|c| match distance.entry(*c) {
-                std::collections::hash_map::Entry::Vacant(entry) => {
-                    entry.insert(steps);
-                    true
-                }
-                std::collections::hash_map::Entry::Occupied(_) => false,
-            });
-            let parents = level.iter().flat_map(|c| self.egraph[*c].parents()).map(|p| self.egraph.find(p));
-            level = parents.filter(|p| !distance.contains_key(p)).collect();
-            level.sort_unstable();
-            level.dedup();
-        }
-        let mut classes: Vec<_> = distance.into_iter().collect();
-        classes.sort_unstable();
-        let mut by_op = Changed::default();
-        for (class, distance) in classes {
-            for node in &self.egraph[class].nodes {
-                let list = by_op.entry(node.op).or_default();
-                if list.last().is_none_or(|(last, _)| *last != class) {
-                    list.push((class, distance));
-                }
-            }
-        }
-        by_op
-    }
-
-    fn search(&mut self, rules: &[usize]) -> Vec<Found> {
-        let mut found = Vec::new();
-        let depth = rules.iter().map(|r| self.rules[*r].pattern.depth).max().unwrap_or(0);
-        let now = self.egraph.analysis.now;
-        // Rules differ in what they have seen only when a phase begins. Those with several roots see everything each
-        // time: a change below one root may be far from the other, where the search starts.
-        let mut changed: Vec<(u32, Changed)> = Vec::new();
-        for &rule in rules {
-            let start = Instant::now();
-            let compiled = &self.rules[rule];
-            let since = if compiled.pattern.roots.len() > 1 { 0 } else { self.seen[rule] };
-            if since > 0 && !changed.iter().any(|(round, _)| *round == since) {
-                changed.push((since, self.changed(since, depth)));
-            }
-            let (_, op) = compiled.pattern.entry();
-            let classes: Vec<Id> = match changed.iter().find(|(round, _)| *round == since) {
-                None => classes_of(&self.egraph, op),
-                Some((_, by_op)) => {
-                    let near = by_op.get(&op).into_iter().flatten();
-                    near.filter(|(_, distance)| *distance < compiled.pattern.depth).map(|(class, _)| *class).collect()
-                }
-            };
-            // A value that is known to be one number has no better form; rules would go on to spell it as sums and products.
-            let settled = |class: &Id| {
-                let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
-                one_root && self.egraph[*class].data.scalar.is_some()
-            };
-            let mut seen = Vec::new();
-            for class in classes.into_iter().filter(|c| !settled(c)) {
-                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
-                    seen.push(m.clone());
-                    seen.len() < self.limits.matches
-                });
-            }
-            for one in seen {
-                if !self.applied[rule].contains(std::slice::from_ref(&one)) && self.admit(rule, &one).is_some() {
-                    self.statistics[rule].matches += 1;
-                    self.applied[rule].insert(vec![one.clone()]);
-                    found.push(Found { rule, members: vec![one] });
-                }
-            }
-            self.seen[rule] = now + 1;
-            self.statistics[rule].time += start.elapsed();
-        }
-        found
-    }
-
-    /// The variables of a match, if it is one.
-    fn admit(&mut self, rule: usize, found: &Match) -> Option<Rc<Bindings>> {
-        let compiled = &self.rules[rule];
-        let sight = Sight::of(&compiled.pattern, &self.egraph, found);
-        let key = (rule as u32, sight);
-        if let Some(known) = self.guards.get(&key) {
-            return known.clone();
-        }
-        let bindings = match guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1) {
-            Ok(bindings) => Some(Rc::new(bindings)),
-            Err(Refusal::Mismatch(..) | Refusal::Unsolved(..)) => None,
-        };
-        self.guards.insert(key, bindings.clone());
-        bindings
-    }
-
-    /// The maximal sets of members that agree in all that the right side does not splat.
-    fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
-        let mut found = Vec::new();
-        for &rule in rules {
-            let start = Instant::now();
-            let compiled = self.rules[rule].clone();
-            let products: FxHashSet<Id> =
-                self.products.iter().filter(|(r, _)| *r == rule).map(|(_, c)| self.egraph.find(*c)).collect();
-            let (_, op) = compiled.pattern.entry();
-            let mut seen = Vec::new();
-            for class in classes_of(&self.egraph, op).into_iter().filter(|c| !products.contains(&self.egraph.find(*c)))
-            {
-                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
-                    seen.push(m.clone());
-                    seen.len() < self.limits.matches
-                });
-            }
-            let mut sets: FxHashMap<Shared, Vec<Match>> = FxHashMap::default();
-            for one in seen {
-                if let Some(bindings) = self.admit(rule, &one) {
-                    self.statistics[rule].matches += 1;
-                    sets.entry(shared(&compiled, &one, &bindings)).or_default().push(one);
-                }
-            }
-            let mut sets: Vec<_> = sets.into_values().map(|set| self.in_order(&compiled, set)).collect();
-            sets.retain(|set| set.len() > 1);
-            sets.sort_by_key(|set| self.rank(&compiled, &set[0]));
-            for members in sets {
-                if self.applied[rule].insert(members.clone()) {
-                    found.push(Found { rule, members });
-                }
-            }
-            self.statistics[rule].time += start.elapsed();
-        }
-        found
-    }
-
-    fn rank(&self, compiled: &Compiled, member: &Match) -> (u32, Id) {
-        let class = member.classes[compiled.pattern.roots[0]];
-        (self.egraph[class].data.rank, class)
-    }
-
-    /// Members in the order of the program, one for each class.
-    fn in_order(&self, compiled: &Compiled, mut set: Vec<Match>) -> Vec<Match> {
-        let root = compiled.pattern.roots[0];
-        set.sort_by(|a, b| {
-            let key = |m: &Match| (self.rank(compiled, m), m.heads.clone(), m.classes.clone());
-            key(a).cmp(&key(b))
-        });
-        set.dedup_by_key(|m| m.classes[root]);
-        set
     }
 
     /// Applies matches in order, then restores the e-graph. False: the limit on nodes is met.
@@ -479,21 +325,4 @@ fn matched(
         _ => None,
     };
     pattern.nodes.iter().enumerate().filter_map(node).collect()
-}
-
-/// What members of a group agree in: the tensors that the right side does not splat, attributes and numbers.
-fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Shared {
-    let rule = &compiled.rule;
-    let splatted = rule.splatted();
-    let (mut tensors, mut attrs) = (Vec::new(), Vec::new());
-    for (at, variable) in rule.variables.iter().enumerate() {
-        match &variable.kind {
-            VariableKind::Tensor { .. } if !splatted[at] => {
-                tensors.push(found.classes[compiled.pattern.tensors[rule.tensor(at)]]);
-            }
-            VariableKind::Tensor { .. } => {}
-            VariableKind::Number(slot) | VariableKind::Attr(slot, _) => attrs.push(bindings.attr(*slot).cloned()),
-        }
-    }
-    (tensors, attrs)
 }

@@ -1,0 +1,181 @@
+//! Values of classes at places: pointwise ops become instructions, views index maps, everything else a load.
+
+use eutectic_backend::{Guard, Instr, Load, ValueId};
+use eutectic_ir::{
+    Attr,
+    eclasses::{ClassId, ENode},
+    index::{Atom, Index, flatten, unflatten},
+    ops::{Anchor, Class, Leaf, ViewCall},
+};
+
+use super::{Builder, Scope, attr};
+use crate::plan::is_buffer;
+
+impl Builder<'_> {
+    /// The value of a class at `at`, where `guards` hold.
+    pub(super) fn value(
+        &mut self,
+        class: ClassId,
+        at: Vec<Index>,
+        guards: Vec<Guard>,
+        scope: &mut Scope,
+    ) -> Result<ValueId, String> {
+        let c = &self.classes.classes[class];
+        let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple"))?;
+        if let Some(number) = c.scalar {
+            let value = scope.push(Instr::Constant { value: number.into(), dtype });
+            scope.visited.entry(class).or_insert(at);
+            return Ok(value);
+        }
+        let key = (class, at, guards);
+        if let Some(&value) = scope.values.get(&key) {
+            return Ok(value);
+        }
+        let (_, at, guards) = &key;
+        let value = if !self.is_interior(class) {
+            self.load(class, at, guards, scope)?
+        } else {
+            if guards.is_empty() {
+                scope.visited.entry(class).or_insert_with(|| at.clone());
+            }
+            let instr = self.compute(class, at, guards, scope)?;
+            match instr {
+                Computed::Instr(instr) => scope.push(*instr),
+                Computed::Value(value) => value,
+            }
+        };
+        scope.values.insert(key, value);
+        Ok(value)
+    }
+
+    fn load(&mut self, class: ClassId, at: &[Index], guards: &[Guard], scope: &mut Scope) -> Result<ValueId, String> {
+        let dims = self.dims(class)?;
+        let slot = self.slots.iter().position(|c| *c == class).unwrap_or_else(|| {
+            self.slots.push(class);
+            self.slots.len() - 1
+        });
+        let at = flatten(at, &dims);
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
+        Ok(scope.push(Instr::Load(Load { slot, at, guards: guards.to_vec(), dtype })))
+    }
+
+    fn compute(
+        &mut self,
+        class: ClassId,
+        at: &[Index],
+        guards: &[Guard],
+        scope: &mut Scope,
+    ) -> Result<Computed, String> {
+        let node = self.node(class);
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not computed")?;
+        match node.op.def().class {
+            Class::Pointwise => {
+                let args = node
+                    .operands
+                    .iter()
+                    .map(|&c| self.value(c, at.to_vec(), guards.to_vec(), scope))
+                    .collect::<Result<_, _>>()?;
+                Ok(Computed::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
+            }
+            Class::View(map) => {
+                let (operands, result) = (self.operand_dims(node), self.dims(class)?);
+                let domain = scope.body.domain.clone();
+                let access =
+                    map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at, domain: &domain });
+                self.read(node, access, &operands, guards, dtype, scope)
+            }
+            Class::Leaf(Leaf::Iota) => {
+                let axis = attr(node, "axis").and_then(Attr::int).unwrap_or(-1);
+                let axis = (axis.rem_euclid(at.len().max(1) as i64)) as usize;
+                Ok(Computed::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
+            }
+            Class::Leaf(_) if is_buffer(node.op) => self.load(class, at, guards, scope).map(Computed::Value),
+            Class::Anchor(Anchor::Reduction(how)) => {
+                let arg = self.row_argument(class, at, guards, scope)?;
+                Ok(Computed::from(Instr::Reduce { how, arg, dtype }))
+            }
+            Class::Anchor(_) => {
+                // Where there is no point, nothing is read.
+                let identity = scope.body.domain.contains(&0)
+                    || at.iter().zip(&scope.body.domain).enumerate().all(|(i, (index, extent))| {
+                        *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
+                    });
+                if scope.above_anchor && identity && guards.is_empty() {
+                    Ok(Computed::from(Instr::Anchor { dtype }))
+                } else {
+                    Err("the anchor is read elsewhere than where it is computed".into())
+                }
+            }
+            Class::Leaf(_) | Class::Composite | Class::Project => Err(format!("`{}` has no kernel form", node.op)),
+        }
+    }
+
+    /// The value that a reduction of the row group reduces.
+    fn row_argument(
+        &mut self,
+        class: ClassId,
+        at: &[Index],
+        guards: &[Guard],
+        scope: &mut Scope,
+    ) -> Result<ValueId, String> {
+        let (axis, count) = self.row.filter(|_| scope.above_anchor).ok_or("a reduction is no prologue of an anchor")?;
+        let (outer, row) = self.row_of(class)?;
+        if row.iter().product::<usize>() != count {
+            return Err(format!("rows of {} and of {count} elements", row.iter().product::<usize>()));
+        }
+        let mut place = at[..outer.len()].to_vec();
+        if place.iter().any(|i| i.mentions(axis)) {
+            return Err("a reduction is read at a place that changes along the row".into());
+        }
+        place.extend(unflatten(&Index::coord(axis), &row, &scope.body.domain));
+        // The reduction takes in the whole row: what a guard says of the point where it is read says nothing of its operand.
+        let only_row = |index: &Index| (0..axis).all(|other| !index.mentions(other)) && index.values().is_empty();
+        let (of_row, guards): (Vec<_>, Vec<_>) = guards.iter().cloned().partition(|(index, _)| index.mentions(axis));
+        if !of_row.iter().all(|(index, _)| only_row(index)) {
+            return Err("a reduction is read under a guard that changes along the row and across rows".into());
+        }
+        self.value(self.node(class).operands[0], place, guards, scope)
+    }
+
+    fn read(
+        &mut self,
+        node: &ENode,
+        access: eutectic_ir::ops::Access,
+        operands: &[Vec<usize>],
+        guards: &[Guard],
+        dtype: eutectic_ir::DType,
+        scope: &mut Scope,
+    ) -> Result<Computed, String> {
+        let mut pieces = Vec::new();
+        for piece in access.pieces {
+            let guards = [guards, &piece.guards].concat();
+            let mut at = piece.at;
+            if let Some((ids, ids_at)) = piece.via {
+                let id = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
+                let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
+                let extent = operands[piece.operand][axis];
+                let dtype = scope.body.instrs[id].dtype();
+                let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype });
+                at[axis] = Index::atom(Atom::Value(id));
+            }
+            let value = self.value(node.operands[piece.operand], at, guards, scope)?;
+            pieces.push((piece.guards, value));
+        }
+        match (pieces.as_slice(), access.fill) {
+            ([(guards, value)], _) if guards.is_empty() => Ok(Computed::Value(*value)),
+            (_, fill) => Ok(Computed::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
+        }
+    }
+}
+
+/// What computing a class comes to: a new instruction, or a value that is there.
+enum Computed {
+    Instr(Box<Instr>),
+    Value(ValueId),
+}
+
+impl From<Instr> for Computed {
+    fn from(instr: Instr) -> Computed {
+        Computed::Instr(Box::new(instr))
+    }
+}
