@@ -58,6 +58,11 @@ fn range(unit: f64) -> (f64, f64) {
     }
 }
 
+/// Whether a number is rounded to a finite one: it lies within half a unit in the last place of the largest.
+fn is_rounded_to_finite(magnitude: f64, unit: f64, largest: f64) -> bool {
+    magnitude <= largest * (1.0 + unit / 2.0)
+}
+
 /// x·y, where nothing times anything is nothing.
 fn times(x: f64, y: f64) -> f64 {
     if x == 0.0 || y == 0.0 { 0.0 } else { x * y }
@@ -90,9 +95,13 @@ impl Bounded {
         if propagated == 0.0 && is_exact(value, unit) && roundings <= 1.0 {
             return Bounded { value, err: 0.0, unit };
         }
-        let (smallest, _) = range(unit);
-        let err = propagated + rounding(value.abs() + propagated, unit * roundings, smallest);
-        Bounded { value, err, unit }.checked()
+        let (smallest, largest) = range(unit);
+        let most = value.abs() + propagated;
+        let err = propagated + rounding(most, unit * roundings, smallest);
+        match roundings <= 1.0 && is_rounded_to_finite(most, unit, largest) {
+            true => Bounded { value, err, unit },
+            false => Bounded { value, err, unit }.checked(),
+        }
     }
 
     /// Not to be judged where it may overflow, or where the bound itself did.
@@ -272,14 +281,16 @@ impl Scalar for Bounded {
         if !self.value.is_finite() || self.err == 0.0 && fits {
             return Bounded { unit, ..self };
         }
-        let mut err = self.err;
+        let (mut err, most) = (self.err, self.value.abs() + self.err);
         if err == 0.0 || self.unit < unit {
             err += rounding(self.value.abs() + err, unit, range(unit).0);
         }
         if dtype.unit_roundoff() > unit {
             err += rounding(self.value.abs() + err, dtype.unit_roundoff(), smallest);
         }
-        let err = if self.value.abs() + err <= largest { err } else { f64::INFINITY };
+        // What is not rounded here was judged where it was computed.
+        let finite = err == self.err || is_rounded_to_finite(most, dtype.unit_roundoff(), largest);
+        let err = if finite { err } else { f64::INFINITY };
         Bounded { value: self.value, err, unit }
     }
 

@@ -248,3 +248,22 @@ fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
     let pole = bounds(&[(&[1], &[1.0]), (&[1], &[0.0])], |g, x| g.div(x[0], x[1]).unwrap());
     assert_eq!(pole[0].admits(f64::INFINITY), Some(true));
 }
+
+#[test]
+fn what_is_rounded_to_the_largest_number_is_judged() {
+    for (dtype, least) in [(DType::F32, -f64::from(f32::MAX)), (DType::F16, -65504.0)] {
+        let sum = |small: f64| {
+            let mut graph = Graph::new("least");
+            let one = |graph: &mut Graph, x: f64| graph.constant(Tensor::from_f64(dtype, &[1], [x])).unwrap();
+            let (a, b) = (one(&mut graph, least), one(&mut graph, small));
+            let y = graph.add(a, b).unwrap();
+            graph.output("y", y).unwrap();
+            match interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data {
+                Data::Real(y) => y[0],
+                Data::Int(_) => panic!("a sum of floats"),
+            }
+        };
+        assert_eq!((sum(-5.0).admits(least), sum(-5.0).admits(0.9 * least)), (Some(true), Some(false)), "{dtype}");
+        assert_eq!(sum(least / 64.0).admits(f64::NEG_INFINITY), None, "{dtype}");
+    }
+}

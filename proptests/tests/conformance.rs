@@ -4,7 +4,7 @@ use eutectic::{
     Backend, Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Strategy, Tensor, Type,
     engine::{
         backend::{BackendError, Cost, Executable, Kernel},
-        ir::lang::sexp::Source,
+        ir::{Attr, lang::sexp::Source},
     },
 };
 use eutectic_proptests::conformance::{Fault, check};
@@ -108,5 +108,42 @@ fn rules_that_are_wrong_are_found() {
         assert_eq!(fault(&compiler, dtype), None, "{dtype}");
         let compiler = compiler.clone().with_rules(rules.clone());
         assert_eq!(fault(&compiler, dtype), Some(Fault::Rules), "{dtype}");
+    }
+}
+
+/// Six layers, so that a block is planned once and called for each: products and norms, or convolutions, which other blocks read with
+/// their channels last.
+fn layers(dtype: DType, images: bool) -> Graph {
+    let mut graph = Graph::new("layers");
+    let dims: &[usize] = if images { &[1, 4, 6, 6] } else { &[5, 24] };
+    let mut x = graph.input("x", Type::tensor(dtype, dims)).unwrap();
+    for n in 0..6 {
+        let dims: &[usize] = if images { &[4, 4, 3, 3] } else { &[24, 24] };
+        let w = graph.param(&format!("w{n}"), Type::tensor(dtype, dims)).unwrap();
+        let y = if images {
+            let ones = || Attr::from([1_i64, 1].as_slice());
+            graph.apply("conv", &[x, w], &[("before", ones()), ("after", ones())]).unwrap()
+        } else {
+            let g = graph.param(&format!("g{n}"), Type::tensor(dtype, &[24])).unwrap();
+            let y = graph.rmsnorm(x, g, 1e-5).unwrap();
+            graph.matmul(y, w).unwrap()
+        };
+        let y = graph.apply("tanh", &[y], &[]).unwrap();
+        x = graph.add(x, y).unwrap();
+    }
+    graph.output("y", x).unwrap();
+    graph
+}
+
+#[test]
+fn blocks_are_judged_together() {
+    let compiler = Compiler::new(Cpu::default()).unwrap();
+    for (dtype, images) in [(DType::F32, false), (DType::F32, true), (DType::F16, false), (DType::Bf16, true)] {
+        let graph = layers(dtype, images);
+        let planned = compiler.plan(&graph).unwrap();
+        assert!(planned.outlined.calls.len() > planned.blocks.len(), "{dtype}: nothing repeats");
+        assert_eq!(planned.chosen(&graph).unwrap().outputs().len(), 1);
+        let differences = check(&compiler, &graph, 3).unwrap();
+        assert!(differences.is_ok(), "{dtype}, images: {images}: {differences:?}");
     }
 }
