@@ -51,6 +51,9 @@ impl Dim {
     ///
     /// The divisor must be a single term (`2`, `H`, `2*H`); that is all that shapes need.
     pub fn checked_div(&self, by: &Dim) -> Option<Dim> {
+        if let (Dim::Known(n), Dim::Known(by)) = (self, by) {
+            return (n.checked_rem(*by)? == 0).then(|| Dim::Known(n / by));
+        }
         let by = by.terms();
         let (divisor, &coefficient) = by.iter().next()?;
         if by.len() != 1 || coefficient == 0 {
@@ -73,6 +76,9 @@ impl Dim {
 
     /// Replaces every symbol by what `value` gives for it; symbols without a value stay.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<i64>) -> Dim {
+        if let Dim::Known(n) = self {
+            return Dim::Known(*n);
+        }
         let mut terms = BTreeMap::new();
         for (monomial, c) in self.terms() {
             let (mut rest, mut c) = (Vec::new(), c);
@@ -113,6 +119,9 @@ impl ops::Add for &Dim {
     type Output = Dim;
 
     fn add(self, other: &Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
+            return Dim::Known(a.saturating_add(*b));
+        }
         let mut sum = self.terms();
         for (monomial, c) in other.terms() {
             let entry = sum.entry(monomial).or_insert(0);
@@ -134,6 +143,9 @@ impl ops::Mul for &Dim {
     type Output = Dim;
 
     fn mul(self, other: &Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
+            return Dim::Known(a.saturating_mul(*b));
+        }
         let mut product: BTreeMap<Monomial, i64> = BTreeMap::new();
         for (a, x) in self.terms() {
             for (b, y) in other.terms() {

@@ -6,11 +6,13 @@
 
 use std::{fmt, ops::Range};
 
+use smallvec::{SmallVec, smallvec};
+
 /// `constant + Σ coefficient · atom`, atoms sorted and distinct, no coefficient zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index {
-    /// The terms.
-    pub terms: Vec<(Atom, i64)>,
+    /// The terms: one for most maps, two where views split or merge axes.
+    pub terms: SmallVec<[(Atom, i64); 2]>,
     /// The constant.
     pub constant: i64,
 }
@@ -31,7 +33,7 @@ pub enum Atom {
 impl Index {
     /// The constant `n`.
     pub fn constant(n: i64) -> Index {
-        Index { terms: Vec::new(), constant: n }
+        Index { terms: SmallVec::new(), constant: n }
     }
 
     /// The coordinate along axis `n`.
@@ -41,20 +43,25 @@ impl Index {
 
     /// One atom.
     pub fn atom(atom: Atom) -> Index {
-        Index { terms: vec![(atom, 1)], constant: 0 }
+        Index { terms: smallvec![(atom, 1)], constant: 0 }
     }
 
     /// The sum.
     pub fn plus(&self, other: &Index) -> Index {
-        let mut terms = self.terms.clone();
+        self.clone().plus_times(other, 1)
+    }
+
+    /// self + factor · other
+    fn plus_times(mut self, other: &Index, factor: i64) -> Index {
         for (atom, c) in &other.terms {
-            match terms.binary_search_by(|(a, _)| a.cmp(atom)) {
-                Ok(at) => terms[at].1 += c,
-                Err(at) => terms.insert(at, (atom.clone(), *c)),
+            match self.terms.binary_search_by(|(a, _)| a.cmp(atom)) {
+                Ok(at) => self.terms[at].1 += c * factor,
+                Err(at) => self.terms.insert(at, (atom.clone(), c * factor)),
             }
         }
-        terms.retain(|(_, c)| *c != 0);
-        Index { terms, constant: self.constant + other.constant }.rejoin()
+        self.terms.retain(|(_, c)| *c != 0);
+        self.constant += other.constant * factor;
+        self.rejoin()
     }
 
     /// Applies `n · ⌊x/n⌋ + x mod n = x` wherever both halves are there: merging an axis that was split gives it back.
@@ -116,7 +123,7 @@ impl Index {
 
     /// Splits into the part that `by` divides and the rest.
     fn split(&self, by: i64) -> (Index, Index) {
-        let (whole, rest): (Vec<_>, Vec<_>) = self.terms.iter().cloned().partition(|(_, c)| c % by == 0);
+        let (whole, rest): (SmallVec<_>, SmallVec<_>) = self.terms.iter().cloned().partition(|(_, c)| c % by == 0);
         (
             Index {
                 terms: whole.into_iter().map(|(a, c)| (a, c / by)).collect(),
@@ -186,13 +193,12 @@ impl Index {
     pub fn substitute(&self, at: &[Index], values: &dyn Fn(usize) -> Index, domain: &[usize]) -> Index {
         let mut sum = Index::constant(self.constant);
         for (atom, c) in &self.terms {
-            let new = match atom {
-                Atom::Coord(n) => at[*n].clone(),
-                Atom::Div(inner, by) => inner.substitute(at, values, domain).div(*by, domain),
-                Atom::Mod(inner, by) => inner.substitute(at, values, domain).modulo(*by, domain),
-                Atom::Value(n) => values(*n),
+            sum = match atom {
+                Atom::Coord(n) => sum.plus_times(&at[*n], *c),
+                Atom::Div(inner, by) => sum.plus_times(&inner.substitute(at, values, domain).div(*by, domain), *c),
+                Atom::Mod(inner, by) => sum.plus_times(&inner.substitute(at, values, domain).modulo(*by, domain), *c),
+                Atom::Value(n) => sum.plus_times(&values(*n), *c),
             };
-            sum = sum.plus(&new.times(*c));
         }
         sum
     }
@@ -256,7 +262,7 @@ pub fn strides(dims: &[usize]) -> Vec<usize> {
 
 /// The flat row-major offset of `at` in a tensor of extents `dims`.
 pub fn flatten(at: &[Index], dims: &[usize]) -> Index {
-    at.iter().zip(strides(dims)).fold(Index::default(), |sum, (i, s)| sum.plus(&i.times(s as i64)))
+    at.iter().zip(strides(dims)).fold(Index::default(), |sum, (i, s)| sum.plus_times(i, s as i64))
 }
 
 /// The coordinates in `dims` of a flat row-major offset; the inverse of [`flatten`].

@@ -471,15 +471,14 @@ fn refine_body(body: &mut Body, places: &mut [(ClassId, ValueId, Vec<Index>)], r
     let maps = body.instrs.iter().flat_map(Instr::maps).chain(places.iter().flat_map(|p| &p.2));
     let refined = refine(maps, &body.domain);
     let axes = row.map_or(0, |(axis, _)| refined.part_of.iter().filter(|&&old| old == axis).count());
-    if refined.domain.len() == body.domain.len() {
+    if refined.is_same() {
         return axes;
     }
-    let renew = |index: &Index| index.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
     for map in body.instrs.iter_mut().flat_map(Instr::maps_mut) {
-        *map = renew(map);
+        *map = refined.map(map).into_owned();
     }
     for (_, _, at) in places {
-        at.iter_mut().for_each(|i| *i = renew(i));
+        at.iter_mut().for_each(|i| *i = refined.map(i).into_owned());
     }
     body.domain = refined.domain;
     axes

@@ -1,5 +1,7 @@
 //! Iteration domains: splitting axes until index maps are affine, and inverting maps that are bijections.
 
+use std::borrow::Cow;
+
 use eutectic_ir::index::{Atom, Index};
 
 /// A domain with axes split, and what the old coordinates are in the new ones.
@@ -10,6 +12,21 @@ pub(crate) struct Refined {
     pub coords: Vec<Index>,
     /// For each new axis, the old axis that it is part of.
     pub part_of: Vec<usize>,
+}
+
+impl Refined {
+    /// A map over the old domain as one over the new.
+    pub fn map<'m>(&self, map: &'m Index) -> Cow<'m, Index> {
+        if self.is_same() {
+            return Cow::Borrowed(map);
+        }
+        Cow::Owned(map.substitute(&self.coords, &|v| Index::atom(Atom::Value(v)), &self.domain))
+    }
+
+    /// Whether no axis was split.
+    pub fn is_same(&self) -> bool {
+        self.domain.len() == self.coords.len()
+    }
 }
 
 /// Splits axes wherever a map divides a single coordinate by a divisor of its axis.
@@ -23,8 +40,7 @@ pub(crate) fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: 
     loop {
         let mut split = None;
         for map in maps.clone() {
-            let map = map.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
-            split = find_split(&map, &refined.domain);
+            split = find_split(&refined.map(map), &refined.domain);
             if split.is_some() {
                 break;
             }
@@ -79,7 +95,7 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
     let strides: Vec<Vec<i64>> = at
         .iter()
         .map(|map| {
-            let map = map.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+            let map = refined.map(map);
             (map.constant == 0).then(|| map.affine(refined.domain.len()))?
         })
         .collect::<Option<_>>()?;
@@ -135,7 +151,7 @@ pub(crate) fn is_bijection(offset: &Index, domain: &[usize], count: usize) -> bo
         return domain.contains(&0);
     }
     let refined = refine(std::iter::once(offset), domain);
-    let offset = offset.substitute(&refined.coords, &|v| Index::atom(Atom::Value(v)), &refined.domain);
+    let offset = refined.map(offset);
     let Some(strides) = offset.affine(refined.domain.len()) else { return false };
     let mut radix: Vec<(i64, usize)> =
         strides.into_iter().zip(refined.domain).filter(|(s, d)| *s != 0 && *d > 1).collect();

@@ -1,11 +1,14 @@
 //! What a plan is, and when it is valid.
 
+use std::rc::Rc;
+
 use eutectic_ir::{
     Op,
     eclasses::{ClassId, EClasses},
     ops::{Class, Leaf},
 };
 use fixedbitset::FixedBitSet;
+use rustc_hash::FxHashMap;
 
 /// A choice of what to compute, what to store, and in which kernel.
 ///
@@ -93,16 +96,24 @@ impl Plan {
     ///
     /// # Errors
     /// The first condition that does not hold.
-    pub fn kernels(&self, classes: &EClasses) -> Result<Vec<PlanKernel>, PlanError> {
+    pub fn kernels(&self, classes: &EClasses) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
         let given: Vec<bool> = (0..classes.classes.len()).map(|class| is_given(classes, class)).collect();
-        self.kernels_given(classes, &given)
+        self.kernels_given(classes, &given, &mut Known::default())
     }
 
-    /// As [`Plan::kernels`], for who knows already which classes are given: the search asks thousands of times.
-    pub(crate) fn kernels_given(&self, classes: &EClasses, given: &[bool]) -> Result<Vec<PlanKernel>, PlanError> {
+    /// As [`Plan::kernels`], for who knows which classes are given and has asked before: the search asks thousands of times,
+    /// for plans that differ in a kernel or two.
+    pub(crate) fn kernels_given(
+        &self,
+        classes: &EClasses,
+        given: &[bool],
+        known: &mut Known,
+    ) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
         let n = given.len();
+        let mut kernels: Vec<Rc<PlanKernel>> = Vec::new();
         let mut walks: Vec<Walk> = Vec::new();
-        let mut of_leader = vec![None; n];
+        let mut leads_others = FixedBitSet::with_capacity(n);
+        leads_others.extend((0..n).filter(|&c| self.stored[c] && self.host[c] != c).map(|c| self.host[c]));
         let mut seen = FixedBitSet::with_capacity(n);
         let mut path = FixedBitSet::with_capacity(n);
         let mut wanted: Vec<ClassId> = classes.outputs.iter().rev().copied().collect();
@@ -114,7 +125,12 @@ impl Plan {
             if !self.stored[leader] || self.host[leader] != leader {
                 return Err(PlanError::NoHost(class, leader));
             }
-            let at = *of_leader[leader].get_or_insert_with(|| {
+            if let Some(kernel) = known.find(self, given, leader).filter(|_| !leads_others.contains(leader)) {
+                wanted.extend(kernel.reads.iter().copied().filter(|c| !given[*c]));
+                kernels.push(kernel);
+                continue;
+            }
+            let at = walks.iter().position(|w| w.leader == leader).unwrap_or_else(|| {
                 walks.push(Walk::new(leader, n));
                 walks.len() - 1
             });
@@ -123,20 +139,28 @@ impl Plan {
             let before = walk.kernel.reads.len();
             self.walk(classes, given, class, class, walk, &mut path)?;
             // A leaf that is itself an output is read, but no kernel makes it.
-            wanted.extend(walk.kernel.reads[before..].iter().rev().filter(|c| !given[**c]));
+            walk.kernel.reads[before..].sort_unstable();
+            wanted.extend(walk.kernel.reads[before..].iter().filter(|c| !given[**c]));
         }
-        let mut kernels: Vec<PlanKernel> = walks.into_iter().map(|w| w.kernel).collect();
-        for kernel in &mut kernels {
+        for Walk { leader, mut kernel, .. } in walks {
             kernel.stores.sort_unstable();
             kernel.reads.sort_unstable();
+            let kernel = Rc::new(kernel);
+            if !leads_others.contains(leader) {
+                known.insert(self, leader, &kernel);
+            }
+            kernels.push(kernel);
         }
         self.check_anchors(classes, &kernels)?;
         let mut kernels = order(kernels, classes)?;
         let mut runs = FixedBitSet::with_capacity(n);
         for kernel in &mut kernels {
             let constant = |c: &ClassId| classes.classes[*c].constant && !classes.outputs.contains(c);
-            kernel.load = kernel.stores.iter().all(constant) && !kernel.reads.iter().any(|c| runs.contains(*c));
-            if !kernel.load {
+            let load = kernel.stores.iter().all(constant) && !kernel.reads.iter().any(|c| runs.contains(*c));
+            if kernel.load != load {
+                Rc::make_mut(kernel).load = load;
+            }
+            if !load {
                 runs.extend(kernel.stores.iter().copied());
             }
         }
@@ -180,18 +204,52 @@ impl Plan {
         Ok(())
     }
 
-    fn check_anchors(&self, classes: &EClasses, kernels: &[PlanKernel]) -> Result<(), PlanError> {
-        let mut users = vec![0_usize; classes.classes.len()];
-        for kernel in kernels {
-            for &class in kernel.interior.iter().filter(|c| !self.stored[**c]) {
-                let c = &classes.classes[class];
-                if c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_)) {
-                    users[class] += 1;
-                }
-            }
+    fn check_anchors(&self, classes: &EClasses, kernels: &[Rc<PlanKernel>]) -> Result<(), PlanError> {
+        let is_anchor = |class: ClassId| {
+            let c = &classes.classes[class];
+            c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_))
+        };
+        let interior = || kernels.iter().flat_map(|k| &k.interior).filter(|c| !self.stored[**c] && is_anchor(**c));
+        let mut seen = FixedBitSet::with_capacity(classes.classes.len());
+        match interior().find(|c| seen.put(**c)) {
+            Some(&shared) => Err(PlanError::SharedAnchor(shared, interior().filter(|c| **c == shared).count())),
+            None => Ok(()),
         }
-        let shared = users.into_iter().enumerate().find(|(_, n)| *n > 1);
-        shared.map_or(Ok(()), |(class, n)| Err(PlanError::SharedAnchor(class, n)))
+    }
+}
+
+/// How many kernels are remembered for a leader: the plan's own and those of the trials around it.
+const REMEMBERED: usize = 4;
+
+/// Kernels of one store that were found before, by leader.
+///
+/// A walk goes the same way again as long as what it met is chosen and stored alike.
+#[derive(Default)]
+pub(crate) struct Known(FxHashMap<ClassId, Vec<Found>>);
+
+/// A kernel, and the choices of its interior.
+type Found = (Rc<PlanKernel>, Vec<usize>);
+
+impl Known {
+    /// The kernel of a leader that hosts no other class.
+    fn find(&mut self, plan: &Plan, given: &[bool], leader: ClassId) -> Option<Rc<PlanKernel>> {
+        let of_leader = self.0.get_mut(&leader)?;
+        let holds = |(kernel, choices): &Found| {
+            let alike = |(&c, &choice): (&ClassId, &usize)| {
+                (c == leader || !plan.stored[c]) && (given[c] || plan.choice[c] == choice)
+            };
+            kernel.interior.iter().zip(choices).all(alike) && kernel.reads.iter().all(|&c| given[c] || plan.stored[c])
+        };
+        let at = of_leader.iter().position(holds)?;
+        of_leader[..=at].rotate_right(1);
+        Some(of_leader[0].0.clone())
+    }
+
+    fn insert(&mut self, plan: &Plan, leader: ClassId, kernel: &Rc<PlanKernel>) {
+        let of_leader = self.0.entry(leader).or_default();
+        of_leader.truncate(REMEMBERED - 1);
+        let choices = kernel.interior.iter().map(|&c| plan.choice[c]).collect();
+        of_leader.insert(0, (kernel.clone(), choices));
     }
 }
 
@@ -219,10 +277,11 @@ impl Walk {
 
 /// Sorts kernels so that what a kernel reads is stored before; among those that can run, the one that was found last
 /// (nearest to the inputs) goes first.
-fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>, PlanError> {
-    let mut maker: Vec<Option<usize>> = vec![None; classes.classes.len()];
-    for (k, kernel) in kernels.iter().enumerate() {
-        kernel.stores.iter().for_each(|&c| maker[c] = Some(k));
+fn order(kernels: Vec<Rc<PlanKernel>>, classes: &EClasses) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
+    const NONE: u32 = u32::MAX;
+    let mut maker = vec![NONE; classes.classes.len()];
+    for (k, kernel) in (0..).zip(&kernels) {
+        kernel.stores.iter().for_each(|&c| maker[c] = k);
     }
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
@@ -232,8 +291,8 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
     }
     fn visit(
         k: usize,
-        kernels: &[PlanKernel],
-        maker: &[Option<usize>],
+        kernels: &[Rc<PlanKernel>],
+        maker: &[u32],
         marks: &mut [Mark],
         sorted: &mut Vec<usize>,
     ) -> Result<(), PlanError> {
@@ -243,11 +302,10 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
             Mark::New => marks[k] = Mark::Open,
         }
         for read in &kernels[k].reads {
-            if let Some(from) = maker[*read] {
-                // An output that copies a leaf stores the class that it reads.
-                if from != k || !kernels[k].stores.contains(read) {
-                    visit(from, kernels, maker, marks, sorted)?;
-                }
+            let from = maker[*read];
+            // An output that copies a leaf stores the class that it reads.
+            if from != NONE && (from as usize != k || !kernels[k].stores.contains(read)) {
+                visit(from as usize, kernels, maker, marks, sorted)?;
             }
         }
         marks[k] = Mark::Done;
@@ -257,8 +315,10 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses) -> Result<Vec<PlanKernel>
     let mut marks = vec![Mark::New; kernels.len()];
     let mut sorted = Vec::with_capacity(kernels.len());
     for &output in &classes.outputs {
-        let Some(last) = maker[output] else { continue };
-        visit(last, &kernels, &maker, &mut marks, &mut sorted)?;
+        if maker[output] == NONE {
+            continue;
+        }
+        visit(maker[output] as usize, &kernels, &maker, &mut marks, &mut sorted)?;
     }
     let mut kernels: Vec<_> = kernels.into_iter().map(Some).collect();
     Ok(sorted.into_iter().filter_map(|k| kernels[k].take()).collect())

@@ -1,6 +1,6 @@
 //! What plans cost: kernels built and priced once each, remembered by what they are made of.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
 use eutectic_backend::{Backend, Cost};
 use eutectic_ir::eclasses::{ClassId, EClasses};
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, Built},
-    plan::{Plan, PlanError, PlanKernel, is_given},
+    plan::{Known, Plan, PlanError, PlanKernel, is_given},
 };
 
 /// How much a second of the load program counts against a second of a run.
@@ -25,6 +25,7 @@ pub struct Space<'a> {
     pub backend: &'a dyn Backend,
     /// Whether a class is a leaf with a buffer or the same number everywhere.
     pub given: Vec<bool>,
+    known: RefCell<Known>,
     costs: RefCell<FxHashMap<Vec<u32>, Cost>>,
     /// Room for a key of `costs`, so that looking one up allocates nothing.
     key: RefCell<Vec<u32>>,
@@ -36,14 +37,14 @@ pub struct Priced {
     /// Predicted seconds of a run, plus a small share of the load program's.
     pub seconds: f64,
     /// The kernels, in order, with what each is predicted to cost.
-    pub kernels: Vec<(PlanKernel, Cost)>,
+    pub kernels: Vec<(Rc<PlanKernel>, Cost)>,
 }
 
 impl<'a> Space<'a> {
     /// A space without prices yet.
     pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
         let given = (0..classes.classes.len()).map(|c| is_given(classes, c)).collect();
-        Space { classes, backend, given, costs: RefCell::default(), key: RefCell::default() }
+        Space { classes, backend, given, known: RefCell::default(), costs: RefCell::default(), key: RefCell::default() }
     }
 
     /// The price of a plan; infinite where a kernel of it cannot be built.
@@ -51,7 +52,7 @@ impl<'a> Space<'a> {
     /// # Errors
     /// When the plan is not valid.
     pub fn price(&self, plan: &Plan) -> Result<Priced, PlanError> {
-        let kernels = plan.kernels_given(self.classes, &self.given)?;
+        let kernels = plan.kernels_given(self.classes, &self.given, &mut self.known.borrow_mut())?;
         let mut seconds = 0.0;
         let kernels: Vec<_> = kernels
             .into_iter()

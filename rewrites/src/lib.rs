@@ -53,7 +53,7 @@
 //! - A number (`0.5`, `-inf`, `nan`), number variable, dim, or arithmetic on these **as an operand**: on the left a tensor whose
 //!   elements are all within 4 eps of it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`); on the right a constant of rank 0
 //!   with the element type that the op wants there. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
-//! - Of the leaves only `iota` may stand in a rule, and on the right; constants are numbers.
+//! - Of the leaves only `iota` may stand in a rule; constants are numbers.
 //! - Commutative ops match both ways round. Nothing else is looked through.
 //! - Both sides may be in the short (broadcasting) form: `(add ?x ?b)` with `?x F[B.. N]`, `?b F[N]`. The loader puts the
 //!   `expand` in on both sides that the legal form has (also for the batch dims of `matmul` and the bias of `attention`),

@@ -2,7 +2,7 @@
 
 use eutectic_ir::{eclasses::ClassId, ops::Class};
 
-use super::{Search, gains};
+use super::{Move, Search, gains};
 use crate::{plan::Plan, space::Priced};
 
 /// How many times dearer than the chosen e-node another may be, as a tree, and still be tried: sharing and fusion can make up
@@ -38,7 +38,11 @@ impl Search<'_, '_> {
 
     /// Stores an operand of a stored class in its stead, or a user: where the boundary lies matters when the shapes differ.
     fn try_shift(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) {
-        if !plan.stored[class] || self.space.given[class] || self.space.classes.outputs.contains(&class) {
+        if !plan.stored[class]
+            || self.space.given[class]
+            || self.space.classes.outputs.contains(&class)
+            || !self.fresh.try_now(Move::Shift(class), [class])
+        {
             return;
         }
         let mut near = self.users[class].clone();
@@ -63,7 +67,7 @@ impl Search<'_, '_> {
                     trial.host.iter_mut().filter(|h| **h == class).for_each(|h| *h = next);
                 }
                 trial.release(class);
-                self.accept(plan, best, trial);
+                self.try_plan(plan, best, trial);
             }
         }
     }
@@ -78,12 +82,15 @@ impl Search<'_, '_> {
 
     /// All choices of one rule application together: merging projections pays only when all of them move.
     fn bundle_moves(&mut self, plan: &mut Plan, best: &mut Priced) {
-        for bundle in &self.space.classes.bundles {
+        for (at, bundle) in self.space.classes.bundles.iter().enumerate() {
             let mut trial = plan.clone();
             for &(class, node) in &bundle.choices {
                 trial.choice[class] = node;
             }
             let mut touched: Vec<_> = bundle.choices.iter().map(|c| c.0).collect();
+            if !self.fresh.try_now(Move::Bundle(at), self.near(&trial, &touched)) {
+                continue;
+            }
             let needed = self.needed(best);
             for &(class, _) in &bundle.choices {
                 let mut others =
@@ -92,7 +99,9 @@ impl Search<'_, '_> {
                     touched.extend(self.lead_to(class, &needed, &mut trial));
                 }
             }
-            self.try_settled(plan, best, &trial, &touched);
+            if trial != *plan {
+                self.try_settled(plan, best, &trial, &touched);
+            }
         }
     }
 
@@ -134,7 +143,9 @@ impl Search<'_, '_> {
                 if node != plan.choice[class] && !hopeless && self.totals[class][node].is_finite() {
                     let mut trial = plan.clone();
                     trial.choice[class] = node;
-                    self.try_settled(plan, best, &trial, &[class]);
+                    if self.fresh.try_now(Move::Choose(class, node), self.near(&trial, &[class])) {
+                        self.try_settled(plan, best, &trial, &[class]);
+                    }
                 }
             }
         }
@@ -142,15 +153,9 @@ impl Search<'_, '_> {
 
     /// Prices a change of choice after letting the classes around it settle: a class that has become a view wants to be
     /// virtual, one that has become an anchor wants to be stored, one that several kernels have come to read may want to.
-    fn try_settled(&mut self, plan: &mut Plan, best: &mut Priced, trial: &Plan, touched: &[ClassId]) -> bool {
+    fn try_settled(&mut self, plan: &mut Plan, best: &mut Priced, trial: &Plan, touched: &[ClassId]) {
         let nodes = |class: ClassId| &self.space.classes.classes[class].nodes[trial.choice[class]];
-        let mut near: Vec<ClassId> = touched.to_vec();
-        for &class in touched {
-            near.extend(&nodes(class).operands);
-            near.extend(&self.users[class]);
-        }
-        near.sort_unstable();
-        near.dedup();
+        let near = self.near(trial, touched);
         let stores: [Option<Stores>; 3] =
             [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
         let mut starts: Vec<(Plan, Priced)> = Vec::new();
@@ -183,15 +188,29 @@ impl Search<'_, '_> {
             // What only this change needs has never been asked whether it should be stored.
             let new = |class: &ClassId| several && before.binary_search(class).is_err();
             for &class in needed.iter().filter(|c| near.binary_search(c).is_ok() || new(c)) {
-                self.try_flip(&mut trial, &mut priced, class);
+                if let Some(flipped) = self.flipped(&trial, class)
+                    && let Some(better) = self.better(&priced, &flipped)
+                {
+                    (trial, priced) = (flipped, better);
+                }
             }
             if gains(&priced, best) {
-                *plan = trial;
-                *best = priced;
-                return true;
+                self.take(plan, best, trial, priced);
+                return;
             }
         }
-        false
+    }
+
+    /// Some classes, what their chosen e-nodes read and what may read them, ascending.
+    fn near(&self, plan: &Plan, touched: &[ClassId]) -> Vec<ClassId> {
+        let mut near: Vec<ClassId> = touched.to_vec();
+        for &class in touched {
+            near.extend(&self.space.classes.classes[class].nodes[plan.choice[class]].operands);
+            near.extend(&self.users[class]);
+        }
+        near.sort_unstable();
+        near.dedup();
+        near
     }
 
     /// Makes one kernel of two, with the stores of both; and lets a class leave the kernel that hosts it.
@@ -203,17 +222,18 @@ impl Search<'_, '_> {
                 let near = kernels.len() <= ALL_PAIRS
                     || other.reads.iter().any(|c| one.stores.contains(c) || one.reads.contains(c));
                 let (from, to) = (plan.host[one.stores[0]], plan.host[other.stores[0]]);
-                if near && from != to {
+                let pair = [one.stores[0], other.stores[0]];
+                if near && from != to && self.fresh.try_now(Move::Join(from, to), pair) {
                     let mut trial = plan.clone();
                     trial.host.iter_mut().filter(|h| **h == from).for_each(|h| *h = to);
-                    self.accept(plan, best, trial);
+                    self.try_plan(plan, best, trial);
                 }
             }
             for &class in one.stores.iter().filter(|_| one.stores.len() > 1) {
-                if plan.host[class] != class {
+                if plan.host[class] != class && self.fresh.try_now(Move::Leave(class), [class]) {
                     let mut trial = plan.clone();
                     trial.host[class] = class;
-                    self.accept(plan, best, trial);
+                    self.try_plan(plan, best, trial);
                 }
             }
         }

@@ -1,10 +1,12 @@
 //! Plan search: a first choice by dynamic programming, greedy fusion, local search with bundle moves, exact for small.
 
 mod exact;
+mod fresh;
 mod local;
 
 use eutectic_ir::{eclasses::ClassId, ops::Class};
 
+use self::fresh::{Fresh, Move};
 use crate::{
     plan::{Plan, PlanError},
     space::{Priced, Space},
@@ -59,7 +61,8 @@ pub struct Searched {
 /// When an output cannot be computed at all by the backend: [`PlanError::NoChoice`] names the first class that has no kernel.
 pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, PlanError> {
     let fused = options.strategy != Strategy::Unfused;
-    let mut search = Search { space, tried: 0, users: users(space), totals: Vec::new() };
+    let fresh = Fresh::new(space.classes.classes.len());
+    let mut search = Search { space, tried: 0, users: users(space), totals: Vec::new(), fresh };
     let plan = search.first_choice(fused)?;
     let mut best = search.price(&plan)?;
     let mut plan = plan;
@@ -121,6 +124,8 @@ struct Search<'s, 'a> {
     users: Vec<Vec<ClassId>>,
     /// What each e-node costs with everything below it, as a tree.
     totals: Vec<Vec<f64>>,
+    /// Where moves are worth another try.
+    fresh: Fresh,
 }
 
 impl Search<'_, '_> {
@@ -218,9 +223,18 @@ impl Search<'_, '_> {
     }
 
     /// Stores a class or makes it virtual, if that gains.
-    fn try_flip(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) -> bool {
+    fn try_flip(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) {
+        if self.fresh.try_now(Move::Flip(class), [class])
+            && let Some(trial) = self.flipped(plan, class)
+        {
+            self.try_plan(plan, best, trial);
+        }
+    }
+
+    /// The plan with a class stored that was virtual, or the other way round.
+    fn flipped(&self, plan: &Plan, class: ClassId) -> Option<Plan> {
         if self.space.given[class] || self.space.classes.outputs.contains(&class) {
-            return false;
+            return None;
         }
         let mut trial = plan.clone();
         if trial.stored[class] {
@@ -229,18 +243,24 @@ impl Search<'_, '_> {
             trial.stored[class] = true;
             trial.host[class] = class;
         }
-        self.accept(plan, best, trial)
+        Some(trial)
     }
 
-    fn accept(&mut self, plan: &mut Plan, best: &mut Priced, trial: Plan) -> bool {
-        match self.price(&trial) {
-            Ok(priced) if gains(&priced, best) => {
-                *plan = trial;
-                *best = priced;
-                true
-            }
-            _ => false,
+    /// Takes a plan if it gains.
+    fn try_plan(&mut self, plan: &mut Plan, best: &mut Priced, trial: Plan) {
+        if let Some(priced) = self.better(best, &trial) {
+            self.take(plan, best, trial, priced);
         }
+    }
+
+    /// The price of a plan that is valid and gains.
+    fn better(&mut self, best: &Priced, trial: &Plan) -> Option<Priced> {
+        self.price(trial).ok().filter(|priced| gains(priced, best))
+    }
+
+    fn take(&mut self, plan: &mut Plan, best: &mut Priced, trial: Plan, priced: Priced) {
+        self.fresh.mark((plan, best), (&trial, &priced));
+        (*plan, *best) = (trial, priced);
     }
 }
 

@@ -32,6 +32,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", "−?x in cos", "cos(−x) = cos x"),
     ("", "operand 0 instead of expand", "a lone number is expanded to what it replaces"),
     ("simplify/sub-same", "−expand", "0 is −0 in integers"),
+    ("offers/position-offset", "sub for add", "x − 0 = x + 0"),
+    ("offers/position-offset", "operand 0 instead of add", "x = x + 0"),
     ("fuse/variance", "?c: ", "c·c is the same for −c"),
     ("simplify/reshape-reduce", ":keep of reduce-", "the reshape that follows puts the axis back"),
     ("unfuse/attention-softcap-zeros", "le for eq", "nothing is less than −∞"),

@@ -1,0 +1,62 @@
+//! Don't-look bits, as local search for tours has them: a move that was refused is not tried again until something near it changes.
+
+use eutectic_ir::eclasses::ClassId;
+use rustc_hash::FxHashMap;
+
+use crate::{plan::Plan, space::Priced};
+
+/// A move of the search.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// Stores a class or makes it virtual.
+    Flip(ClassId),
+    /// Stores a neighbour in its stead.
+    Shift(ClassId),
+    /// Computes a class by another of its e-nodes.
+    Choose(ClassId, usize),
+    /// Takes all choices of a bundle.
+    Bundle(usize),
+    /// Makes one kernel of two leaders'.
+    Join(ClassId, ClassId),
+    /// Lets a class leave the kernel that hosts it.
+    Leave(ClassId),
+}
+
+/// When moves were tried, and when the kernels around each class last changed.
+///
+/// A plan costs what its kernels cost: what a move gains depends on the kernels that it changes and on nothing else.
+pub struct Fresh {
+    /// How many plans have been taken.
+    now: u32,
+    changed: Vec<u32>,
+    tried: FxHashMap<Move, u32>,
+}
+
+impl Fresh {
+    /// Nothing has been tried.
+    pub fn new(classes: usize) -> Fresh {
+        Fresh { now: 0, changed: vec![0; classes], tried: FxHashMap::default() }
+    }
+
+    /// Whether a move that changes kernels of these classes is worth a try; if so it counts as tried now.
+    pub fn try_now(&mut self, step: Move, near: impl IntoIterator<Item = ClassId>) -> bool {
+        let changed = near.into_iter().map(|class| self.changed[class]).max();
+        let fresh = self.tried.get(&step).is_none_or(|&at| changed.is_some_and(|changed| changed > at));
+        if fresh {
+            self.tried.insert(step, self.now);
+        }
+        fresh
+    }
+
+    /// Another plan is taken: everything in the kernels that differ has changed.
+    pub fn mark(&mut self, old: (&Plan, &Priced), new: (&Plan, &Priced)) {
+        self.now += 1;
+        let wishes = |plan: &Plan, c: ClassId| (plan.choice[c], plan.stored[c], plan.host[c]);
+        for (kernel, _) in old.1.kernels.iter().chain(&new.1.kernels) {
+            let classes = || kernel.interior.iter().chain(&kernel.reads).copied();
+            if classes().any(|c| wishes(old.0, c) != wishes(new.0, c)) {
+                classes().for_each(|c| self.changed[c] = self.now);
+            }
+        }
+    }
+}

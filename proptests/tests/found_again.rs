@@ -1,0 +1,114 @@
+//! What the `decompose` pack takes apart the other packs put together again: every composite op, from the ops that kernels take.
+
+use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet};
+use eutectic_ir::{Attr, Class, graph::Node, text};
+use eutectic_rewrites::{Choice, Draw, Options, Palette, Phase, Probe, Sides, optimize};
+
+/// How many instances of each rule.
+const INSTANCES: usize = 6;
+
+/// What is not found again, and why not.
+const LOST: &[(&str, &str)] = &[
+    ("decompose/average-pool", WINDOWS),
+    ("decompose/average-pool-inside", WINDOWS),
+    ("decompose/batch-norm", "of an axis before the last, transposes are left that have moved elsewhere"),
+    ("decompose/conv", WINDOWS),
+    ("decompose/conv-bias", WINDOWS),
+    ("decompose/conv-few-channels", WINDOWS),
+    ("decompose/conv-groups", WINDOWS),
+    ("decompose/conv-transpose", WINDOWS),
+    ("decompose/conv-transpose-apart", WINDOWS),
+    ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
+    ("decompose/linear", PRODUCT),
+    ("decompose/linear-act", PRODUCT),
+    ("decompose/log-softmax", ROWS),
+    ("decompose/max-pool", WINDOWS),
+    ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
+    ("decompose/short-batch-norm", SHORT),
+    ("decompose/short-group-norm", SHORT),
+    ("decompose/short-layernorm", SHORT),
+    ("decompose/short-norm-gain[layernorm]", SHORT),
+    ("decompose/short-norm-gain[rmsnorm]", SHORT),
+    ("decompose/short-rows[log-softmax]", SHORT),
+    ("decompose/short-rows[softmax]", SHORT),
+    ("decompose/softmax", ROWS),
+];
+const SHORT: &str = "of 16-bit numbers it is found in f32, between casts";
+const PRODUCT: &str = "a linear layer without a bias is a product, and every backend has a kernel for that";
+const WINDOWS: &str =
+    "nobody writes convolutions as products of windows, and no backend has a kernel for what is written so";
+const ROWS: &str = "along an axis before the last it is one of rows, between transposes that have moved elsewhere";
+
+fn instances(probe: &Probe) -> Vec<Sides> {
+    let palette = Palette {
+        extents: vec![3, 4, 5, 6, 7, 8, 9],
+        distinct: false,
+        zero: false,
+        numbers: vec![0.5, 2.0, 0.125, 3.0, 0.7],
+        dtypes: vec![DType::F32, DType::I32, DType::Bool],
+        relations_first: true,
+    };
+    let of_seed = |seed| {
+        let instance = probe.draw(&mut Draw(seed), &palette)?;
+        let sides = probe.sides(&instance, 0).ok()?;
+        // Of an axis of extent 1 little is left to recognise.
+        let wide = |node: &Node| node.ty.dims().is_some_and(|dims| dims.iter().all(|d| *d > 1));
+        let is_wide = sides.written.nodes().all(|(_, node)| wide(node));
+        is_wide.then_some(sides)
+    };
+    (0..4000).filter_map(of_seed).take(INSTANCES).collect()
+}
+
+fn is_composite(node: &Node) -> bool {
+    matches!(node.op.def().class, Class::Composite)
+}
+
+/// Whether two attributes say the same; numbers are computed on the way.
+fn alike(a: &Attr, b: &Attr) -> bool {
+    match (a.float(), b.float()) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(b.abs()),
+        _ => a == b,
+    }
+}
+
+#[test]
+fn composites_are_found_again() {
+    let embedded = RuleSet::embedded().unwrap();
+    let apart = Choice { only: vec!["decompose/*".into()], ..Choice::default() };
+    let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+    let apart = Compiler::of(cpu, embedded.choose(&apart).unwrap());
+    let all = embedded.choose(&Choice::default()).unwrap();
+    let (mut lost, mut tried) = (Vec::new(), 0);
+    for probe in embedded.probes().filter(|p| p.rule().name.starts_with("decompose/")) {
+        let rule = probe.rule().name.clone();
+        let mut missing: Option<(Graph, Graph)> = None;
+        for sides in instances(&probe) {
+            let written = sides.left;
+            let root = written.node(written.outputs()[0].1);
+            if !is_composite(root) {
+                continue;
+            }
+            let primitive = apart.after_phase(&written, Phase::Main).unwrap().remove(0);
+            assert!(primitive.nodes().all(|(_, node)| !is_composite(node)), "{rule}");
+            tried += 1;
+            let classes = optimize(&primitive, &all, &Options::default()).unwrap().classes;
+            let again = classes.classes[classes.outputs[0]]
+                .nodes
+                .iter()
+                .any(|n| n.op == root.op && n.attrs.iter().zip(root.attrs.iter()).all(|(a, b)| alike(a, b)));
+            if !again {
+                missing.get_or_insert((written, primitive));
+            }
+        }
+        if let Some((written, primitive)) = missing {
+            let print = |g: &Graph| text::print(g, text::Style { types: true });
+            lost.push((rule.to_string(), format!("{}\n{}", print(&written), print(&primitive))));
+        }
+    }
+    assert!(tried > 60, "{tried}");
+    let names: Vec<&str> = lost.iter().map(|(rule, _)| rule.as_str()).collect();
+    let expected: Vec<&str> = LOST.iter().map(|(rule, _)| *rule).collect();
+    let text: String =
+        lost.iter().filter(|l| !expected.contains(&l.0.as_str())).map(|l| format!("{}\n{}\n", l.0, l.1)).collect();
+    assert_eq!(names, expected, "\n{text}");
+}
