@@ -220,6 +220,18 @@ impl Compiler {
 }
 
 impl Planned {
+    /// The program that the plan computes: the graph that was planned as rules have rewritten it and the search has chosen.
+    /// Outputs, inputs and parameters keep their names; inputs and parameters that nothing reads any more are left out.
+    ///
+    /// # Errors
+    /// When a plan holds what does not fit its ops: a defect.
+    ///
+    /// # Panics
+    /// When `graph` is not the one that was planned.
+    pub fn chosen(&self, graph: &Graph) -> Result<Graph, Error> {
+        Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
+    }
+
     /// What each step of the run program is predicted to cost; nothing is known of copies between outputs.
     pub fn step_costs(&self) -> Vec<Option<Cost>> {
         let cost = |(call, kernel): (usize, usize)| {

@@ -1,9 +1,12 @@
-//! One program out of a saturated e-graph, as a graph: what people look at between phases.
+//! One program out of saturated e-graphs, as a graph: what people look at between phases, and what a plan computes.
 
 use eutectic_ir::{
-    Attr, Class, Graph, GraphError, NodeId, Origin, Tensor,
+    Attr, Class, Graph, GraphError, NodeId, Op, Origin, Tensor,
     eclasses::{ClassId, EClass, EClasses},
+    ops::Leaf,
+    outline::Outlined,
 };
+use eutectic_lowering::PlannedBlock;
 use rustc_hash::FxHashMap;
 
 /// The program that a choice of e-nodes computes.
@@ -11,12 +14,63 @@ use rustc_hash::FxHashMap;
 /// # Errors
 /// When the e-graph holds what does not fit its ops: a defect.
 pub(crate) fn program(name: &str, classes: &EClasses, choice: &[usize]) -> Result<Graph, GraphError> {
-    let mut extraction = Extraction { classes, choice, graph: Graph::new(name), made: FxHashMap::default() };
+    let mut graph = Graph::new(name);
+    let (given, made) = (FxHashMap::default(), FxHashMap::default());
+    let mut extraction = Extraction { classes, choice, graph: &mut graph, given, made };
     for (at, &class) in classes.outputs.iter().enumerate() {
         let value = extraction.value(class)?;
         extraction.graph.output(&format!("out{at}"), value)?;
     }
-    Ok(extraction.graph)
+    Ok(graph)
+}
+
+/// The program that the plans of a graph's blocks compute together.
+///
+/// # Errors
+/// As [`program`].
+pub(crate) fn whole(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Result<Graph, GraphError> {
+    let mut whole = Graph::new(&graph.name);
+    let mut made: FxHashMap<NodeId, NodeId> = FxHashMap::default();
+    for call in &outlined.calls {
+        let mut given = FxHashMap::default();
+        for (prefix, values) in [("in", &call.inputs), ("p", &call.params)] {
+            for (at, &id) in values.iter().enumerate() {
+                given.insert(format!("{prefix}{at}"), value(graph, id, &mut whole, &mut made)?);
+            }
+        }
+        let PlannedBlock { classes, searched } = &blocks[call.block];
+        let choice = &searched.plan.choice;
+        let mut extraction = Extraction { classes, choice, graph: &mut whole, given, made: FxHashMap::default() };
+        for (&class, &id) in classes.outputs.iter().zip(&call.outputs) {
+            made.insert(id, extraction.value(class)?);
+        }
+    }
+    for (name, id) in graph.outputs() {
+        let value = value(graph, *id, &mut whole, &mut made)?;
+        whole.output(name, value)?;
+    }
+    Ok(whole)
+}
+
+/// What a value of the graph is in the program: the blocks before have made it, or it is given.
+fn value(
+    graph: &Graph,
+    id: NodeId,
+    whole: &mut Graph,
+    made: &mut FxHashMap<NodeId, NodeId>,
+) -> Result<NodeId, GraphError> {
+    if let Some(&made) = made.get(&id) {
+        return Ok(made);
+    }
+    let node = graph.node(id);
+    let value = whole.apply_at(node.op.name(), &[], &named(node.op, &node.attrs), node.origin.clone())?;
+    made.insert(id, value);
+    Ok(value)
+}
+
+/// Attributes with their names.
+fn named(op: Op, attrs: &[Attr]) -> Vec<(&'static str, Attr)> {
+    op.def().attrs.iter().zip(attrs).map(|(def, value)| (def.name, value.clone())).collect()
 }
 
 /// For each class, the e-node that makes its program smallest, counted in ops as a tree.
@@ -47,7 +101,9 @@ fn operand_size(classes: &EClasses, best: &[(f64, usize)], class: ClassId) -> f6
 struct Extraction<'a> {
     classes: &'a EClasses,
     choice: &'a [usize],
-    graph: Graph,
+    graph: &'a mut Graph,
+    /// What inputs and parameters of the block are in the graph, by name; the others become its own.
+    given: FxHashMap<String, NodeId>,
     made: FxHashMap<ClassId, NodeId>,
 }
 
@@ -70,10 +126,14 @@ impl Extraction<'_> {
         // What is given needs no other way to it, and plans choose none: `x` may be known to be `cast(cast x)`.
         let given = c.nodes.iter().find(|node| matches!(node.op.def().class, Class::Leaf(_)));
         let node = given.unwrap_or(&c.nodes[self.choice[class]]);
+        if let (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) =
+            (node.op.def().class, node.attrs.first())
+            && let Some(&given) = self.given.get(&**name)
+        {
+            return Ok(given);
+        }
         let operands: Vec<NodeId> = node.operands.iter().map(|&o| self.value(o)).collect::<Result<_, _>>()?;
-        let attrs: Vec<(&str, Attr)> =
-            node.op.def().attrs.iter().zip(&node.attrs).map(|(def, value)| (def.name, value.clone())).collect();
-        self.graph.apply_at(node.op.name(), &operands, &attrs, origin(c))
+        self.graph.apply_at(node.op.name(), &operands, &named(node.op, &node.attrs), origin(c))
     }
 
     /// The same number everywhere.

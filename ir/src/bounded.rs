@@ -24,8 +24,9 @@ use crate::{
 
 /// A real number, and how far from it a kernel's result may lie.
 ///
-/// An infinite bound means that the result cannot be judged: something before it was too near to a jump, to a pole or
-/// to the overflow threshold. NaN and the infinities are exact (bound 0) where every kernel gives them.
+/// An infinite bound means that the result cannot be judged: something before it was too near to a jump or to a pole, or
+/// overflowed, which it may not have done in another order of operations. NaN and the infinities are exact (bound 0) where
+/// every kernel gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
     /// The number.
@@ -55,6 +56,11 @@ fn range(unit: f64) -> (f64, f64) {
     } else {
         (f64::MIN_POSITIVE, f64::MAX)
     }
+}
+
+/// Whether a number is rounded to a finite one: it lies within half a unit in the last place of the largest.
+fn is_rounded_to_finite(magnitude: f64, unit: f64, largest: f64) -> bool {
+    magnitude <= largest * (1.0 + unit / 2.0)
 }
 
 /// x·y, where nothing times anything is nothing.
@@ -89,9 +95,13 @@ impl Bounded {
         if propagated == 0.0 && is_exact(value, unit) && roundings <= 1.0 {
             return Bounded { value, err: 0.0, unit };
         }
-        let (smallest, _) = range(unit);
-        let err = propagated + rounding(value.abs() + propagated, unit * roundings, smallest);
-        Bounded { value, err, unit }.checked()
+        let (smallest, largest) = range(unit);
+        let most = value.abs() + propagated;
+        let err = propagated + rounding(most, unit * roundings, smallest);
+        match roundings <= 1.0 && is_rounded_to_finite(most, unit, largest) {
+            true => Bounded { value, err, unit },
+            false => Bounded { value, err, unit }.checked(),
+        }
     }
 
     /// Not to be judged where it may overflow, or where the bound itself did.
@@ -152,8 +162,12 @@ impl Add for Bounded {
 
     fn add(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
-        let propagated = if a.is_nan() || b.is_nan() { 0.0 } else { a.err + b.err };
         let sum = a.value + b.value;
+        let propagated = match a.is_nan() || b.is_nan() {
+            true => 0.0,
+            false if sum.is_infinite() && a.value.is_finite() && b.value.is_finite() => f64::INFINITY,
+            false => a.err + b.err,
+        };
         // What the reference itself lost, as where a large summand absorbs a small one (Knuth's TwoSum).
         let kept = sum - a.value;
         let lost = (a.value - (sum - kept)) + (b.value - kept);
@@ -201,6 +215,9 @@ fn product_error(a: Bounded, b: Bounded) -> f64 {
         // What may have overflowed is NaN even where it meets a zero.
         return f64::INFINITY;
     }
+    if (a.value * b.value).is_infinite() {
+        return f64::INFINITY;
+    }
     times(a.value.abs(), b.err) + times(b.value.abs(), a.err) + times(a.err, b.err)
 }
 
@@ -215,6 +232,9 @@ fn quotient_error(a: Bounded, b: Bounded) -> f64 {
     }
     if a.value.is_infinite() || b.value.is_infinite() {
         return exact_if(a.err.is_finite());
+    }
+    if (a.value / b.value).is_infinite() {
+        return f64::INFINITY;
     }
     (a.err + times((a.value / b.value).abs(), b.err)) / (b.value.abs() - b.err)
 }
@@ -261,14 +281,16 @@ impl Scalar for Bounded {
         if !self.value.is_finite() || self.err == 0.0 && fits {
             return Bounded { unit, ..self };
         }
-        let mut err = self.err;
+        let (mut err, most) = (self.err, self.value.abs() + self.err);
         if err == 0.0 || self.unit < unit {
             err += rounding(self.value.abs() + err, unit, range(unit).0);
         }
         if dtype.unit_roundoff() > unit {
             err += rounding(self.value.abs() + err, dtype.unit_roundoff(), smallest);
         }
-        let err = if self.value.abs() + err <= largest { err } else { f64::INFINITY };
+        // What is not rounded here was judged where it was computed.
+        let finite = err == self.err || is_rounded_to_finite(most, dtype.unit_roundoff(), largest);
+        let err = if finite { err } else { f64::INFINITY };
         Bounded { value: self.value, err, unit }
     }
 
@@ -353,7 +375,8 @@ impl Scalar for Bounded {
 
     fn either(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
-        let apart = if a.value == b.value { 0.0 } else { (a.value - b.value).abs() };
+        let same = a.value == b.value || a.value.is_nan() && b.value.is_nan();
+        let apart = if same { 0.0 } else { (a.value - b.value).abs() };
         let err = a.err.max(apart + b.err);
         Bounded { value: a.value, err: if err.is_nan() { f64::INFINITY } else { err }, unit }
     }
@@ -399,11 +422,13 @@ pub struct BoundedSum {
     terms: f64,
     products: bool,
     whole: bool,
+    finite: bool,
 }
 
 impl Default for BoundedSum {
     fn default() -> BoundedSum {
-        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole: true }
+        let (whole, finite) = (true, true);
+        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole, finite }
     }
 }
 
@@ -415,6 +440,7 @@ impl Accumulator<Bounded> for BoundedSum {
         self.unit = self.unit.max(x.unit);
         self.terms += 1.0;
         self.whole &= x.value.fract() == 0.0;
+        self.finite &= x.value.is_finite();
     }
 
     fn add_product(&mut self, a: Bounded, b: Bounded) {
@@ -425,6 +451,11 @@ impl Accumulator<Bounded> for BoundedSum {
     }
 
     fn total(self) -> Bounded {
+        let (smallest, largest) = range(self.unit);
+        // In some order all terms of one sign come first: they may overflow though the total does not.
+        if self.finite && self.magnitude > largest {
+            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
+        }
         // Small integers add up without rounding.
         let exact = self.err == 0.0 && self.whole && self.magnitude * self.unit <= 1.0;
         let roundings = self.terms - f64::from(u8::from(!self.products));
@@ -432,11 +463,6 @@ impl Accumulator<Bounded> for BoundedSum {
             return Bounded::computed(self.value, self.err, self.unit, 1.0);
         }
         let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
-        let (smallest, largest) = range(self.unit);
-        // In some order all terms of one sign come first: they may overflow though the total does not.
-        if self.magnitude > largest {
-            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
-        }
         let flushed = if self.magnitude < smallest * self.terms { smallest * self.terms } else { 0.0 };
         Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }
             .checked()

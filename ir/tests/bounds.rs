@@ -222,3 +222,48 @@ fn of_two_zeros_the_reference_takes_one_for_sure() {
     let larger = |a: f64, b: f64| eutectic_ir::Scalar::larger(a, b).to_bits();
     assert_eq!([larger(0.0, -0.0), larger(-0.0, 0.0), larger(-0.0, -0.0)], [0.0, 0.0, -0.0].map(f64::to_bits));
 }
+
+#[test]
+fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
+    // As f32 or as f64: the sum of the weighted values overflows before it is divided by the sum of the weights.
+    for (dtype, large) in [(DType::F32, 2e38), (DType::F64, 1.2e308)] {
+        let mut graph = Graph::new("overflow");
+        let of = |graph: &mut Graph, dims: &[usize], x: &[f64]| {
+            graph.constant(Tensor::from_f64(dtype, dims, x.iter().copied())).unwrap()
+        };
+        let (q, k) = (of(&mut graph, &[1, 1], &[0.0]), of(&mut graph, &[2, 1], &[0.0; 2]));
+        let v = of(&mut graph, &[2, 2], &[large, 1.0, large, 2.0]);
+        let y = graph.apply("attention", &[q, k, v], &[("scale", Attr::from(1.0))]).unwrap();
+        // ∞ − ∞, where a fused multiplication and addition gives ∞.
+        let (a, b) = (of(&mut graph, &[1, 2], &[2.0, 2.0]), of(&mut graph, &[2, 1], &[large, -large]));
+        let z = graph.matmul(a, b).unwrap();
+        graph.output("y", y).unwrap();
+        graph.output("z", z).unwrap();
+        let [y, z] = &interpret::<Bounded>(&graph, &|_| None).unwrap()[..] else { panic!("two results") };
+        let (Data::Real(y), Data::Real(z)) = (&y.data, &z.data) else { panic!("of floats") };
+        assert_eq!((y[0].admits(f64::INFINITY), y[1].admits(1.5), y[1].admits(1.6)), (None, Some(true), Some(false)));
+        assert_eq!(z[0].admits(f64::INFINITY), None, "{dtype}: {z:?}");
+    }
+    // A pole is one in every order.
+    let pole = bounds(&[(&[1], &[1.0]), (&[1], &[0.0])], |g, x| g.div(x[0], x[1]).unwrap());
+    assert_eq!(pole[0].admits(f64::INFINITY), Some(true));
+}
+
+#[test]
+fn what_is_rounded_to_the_largest_number_is_judged() {
+    for (dtype, least) in [(DType::F32, -f64::from(f32::MAX)), (DType::F16, -65504.0)] {
+        let sum = |small: f64| {
+            let mut graph = Graph::new("least");
+            let one = |graph: &mut Graph, x: f64| graph.constant(Tensor::from_f64(dtype, &[1], [x])).unwrap();
+            let (a, b) = (one(&mut graph, least), one(&mut graph, small));
+            let y = graph.add(a, b).unwrap();
+            graph.output("y", y).unwrap();
+            match interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data {
+                Data::Real(y) => y[0],
+                Data::Int(_) => panic!("a sum of floats"),
+            }
+        };
+        assert_eq!((sum(-5.0).admits(least), sum(-5.0).admits(0.9 * least)), (Some(true), Some(false)), "{dtype}");
+        assert_eq!(sum(least / 64.0).admits(f64::NEG_INFINITY), None, "{dtype}");
+    }
+}

@@ -138,3 +138,17 @@ fn random_graphs_read_back() {
         assert!(graph == again, "{text}");
     }
 }
+
+#[test]
+fn there_is_a_group_at_least() {
+    let mut graph = Graph::new("groups");
+    let mut input = |name: &str, dims: &[usize]| graph.input(name, Type::tensor(DType::F32, dims)).unwrap();
+    let (x, g, b) = (input("x", &[2, 4, 3, 3]), input("g", &[4]), input("b", &[4]));
+    let w = input("w", &[4, 2, 1, 1]);
+    for groups in [-2_i64, -1, 0] {
+        let norm = graph.apply("group-norm", &[x, g, b], &[("groups", groups.into()), ("eps", 0.1.into())]);
+        let conv = graph.apply("conv-transpose", &[x, w], &[("groups", groups.into())]);
+        assert!(norm.is_err() && conv.is_err(), "{groups} groups");
+    }
+    assert!(graph.apply("group-norm", &[x, g, b], &[("groups", 2.into()), ("eps", 0.1.into())]).is_ok());
+}

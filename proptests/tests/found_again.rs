@@ -24,8 +24,16 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/log-softmax", ROWS),
     ("decompose/max-pool", WINDOWS),
     ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
+    ("decompose/short-batch-norm", SHORT),
+    ("decompose/short-group-norm", SHORT),
+    ("decompose/short-layernorm", SHORT),
+    ("decompose/short-norm-gain[layernorm]", SHORT),
+    ("decompose/short-norm-gain[rmsnorm]", SHORT),
+    ("decompose/short-rows[log-softmax]", SHORT),
+    ("decompose/short-rows[softmax]", SHORT),
     ("decompose/softmax", ROWS),
 ];
+const SHORT: &str = "of 16-bit numbers it is found in f32, between casts";
 const PRODUCT: &str = "a linear layer without a bias is a product, and every backend has a kernel for that";
 const WINDOWS: &str =
     "nobody writes convolutions as products of windows, and no backend has a kernel for what is written so";

@@ -14,7 +14,7 @@ fn check(rules: &RuleSet, options: Options) -> Vec<Report> {
 #[test]
 fn embedded_rules_hold() {
     let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).unwrap();
-    let options = Options { cases: 22, backend_cases: 2, backends: vec![cpu], ..Options::default() };
+    let options = Options { cases: 22, backend_cases: 4, backends: vec![cpu], ..Options::default() };
     let reports = check(&RuleSet::embedded().unwrap(), options);
     let wrong: String = reports.iter().map(|r| r.explain(&format!("eutectic rules check '{}'", r.rule))).collect();
     assert!(wrong.is_empty(), "{wrong}");

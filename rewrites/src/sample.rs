@@ -94,7 +94,9 @@ impl Palette {
 pub(crate) fn draw(rule: &Rule, draw: &mut Draw, palette: &Palette, bound: Bindings) -> Option<Sample> {
     let mut bindings = bound;
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
-        if let (SlotKind::DType(class @ DTypeClass::Float), None) = (kind, bindings.get(slot)) {
+        if let (SlotKind::DType(class), None) = (kind, bindings.get(slot))
+            && matches!(class, DTypeClass::Float | DTypeClass::Wide | DTypeClass::Short)
+        {
             bindings.bind(slot, Bound::DType(dtype(*class, palette, draw))).ok()?;
         }
     }

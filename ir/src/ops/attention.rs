@@ -6,7 +6,7 @@ use super::{
     Class, Default, OpDef, attr, attr_or, each,
     eval::{Call, Data, Value, broadcast_strides, offsets, tensors},
     extent,
-    normalisation::probabilities,
+    normalisation::powers,
     op,
     pointwise::{ACTIVATIONS, activate},
 };
@@ -131,11 +131,17 @@ impl<S: Scalar> Head<'_, S> {
                 result.extend(std::iter::repeat_n(S::exact(0.0), self.value.columns));
                 continue;
             }
-            let mut sums = vec![S::Sum::default(); self.value.columns];
-            for (p, row) in probabilities(&scores).into_iter().zip(self.value.rows()) {
-                sums.iter_mut().zip(row).for_each(|(sum, &v)| sum.add_product(p, v));
+            // Kernels divide the weights by their sum, or what they add up to, which may overflow where the result does not.
+            let (weights, total) = powers(&scores);
+            let mut sums = vec![(S::Sum::default(), S::Sum::default()); self.value.columns];
+            for (weight, row) in weights.into_iter().zip(self.value.rows()) {
+                let share = weight / total;
+                for ((before, after), &v) in sums.iter_mut().zip(row) {
+                    before.add_product(share, v);
+                    after.add_product(weight, v);
+                }
             }
-            result.extend(sums.iter().map(|sum| sum.total()));
+            result.extend(sums.iter().map(|(before, after)| before.total().either(after.total() / total)));
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) const OPS: &[OpDef] = &[
             "Σ x[n, i, y·stride + p·dilation − before, …] · w[o, i, p, q] (+ b[o]) over the input channels i of o's group; \
              0 outside of x, which ends `after` later. Pairs are of rows and columns.",
             Class::Composite,
-            "(F float) F[N (* G I) H W] F[(* G O) I P Q] F[(* G O)]? -> F[N (* G O) Y X] (equal groups G) \
+            "(F float) F[N (* G I) H W] F[(* G O) I P Q] F[(* G O)]? -> F[N (* G O) Y X] (equal groups G) (at-most 1 groups) \
              (windows H B A P S D Y) (windows W L R Q T E X) \
              (shape stride [S T]) (shape dilation [D E]) (shape before [B L]) (shape after [A R])",
             tensors!(conv),
@@ -41,7 +41,7 @@ pub(super) const OPS: &[OpDef] = &[
             "The transpose of `conv` as a linear map: x[n, i, h, …] · w[i, o, p, q] goes to row h·stride + p·dilation − before \
              of channel o of i's group. `before` and `after` are at most dilation·(P − 1).",
             Class::Composite,
-            "(F float) F[N (* G I) H W] F[(* G I) O P Q] -> F[N (* G O) Y X] (equal groups G) \
+            "(F float) F[N (* G I) H W] F[(* G I) O P Q] -> F[N (* G O) Y X] (equal groups G) (at-most 1 groups) \
              (windows (+ (* S (- H 1)) 1) (- (* D (- P 1)) B) (- (* D (- P 1)) A) P 1 D Y) \
              (windows (+ (* T (- W 1)) 1) (- (* E (- Q 1)) L) (- (* E (- Q 1)) R) Q 1 E X) \
              (shape stride [S T]) (shape dilation [D E]) (shape before [B L]) (shape after [A R]) \
@@ -93,7 +93,7 @@ pub(super) const OPS: &[OpDef] = &[
             "group-norm",
             "(x − mean) / √(variance + eps) · g + b; mean and variance are over a group of channels and everything after them.",
             Class::Composite,
-            "(F float) F[N (* G I) A..] F[(* G I)] F[(* G I)] -> F[N (* G I) A..] (equal groups G)",
+            "(F float) F[N (* G I) A..] F[(* G I)] F[(* G I)] -> F[N (* G I) A..] (equal groups G) (at-most 1 groups)",
             tensors!(group_norm),
         )
     },

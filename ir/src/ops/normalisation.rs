@@ -81,11 +81,17 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// The probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
-pub(super) fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
+/// eˣ⁻ᵐ for each x of a row, and their sum.
+pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
     let most = greatest(row);
     let powers: Vec<S> = row.iter().map(|&x| (x - most).exp()).collect();
     let sum = S::sum(powers.iter().copied());
+    (powers, sum)
+}
+
+/// The probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
+    let (powers, sum) = powers(row);
     powers.into_iter().map(|p| p / sum).collect()
 }
 

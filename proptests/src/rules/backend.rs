@@ -1,4 +1,4 @@
-//! Both sides of a case on a backend, compiled without further rules, judged by the propagated error bound.
+//! Both sides of a case on a backend, compiled without further rules, judged by the propagated error bounds.
 
 use eutectic::{Compiler, Error, Graph, RuleSet, Strategy};
 
@@ -7,7 +7,7 @@ use super::{
     judge::Difference,
     report::{Check, Failure},
 };
-use crate::conformance;
+use crate::conformance::{self, Fault};
 
 /// What became of a case on a backend.
 pub enum Outcome {
@@ -27,8 +27,14 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
             let compiler = compiler.clone().with_rules(base.clone()).with_strategy(strategy);
             match one(&compiler, graph, case) {
                 Ok(None) => right += 1,
-                Ok(Some(difference)) => {
-                    let what = format!("{} gives another {side} side ({strategy:?})", compiler.backend().name());
+                Ok(Some((fault, difference))) => {
+                    let what = match fault {
+                        Fault::Kernels => format!("gives another {side} side ({strategy:?})"),
+                        Fault::Rules => {
+                            format!("has another {side} side to compute, by the rules that make it computable")
+                        }
+                    };
+                    let what = format!("{} {what}", compiler.backend().name());
                     return Outcome::Wrong(Box::new(Failure::of(Check::Backend, what, case, Some(difference))));
                 }
                 Err(Error::Unsupported { problems, .. }) => {
@@ -45,11 +51,12 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
 }
 
 /// The first difference between what a backend computes and the reference.
-fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<Difference>, Error> {
+fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<(Fault, Difference)>, Error> {
     let given = |name: &str| case.values.get(name).cloned();
     let Err(differences) = conformance::check_on(compiler, graph, &given)? else { return Ok(None) };
     let Some(first) = differences.into_iter().next() else { return Ok(None) };
     let root = graph.outputs().iter().position(|(name, _)| *name == first.output).unwrap_or(0);
     let allowed = format!("{:.3e} (the propagated bound)", first.want.err);
-    Ok(Some(Difference { root, at: vec![first.at], left: first.want.value, right: first.got, allowed }))
+    let difference = Difference { root, at: vec![first.at], left: first.want.value, right: first.got, allowed };
+    Ok(Some((first.fault, difference)))
 }

@@ -1,7 +1,9 @@
 //! The cases of a rule: instances over every kind of dims, attributes, element types and values.
 
+use std::collections::BTreeMap;
+
 use eutectic::DType;
-use eutectic_ir::{Class, Graph, InterpError, Type, graph::Node, ops::Anchor};
+use eutectic_ir::{Graph, InterpError, Type, graph::Node};
 use eutectic_rewrites::{Contract, Draw, Instance, Palette, Phase, Probe, Rule, Sides, Unmatched};
 
 use super::{
@@ -32,6 +34,21 @@ pub struct Corpus {
     pub unmatched: Vec<Instance>,
     /// An instance whose sides differ in type, and how.
     pub ill_typed: Option<(Instance, String)>,
+}
+
+impl Corpus {
+    /// The cases with those of each floating element type in turn, so that the first few are of all of them.
+    pub fn mixed(&self) -> impl Iterator<Item = &Case> {
+        let mut seen: BTreeMap<Vec<DType>, usize> = BTreeMap::new();
+        let mut turn = |case: &Case| {
+            let turns = seen.entry(case.instance.dtypes().filter(|d| d.is_float()).collect()).or_default();
+            *turns += 1;
+            *turns
+        };
+        let mut cases: Vec<(usize, &Case)> = self.cases.iter().map(|case| (turn(case), case)).collect();
+        cases.sort_by_key(|(turn, _)| *turn);
+        cases.into_iter().map(|(_, case)| case)
+    }
 }
 
 /// How many draws a case may take: relations are met by drawing again.
@@ -71,7 +88,7 @@ pub fn palette(n: usize) -> Palette {
         extents: extents.to_vec(),
         distinct,
         zero: n % 2 == 1,
-        numbers: vec![0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0],
+        numbers: vec![0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0, 1e-12],
         dtypes: dtypes.to_vec(),
         relations_first: n % 6 == 3,
     }
@@ -194,22 +211,6 @@ pub fn fitting(sides: &Sides, style: Style, contract: Contract, draw: &mut Draw)
 }
 
 impl Case {
-    /// Whether backends are to give what the reference gives, element for element.
-    ///
-    /// Backends compute in f32, and in shorter types where they have them. A composite op is computed by its decomposition,
-    /// which may round to a short type in between, and give NaN for other infinities: its promise is `reassoc`, and is judged
-    /// by the rule that decomposes it. It and attention have sums of their own, which may overflow where the result does not.
-    pub fn runs(&self) -> bool {
-        let graphs = [&self.sides.left, &self.sides.right];
-        let nodes = || graphs.iter().flat_map(|g| g.nodes().map(|(_, n)| n));
-        let composite =
-            nodes().any(|n| matches!(n.op.def().class, Class::Composite | Class::Anchor(Anchor::Attention)));
-        let short = self.instance.dtypes().any(|d| matches!(d, DType::F16 | DType::Bf16));
-        self.instance.dtypes().all(|d| d != DType::F64)
-            && nodes().all(|n| n.ty.count() > 0)
-            && !(composite && (short || matches!(self.style, Style::NonFinite | Style::Large)))
-    }
-
     /// A node of the right side that no kernel takes, where it is the rule that is to bring it into such a form.
     pub fn illegal(&self, rule: &Rule) -> Option<String> {
         let right = &self.sides.right;

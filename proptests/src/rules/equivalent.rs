@@ -2,6 +2,8 @@
 
 const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
 
+const MERGED: &str = "these axes lie side by side from here on, and become one again";
+
 /// A part of the rule's name, a part of the change, and the reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
@@ -45,6 +47,20 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "simplify/flat-matmul",
         "operand 0 instead of reshape",
         "the reshape after the product is then of the shape that is there",
+    ),
+    ("decompose/short-rows", "operand 0 instead of cast", "the reference rounds a composite once, whatever its type"),
+    ("decompose/conv-groups", "?groups: :shape of reshape is with axes 0 and 1 swapped", MERGED),
+    ("decompose/conv-groups", "?weights: :shape of reshape is with axes 3 and 4 swapped", MERGED),
+    ("decompose/conv-groups", "?y: :shape of reshape is with axes 1 and 2 swapped", MERGED),
+    ("decompose/conv-groups", "?y: :shape of reshape is with axes 2 and 3 swapped", MERGED),
+    ("decompose/conv-transpose", "?apart: :shape of reshape is with axes 0 and 1 swapped", MERGED),
+    ("decompose/conv-transpose", "?apart: :shape of reshape is with axes 1 and 2 swapped", MERGED),
+    ("decompose/conv-transpose", "?weights: :shape of reshape is with axes 3 and 4 swapped", MERGED),
+    ("decompose/group-norm", "?r: :shape of reshape is with axes 0 and 1 swapped", MERGED),
+    (
+        "decompose/conv-transpose-apart",
+        "?rows: operand 0 instead of reshape",
+        "the reshape after the product is of as many rows, however many axes they lie along",
     ),
     ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
     ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),

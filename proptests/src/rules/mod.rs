@@ -233,12 +233,12 @@ impl Checker {
 
     fn backends(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, report: &mut Report) {
         for compiler in &self.options.backends {
-            for case in corpus.cases.iter().filter(|c| c.runs()).take(self.options.backend_cases) {
+            for case in corpus.mixed().take(self.options.backend_cases) {
                 match backend::run(compiler, base, case) {
                     Outcome::Right(ran) => report.ran += ran,
                     Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,
                     Outcome::Wrong(failure) => {
-                        let wrong = |c: &Case| c.runs() && matches!(backend::run(compiler, base, c), Outcome::Wrong(_));
+                        let wrong = |c: &Case| matches!(backend::run(compiler, base, c), Outcome::Wrong(_));
                         let small = shrink::shrink(probe, case, self.options.seed, &wrong);
                         let shown = match backend::run(compiler, base, &small) {
                             Outcome::Wrong(failure) => failure,

@@ -85,6 +85,17 @@ impl<S: To<f64> + Copy, H: Half> Unary for Rounded<S, H> {
     }
 }
 
+/// The same from `f32`, on any level.
+struct RoundedF32<H>(PhantomData<H>);
+impl<H: Half> Unary for RoundedF32<H> {
+    type In = f32;
+    type Out = f32;
+    #[inline(always)]
+    fn eval<L: Level>(x: f32, _: [f64; 2]) -> f32 {
+        H::narrow_f32(x).widen()
+    }
+}
+
 /// From memory to register.
 struct Widen<H>(PhantomData<H>);
 impl<H: Half> Unary for Widen<H> {
@@ -133,6 +144,11 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             DType::U32 => unary_baseline::<Cast<S, u32>>(isa),
             DType::Bool => unary_baseline::<Truth<S>>(isa),
         }
+    }
+    match (register(from), to) {
+        (DType::F32, DType::F16) => return unary::<RoundedF32<f16>>(isa),
+        (DType::F32, DType::Bf16) => return unary::<RoundedF32<bf16>>(isa),
+        _ => {}
     }
     match register(from) {
         DType::F64 => of::<f64>(to, isa),

@@ -14,6 +14,10 @@ pub enum DTypeClass {
     Any,
     /// `f32 f64 f16 bf16`.
     Float,
+    /// Of these, those that are computed as they are stored: `f32 f64`.
+    Wide,
+    /// The others, which are computed in `f32`: `f16 bf16`.
+    Short,
     /// `i8 u8 i32 i64 u32`.
     Int,
     /// Floats and integers.
@@ -28,17 +32,21 @@ impl DTypeClass {
         match self {
             DTypeClass::Any => true,
             DTypeClass::Float => dtype.is_float(),
+            DTypeClass::Wide => dtype.is_float() && dtype.size() > 2,
+            DTypeClass::Short => dtype.is_float() && dtype.size() <= 2,
             DTypeClass::Int => dtype.is_int(),
             DTypeClass::Number => dtype != DType::Bool,
             DTypeClass::Only(only) => only == dtype,
         }
     }
 
-    /// The class of that name: `any`, `float`, `int`, `number` or an element type.
+    /// The class of that name: `any`, `float`, `wide`, `short`, `int`, `number` or an element type.
     pub fn named(name: &str) -> Option<DTypeClass> {
         Some(match name {
             "any" => DTypeClass::Any,
             "float" => DTypeClass::Float,
+            "wide" => DTypeClass::Wide,
+            "short" => DTypeClass::Short,
             "int" => DTypeClass::Int,
             "number" => DTypeClass::Number,
             dtype => DTypeClass::Only(dtype.parse().ok()?),
@@ -51,6 +59,8 @@ impl fmt::Display for DTypeClass {
         f.write_str(match self {
             DTypeClass::Any => "any",
             DTypeClass::Float => "float",
+            DTypeClass::Wide => "wide",
+            DTypeClass::Short => "short",
             DTypeClass::Int => "int",
             DTypeClass::Number => "number",
             DTypeClass::Only(only) => only.name(),

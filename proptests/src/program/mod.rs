@@ -1,0 +1,199 @@
+//! Random well-typed programs: a list of numbers decides, so that proptest's shrinking of the list shrinks the program.
+
+mod layers;
+mod numbers;
+mod views;
+
+use std::fmt;
+
+use eutectic_ir::{Attr, DType, Graph, NodeId, Type, text};
+use proptest::prelude::*;
+
+/// A program, and the seed of its inputs' values.
+#[derive(Clone)]
+pub struct Case {
+    /// The program.
+    pub graph: Graph,
+    /// See [`conformance::values`](crate::conformance::values).
+    pub seed: u64,
+}
+
+impl fmt::Debug for Case {
+    /// As text that `eutectic opt` reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}\n{}", self.seed, text::print(&self.graph, text::Style::default()))
+    }
+}
+
+/// A program of at most `steps` ops, with the seed of the inputs' values.
+pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
+    let decisions = prop::collection::vec(any::<u16>(), 8..steps * 8);
+    (decisions, any::<u64>()).prop_map(|(decisions, seed)| Case { graph: generate(&decisions), seed })
+}
+
+/// Extents that straddle vector widths and tiles, the narrow ones, and none at all.
+const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
+
+/// Floating element types, the usual one more often.
+const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::F64, DType::F32, DType::F32];
+
+/// Integer element types.
+const WHOLES: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
+
+/// The largest tensor that is made, in elements.
+const LARGEST: usize = 1 << 14;
+
+/// The program that a list of decisions describes.
+pub fn generate(decisions: &[u16]) -> Graph {
+    let (graph, decisions) = (Graph::new("random"), decisions.iter());
+    let mut generator = Generator { graph, decisions, floats: Vec::new(), others: Vec::new() };
+    generator.inputs();
+    while generator.decisions.len() > 0 {
+        generator.step();
+    }
+    generator.outputs();
+    generator.graph
+}
+
+struct Generator<'a> {
+    graph: Graph,
+    decisions: std::slice::Iter<'a, u16>,
+    /// The floating values so far.
+    floats: Vec<NodeId>,
+    /// The integers and truth values so far.
+    others: Vec<NodeId>,
+}
+
+impl Generator<'_> {
+    /// The next decision, below `n`; zero when the list has run out.
+    fn below(&mut self, n: usize) -> usize {
+        self.decisions.next().map_or(0, |d| usize::from(*d) % n.max(1))
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
+    fn extent(&mut self) -> usize {
+        self.pick(EXTENTS)
+    }
+
+    /// A place among so many; later ones are likelier: programs get deep, not only wide.
+    fn late(&mut self, count: usize) -> usize {
+        let back = self.below(count).min(self.below(count));
+        count - 1 - back
+    }
+
+    fn value(&mut self) -> NodeId {
+        let at = self.late(self.floats.len());
+        self.floats[at]
+    }
+
+    /// Of the other types.
+    fn other(&mut self) -> NodeId {
+        let at = self.late(self.others.len());
+        self.others[at]
+    }
+
+    /// Of any type; floating ones are likelier.
+    fn any(&mut self) -> NodeId {
+        if self.below(4) == 0 { self.other() } else { self.value() }
+    }
+
+    fn dtype(&self, id: NodeId) -> DType {
+        self.graph.ty(id).dtype().expect("tuples are taken apart at once")
+    }
+
+    fn is_float(&self, id: NodeId) -> bool {
+        self.dtype(id).is_float()
+    }
+
+    /// Files a value with those of its kind.
+    fn keep(&mut self, id: NodeId) {
+        if self.is_float(id) { self.floats.push(id) } else { self.others.push(id) }
+    }
+
+    fn dims(&self, id: NodeId) -> Vec<usize> {
+        self.graph.ty(id).dims().expect("every extent is a number")
+    }
+
+    fn inputs(&mut self) {
+        let rank = self.below(3) + 1;
+        let mut dims: Vec<usize> = (0..rank).map(|_| self.extent()).collect();
+        while dims.iter().product::<usize>() > LARGEST {
+            dims.pop();
+        }
+        let float = self.pick(FLOATS);
+        let other = if self.below(4) == 0 { self.pick(FLOATS) } else { float };
+        let whole = self.pick(WHOLES);
+        for (name, dtype) in [("x", float), ("y", other), ("n", whole), ("m", whole), ("b", DType::Bool)] {
+            let id = self.graph.input(name, Type::tensor(dtype, &dims)).expect("the names differ");
+            self.keep(id);
+        }
+        let weight = self.param(self.floats[0], &dims);
+        self.keep(weight);
+    }
+
+    /// A parameter of the element type of `like`.
+    fn param(&mut self, like: NodeId, dims: &[usize]) -> NodeId {
+        let name = format!("p{}", self.graph.named("param").count());
+        self.graph.param(&name, Type::tensor(self.dtype(like), dims)).expect("the name is new")
+    }
+
+    /// Adds an op; one that does not fit, or whose result would be too large, is left out.
+    fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Option<NodeId> {
+        let before = self.graph.clone();
+        match self.graph.apply(op, operands, attrs) {
+            Ok(id) if self.graph.ty(id).count() <= LARGEST => Some(id),
+            _ => {
+                self.graph = before;
+                None
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let x = self.value();
+        let made = match self.below(20) {
+            0 | 1 => self.unary(x),
+            2 | 3 => self.binary(x),
+            4 => self.selection(x),
+            5 | 6 => {
+                let any = self.any();
+                self.shape_view(any)
+            }
+            7 => {
+                let any = self.any();
+                self.part_view(any)
+            }
+            8 => self.reduction(x),
+            9 => self.product(x),
+            10 => self.norm(x),
+            11 => self.attention(x),
+            12 => self.heads(x),
+            13 => self.gated(x),
+            14 => self.conversion(),
+            15 => self.whole(),
+            16 => self.truth(),
+            17 | 18 => self.image(x),
+            _ => {
+                let any = self.any();
+                self.gather(any)
+            }
+        };
+        if let Some(made) = made {
+            self.keep(made);
+        }
+    }
+
+    fn outputs(&mut self) {
+        let last = *self.floats.last().expect("inputs are values");
+        self.graph.output("last", last).expect("the first output");
+        let other = self.value();
+        if other != last {
+            self.graph.output("other", other).expect("the second output");
+        }
+        let whole = self.other();
+        self.graph.output("whole", whole).expect("the third output");
+    }
+}

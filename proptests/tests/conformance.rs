@@ -1,0 +1,149 @@
+//! What judges programs finds kernels that are off and rules that are wrong, in every floating type, and tells them apart.
+
+use eutectic::{
+    Backend, Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Strategy, Tensor, Type,
+    engine::{
+        backend::{BackendError, Cost, Executable, Kernel},
+        ir::{Attr, lang::sexp::Source},
+    },
+};
+use eutectic_proptests::conformance::{Fault, check};
+
+/// The CPU, but each result is off by so many units of roundoff.
+struct Off(Cpu, f64);
+
+struct Run {
+    run: Box<dyn Executable>,
+    units: f64,
+    outputs: Vec<Type>,
+}
+
+impl Backend for Off {
+    fn name(&self) -> &str {
+        "off"
+    }
+
+    fn describe(&self) -> String {
+        format!("the CPU, {} units off", self.1)
+    }
+
+    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
+        self.0.supports(kernel)
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        self.0.cost(kernel)
+    }
+
+    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
+        let outputs = program.outputs.iter().map(|(_, ty)| ty.clone()).collect();
+        Ok(Box::new(Run { run: self.0.compile(program)?, units: self.1, outputs }))
+    }
+}
+
+impl Executable for Run {
+    fn load(&mut self, params: &[Tensor]) -> Result<(), BackendError> {
+        self.run.load(params)
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), BackendError> {
+        self.run.run(inputs, outputs)?;
+        for (bytes, ty) in outputs.iter_mut().zip(&self.outputs) {
+            let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
+            let right = Tensor::new(dtype, &dims, bytes.to_vec()).unwrap();
+            let off = right.to_f64().into_iter().map(|x| x * (1.0 + self.units * dtype.unit_roundoff()));
+            bytes.copy_from_slice(Tensor::from_f64(dtype, &dims, off).bytes());
+        }
+        Ok(())
+    }
+
+    fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError> {
+        self.run.profile(inputs, outputs)
+    }
+}
+
+/// rmsnorm(softmax(x / 2)): composites, which 16-bit types round in between where they are stored in parts.
+fn composites(dtype: DType) -> Graph {
+    let mut graph = Graph::new("composites");
+    let x = graph.input("x", Type::tensor(dtype, &[5, 24])).unwrap();
+    let g = graph.param("g", Type::tensor(dtype, &[24])).unwrap();
+    let half = graph.scalar(0.5, x).unwrap();
+    let halves = graph.mul(x, half).unwrap();
+    let weights = graph.softmax(halves, -1).unwrap();
+    let y = graph.rmsnorm(weights, g, 0.01).unwrap();
+    graph.output("y", y).unwrap();
+    graph
+}
+
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::Bf16];
+
+fn fault(compiler: &Compiler, dtype: DType) -> Option<Fault> {
+    Some(check(compiler, &composites(dtype), 7).unwrap().err()?[0].fault)
+}
+
+#[test]
+fn kernels_that_are_off_are_found() {
+    for strategy in [Strategy::Unfused, Strategy::Local] {
+        let compiler = |units| {
+            let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+            Compiler::new(Off(cpu, units)).unwrap().with_strategy(strategy)
+        };
+        for dtype in FLOATS {
+            // What is computed in f32 and rounded at the end has few units of a short type to be off by.
+            let units = if dtype.size() > 2 { 300.0 } else { 4.0 };
+            assert_eq!(fault(&compiler(0.0), dtype), None, "{dtype}, {strategy:?}");
+            assert_eq!(fault(&compiler(units), dtype), Some(Fault::Kernels), "{dtype}, {strategy:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_that_are_wrong_are_found() {
+    let rule =
+        ";; half is as good as all\n(rule wrong/half (forall (F float) (?x F[A..])) (=> (mul ?x 0.5) ?x) (eq reassoc))";
+    let wrong = RuleSet::read(&[Source::new("wrong.rules", rule)]).unwrap();
+    let compiler = Compiler::new(Cpu::default()).unwrap();
+    let rules = compiler.rules().clone().and(wrong).unwrap();
+    for dtype in FLOATS {
+        assert_eq!(fault(&compiler, dtype), None, "{dtype}");
+        let compiler = compiler.clone().with_rules(rules.clone());
+        assert_eq!(fault(&compiler, dtype), Some(Fault::Rules), "{dtype}");
+    }
+}
+
+/// Six layers, so that a block is planned once and called for each: products and norms, or convolutions, which other blocks read with
+/// their channels last.
+fn layers(dtype: DType, images: bool) -> Graph {
+    let mut graph = Graph::new("layers");
+    let dims: &[usize] = if images { &[1, 4, 6, 6] } else { &[5, 24] };
+    let mut x = graph.input("x", Type::tensor(dtype, dims)).unwrap();
+    for n in 0..6 {
+        let dims: &[usize] = if images { &[4, 4, 3, 3] } else { &[24, 24] };
+        let w = graph.param(&format!("w{n}"), Type::tensor(dtype, dims)).unwrap();
+        let y = if images {
+            let ones = || Attr::from([1_i64, 1].as_slice());
+            graph.apply("conv", &[x, w], &[("before", ones()), ("after", ones())]).unwrap()
+        } else {
+            let g = graph.param(&format!("g{n}"), Type::tensor(dtype, &[24])).unwrap();
+            let y = graph.rmsnorm(x, g, 1e-5).unwrap();
+            graph.matmul(y, w).unwrap()
+        };
+        let y = graph.apply("tanh", &[y], &[]).unwrap();
+        x = graph.add(x, y).unwrap();
+    }
+    graph.output("y", x).unwrap();
+    graph
+}
+
+#[test]
+fn blocks_are_judged_together() {
+    let compiler = Compiler::new(Cpu::default()).unwrap();
+    for (dtype, images) in [(DType::F32, false), (DType::F32, true), (DType::F16, false), (DType::Bf16, true)] {
+        let graph = layers(dtype, images);
+        let planned = compiler.plan(&graph).unwrap();
+        assert!(planned.outlined.calls.len() > planned.blocks.len(), "{dtype}: nothing repeats");
+        assert_eq!(planned.chosen(&graph).unwrap().outputs().len(), 1);
+        let differences = check(&compiler, &graph, 3).unwrap();
+        assert!(differences.is_ok(), "{dtype}, images: {images}: {differences:?}");
+    }
+}
