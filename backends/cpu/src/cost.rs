@@ -1,191 +1,16 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
-use eutectic_backend::{AnchorKernel, Body, Cost, Guard, Instr, Kernel};
-use eutectic_ir::{
-    Attr, DType, Op,
-    index::{Atom, Index},
-};
+mod coefficients;
+mod reach;
+
+use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load};
+use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::{simd::table, unroll::unrolled};
+pub use coefficients::{Class, Costs, Element, Memory, Product};
+use reach::{inside, is_dense, is_of_box, known, line, masks, mentioned, points, row_mask, run_length};
 
-/// The coefficients; see `costs/default.toml`, which explains each.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Costs {
-    /// Seconds of a kernel, whatever it does.
-    #[serde(deserialize_with = "positive")]
-    pub launch: f64,
-    /// Seconds until the other threads work on a kernel.
-    #[serde(deserialize_with = "positive")]
-    pub wake: f64,
-    /// What each further thread adds, of what the first one does.
-    #[serde(deserialize_with = "share")]
-    pub thread: f64,
-    /// Bandwidths.
-    pub memory: Memory,
-    /// Rates of products.
-    pub product: Product,
-    /// Seconds of elements.
-    pub element: Element,
-    /// Which ops are not cheap.
-    pub class: Class,
-}
-
-/// A number that a cost can be: positive and finite.
-fn positive<'de, D: Deserializer<'de>>(text: D) -> Result<f64, D::Error> {
-    let x = f64::deserialize(text)?;
-    let why = || de::Error::custom(format!("{x} is no cost: it must be positive and finite"));
-    (x > 0.0 && x.is_finite()).then_some(x).ok_or_else(why)
-}
-
-/// A share of a whole.
-fn share<'de, D: Deserializer<'de>>(text: D) -> Result<f64, D::Error> {
-    let x = f64::deserialize(text)?;
-    (0.0..=1.0).contains(&x).then_some(x).ok_or_else(|| de::Error::custom(format!("{x} is no share: it lies in 0..=1")))
-}
-
-/// Bandwidths by working set.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {
-    /// Largest working set, in bytes, that streams at `l2`.
-    #[serde(deserialize_with = "positive")]
-    pub l2_bytes: f64,
-    /// Largest working set, in bytes, that streams at `l3`.
-    #[serde(deserialize_with = "positive")]
-    pub l3_bytes: f64,
-    /// Bytes a second of one thread.
-    #[serde(deserialize_with = "positive")]
-    pub l2: f64,
-    /// As `l2`, beyond `l2_bytes`.
-    #[serde(deserialize_with = "positive")]
-    pub l3: f64,
-    /// As `l2`, beyond `l3_bytes`.
-    #[serde(deserialize_with = "positive")]
-    pub dram: f64,
-    /// As `dram`, of all threads together.
-    #[serde(deserialize_with = "positive")]
-    pub dram_all: f64,
-    /// How much of the shorter of computing and memory time passes over elements hide behind the longer.
-    #[serde(deserialize_with = "share")]
-    pub hidden: f64,
-}
-
-/// Rates of matrix products.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Product {
-    /// Operations a second of large products, in `f32` and narrower floats.
-    #[serde(deserialize_with = "positive")]
-    pub f32: f64,
-    /// As `f32`, in `f64`.
-    #[serde(deserialize_with = "positive")]
-    pub f64: f64,
-    /// As `f32`, of integers.
-    #[serde(deserialize_with = "positive")]
-    pub other: f64,
-    /// Rows at which a product reaches half of its rate.
-    #[serde(deserialize_with = "positive")]
-    pub m_half: f64,
-    /// Columns at which it does.
-    #[serde(deserialize_with = "positive")]
-    pub n_half: f64,
-    /// Length of its sums at which it does.
-    #[serde(deserialize_with = "positive")]
-    pub k_half: f64,
-    /// Seconds of an element that goes through a tile before it is stored.
-    #[serde(deserialize_with = "positive")]
-    pub tile: f64,
-    /// Operations a second of a vector times a matrix in cache.
-    #[serde(deserialize_with = "positive")]
-    pub vector: f64,
-}
-
-/// Seconds of an element.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Element {
-    /// A pass in cache over `f32`.
-    #[serde(deserialize_with = "positive")]
-    pub cheap: f64,
-    /// A division or a root.
-    #[serde(deserialize_with = "positive")]
-    pub division: f64,
-    /// An exponential and what is made of one.
-    #[serde(deserialize_with = "positive")]
-    pub transcendental: f64,
-    /// A hyperbolic tangent, an error function.
-    #[serde(deserialize_with = "positive")]
-    pub special: f64,
-    /// A function that runs element by element.
-    #[serde(deserialize_with = "positive")]
-    pub scalar: f64,
-    /// A step of a reduction.
-    #[serde(deserialize_with = "positive")]
-    pub reduce: f64,
-    /// A copied element of a load or store that is not dense.
-    #[serde(deserialize_with = "positive")]
-    pub strided: f64,
-    /// A run of a load that is walked.
-    #[serde(deserialize_with = "positive")]
-    pub run: f64,
-    /// A line of a left operand that is copied for a product.
-    #[serde(deserialize_with = "positive")]
-    pub line: f64,
-    /// An element of such a line.
-    #[serde(deserialize_with = "positive")]
-    pub copy: f64,
-    /// Factor of `f64`.
-    #[serde(deserialize_with = "positive")]
-    pub f64: f64,
-    /// Factor of the other element types.
-    #[serde(deserialize_with = "positive")]
-    pub other: f64,
-    /// A score, besides its products.
-    #[serde(deserialize_with = "positive")]
-    pub softmax: f64,
-}
-
-/// Which ops are not cheap, by name or kind.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Class {
-    /// Those that cost [`Element::division`].
-    pub division: Vec<String>,
-    /// Those that cost [`Element::transcendental`].
-    pub transcendental: Vec<String>,
-    /// Those that cost [`Element::special`].
-    pub special: Vec<String>,
-    /// Those that cost [`Element::scalar`].
-    pub scalar: Vec<String>,
-}
-
-impl Default for Costs {
-    /// The embedded file.
-    fn default() -> Costs {
-        Costs::parse(include_str!("../costs/default.toml")).expect("the embedded file is checked by a test")
-    }
-}
-
-impl Costs {
-    /// Reads a file's text.
-    ///
-    /// # Errors
-    /// Where the text is not such a file, or a number in it is no cost.
-    pub fn parse(text: &str) -> Result<Costs, toml::de::Error> {
-        toml::from_str(text)
-    }
-
-    /// The text of a file that has these coefficients.
-    ///
-    /// # Errors
-    /// Never for coefficients that can be parsed.
-    pub fn print(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(self)
-    }
-}
+use crate::{simd::table, tile::shape::SHORTEST_LINE, unroll::unrolled};
 
 /// The model: coefficients, with ops resolved.
 pub struct Model {
@@ -241,7 +66,8 @@ impl Model {
         let mut work = Work::default();
         let m = &self.costs.memory;
         self.traffic(kernel, &mut work);
-        self.body(&kernel.body, row_mask(kernel), &mut work);
+        let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
+        self.body(&kernel.body, row_mask(kernel), passes, &mut work);
         for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
             work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
         }
@@ -251,6 +77,8 @@ impl Model {
                 self.operand(lhs, true, &mut work);
                 self.operand(rhs, false, &mut work);
                 self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
+                let matrices: usize = kernel.body.domain.iter().rev().skip(2).product();
+                work.seconds += if matrices > 1 { matrices as f64 * self.costs.product.matrix } else { 0.0 };
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
                 if maps > 1 || kernel.stores.len() > 1 {
                     work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
@@ -266,7 +94,7 @@ impl Model {
                 let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
                 work.seconds += count.max(1.0) * each;
                 work.flops += 8.0 * count;
-                bias.iter().for_each(|b| self.body(b, 0, &mut work));
+                bias.iter().for_each(|b| self.body(b, 0, false, &mut work));
             }
         }
         let shared = work.seconds / self.threads + self.costs.wake;
@@ -322,30 +150,25 @@ impl Model {
         work.bytes += bytes.iter().sum::<f64>();
     }
 
-    /// The passes over a body's values.
-    fn body(&self, body: &Body, row: u64, work: &mut Work) {
+    /// The passes over a body's values; by tiles, of which each computes even what needs no load anew, or not.
+    fn body(&self, body: &Body, row: u64, tiles: bool, work: &mut Work) {
         let e = &self.costs.element;
+        let least = if tiles { points(&body.domain, u64::MAX) * e.step } else { 0.0 };
         let masks = masks(body, row);
-        for (instr, &mask) in body.instrs.iter().zip(&masks) {
+        let known = known(body);
+        for ((instr, &mask), &known) in body.instrs.iter().zip(&masks).zip(&known) {
+            let least = if known { least } else { 0.0 };
             let n = points(&body.domain, mask);
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    let boxed = load.guards.iter().all(is_of_box);
-                    work.seconds += match load.at.affine(body.domain.len()).filter(|_| boxed) {
-                        // A guarded load copies its own piece only, of which nothing is known here.
-                        Some(_) if !load.guards.is_empty() => n * e.cheap,
-                        Some(strides) if is_strided(&strides, &body.domain) => n * e.strided,
-                        Some(strides) if is_dense(&strides, &body.domain) => 0.0,
-                        Some(_) => n * e.cheap,
-                        None => n / run_length(&load.at, &body.domain) * e.run + n * e.cheap,
-                    };
+                    work.seconds += self.load(load, &body.domain, n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
                 Instr::Map { op, attrs, dtype, args } => {
                     let from = args.last().map_or(*dtype, |&a| body.instrs[a].dtype());
-                    work.seconds += n.max(1.0) * self.of_op(*op, attrs, from);
+                    work.seconds += (n.max(1.0) * self.of_op(*op, attrs, from)).max(least);
                     work.flops += n;
                 }
                 Instr::Reduce { arg, dtype, .. } => {
@@ -353,14 +176,32 @@ impl Model {
                     work.seconds += n * e.reduce * self.factor(*dtype);
                     work.flops += n;
                 }
+                // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
                 Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(is_of_box) => {
-                    work.seconds += 2.0 * n * e.cheap;
+                    let inside = pieces.iter().flat_map(|p| &p.0).map(|guard| inside(guard, &body.domain)).min();
+                    let cut = pieces.len() == 1 && inside.is_none_or(|n| n >= SHORTEST_LINE);
+                    work.seconds += if cut { least } else { 2.0 * n * e.cheap };
                 }
                 Instr::Select { pieces, .. } => {
                     let inner = body.domain.last().copied().unwrap_or(1).max(1) as f64;
                     work.seconds += n * e.cheap + n / inner * e.run * pieces.len() as f64;
                 }
             }
+        }
+    }
+
+    /// A load of `n` elements: read as they lie, if they are dense or lie in lines that are long enough; else copied.
+    fn load(&self, load: &Load, domain: &[usize], n: f64) -> f64 {
+        let e = &self.costs.element;
+        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(is_of_box));
+        let Some(strides) = affine else { return n / run_length(&load.at, domain) * e.run + n * e.cheap };
+        match line(&load.at, domain) {
+            _ if is_dense(&strides, domain) => 0.0,
+            Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
+            // Of a guarded load, its own piece only is copied, of which nothing is known here.
+            _ if !load.guards.is_empty() => n * e.cheap,
+            Some(line) => n / line * e.short + n * e.cheap,
+            None => n * e.strided,
         }
     }
 
@@ -386,7 +227,7 @@ impl Model {
                 };
             }
         } else if !in_place {
-            self.body(body, 0, work);
+            self.body(body, 0, true, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
@@ -443,132 +284,4 @@ fn factor(element: &Element, dtype: DType) -> f64 {
 
 fn dtype(body: &Body) -> DType {
     body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype())
-}
-
-fn points(domain: &[usize], mask: u64) -> f64 {
-    domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
-}
-
-fn mentioned(index: &Index) -> u64 {
-    index.terms.iter().fold(0, |m, (atom, _)| match atom {
-        Atom::Coord(n) => m | 1 << n,
-        Atom::Div(inner, _) | Atom::Mod(inner, _) => m | mentioned(inner),
-        Atom::Value(_) => m,
-    })
-}
-
-/// The axes that form a row.
-fn row_mask(kernel: &Kernel) -> u64 {
-    let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
-    let rank = kernel.body.domain.len();
-    (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
-}
-
-/// The axes on which each value depends.
-fn masks(body: &Body, row: u64) -> Vec<u64> {
-    let mut masks: Vec<u64> = Vec::with_capacity(body.instrs.len());
-    for instr in &body.instrs {
-        let of_args = |args: &[usize]| args.iter().fold(0, |m, &a| m | masks[a]);
-        let mask = match instr {
-            Instr::Anchor { .. } => u64::MAX,
-            Instr::Constant { .. } => 0,
-            Instr::Reduce { arg, .. } => masks[*arg] & !row,
-            _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
-        };
-        masks.push(mask);
-    }
-    masks
-}
-
-/// Whether the fastest axis of a load is not the innermost of those on which it depends.
-fn is_strided(strides: &[i64], domain: &[usize]) -> bool {
-    let inner = (0..strides.len()).rev().find(|&d| strides[d] != 0 && domain[d] > 1);
-    inner.is_some_and(|d| strides[d] != 1)
-}
-
-/// Whether the elements of a load lie side by side in the order of the axes on which it depends.
-fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
-    let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
-    along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
-}
-
-/// Whether a guard asks for one coordinate: boxes are copied as a whole.
-fn is_of_box((index, _): &Guard) -> bool {
-    matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
-}
-
-/// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.
-fn line(index: &Index, domain: &[usize]) -> Option<f64> {
-    let inner = domain.len().checked_sub(1)?;
-    if let Some(strides) = index.affine(domain.len()) {
-        let mut line = 1;
-        for (&stride, &extent) in strides.iter().zip(domain).rev().filter(|(s, n)| **s != 0 && **n > 1) {
-            if stride != line {
-                return (line > 1).then_some(line as f64);
-            }
-            line *= extent as i64;
-        }
-        return Some(line as f64);
-    }
-    let fastest = |atom: &Atom| match atom {
-        Atom::Coord(n) => *n == inner,
-        Atom::Mod(i, _) => matches!(i.terms.as_slice(), [(Atom::Coord(n), 1)] if *n == inner),
-        _ => false,
-    };
-    let along = index.terms.iter().find(|(atom, _)| fastest(atom));
-    along.is_none_or(|(_, stride)| *stride == 1).then(|| run_length(index, domain))
-}
-
-/// For how many points along the innermost axis a map stays affine.
-fn run_length(index: &Index, domain: &[usize]) -> f64 {
-    let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
-    // Steps along the axis in which an index moves by one.
-    fn slowness(index: &Index, inner: usize) -> i64 {
-        let of = |atom: &Atom| match atom {
-            Atom::Div(i, by) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner).saturating_mul(*by),
-            Atom::Mod(i, _) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner),
-            Atom::Coord(n) if *n == inner => 1,
-            _ => i64::MAX,
-        };
-        index.terms.iter().map(|(atom, _)| of(atom)).min().unwrap_or(i64::MAX)
-    }
-    fn shortest(index: &Index, inner: usize) -> i64 {
-        index.terms.iter().fold(i64::MAX, |run, (atom, _)| match atom {
-            Atom::Div(i, by) | Atom::Mod(i, by) if mentioned(i) >> inner & 1 == 1 => {
-                run.min(slowness(i, inner).saturating_mul(*by)).min(shortest(i, inner))
-            }
-            _ => run,
-        })
-    }
-    shortest(index, inner).min(domain[inner] as i64).max(1) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_costs_parse_and_name_functions_that_exist() {
-        let class = Costs::default().class;
-        let all = [class.division, class.transcendental, class.special, class.scalar].concat();
-        let unknown: Vec<_> = all.iter().filter(|n| !table::names(DType::F32).any(|known| known == **n)).collect();
-        assert!(unknown.is_empty(), "{unknown:?}");
-    }
-
-    #[test]
-    fn runs_are_as_long_as_what_lies_between_two_cuts() {
-        // Windows [15 15 | 3 3 64] of an image: (k/64)%3 changes with every 64 elements.
-        let domain = [225, 576];
-        let k = Index::coord(1);
-        let column = k.div(64, &domain).modulo(3, &domain);
-        let at = k.div(192, &domain).times(960).plus(&column.times(64)).plus(&k.modulo(64, &domain));
-        assert_eq!(line(&at, &domain), Some(64.0));
-        assert_eq!(line(&k.times(3), &domain), None);
-    }
-
-    #[test]
-    fn a_misspelled_coefficient_is_an_error() {
-        let text = include_str!("../costs/default.toml").replace("launch", "lunch");
-        assert!(Costs::parse(&text).unwrap_err().to_string().contains("lunch"));
-    }
 }

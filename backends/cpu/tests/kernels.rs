@@ -2,7 +2,7 @@
 
 mod support;
 
-use eutectic_backend::{AnchorKernel, Body, EmptyRow, Instr};
+use eutectic_backend::{AnchorKernel, Body, EmptyRow, Instr, Load};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
 use support::{
     build::{Build, body, constant, map, push},
@@ -22,6 +22,7 @@ const SHAPES: &[&[usize]] = &[
     &[40, 130, 3],
     &[100, 257],
     &[2, 1, 3000],
+    &[5, 9, 6, 48],
 ];
 
 /// A few pointwise ops that do not blow errors up, over loads in random layouts.
@@ -77,6 +78,59 @@ fn maps() {
             check(&kernel, &inputs, 60.0);
         }
     }
+}
+
+/// The largest of three neighbours of each point of images with `channels`, of which some lie outside; and a neighbour.
+fn padded_windows(build: &mut Build, channels: usize) -> Body {
+    let domain = [3, 6, 7, channels];
+    let mut b = body(&domain);
+    let x = build.dense(&mut b, DType::F32);
+    let &Instr::Load(Load { slot, .. }) = &b.instrs[x] else { unreachable!("a load") };
+    let mut values = vec![x];
+    for (dy, dx) in [(-1, 0), (0, 1), (2, -2)] {
+        let (y, z) = (Index::coord(1).plus(&Index::constant(dy)), Index::coord(2).plus(&Index::constant(dx)));
+        let inside = vec![(y.clone(), 0..6), (z.clone(), 0..7)];
+        let at = eutectic_ir::index::flatten(&[Index::coord(0), y, z, Index::coord(3)], &domain);
+        let load = Load { slot, dtype: DType::F32, at, guards: inside.clone() };
+        let load = push(&mut b, Instr::Load(load));
+        let fill = (dx as f64).into();
+        let [rows, columns] = [0, 1].map(|n| vec![inside[n].clone()]);
+        let inner = push(&mut b, Instr::Select { pieces: vec![(rows, load)], fill, dtype: DType::F32 });
+        values.push(push(&mut b, Instr::Select { pieces: vec![(columns, inner)], fill, dtype: DType::F32 }));
+    }
+    let sum = map(&mut b, "max", &[values[1], values[2]], DType::F32);
+    let sum = map(&mut b, "max", &[sum, values[3]], DType::F32);
+    let last = map(&mut b, "mul", &[sum, values[0]], DType::F32);
+    b.results = vec![values[1], last];
+    b
+}
+
+#[test]
+fn lines_of_padded_windows() {
+    for channels in [1, 31, 32, 64, 200] {
+        let mut build = Build::new(channels as u64);
+        let mut b = padded_windows(&mut build, channels);
+        let results = std::mem::take(&mut b.results);
+        build.store(&[3, 6, 7, channels], DType::F32, results[1]);
+        // The rows beside the columns: in lines.
+        let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
+        build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
+        let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+        check(&kernel, &inputs, 4.0);
+    }
+}
+
+#[test]
+fn a_value_that_is_stored_for_each_point_of_another_axis() {
+    let mut build = Build::new(3);
+    let mut b = body(&[4, 5, 33]);
+    let at = Index::coord(2).plus(&Index::coord(1).times(33));
+    let slot = build.input(DType::F32, 5 * 33);
+    let x = build.load(&mut b, slot, at);
+    let y = map(&mut b, "mul", &[x, x], DType::F32);
+    build.store(&[4, 5, 33], DType::F32, y);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    check(&kernel, &inputs, 4.0);
 }
 
 #[test]

@@ -66,6 +66,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
+    ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),
     (
         "fold/",
         "operand 0 instead of reshape",

@@ -4,9 +4,11 @@
 //! While rows pass by a group, the next one is fetched: constant operands come from afar, once in a run.
 
 use super::{
+    gathered::Alike,
     gemm::{Extents, Finish, Left, Plan, Product, Right, pitch},
-    micro::{Ahead, Call, Kernel, Lines, Micro, Panel},
+    micro::{Ahead, Call, Kernel, Micro},
     operand::Matrix,
+    pack::{Lines, Panel},
 };
 
 /// Up to so many rows, a right operand whose rows are dense is read in place: what it takes to read it hides behind products.
@@ -44,6 +46,20 @@ struct Part<T> {
     step: isize,
     /// From a packed block to the next.
     block: isize,
+}
+
+/// A left operand's part, whose terms lie in segments of one length.
+#[derive(Clone, Copy)]
+struct Segments<'a, T> {
+    part: Part<T>,
+    /// Where they begin.
+    starts: &'a [isize],
+}
+
+impl<T> From<Part<T>> for Segments<'_, T> {
+    fn from(part: Part<T>) -> Self {
+        Segments { part, starts: &[0] }
+    }
 }
 
 impl<T> Part<T> {
@@ -113,7 +129,10 @@ impl<T: Product> Blocked<'_, T> {
                     let rhs = self.right(group);
                     for part in 0..parts {
                         let rows = Rows::new(part, parts, e.m);
-                        let lhs = whole.unwrap_or_else(|| self.copy((rows.first, rows.count), (from, k)));
+                        let lhs = match whole.map(Segments::from).or_else(|| self.in_place(rows, (from, k))) {
+                            Some(lhs) => lhs,
+                            None => self.copy((rows.first, rows.count), (from, k)).into(),
+                        };
                         self.blocks(rows, lhs, rhs, group);
                     }
                 }
@@ -136,6 +155,8 @@ impl<T: Product> Blocked<'_, T> {
                 let b = packed.wrapping_add(first * e.k + from * width);
                 let call = Call {
                     k,
+                    segments: 1,
+                    starts: &0,
                     a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
                     a_rows: lhs.rows,
                     a_columns: lhs.columns,
@@ -200,6 +221,17 @@ impl<T: Product> Blocked<'_, T> {
             unsafe { (self.micro.pack)(&panel) };
         }
         Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
+    }
+
+    /// A part of the rows of a left operand that is read through an index map, where they lie.
+    fn in_place(&self, rows: Rows, terms: (usize, usize)) -> Option<Segments<'_, T>> {
+        let Left::Gathered(gathered, buffer, first) = self.lhs else { return None };
+        let Alike { at, stride, step, starts } = gathered.alike((first + rows.first, rows.count), terms)?;
+        if is_multiple::<T>(stride, 4096) {
+            return None;
+        }
+        let at = buffer.cast::<T>().wrapping_offset(at - rows.first as isize * stride);
+        Some(Segments { part: Part { at, terms: step, step: stride, block: 0 }, starts })
     }
 
     /// Copies of some rows of a left operand, of terms `from..from + k`.
@@ -307,7 +339,8 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// A part of the rows of each panel of a group.
-    unsafe fn blocks(&self, rows: Rows, lhs: Part<T>, [all, last]: [Part<T>; 2], group: Group) {
+    unsafe fn blocks(&self, rows: Rows, lhs: Segments<'_, T>, [all, last]: [Part<T>; 2], group: Group) {
+        let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
         let kernels = self.micro.kernels[rows.count - 1];
@@ -323,7 +356,9 @@ impl<T: Product> Blocked<'_, T> {
                 _ => (all.at.wrapping_offset(p as isize * all.block), all.terms),
             };
             let call = Call {
-                k: group.k,
+                k: group.k / starts.len(),
+                segments: starts.len(),
+                starts: starts.as_ptr(),
                 a: lhs.at.wrapping_offset(a),
                 a_rows: lhs.step,
                 a_columns: lhs.terms,

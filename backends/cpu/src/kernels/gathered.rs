@@ -1,6 +1,7 @@
 //! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at a stride.
 //!
-//! Nothing is stored but the part that a product is at: its rows are copied in lines, as long as memory is contiguous, and
+//! Rows next to each other of which all terms are there are read where they lie, a line of terms after the other. Of others,
+//! nothing is stored but the part that a product is at: rows are copied in lines, as long as memory is contiguous, and
 //! where a guard fails there is the fill value. Guards are resolved once for a row, not for an element; rows next to each other
 //! for which they say the same are copied together, a line of each at a time.
 
@@ -9,15 +10,15 @@ use std::ops::Range;
 use eutectic_backend::{Guard, Instr};
 use eutectic_ir::{DType, index::Index};
 
-use super::{
-    Slots,
-    gemm::Product,
-    micro::{Lines, Micro},
-};
+use super::{Slots, gemm::Product, micro::Micro, pack::Lines};
 use crate::{
     axes::{Nest, normalise},
     tile::{MAX_RANK, number},
 };
+
+/// The fewest terms of a line that products read in place, and the most lines of a row.
+const SEGMENT: usize = 4;
+const SEGMENTS: usize = 1 << 12;
 
 /// The operand: a row for each point of `rows`, and in it a term for each point of `outer` and of the line.
 pub struct Gathered {
@@ -30,6 +31,9 @@ pub struct Gathered {
     /// Elements of a line, and from one to the next in the buffer.
     line: usize,
     step: i64,
+    /// Where lines begin, from the first one on, and how far terms reach from there: the least offset, and the largest.
+    starts: Vec<isize>,
+    reach: (i64, i64),
     guards: Vec<Bound>,
     /// An element, in its first bytes.
     fill: [u8; 8],
@@ -39,6 +43,18 @@ pub struct Gathered {
 struct Axis {
     extent: usize,
     stride: i64,
+}
+
+/// Rows that can be read in place, because all of their terms are there: segments of terms that lie in all rows alike.
+pub struct Alike<'a> {
+    /// The first element of the first row's terms, had they begun at the first line.
+    pub at: isize,
+    /// From a row to the next.
+    pub stride: isize,
+    /// From a term of a segment to the next.
+    pub step: isize,
+    /// Where segments begin.
+    pub starts: &'a [isize],
 }
 
 /// What a guard says, given a row: constant + Σ strides·row + factor·(coordinate along an axis of the terms) lies in `from..to`.
@@ -101,6 +117,16 @@ impl Gathered {
             line *= terms[start].extent;
         }
         let unit = terms.get(start).map_or(1, |t| line / t.extent);
+        let along = |starts: Vec<isize>, axis: &Axis| {
+            let steps = |at: isize| (0..axis.extent as isize).map(move |i| at + i * axis.stride as isize);
+            starts.into_iter().flat_map(steps).collect()
+        };
+        let segments: usize = terms[..start].iter().map(|axis| axis.extent).product();
+        let few = line >= SEGMENT && segments <= SEGMENTS;
+        let starts = if few { terms[..start].iter().fold(vec![0], along) } else { Vec::new() };
+        let end = step * (line as i64 - 1);
+        let least = starts.iter().min().map_or(0, |&at| at as i64) + end.min(0);
+        let most = starts.iter().max().map_or(0, |&at| at as i64) + end.max(0);
         let bound = |(strides, (index, range)): &(Vec<i64>, &Guard)| {
             let mut on = (0..terms.len()).filter(|&t| strides[first + t] != 0);
             let along = match (on.next(), on.next()) {
@@ -123,9 +149,44 @@ impl Gathered {
             outer: terms[..start].to_vec(),
             line,
             step,
+            starts,
+            reach: (least, most),
             guards: bounds.iter().map(bound).collect::<Option<_>>()?,
             fill: number(fill.unwrap_or(0.0), acc),
         })
+    }
+
+    /// Where terms `from..from + k` of `count` rows from row `first` on lie, if all are there, rows are evenly apart, and the terms
+    /// are whole lines.
+    pub fn alike(&self, (first, count): (usize, usize), (from, k): (usize, usize)) -> Option<Alike<'_>> {
+        let inner = self.rows.last()?;
+        let here = first % inner.extent + count <= inner.extent;
+        if !here || !from.is_multiple_of(self.line) || !k.is_multiple_of(self.line) {
+            return None;
+        }
+        // What holds for the first and the last one holds in between.
+        let all = |row: &Row| {
+            let outer =
+                self.outer.iter().zip(row.outer).all(|(axis, (from, to))| from <= 0 && axis.extent as i64 <= to);
+            outer && row.line == (0, self.line)
+        };
+        let row = self.row(&self.point(first)).filter(all)?;
+        self.row(&self.point(first + count - 1)).filter(all)?;
+        let last = row.at + inner.stride * (count as i64 - 1);
+        let inside = row.at.min(last) + self.reach.0 >= 0 && row.at.max(last) + self.reach.1 < self.count as i64;
+        let starts = self.starts.get(from / self.line..(from + k) / self.line).filter(|starts| !starts.is_empty())?;
+        let [at, stride, step] = [row.at, inner.stride, self.step].map(|n| n as isize);
+        inside.then_some(Alike { at, stride, step, starts })
+    }
+
+    /// The point of a row, counted over all matrices.
+    fn point(&self, row: usize) -> [usize; MAX_RANK] {
+        let (mut point, mut left) = ([0; MAX_RANK], row);
+        for (d, axis) in self.rows.iter().enumerate().rev() {
+            point[d] = left % axis.extent;
+            left /= axis.extent;
+        }
+        point
     }
 
     /// Copies terms `from..from + k` of `count` rows from row `first` on, counted over all matrices: each row `pitch` elements after
@@ -144,12 +205,7 @@ impl Gathered {
     ) {
         // SAFETY: the bytes were made for this type.
         let fill = unsafe { self.fill.as_ptr().cast::<T>().read_unaligned() };
-        let mut point = [0; MAX_RANK];
-        let mut left = first;
-        for (d, axis) in self.rows.iter().enumerate().rev() {
-            point[d] = left % axis.extent;
-            left /= axis.extent;
-        }
+        let mut point = self.point(first);
         let stride = self.rows.last().map_or(0, |axis| axis.stride);
         let (mut done, mut row) = (0, self.row(&point));
         while done < count {

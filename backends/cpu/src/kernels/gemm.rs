@@ -4,8 +4,9 @@ use super::{
     blocked::Blocked,
     gathered::Gathered,
     matvec,
-    micro::{Dots, Float, Micro, Panel},
+    micro::{Dots, Float, Micro},
     operand::Matrix,
+    pack::Panel,
 };
 use crate::{
     cache::Caches,

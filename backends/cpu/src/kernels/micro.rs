@@ -1,14 +1,19 @@
-//! Microkernels: a block of a product that stays in registers, and the packing that feeds them, for each instruction-set level.
+//! Microkernels: a block of a product that stays in registers, for each instruction-set level.
 
+use super::pack::{Lines, Panel};
 use crate::simd::{
     Isa,
-    vector::{Lanes, Vector, transpose},
+    vector::{Lanes, Vector},
 };
 
-/// A block of a product: `rows` by [`Call::columns`] sums of `k` terms each.
+/// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
 pub struct Call<T> {
-    /// Number of terms.
+    /// Number of terms of each segment of the left operand.
     pub k: usize,
+    /// How many segments there are.
+    pub segments: usize,
+    /// Where they begin, in elements from `a` on.
+    pub starts: *const isize,
     /// The left operand's first element.
     pub a: *const T,
     /// From a row of it to the next.
@@ -53,47 +58,13 @@ pub struct Ahead<T> {
 }
 
 /// Rows of the right operand that are asked for ahead of their use.
-const AHEAD: isize = 16;
+pub const AHEAD: isize = 16;
 
 impl<T> Ahead<T> {
     /// The rows from `at` on, which are read meanwhile.
     pub fn rows(at: *const T, stride: isize) -> Ahead<T> {
         Ahead { at: at.wrapping_offset(AHEAD * stride), step: stride * size_of::<T>() as isize }
     }
-}
-
-/// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)
-pub struct Panel<T> {
-    /// Number of rows.
-    pub k: usize,
-    /// How many columns count; zeros follow.
-    pub columns: usize,
-    /// The first element.
-    pub from: *const T,
-    /// From a row to the next.
-    pub rows: isize,
-    /// From a column to the next.
-    pub line: isize,
-    /// Where the packed rows go, one after the other.
-    pub to: *mut T,
-    /// Elements of a packed row: whole vectors.
-    pub width: usize,
-}
-
-/// Dense lines, to be copied.
-pub struct Lines<T> {
-    /// How many.
-    pub count: usize,
-    /// Elements of each.
-    pub len: usize,
-    /// The first one.
-    pub from: *const T,
-    /// From a line to the next.
-    pub apart: isize,
-    /// Where the first one goes.
-    pub to: *mut T,
-    /// From there to where the next one goes.
-    pub pitch: usize,
 }
 
 /// Sums of products of a dense vector with the dense lines of a matrix.
@@ -172,32 +143,35 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
-        let (mut a, mut b) = (c.a, c.b);
+        let mut b = c.b;
         let mut ahead = c.ahead.at;
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
-        for _ in 0..c.k {
-            if VECTORS > PANEL {
-                for j in 0..VECTORS {
-                    V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+        for segment in 0..c.segments {
+            let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
+            for _ in 0..c.k {
+                if VECTORS > PANEL {
+                    for j in 0..VECTORS {
+                        V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+                    }
+                } else {
+                    for j in 0..VECTORS {
+                        V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                    }
+                    ahead = ahead.wrapping_byte_offset(c.ahead.step);
                 }
-            } else {
-                for j in 0..VECTORS {
-                    V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                let mut row = [V::zero(); VECTORS];
+                for (j, v) in row.iter_mut().enumerate() {
+                    *v = V::load(b.add(place(j)));
                 }
-                ahead = ahead.wrapping_byte_offset(c.ahead.step);
-            }
-            let mut row = [V::zero(); VECTORS];
-            for (j, v) in row.iter_mut().enumerate() {
-                *v = V::load(b.add(place(j)));
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let x = V::splat(*a.offset(i as isize * c.a_rows));
-                for (sum, &v) in sums.iter_mut().zip(&row) {
-                    *sum = x.mul_add(v, *sum);
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let x = V::splat(*a.offset(i as isize * c.a_rows));
+                    for (sum, &v) in sums.iter_mut().zip(&row) {
+                        *sum = x.mul_add(v, *sum);
+                    }
                 }
+                a = a.wrapping_offset(c.a_columns);
+                b = b.wrapping_offset(c.b_rows);
             }
-            a = a.wrapping_offset(c.a_columns);
-            b = b.wrapping_offset(c.b_rows);
         }
         if c.columns == VECTORS * V::LANES {
             finish::<V, ROWS, VECTORS, true>(c, sums);
@@ -257,76 +231,6 @@ unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE
     }
 }
 
-/// Packs a panel: vectors where columns or rows lie side by side, else element by element.
-#[inline(always)]
-unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
-    let width = p.width;
-    // SAFETY: the caller promises the elements and room for `k` packed rows.
-    unsafe {
-        if p.line == 1 {
-            for l in 0..p.k {
-                for from in (0..width).step_by(V::LANES) {
-                    let columns = p.columns.saturating_sub(from).min(V::LANES);
-                    let row = p.from.wrapping_offset(l as isize * p.rows).wrapping_add(from);
-                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
-                    let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
-                    row.store(p.to.add(l * width + from));
-                }
-            }
-            return;
-        }
-        for from in (0..width).step_by(V::LANES) {
-            let columns = p.columns.saturating_sub(from).min(V::LANES);
-            let source = p.from.wrapping_offset(from as isize * p.line);
-            let to = p.to.add(from);
-            for l in (0..p.k).step_by(V::LANES) {
-                let terms = V::LANES.min(p.k - l);
-                let at = source.wrapping_offset(l as isize * p.rows);
-                let mut square = [V::zero(); 16];
-                // Of whole squares, all loops have constant bounds.
-                if p.rows == 1 && terms == V::LANES && columns == V::LANES {
-                    for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
-                        *v = V::load(at.wrapping_offset(j as isize * p.line));
-                    }
-                } else {
-                    for (j, v) in square.iter_mut().enumerate().take(columns) {
-                        let at = at.wrapping_offset(j as isize * p.line);
-                        *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
-                    }
-                }
-                let square = transpose(square);
-                if terms == V::LANES {
-                    for (i, v) in square.iter().enumerate().take(V::LANES) {
-                        v.store(to.add((l + i) * width));
-                    }
-                } else {
-                    for (i, v) in square.iter().enumerate().take(terms) {
-                        v.store(to.add((l + i) * width));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Copies lines vector by vector, which takes less than a call for each where they are short.
-#[inline(always)]
-unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
-    let whole = l.len / V::LANES * V::LANES;
-    for r in 0..l.count {
-        let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
-        // SAFETY: the caller promises the elements and room for them.
-        unsafe {
-            for j in (0..whole).step_by(V::LANES) {
-                V::load(from.add(j)).store(to.add(j));
-            }
-            if whole < l.len {
-                V::load_part(from.add(whole), l.len - whole).store_part(to.add(whole), l.len - whole);
-            }
-        }
-    }
-}
-
 /// Four lines at a time, so that additions overlap.
 #[inline(always)]
 unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
@@ -366,19 +270,6 @@ unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
     }
 }
 
-/// Elements `stride` apart, then zeros.
-#[inline(always)]
-unsafe fn scattered<V: Vector>(at: *const V::Element, stride: isize, n: usize) -> V {
-    // SAFETY: passed on from the caller; a vector has at most 16 lanes.
-    unsafe {
-        let mut lanes = [*at; 16];
-        for (i, x) in lanes.iter_mut().enumerate().take(n).skip(1) {
-            *x = at.offset(i as isize * stride).read();
-        }
-        V::load_part(lanes.as_ptr(), n)
-    }
-}
-
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
@@ -393,13 +284,13 @@ macro_rules! level {
             $(#[$attribute])*
             pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
                 // SAFETY: as above.
-                unsafe { super::pack::<V>(panel) }
+                unsafe { crate::kernels::pack::pack::<V>(panel) }
             }
 
             $(#[$attribute])*
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
                 // SAFETY: as above.
-                unsafe { super::lines::<V>(lines) }
+                unsafe { crate::kernels::pack::lines::<V>(lines) }
             }
 
             $(#[$attribute])*

@@ -8,6 +8,7 @@ pub mod matmul;
 pub mod matvec;
 pub mod micro;
 pub mod operand;
+mod pack;
 mod registers;
 pub mod tiles;
 

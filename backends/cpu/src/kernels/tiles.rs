@@ -49,7 +49,7 @@ impl Tiles {
         let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
         let (grid, parts) = if whole {
-            (Grid::new(&nest.domain, all, &len), None)
+            (Grid::cut(&nest.domain, all, &len, &program.places(&len)), None)
         } else {
             (Grid::new(&nest.domain, !program.row, &len), Some(Grid::new(&nest.domain, program.row, &len)))
         };

@@ -60,6 +60,7 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
         "add" => of::<Add<f32>>(outer.name(), isa),
         "sub" => of::<Sub<f32>>(outer.name(), isa),
         "mul" => of::<Mul<f32>>(outer.name(), isa),
+        "max" if outer.name() == "max" => Some(ternary::<Pair<Max<f32>, Max<f32>>>(isa)),
         _ => None,
     }
 }

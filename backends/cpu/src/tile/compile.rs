@@ -4,7 +4,10 @@ use eutectic_backend::{Instr, Load, Store, ValueId};
 use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
-use super::{Access, Guard, MAX_RANK, Mask, Region, Step, TileProgram, Value, Write};
+use super::{
+    Access, Guard, MAX_RANK, Mask, Region, Step, TileProgram, Value, Write,
+    prepare::{Pair, flat, needed, pairs},
+};
 use crate::{
     axes::Nest,
     simd::{
@@ -20,6 +23,7 @@ use crate::{
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
+    let nest = &flat(nest);
     let rank = nest.domain.len();
     if rank > MAX_RANK {
         return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
@@ -63,43 +67,6 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
     let mut program = builder.program;
     program.passes = passes(&program);
     Ok(program)
-}
-
-fn needed(nest: &Nest) -> Vec<bool> {
-    let mut needed = vec![false; nest.instrs.len()];
-    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| needed[v] = true);
-    for id in (0..nest.instrs.len()).rev() {
-        if needed[id] {
-            nest.instrs[id].args().into_iter().for_each(|a| needed[a] = true);
-        }
-    }
-    needed
-}
-
-/// An op's argument that nothing else reads and with which it is one function of three arguments.
-type Pair = Option<(ValueId, PointFn)>;
-
-/// For each value, with which argument it is a pair.
-fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
-    let needed = needed(nest);
-    let mut uses = vec![0; nest.instrs.len()];
-    let read = nest.instrs.iter().zip(&needed).filter(|i| *i.1).flat_map(|i| i.0.args());
-    read.for_each(|v| uses[v] += 1);
-    // What is stored must be there by itself.
-    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| uses[v] = usize::MAX);
-    let binary = |id: ValueId| match &nest.instrs[id] {
-        Instr::Map { op, args, dtype, .. } if args.len() == 2 && register(*dtype) == DType::F32 => Some((*op, args)),
-        _ => None,
-    };
-    let mut pairs: Vec<Pair> = vec![None; nest.instrs.len()];
-    for outer in (0..nest.instrs.len()).filter(|&id| needed[id]) {
-        let Some((op, args)) = binary(outer) else { continue };
-        pairs[outer] = args.iter().find_map(|&inner| {
-            let of_inner = binary(inner).filter(|_| uses[inner] == 1 && pairs[inner].is_none());
-            Some((inner, table::pair(of_inner?.0, op, isa)?))
-        });
-    }
-    pairs
 }
 
 struct Builder<'a> {
@@ -209,19 +176,10 @@ impl Builder<'_> {
         }
     }
 
-    /// A pointwise step. Axes are grouped by which arguments vary along them, so that inner loops are long.
+    /// A pointwise step.
     fn point(&mut self, run: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
-        let masks: Vec<_> = args.iter().map(|&a| self.mask(a)).collect();
-        let mask = masks.iter().fold(0, |m, a| m | a);
-        let mut groups: Vec<(Mask, u8)> = Vec::new();
-        for d in (0..self.program.domain.len()).rev().filter(|d| mask >> d & 1 == 1) {
-            let varying = masks.iter().enumerate().fold(0, |v, (i, m)| v | (m >> d & 1) << i);
-            match groups.last_mut() {
-                Some(last) if last.1 == varying => last.0 |= 1 << d,
-                _ => groups.push((1 << d, varying)),
-            }
-        }
-        self.push(Step::Point { run, k, args, groups }, dtype, mask)
+        let mask = args.iter().fold(0, |mask, &arg| mask | self.mask(arg));
+        self.push(Step::Point { run, k, args }, dtype, mask)
     }
 
     /// A map, and the axes on which it depends.

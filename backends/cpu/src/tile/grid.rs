@@ -2,7 +2,10 @@
 
 use eutectic_ir::DType;
 
-use super::{MAX_RANK, Mask, Step, Tile, TileProgram, shape::is_dense};
+use super::{
+    MAX_RANK, Mask, Place, Step, Tile, TileProgram, Value,
+    shape::{SHORTEST_LINE, place},
+};
 
 /// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors
 /// fetch ahead; and at least, where many loads are read in place, so that steps are longer than what it takes to start them.
@@ -11,64 +14,74 @@ const REGISTER: std::ops::RangeInclusive<usize> = 256..=4096;
 const ALIGN: usize = 64;
 /// Elements along an axis that is the fastest of some buffer, but not of the domain.
 const CROSS: usize = 32;
+/// The most places at which an axis is cut because guards change there.
+const MOST_PLACES: usize = 8;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 const LONGEST_ROW: usize = 1 << 15;
 
-/// A domain cut into tiles of one size.
+/// A domain cut into tiles, along each axis by itself.
 #[derive(Clone, Debug)]
 pub struct Grid {
     rank: usize,
-    domain: [usize; MAX_RANK],
+    /// The largest extents.
     len: [usize; MAX_RANK],
-    counts: [usize; MAX_RANK],
+    /// Where tiles begin, and where the last one ends.
+    bounds: [Vec<usize>; MAX_RANK],
 }
 
 impl Grid {
     /// Cuts the axes in `mask` into tiles of at most `len`, evenly; other axes have one tile of one point.
     pub fn new(domain: &[usize], mask: Mask, len: &[usize; MAX_RANK]) -> Grid {
-        let mut grid = Grid { rank: domain.len(), domain: [1; MAX_RANK], len: [1; MAX_RANK], counts: [1; MAX_RANK] };
-        for (d, &extent) in domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1) {
-            grid.domain[d] = extent;
-            let parts = extent.div_ceil(len[d].max(1)).max(1);
-            let even = extent.div_ceil(parts);
-            // Lines that begin where vectors do are read faster.
-            let aligned = if d + 1 == domain.len() && even > ALIGN { even.next_multiple_of(ALIGN) } else { even };
-            grid.len[d] = aligned.min(extent);
-            grid.counts[d] = if extent == 0 { 1 } else { extent.div_ceil(grid.len[d]) };
-        }
-        grid
+        Grid::cut(domain, mask, len, &Default::default())
+    }
+
+    /// As [`Grid::new`], and cuts axes at some more places.
+    pub fn cut(domain: &[usize], mask: Mask, len: &[usize; MAX_RANK], places: &[Vec<usize>; MAX_RANK]) -> Grid {
+        Grid::of(domain.len(), |d| {
+            let extent = if mask >> d & 1 == 1 { domain[d] } else { 1 };
+            let mut bounds = vec![0];
+            for &to in places[d].iter().filter(|&&at| at > 0 && at < extent).chain([&extent]) {
+                let from = bounds[bounds.len() - 1];
+                let even = (to - from).div_ceil((to - from).div_ceil(len[d].max(1)).max(1));
+                // Lines that begin where vectors do are read faster.
+                let aligned = if d + 1 == domain.len() && even > ALIGN { even.next_multiple_of(ALIGN) } else { even };
+                bounds.extend((from..to).step_by(aligned.max(1)).skip(1).chain([to]));
+            }
+            bounds
+        })
     }
 
     /// Cuts every axis into tiles of `len`, the last of which may be smaller.
     pub fn exactly(domain: &[usize], len: &[usize; MAX_RANK]) -> Grid {
-        let mut grid = Grid { rank: domain.len(), domain: [1; MAX_RANK], len: [1; MAX_RANK], counts: [1; MAX_RANK] };
-        for (d, &extent) in domain.iter().enumerate() {
-            (grid.domain[d], grid.len[d]) = (extent, len[d].clamp(1, extent.max(1)));
-            grid.counts[d] = extent.div_ceil(grid.len[d]).max(1);
-        }
-        grid
+        Grid::of(domain.len(), |d| (0..domain[d].max(1)).step_by(len[d].max(1)).chain([domain[d]]).collect())
+    }
+
+    fn of(rank: usize, bounds: impl Fn(usize) -> Vec<usize>) -> Grid {
+        let bounds = std::array::from_fn(|d| if d < rank { bounds(d) } else { vec![0, 1] });
+        let len = std::array::from_fn(|d| lengths(&bounds[d]).max().unwrap_or(0));
+        Grid { rank, len, bounds }
     }
 
     /// Number of tiles.
     pub fn count(&self) -> usize {
-        self.counts.iter().product()
+        self.bounds.iter().map(|b| b.len() - 1).product()
     }
 
-    /// The largest tile.
+    /// The largest extents.
     pub fn len(&self) -> &[usize; MAX_RANK] {
         &self.len
     }
 
-    /// The extents that tiles have.
+    /// The extents that tiles have, the largest first.
     pub fn extents(&self) -> Vec<[usize; MAX_RANK]> {
         (0..MAX_RANK).fold(vec![self.len], |all, d| {
-            let last = self.domain[d] - (self.counts[d] - 1) * self.len[d];
-            let cut = all.iter().filter(|_| last != self.len[d]).map(|len| {
-                let mut len = *len;
-                len[d] = last;
-                len
-            });
-            all.iter().copied().chain(cut).collect()
+            let mut lens: Vec<_> = lengths(&self.bounds[d]).collect();
+            lens.sort_unstable_by(|a, b| b.cmp(a));
+            lens.dedup();
+            let along = |&len: &usize| {
+                all.iter().map(move |other| std::array::from_fn(|e| if e == d { len } else { other[e] }))
+            };
+            lens.iter().flat_map(along).collect()
         })
     }
 
@@ -89,13 +102,11 @@ impl Grid {
 
     /// The tile after one; after the last, the first.
     pub fn next(&self, tile: &mut Tile) {
-        for d in (0..self.rank).rev() {
-            tile.start[d] += self.len[d];
-            let more = tile.start[d] < self.domain[d];
-            if !more {
-                tile.start[d] = 0;
-            }
-            tile.len[d] = self.len[d].min(self.domain[d] - tile.start[d]);
+        for d in (0..self.rank).rev().filter(|&d| self.bounds[d].len() > 2) {
+            let (bounds, end) = (&self.bounds[d], tile.start[d] + tile.len[d]);
+            let more = end < bounds[bounds.len() - 1];
+            tile.start[d] = if more { end } else { 0 };
+            tile.len[d] = bounds[bounds.partition_point(|&b| b <= tile.start[d])] - tile.start[d];
             if more {
                 return;
             }
@@ -106,12 +117,18 @@ impl Grid {
     pub fn tile(&self, mut n: usize) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         for d in (0..MAX_RANK).rev() {
-            tile.start[d] = n % self.counts[d] * self.len[d];
-            n /= self.counts[d];
-            tile.len[d] = self.len[d].min(self.domain[d] - tile.start[d]);
+            let (bounds, count) = (&self.bounds[d], self.bounds[d].len() - 1);
+            tile.start[d] = bounds[n % count];
+            tile.len[d] = bounds[n % count + 1] - tile.start[d];
+            n /= count;
         }
         tile
     }
+}
+
+/// The extents between bounds.
+fn lengths(bounds: &[usize]) -> impl Iterator<Item = usize> {
+    bounds.windows(2).map(|pair| pair[1] - pair[0])
 }
 
 /// The tile for a program: within `limit`, whole rows if they are not too long (the flag says so), long along the axes that
@@ -146,6 +163,29 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
 }
 
 impl TileProgram {
+    /// Where guards of boxes change along each axis, for tiles of `len`: a tile on one side of all of these is read in place, or not at
+    /// all. Only where what is inside of an axis makes lines.
+    pub fn places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
+        let of_step = |(step, value): (&Step, &Value)| {
+            let regions = match step {
+                Step::Boxed { region, .. } => vec![region.clone()],
+                Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.0.clone()).collect(),
+                _ => Vec::new(),
+            };
+            regions.into_iter().map(move |region| (region, value.mask)).collect::<Vec<_>>()
+        };
+        let regions: Vec<_> = self.steps.iter().zip(&self.values).flat_map(of_step).collect();
+        std::array::from_fn(|d| {
+            let inside =
+                |mask: Mask| (d + 1..MAX_RANK).filter(|e| mask >> e & 1 == 1).map(|e| len[e]).product::<usize>();
+            let bounds = regions.iter().filter(|r| inside(r.1) >= SHORTEST_LINE).flat_map(|r| r.0.bounds(d));
+            let mut places: Vec<_> = bounds.collect();
+            places.sort_unstable();
+            places.dedup();
+            if places.len() <= MOST_PLACES { places } else { Vec::new() }
+        })
+    }
+
     /// Bytes that all tiles together read and write.
     pub fn traffic(&self, slots: &[(DType, usize)]) -> usize {
         let points = |mask: Mask| {
@@ -180,19 +220,18 @@ impl TileProgram {
         let size = |id: &usize| self.values[*id].dtype.size();
         let whole =
             Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| self.domain.get(d).copied().unwrap_or(1)) };
-        let is_load = |id: &usize| match &self.steps[*id] {
-            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
-                is_dense(&whole, strides, self.values[*id].mask)
-            }
-            _ => false,
+        let place = |id: &usize| {
+            let strides = self.load(*id);
+            strides.map_or(Place::Apart, |strides| place(&whole, strides, self.values[*id].mask, true))
         };
         let wide: Vec<_> = (0..self.steps.len()).filter(|&id| along(id)).collect();
         let alive = |at: usize| -> usize {
-            wide.iter().filter(|&id| !is_load(id) && (*id..=last_use[*id]).contains(&at)).map(size).sum()
+            let copied = |id: &&usize| place(id) == Place::Apart && (**id..=last_use[**id]).contains(&at);
+            wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
-        // This tile's, and what was asked for of the next.
-        let loaded: usize = 2 * wide.iter().filter(|id| is_load(id)).map(size).sum::<usize>();
+        // This tile's, and what was asked for of the next. What lies in lines passes by.
+        let loaded: usize = 2 * wide.iter().filter(|id| place(id) == Place::Dense).map(size).sum::<usize>();
         // A third is left to what else goes through the cache.
         let most = cache * 2 / 3 / (computed + loaded).max(1);
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())

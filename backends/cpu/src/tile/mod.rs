@@ -5,6 +5,8 @@ pub mod ahead;
 pub mod compile;
 pub mod copy;
 pub mod grid;
+pub mod loops;
+mod prepare;
 pub mod region;
 pub mod registers;
 pub mod run;
@@ -16,7 +18,7 @@ pub use access::Access;
 pub use compile::{compile, number};
 pub use grid::Grid;
 pub use region::Region;
-pub use shape::Shape;
+pub use shape::{Place, Shape};
 
 use crate::simd::{
     Isa, PointFn,
@@ -139,8 +141,6 @@ pub enum Step {
         k: [f64; 2],
         /// Its arguments.
         args: Vec<usize>,
-        /// Groups of axes, innermost first, along which the same arguments vary (a bit each).
-        groups: Vec<(Mask, u8)>,
     },
     /// The same value with axes on which it does not depend.
     Spread(usize),

@@ -46,6 +46,11 @@ impl Region {
         at(true)..at(false) + 1
     }
 
+    /// Where it begins and ends along an axis.
+    pub fn bounds(&self, axis: usize) -> [usize; 2] {
+        [self.from[axis], self.to[axis]]
+    }
+
     /// Whether a tile lies in it.
     pub fn covers(&self, tile: &Tile) -> bool {
         (0..MAX_RANK).all(|d| self.from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= self.to[d])

@@ -5,7 +5,7 @@ mod walk;
 use walk::Gather;
 
 use super::{
-    Frame, MAX_RANK, Part, Region, Shape, Step, Tile, TileProgram, Value,
+    Frame, MAX_RANK, Part, Place, Region, Shape, Step, Tile, TileProgram, Value,
     ahead::Ahead,
     copy::{self, Side, copy},
 };
@@ -106,6 +106,25 @@ impl Run<'_> {
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).read() }
     }
 
+    /// The register of a value.
+    fn register(&self, id: usize) -> *mut u8 {
+        self.frame.scratch.wrapping_add(self.program.values[id].offset)
+    }
+
+    /// The strides of a value that was loaded and lies in lines of a buffer now.
+    fn lines(&self, id: usize) -> Option<[isize; MAX_RANK]> {
+        let load = self.shape.steps[id].lines?;
+        // SAFETY: values are asked for once they were computed.
+        let [at, of_load] = unsafe { [self.at(id), self.at(load)] };
+        let strides = self.program.load(load).filter(|_| at == of_load && at != self.register(load))?;
+        Some(strides.map(|s| s as isize))
+    }
+
+    /// The strides of a value, in elements.
+    fn strides(&self, id: usize) -> [isize; MAX_RANK] {
+        self.lines(id).unwrap_or_else(|| self.tile.strides(self.program.values[id].mask))
+    }
+
     unsafe fn point_to(&self, id: usize, at: *mut u8) {
         // SAFETY: as above.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
@@ -153,8 +172,8 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Point { run, k, args, .. } => {
-                    let direct =
-                        value.direct.filter(|_| walk.dense && self.frame.direct && self.program.streams.is_none());
+                    let may = self.frame.direct && self.program.streams.is_none();
+                    let direct = value.direct.filter(|_| may && walk.place != Place::Apart);
                     let out = direct.map_or(register, |write| self.target(write));
                     self.apply(id, *run, *k, args, out, ahead);
                     self.point_to(id, out);
@@ -177,7 +196,7 @@ impl Run<'_> {
                     self.point_to(id, register);
                 }
                 Step::Pieces { pieces, fill } => {
-                    let at = self.piece_together(pieces, fill, value, register);
+                    let at = self.piece_together(pieces, fill, value, register, walk.lines.is_some());
                     self.point_to(id, at);
                 }
                 Step::Select { pieces, fill } => {
@@ -194,7 +213,7 @@ impl Run<'_> {
         let from = self.source(slot, base, strides, value.dtype.size());
         // SAFETY: the compiler checked that the map stays within the buffer.
         unsafe {
-            if self.shape.steps[id].dense {
+            if self.shape.steps[id].place != Place::Apart {
                 return self.point_to(id, from);
             }
             self.put(value, register, self.tile, &Side { at: from, strides: strides.map(|s| s as isize) });
@@ -214,9 +233,8 @@ impl Run<'_> {
 
     /// A value that was computed before, from the first point of a part of the tile on.
     unsafe fn side(&self, id: usize, part: &Tile) -> Side {
-        let value = &self.program.values[id];
-        let strides = self.tile.strides(value.mask);
-        let offset = self.place(&strides, &part.start) * value.dtype.size() as isize;
+        let strides = self.strides(id);
+        let offset = self.place(&strides, &part.start) * self.program.values[id].dtype.size() as isize;
         // SAFETY: passed on from the caller.
         Side { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
@@ -228,12 +246,15 @@ impl Run<'_> {
         fill: &[u8; 8],
         value: &Value,
         register: *mut u8,
+        may_be_in_lines: bool,
     ) -> *mut u8 {
         // SAFETY: the pieces were computed before.
         unsafe {
             let all = pieces.iter().position(|(region, _)| region.covers(self.tile));
+            let as_it_is =
+                |id: usize| self.program.values[id].mask == value.mask && (may_be_in_lines || self.lines(id).is_none());
             match all {
-                Some(0) if self.program.values[pieces[0].1].mask == value.mask => return self.at(pieces[0].1),
+                Some(0) if as_it_is(pieces[0].1) => return self.at(pieces[0].1),
                 Some(n) => self.put(value, register, self.tile, &self.side(pieces[n].1, self.tile)),
                 None => {
                     let n = self.tile.count(value.mask);
@@ -278,7 +299,7 @@ impl Run<'_> {
             if from == to {
                 return;
             }
-            let dense = value.direct == Some(number) && self.shape.steps[write.value].dense;
+            let dense = value.direct == Some(number) && self.shape.steps[write.value].place == Place::Dense;
             if let (Some(copy), true) = (self.program.streams, dense && self.frame.direct) {
                 return copy(to, from, self.tile.count(value.mask) * size);
             }
@@ -287,7 +308,7 @@ impl Run<'_> {
                 tile.len[d] = 1;
             }
             let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
-            let from = Side { at: from, strides: self.tile.strides(value.mask) };
+            let from = Side { at: from, strides: self.strides(write.value) };
             copy(&to, &from, &tile, size, self.program.isa);
         }
     }
@@ -299,17 +320,30 @@ impl Run<'_> {
             // SAFETY: arguments were computed before.
             *at = unsafe { self.at(arg).cast_const() };
         }
-        let mut call = Call { out, args: pointers, scalar: walk.scalar, n: walk.n, k };
-        if walk.outer.is_empty() {
+        // Where a box does not cover the tile, an argument is in a register.
+        let in_lines = |arg: usize| self.lines(arg).is_some();
+        let in_register = out == self.register(id);
+        let copied = |&arg: &usize| self.shape.steps[arg].lines.is_some() && !in_lines(arg);
+        let others = walk.varies && args.iter().any(copied) || in_register && walk.place == Place::Lines;
+        let other;
+        let loops = if !others {
+            &walk.loops
+        } else {
+            let place = if in_register { Place::Apart } else { walk.place };
+            other = self.program.loops(self.tile, id, place, &self.shape.steps, in_lines);
+            &other
+        };
+        let mut call = Call { out, args: pointers, scalar: loops.scalar, n: loops.n, k };
+        if loops.outer().is_empty() {
             // In pieces, between which there is time to ask for what comes next.
-            let (mut left, piece) = (walk.n, self.shape.piece);
+            let (mut left, piece) = (loops.n, self.shape.piece);
             while ahead.waits() && left > piece {
                 call.n = piece;
                 // SAFETY: registers hold the whole tile.
                 unsafe { run(&call) };
                 ahead.ask();
-                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(piece as isize * walk.unit[i]));
-                call.out = call.out.wrapping_offset(piece as isize * walk.unit[3]);
+                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(piece as isize * loops.unit[i]));
+                call.out = call.out.wrapping_offset(piece as isize * loops.unit[3]);
                 left -= piece;
             }
             call.n = left;
@@ -317,7 +351,7 @@ impl Run<'_> {
             unsafe { run(&call) };
             return ahead.ask();
         }
-        if walk.outer.iter().any(|o| o.0 == 0) {
+        if loops.outer().iter().any(|o| o.0 == 0) {
             return;
         }
         let mut point = [0_usize; MAX_RANK];
@@ -327,7 +361,7 @@ impl Run<'_> {
             ahead.ask();
             let mut axis = 0;
             loop {
-                let Some((count, steps)) = walk.outer.get(axis) else { return };
+                let Some((count, steps)) = loops.outer().get(axis) else { return };
                 point[axis] += 1;
                 let by = if point[axis] < *count { 1 } else { 1 - *count as isize };
                 (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(by * steps[i]));

@@ -1,12 +1,14 @@
 //! What running a tile takes that depends on its extents alone, worked out once for the extents that a kernel's tiles have.
 
-use super::{MAX_RANK, Mask, Step, Tile, TileProgram};
+use super::{MAX_RANK, Mask, Step, Tile, TileProgram, loops::Loops};
 use crate::simd::stream::LINE;
 
 /// Lines that are asked for at a time, about as many as a core waits for at once.
 const LINES: usize = 20;
 /// The fewest elements after which a run pauses to ask for memory: fewer take less time than starting anew.
 const SHORTEST: usize = 128;
+/// The shortest lines, in elements, that are read or written in place: a run of each takes less time than a copy.
+pub const SHORTEST_LINE: usize = 32;
 
 /// A program, for tiles of certain extents.
 #[derive(Clone, Debug)]
@@ -15,7 +17,7 @@ pub struct Shape {
     pub len: [usize; MAX_RANK],
     /// For each step.
     pub steps: Vec<Walk>,
-    /// The loads that are read in place.
+    /// The loads that are read in place and dense.
     pub loads: Vec<usize>,
     /// Elements after which a run pauses to ask for what comes later.
     pub piece: usize,
@@ -26,36 +28,51 @@ pub struct Shape {
 /// How a step goes through a tile.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
-    /// Of a load, whether it is read in place; of a pointwise step, whether it can be computed at the place of its store.
-    pub dense: bool,
-    /// Elements of a run: of the innermost loop, of a row that is reduced, or of all that a load reads in place.
+    /// How the tile lies where a load reads it, or where a pointwise step may store it.
+    pub place: Place,
+    /// The load in whose lines the value is read.
+    pub lines: Option<usize>,
+    /// Elements of a row that is reduced, or of all that a dense load reads.
     pub n: usize,
-    /// Bytes that arguments and result move with each element of a run.
-    pub unit: [isize; 4],
     /// Rows that are reduced.
     pub rows: usize,
-    /// Which arguments are one element for the whole run.
-    pub scalar: u8,
-    /// The loops around runs, innermost first: how often, and how many bytes arguments and result move.
-    pub outer: Vec<(usize, [isize; 4])>,
+    /// Of a pointwise step.
+    pub loops: Loops,
+    /// Whether an argument lies in lines only where a box covers the tile.
+    pub varies: bool,
+}
+
+/// How a tile lies in a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In no way of use: the tile is copied.
+    #[default]
+    Apart,
+    /// In lines that are long enough for a run.
+    Lines,
+    /// As in a register.
+    Dense,
 }
 
 impl Shape {
     /// Of a program, for tiles of `len`.
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
-        let steps: Vec<_> = (0..program.steps.len()).map(|id| walk(program, &tile, id)).collect();
-        let in_place =
-            |id: usize| steps[id].dense && matches!(program.steps[id], Step::Affine { .. } | Step::Boxed { .. });
-        let loads: Vec<_> = (0..steps.len()).filter(|&id| in_place(id)).collect();
+        let free = Free::new(program);
+        let mut steps: Vec<Walk> = Vec::with_capacity(program.steps.len());
+        for id in 0..program.steps.len() {
+            steps.push(walk(program, &tile, id, &steps, &free));
+        }
+        let loads: Vec<_> =
+            (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == Place::Dense).collect();
         // What differs from tile to tile.
         let all = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
         let moving = loads.iter().filter(|&&id| program.values[id].mask == all);
         let lines = moving.map(|&id| steps[id].n * program.values[id].dtype.size()).sum::<usize>() / LINE;
         let turns = |piece: usize| -> usize {
             let of_step = |(step, walk): (&Step, &Walk)| match step {
-                Step::Point { .. } if walk.outer.is_empty() => walk.n.div_ceil(piece),
-                Step::Point { .. } => walk.outer.iter().map(|o| o.0).product(),
+                Step::Point { .. } if walk.loops.outer().is_empty() => walk.loops.n.div_ceil(piece),
+                Step::Point { .. } => walk.loops.outer().iter().map(|o| o.0).product(),
                 Step::Reduce { .. } => walk.rows,
                 _ => 0,
             };
@@ -76,47 +93,112 @@ impl Shape {
     }
 }
 
-fn walk(program: &TileProgram, tile: &Tile, id: usize) -> Walk {
+impl TileProgram {
+    /// The strides of a load that may be read in place.
+    pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
+        match &self.steps[id] {
+            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
+            _ => None,
+        }
+    }
+
+    /// The loops of a pointwise step over a tile, whose result goes to such a place; `in_lines` says which arguments lie in lines.
+    pub fn loops(
+        &self,
+        tile: &Tile,
+        id: usize,
+        place: Place,
+        walks: &[Walk],
+        in_lines: impl Fn(usize) -> bool,
+    ) -> Loops {
+        let Step::Point { args, .. } = &self.steps[id] else { return Loops::default() };
+        let side = |id: usize, lines: Option<&[i64; MAX_RANK]>| {
+            let value = &self.values[id];
+            let strides = lines.map_or_else(|| tile.strides(value.mask), |lines| lines.map(|s| s as isize));
+            strides.map(|s| s * value.dtype.size() as isize)
+        };
+        let mut sides = [[0; MAX_RANK]; 4];
+        for (to, &arg) in sides.iter_mut().zip(args) {
+            *to = side(arg, walks[arg].lines.filter(|_| in_lines(arg)).and_then(|load| self.load(load)));
+        }
+        let write = self.values[id].direct.map(|write| &self.writes[write].strides);
+        sides[3] = side(id, write.filter(|_| place == Place::Lines));
+        Loops::new(tile, self.values[id].mask, &sides)
+    }
+}
+
+/// For each value, whether it may lie in lines.
+struct Free {
+    /// Whoever reads it can.
+    to_read: Vec<bool>,
+    /// It is stored once, and not read.
+    to_store: Vec<bool>,
+}
+
+impl Free {
+    fn new(program: &TileProgram) -> Free {
+        let n = program.steps.len();
+        let (mut reads, mut stores, mut to_read) = (vec![0; n], vec![0; n], vec![true; n]);
+        for step in &program.steps {
+            let can = matches!(step, Step::Point { .. } | Step::Pieces { .. } | Step::Spread(_));
+            step.args().into_iter().for_each(|arg| (reads[arg], to_read[arg]) = (reads[arg] + 1, to_read[arg] && can));
+        }
+        program.writes.iter().for_each(|w| stores[w.value] += 1);
+        program.results.iter().for_each(|&r| (reads[r], to_read[r]) = (reads[r] + 1, false));
+        // Past the caches goes what lies dense.
+        let may = program.streams.is_none();
+        let to_store = (0..n).map(|id| may && stores[id] == 1 && reads[id] == 0).collect();
+        Free { to_read, to_store }
+    }
+}
+
+fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &Free) -> Walk {
     let value = &program.values[id];
     match &program.steps[id] {
         Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
-            Walk { dense: is_dense(tile, strides, value.mask), n: tile.count(value.mask), ..Walk::default() }
+            let place = place(tile, strides, value.mask, free.to_read[id]);
+            Walk { place, lines: (place == Place::Lines).then_some(id), n: tile.count(value.mask), ..Walk::default() }
+        }
+        Step::Pieces { pieces, .. } => {
+            let lines = match pieces.as_slice() {
+                [(_, piece)] if free.to_read[id] && program.values[*piece].mask == value.mask => before[*piece].lines,
+                _ => None,
+            };
+            Walk { lines, ..Walk::default() }
         }
         Step::Reduce { arg, .. } => {
             let n = tile.count(program.values[*arg].mask & program.row);
             Walk { n, rows: tile.count(value.mask), ..Walk::default() }
         }
-        Step::Point { args, groups, .. } => {
-            let dense = value.direct.is_some_and(|w| is_dense(tile, &program.writes[w].strides, value.mask));
-            let mut sizes = [0, 0, 0, value.dtype.size() as isize];
-            args.iter().zip(&mut sizes).for_each(|(&arg, size)| *size = program.values[arg].dtype.size() as isize);
-            Walk { dense, ..loops(tile, groups, &sizes) }
+        Step::Point { args, .. } => {
+            let place = value.direct.map_or(Place::Apart, |write| {
+                let strides = &program.writes[write].strides;
+                // A value that is stored at several places is copied to them.
+                let once = (0..MAX_RANK).all(|d| tile.len[d] <= 1 || (value.mask >> d & 1 == 1) == (strides[d] != 0));
+                place(tile, strides, value.mask, once && free.to_store[id])
+            });
+            let loops = program.loops(tile, id, place, before, |_| true);
+            let varies =
+                |&arg: &usize| before[arg].lines.is_some() && !matches!(program.steps[arg], Step::Affine { .. });
+            Walk { place, loops, varies: args.iter().any(varies), ..Walk::default() }
         }
         _ => Walk::default(),
     }
 }
 
-/// The loops of a pointwise step, whose arguments and result are dense over the axes along which they vary.
-fn loops(tile: &Tile, groups: &[(Mask, u8)], sizes: &[isize; 4]) -> Walk {
-    let mut walk = Walk { n: 1, scalar: 7, ..Walk::default() };
-    // In bytes, of all loops so far.
-    let mut spans = *sizes;
-    for &(mask, varying) in groups {
-        let count = tile.count(mask);
-        if count == 1 {
-            continue;
-        }
-        // The result varies along all axes.
-        let varies = |i: usize| (varying | 8) >> i & 1 == 1;
-        if walk.n == 1 && walk.outer.is_empty() {
-            (walk.n, walk.scalar) = (count, !varying & 7);
-            walk.unit = std::array::from_fn(|i| if varies(i) { sizes[i] } else { 0 });
-        } else {
-            walk.outer.push((count, std::array::from_fn(|i| if varies(i) { spans[i] } else { 0 })));
-        }
-        (0..4).filter(|&i| varies(i)).for_each(|i| spans[i] *= count as isize);
+/// How a tile lies in a buffer with these strides; in lines only if that is allowed.
+pub fn place(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask, lines: bool) -> Place {
+    if is_dense(tile, strides, mask) {
+        return Place::Dense;
     }
-    walk
+    let mut line = 1;
+    for d in (0..MAX_RANK).rev().filter(|&d| tile.len[d] > 1) {
+        if mask >> d & 1 == 0 || strides[d] != line {
+            break;
+        }
+        line *= tile.len[d] as i64;
+    }
+    if line >= SHORTEST_LINE as i64 && lines { Place::Lines } else { Place::Apart }
 }
 
 /// Whether strides are those of a dense box over the axes of a mask.

@@ -1,0 +1,128 @@
+//! How maps reach over a domain: along which axes, over how many points, and how far in one go.
+
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel};
+use eutectic_ir::index::{Atom, Index};
+
+pub fn points(domain: &[usize], mask: u64) -> f64 {
+    domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
+}
+
+pub fn mentioned(index: &Index) -> u64 {
+    index.terms.iter().fold(0, |m, (atom, _)| match atom {
+        Atom::Coord(n) => m | 1 << n,
+        Atom::Div(inner, _) | Atom::Mod(inner, _) => m | mentioned(inner),
+        Atom::Value(_) => m,
+    })
+}
+
+/// The axes that form a row.
+pub fn row_mask(kernel: &Kernel) -> u64 {
+    let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
+    let rank = kernel.body.domain.len();
+    (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
+}
+
+/// The axes on which each value depends.
+pub fn masks(body: &Body, row: u64) -> Vec<u64> {
+    let mut masks: Vec<u64> = Vec::with_capacity(body.instrs.len());
+    for instr in &body.instrs {
+        let of_args = |args: &[usize]| args.iter().fold(0, |m, &a| m | masks[a]);
+        let mask = match instr {
+            Instr::Anchor { .. } => u64::MAX,
+            Instr::Constant { .. } => 0,
+            Instr::Reduce { arg, .. } => masks[*arg] & !row,
+            _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
+        };
+        masks.push(mask);
+    }
+    masks
+}
+
+/// Which values are the same in all runs, because they are computed from numbers alone.
+pub fn known(body: &Body) -> Vec<bool> {
+    let mut known: Vec<bool> = Vec::with_capacity(body.instrs.len());
+    for instr in &body.instrs {
+        let given = matches!(instr, Instr::Load(_) | Instr::Anchor { .. });
+        known.push(!given && instr.args().into_iter().all(|arg| known[arg]));
+    }
+    known
+}
+
+/// Whether the elements of a load lie side by side in the order of the axes on which it depends.
+pub fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
+    let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
+    along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
+}
+
+/// Whether a guard asks for one coordinate: boxes are copied as a whole.
+pub fn is_of_box((index, _): &Guard) -> bool {
+    matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
+}
+
+/// How many points there are for each coordinate that such a guard asks for.
+pub fn inside((index, _): &Guard, domain: &[usize]) -> usize {
+    let axis = (0..domain.len()).rev().find(|&axis| index.mentions(axis));
+    axis.map_or(usize::MAX, |axis| domain[axis + 1..].iter().product())
+}
+
+/// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.
+pub fn line(index: &Index, domain: &[usize]) -> Option<f64> {
+    let inner = domain.len().checked_sub(1)?;
+    if let Some(strides) = index.affine(domain.len()) {
+        let mut line = 1;
+        for (&stride, &extent) in strides.iter().zip(domain).rev().filter(|(s, n)| **s != 0 && **n > 1) {
+            if stride != line {
+                return (line > 1).then_some(line as f64);
+            }
+            line *= extent as i64;
+        }
+        return Some(line as f64);
+    }
+    let fastest = |atom: &Atom| match atom {
+        Atom::Coord(n) => *n == inner,
+        Atom::Mod(i, _) => matches!(i.terms.as_slice(), [(Atom::Coord(n), 1)] if *n == inner),
+        _ => false,
+    };
+    let along = index.terms.iter().find(|(atom, _)| fastest(atom));
+    along.is_none_or(|(_, stride)| *stride == 1).then(|| run_length(index, domain))
+}
+
+/// For how many points along the innermost axis a map stays affine.
+pub fn run_length(index: &Index, domain: &[usize]) -> f64 {
+    let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
+    // Steps along the axis in which an index moves by one.
+    fn slowness(index: &Index, inner: usize) -> i64 {
+        let of = |atom: &Atom| match atom {
+            Atom::Div(i, by) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner).saturating_mul(*by),
+            Atom::Mod(i, _) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner),
+            Atom::Coord(n) if *n == inner => 1,
+            _ => i64::MAX,
+        };
+        index.terms.iter().map(|(atom, _)| of(atom)).min().unwrap_or(i64::MAX)
+    }
+    fn shortest(index: &Index, inner: usize) -> i64 {
+        index.terms.iter().fold(i64::MAX, |run, (atom, _)| match atom {
+            Atom::Div(i, by) | Atom::Mod(i, by) if mentioned(i) >> inner & 1 == 1 => {
+                run.min(slowness(i, inner).saturating_mul(*by)).min(shortest(i, inner))
+            }
+            _ => run,
+        })
+    }
+    shortest(index, inner).min(domain[inner] as i64).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_as_long_as_what_lies_between_two_cuts() {
+        // Windows [15 15 | 3 3 64] of an image: (k/64)%3 changes with every 64 elements.
+        let domain = [225, 576];
+        let k = Index::coord(1);
+        let column = k.div(64, &domain).modulo(3, &domain);
+        let at = k.div(192, &domain).times(960).plus(&column.times(64)).plus(&k.modulo(64, &domain));
+        assert_eq!(line(&at, &domain), Some(64.0));
+        assert_eq!(line(&k.times(3), &domain), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Operands of products brought into the form that microkernels read: packed panels, copied lines.
+
+use super::micro::AHEAD;
+use crate::simd::vector::{Vector, transpose};
+
+/// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)
+pub struct Panel<T> {
+    /// Number of rows.
+    pub k: usize,
+    /// How many columns count; zeros follow.
+    pub columns: usize,
+    /// The first element.
+    pub from: *const T,
+    /// From a row to the next.
+    pub rows: isize,
+    /// From a column to the next.
+    pub line: isize,
+    /// Where the packed rows go, one after the other.
+    pub to: *mut T,
+    /// Elements of a packed row: whole vectors.
+    pub width: usize,
+}
+
+/// Dense lines, to be copied.
+pub struct Lines<T> {
+    /// How many.
+    pub count: usize,
+    /// Elements of each.
+    pub len: usize,
+    /// The first one.
+    pub from: *const T,
+    /// From a line to the next.
+    pub apart: isize,
+    /// Where the first one goes.
+    pub to: *mut T,
+    /// From there to where the next one goes.
+    pub pitch: usize,
+}
+
+/// Packs a panel: vectors where columns or rows lie side by side, else element by element.
+#[inline(always)]
+pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
+    let width = p.width;
+    // SAFETY: the caller promises the elements and room for `k` packed rows.
+    unsafe {
+        if p.line == 1 {
+            for l in 0..p.k {
+                for from in (0..width).step_by(V::LANES) {
+                    let columns = p.columns.saturating_sub(from).min(V::LANES);
+                    let row = p.from.wrapping_offset(l as isize * p.rows).wrapping_add(from);
+                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
+                    let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
+                    row.store(p.to.add(l * width + from));
+                }
+            }
+            return;
+        }
+        for from in (0..width).step_by(V::LANES) {
+            let columns = p.columns.saturating_sub(from).min(V::LANES);
+            let source = p.from.wrapping_offset(from as isize * p.line);
+            let to = p.to.add(from);
+            for l in (0..p.k).step_by(V::LANES) {
+                let terms = V::LANES.min(p.k - l);
+                let at = source.wrapping_offset(l as isize * p.rows);
+                let mut square = [V::zero(); 16];
+                // Of whole squares, all loops have constant bounds.
+                if p.rows == 1 && terms == V::LANES && columns == V::LANES {
+                    for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
+                        *v = V::load(at.wrapping_offset(j as isize * p.line));
+                    }
+                } else {
+                    for (j, v) in square.iter_mut().enumerate().take(columns) {
+                        let at = at.wrapping_offset(j as isize * p.line);
+                        *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                    }
+                }
+                let square = transpose(square);
+                if terms == V::LANES {
+                    for (i, v) in square.iter().enumerate().take(V::LANES) {
+                        v.store(to.add((l + i) * width));
+                    }
+                } else {
+                    for (i, v) in square.iter().enumerate().take(terms) {
+                        v.store(to.add((l + i) * width));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies lines vector by vector, which takes less than a call for each where they are short.
+#[inline(always)]
+pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
+    let whole = l.len / V::LANES * V::LANES;
+    for r in 0..l.count {
+        let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
+        // SAFETY: the caller promises the elements and room for them.
+        unsafe {
+            for j in (0..whole).step_by(V::LANES) {
+                V::load(from.add(j)).store(to.add(j));
+            }
+            if whole < l.len {
+                V::load_part(from.add(whole), l.len - whole).store_part(to.add(whole), l.len - whole);
+            }
+        }
+    }
+}
+
+/// Elements `stride` apart, then zeros.
+#[inline(always)]
+unsafe fn scattered<V: Vector>(at: *const V::Element, stride: isize, n: usize) -> V {
+    // SAFETY: passed on from the caller; a vector has at most 16 lanes.
+    unsafe {
+        let mut lanes = [*at; 16];
+        for (i, x) in lanes.iter_mut().enumerate().take(n).skip(1) {
+            *x = at.offset(i as isize * stride).read();
+        }
+        V::load_part(lanes.as_ptr(), n)
+    }
+}
