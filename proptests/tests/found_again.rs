@@ -18,6 +18,7 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/conv-groups", WINDOWS),
     ("decompose/conv-transpose", WINDOWS),
     ("decompose/conv-transpose-apart", WINDOWS),
+    ("decompose/conv-winograd", WINDOWS),
     ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
     ("decompose/linear", PRODUCT),
     ("decompose/linear-act", PRODUCT),
