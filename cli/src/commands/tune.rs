@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    fs,
+    fs::File,
     io::{Write, stdout},
     path::PathBuf,
 };
@@ -60,6 +60,9 @@ pub struct Args {
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let rules = args.rules.load()?;
+    let unwritable = |e| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
+    // Better now than after a minute.
+    let mut file = File::create(&args.out).map_err(unwritable)?;
     let most = CpuOptions::default().threads;
     let programs = args.programs()?;
     let bar = progress("measuring", Some((programs.len() * most.min(2)) as u64));
@@ -84,8 +87,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         measured.len(),
         Cpu::default().describe(),
     );
-    fs::write(&args.out, text)
-        .map_err(|e| input(format!("{}: {e}", args.out.display()), "--out names a file to write"))?;
+    file.write_all(text.as_bytes()).map_err(unwritable)?;
     args.print(&fitted, &kinds, &measured)
 }
 
