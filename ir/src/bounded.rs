@@ -376,9 +376,13 @@ impl Scalar for Bounded {
     fn either(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let same = a.value == b.value || a.value.is_nan() && b.value.is_nan();
-        let apart = if same { 0.0 } else { (a.value - b.value).abs() };
-        let err = a.err.max(apart + b.err);
-        Bounded { value: a.value, err: if err.is_nan() { f64::INFINITY } else { err }, unit }
+        // A number is as far from NaN as can be.
+        let apart = match (a.value - b.value).abs() {
+            _ if same => 0.0,
+            apart if apart.is_nan() => f64::INFINITY,
+            apart => apart,
+        };
+        Bounded { value: a.value, err: a.err.max(apart + b.err), unit }
     }
 
     fn judge(self, other: Bounded, holds: fn(Option<Ordering>) -> bool) -> Option<bool> {
