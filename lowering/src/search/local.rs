@@ -38,11 +38,7 @@ impl Search<'_, '_> {
 
     /// Stores an operand of a stored class in its stead, or a user: where the boundary lies matters when the shapes differ.
     fn try_shift(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) {
-        if !plan.stored[class]
-            || self.space.given[class]
-            || self.space.classes.outputs.contains(&class)
-            || !self.fresh.try_now(Move::Shift(class), [class])
-        {
+        if !plan.stored[class] || self.space.given[class] || self.space.classes.outputs.contains(&class) {
             return;
         }
         let mut near = self.users[class].clone();
@@ -57,6 +53,9 @@ impl Search<'_, '_> {
             near.extend(&below);
         }
         near.dedup();
+        if !self.fresh.try_now(Move::Shift(class), near.iter().copied().chain([class])) {
+            return;
+        }
         for next in near {
             if plan.stored[class] && !plan.stored[next] && !self.space.given[next] {
                 let mut trial = plan.clone();
