@@ -86,10 +86,12 @@ pub struct Plan<T: 'static> {
     near: usize,
     /// Elements of half of that cache.
     half: usize,
+    /// Elements of half of the first-level cache.
+    first: usize,
 }
 
 /// A type that contractions accumulate in.
-pub trait Product: Number + Send + Sync {
+pub trait Product: Number + From<bool> + Send + Sync {
     /// The microkernels of a level.
     fn micro(isa: Isa) -> Option<Micro<Self>>;
 
@@ -137,7 +139,7 @@ impl<T: Product> Plan<T> {
         let caches = Caches::detect();
         let micro = T::micro(isa);
         let elements = caches.l2 / size_of::<T>();
-        Plan { isa, vectors, micro, near: elements * 3 / 32, half: elements / 2 }
+        Plan { isa, vectors, micro, near: elements * 3 / 32, half: elements / 2, first: caches.l1 / size_of::<T>() / 2 }
     }
 
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
@@ -147,18 +149,20 @@ impl<T: Product> Plan<T> {
 
     /// Terms that are summed before the result is written: all of them, unless a panel of so many would not stay near.
     pub fn terms(&self, k: usize) -> usize {
-        let blocks = k.div_ceil((self.near / self.panel()).max(1)).max(1);
+        let rows = self.micro.map_or(1, |m| m.rows());
+        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / rows).max(1)).max(1);
         k.div_ceil(blocks).max(1)
     }
 
     /// Panels that stay near while all rows pass by, of `k` terms. A left operand that does not stay near is read once only, if
-    /// the right one stays.
-    pub fn group(&self, e: Extents, k: usize) -> usize {
+    /// the right one stays. Where panels are packed on the way nothing else is fetched, and rows pass by again for each group.
+    pub fn group(&self, e: Extents, k: usize, packed: bool) -> usize {
         let panels = e.n.div_ceil(self.panel()).max(1);
         if self.stays(e.n, k) && !self.stays(e.m, k) {
             return panels;
         }
-        let groups = panels.div_ceil((self.near / (self.panel() * k).max(1)).max(1));
+        let near = if packed { self.near } else { self.half / 2 };
+        let groups = panels.div_ceil((near / (self.panel() * k).max(1)).max(1));
         panels.div_ceil(groups)
     }
 
@@ -167,9 +171,14 @@ impl<T: Product> Plan<T> {
         lines.saturating_mul(k) <= self.half
     }
 
-    /// Whether so many elements take no more than a group of panels.
-    pub fn is_short(&self, elements: usize) -> bool {
-        elements <= self.near
+    /// Whether so many elements take no more than half of the first-level cache.
+    pub fn is_nearest(&self, elements: usize) -> bool {
+        elements <= self.first
+    }
+
+    /// The most elements of the result that stay near: half of the second-level cache.
+    pub fn tile(&self) -> usize {
+        self.half
     }
 
     /// The most rows that one product with so many columns and terms should have: the tile of the result takes half of the
@@ -207,7 +216,7 @@ impl<T: Product> Plan<T> {
     /// Elements that packing a group of panels of `k` terms takes.
     pub fn right_room(&self, n: usize, k: usize) -> usize {
         let all = n.next_multiple_of(self.panel()) * k;
-        if self.stays(n, k) { all } else { all.min(self.near).max(self.panel() * k) }
+        if self.stays(n, k) { all } else { all.min(self.half / 2).max(self.panel() * k) }
     }
 
     /// Bytes of scratch memory that products of at most these extents take.

@@ -10,6 +10,8 @@ pub mod micro;
 pub mod operand;
 mod pack;
 mod registers;
+mod streams;
+mod sweep;
 pub mod tiles;
 
 use eutectic_backend::{AnchorKernel, Kernel};
