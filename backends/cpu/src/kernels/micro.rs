@@ -1,6 +1,7 @@
 //! Microkernels: a block of a product that stays in registers, for each instruction-set level.
 
 use super::{
+    dots::Dots,
     gemm::{Finish, Product},
     pack::{Lines, Panel},
 };
@@ -9,8 +10,8 @@ use crate::simd::{
     vector::{Lanes, Vector},
 };
 
-#[derive(Clone, Copy)]
 /// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
+#[derive(Clone, Copy)]
 pub struct Call<T> {
     /// Number of terms of each segment of the left operand.
     pub k: usize,
@@ -32,7 +33,7 @@ pub struct Call<T> {
     pub b_panels: usize,
     /// What is asked for meanwhile, where a kernel takes one panel.
     pub ahead: Ahead<T>,
-    /// Where kernels that pack leave the panel that they read, packed.
+    /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
     pub packed: *mut T,
     /// The result's first element; its columns lie side by side.
     pub c: *mut T,
@@ -106,28 +107,6 @@ impl<T> Ahead<T> {
     }
 }
 
-/// Sums of products of a dense vector with the dense lines of a matrix.
-pub struct Dots<T> {
-    /// How many.
-    pub n: usize,
-    /// Number of terms.
-    pub k: usize,
-    /// The vector.
-    pub x: *const T,
-    /// The matrix.
-    pub w: *const T,
-    /// From a line of it to the next.
-    pub line: isize,
-    /// The first result.
-    pub out: *mut T,
-    /// From a result to the next.
-    pub step: isize,
-    /// Factor of the sums.
-    pub scale: T,
-    /// Whether they are added to what the results hold.
-    pub add: bool,
-}
-
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
 
@@ -141,6 +120,8 @@ pub struct Micro<T: 'static> {
     pub packing: &'static [Kernel<T>],
     /// By the number of rows less one, for few rows: kernels for several whole panels, the most first, and how many.
     pub streams: &'static [&'static [(usize, Kernel<T>)]],
+    /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
+    pub few: &'static [Kernel<T>],
     /// For few terms: so many rows, and as many columns as there are.
     pub sweep: unsafe fn(&Call<T>, usize),
     /// Packs a part of an operand.
@@ -287,45 +268,6 @@ pub(super) unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, 
     }
 }
 
-/// Eight lines at a time, so that additions overlap.
-#[inline(always)]
-unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
-    const LINES: usize = 8;
-    let mut first = 0;
-    while first < d.n {
-        let lines = LINES.min(d.n - first);
-        // SAFETY: the caller promises the operands. Where there are fewer lines, the last one stands in.
-        unsafe {
-            let mut w = [d.w; LINES];
-            for (i, w) in w.iter_mut().enumerate() {
-                *w = d.w.wrapping_offset((first + i.min(lines - 1)) as isize * d.line);
-            }
-            let mut sums = [V::zero(); LINES];
-            let mut l = 0;
-            while l + V::LANES <= d.k {
-                let x = V::load(d.x.add(l));
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load(w.add(l)), *sum);
-                }
-                l += V::LANES;
-            }
-            if l < d.k {
-                let x = V::load_part(d.x.add(l), d.k - l);
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load_part(w.add(l), d.k - l), *sum);
-                }
-            }
-            for (i, sum) in sums.into_iter().enumerate().take(lines) {
-                let to = d.out.wrapping_offset((first + i) as isize * d.step);
-                // One lane's worth, for arithmetic on an element.
-                let sum = V::splat(sum.sum()).mul(V::splat(d.scale));
-                (if d.add { V::load_part(to, 1).add(sum) } else { sum }).store_part(to, 1);
-            }
-        }
-        first += lines;
-    }
-}
-
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
@@ -337,6 +279,12 @@ macro_rules! level {
             ) {
                 // SAFETY: the caller keeps the contract of the body.
                 unsafe { super::block::<V, ROWS, VECTORS, PACKS>(call) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(call: &Call<V::Element>) {
+                // SAFETY: as above.
+                unsafe { crate::kernels::matvec::few::<V, M, AT_ONCE>(call) }
             }
 
             $(#[$attribute])*
@@ -363,7 +311,7 @@ macro_rules! level {
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
-                unsafe { super::dots::<V>(dots) }
+                unsafe { crate::kernels::dots::dots::<V>(dots) }
             }
         }
     };
@@ -381,7 +329,7 @@ level!(
 );
 
 macro_rules! micro {
-    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             kernels: const {
@@ -394,6 +342,7 @@ macro_rules! micro {
             streams: const {
                 &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }, false> as Kernel<$t>)),*]),*]
             },
+            few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
             sweep: $level::sweep::<$v, $high, $wide>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
@@ -418,11 +367,11 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1; 5: 2 1; 6: 2 1, sweep 6 4)
+                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1; 5: 2 1; 6: 2 1, few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1, sweep 4 2),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams, sweep 4 2),
+                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
                 }
             }
         }

@@ -2,10 +2,11 @@
 
 pub mod attention;
 mod blocked;
+mod dots;
 pub mod gathered;
 pub mod gemm;
 pub mod matmul;
-pub mod matvec;
+mod matvec;
 pub mod micro;
 pub mod operand;
 mod pack;
