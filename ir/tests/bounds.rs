@@ -198,6 +198,14 @@ fn what_may_overflow_on_the_way_is_not_judged() {
         g.apply("reduce-sum", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
     }));
     unsure(bounds(&[(&[1, 2], &[3e38, 3e38]), (&[2, 1], &[2.0, -2.0])], |g, x| g.apply("matmul", x, &[]).unwrap()));
+    // A hidden key may be hidden by adding −∞, which of a score that overflowed makes NaN; query 0 sees no key.
+    let hidden = |k: f32| {
+        bounds(&[(&[1, 2, 1], &[1.0, 1.0]), (&[1, 1, 1], &[k]), (&[1, 1, 1], &[1.0])], |g, x| {
+            g.apply("sdpa", x, &[("scale", Attr::from(2.0)), ("mask", Attr::from("causal"))]).unwrap()
+        })
+    };
+    let admitted = |k: f32| hidden(k)[0].admits(0.0);
+    assert_eq!((admitted(3e38), admitted(1e38)), (None, Some(true)));
     // ∞·0 is not 0.
     unsure(bounds(&[(&[1], &[2e38]), (&[1], &[2.0]), (&[1], &[0.0])], |g, x| {
         let large = g.apply("mul", &x[..2], &[]).unwrap();

@@ -84,16 +84,14 @@ pub fn check_on(
     let mut session = compiler.build(&planned)?;
     session.load_named(given)?;
     let got = session.run_named(given)?;
-    let moderate = !reduces_nothing(graph)
-        && graph
-            .named("input")
-            .chain(graph.named("param"))
-            .filter_map(|(name, _)| given(name))
-            .all(|t| is_moderate(&t));
+    let mut inputs = graph.named("input").chain(graph.named("param")).filter_map(|(name, _)| given(name));
+    let moderate = inputs.all(|t| is_moderate(&t));
+    let from_nothing = below_empty_reductions(graph);
     let outputs = graph.outputs().iter().zip(got).zip(chosen.iter().zip(&want));
     let differences: Vec<_> = outputs
-        .filter_map(|(((name, _), got), (chosen, want))| {
+        .filter_map(|(((name, id), got), (chosen, want))| {
             let wrong = kernels(&got, chosen).map(|wrong| (Fault::Kernels, wrong));
+            let moderate = moderate && !from_nothing[id.0 as usize];
             let (fault, (at, got, want)) = wrong.or_else(|| Some((Fault::Rules, rules(chosen, want, moderate)?)))?;
             Some(Difference { fault, output: name.clone(), at, got, want })
         })
@@ -142,12 +140,15 @@ fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
     (got != want).then(|| (at, got as f64, Bounded::new(want as f64, 0.0, DType::F64)))
 }
 
-/// Whether a row of no elements is reduced: the largest of none is −∞, which no input is.
-fn reduces_nothing(graph: &Graph) -> bool {
-    graph.nodes().any(|(_, node)| {
+/// Which values are made from a reduction of no elements: the largest of none is −∞, which no input is.
+fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
+    let mut below: Vec<bool> = Vec::with_capacity(graph.len());
+    for (_, node) in graph.nodes() {
         let reduces = matches!(node.op.def().class, Class::Anchor(Anchor::Reduction(_)));
-        reduces && node.ty.count() > 0 && node.operands.iter().any(|o| graph.ty(*o).count() == 0)
-    })
+        let empty = reduces && node.ty.count() > 0 && node.operands.iter().any(|o| graph.ty(*o).count() == 0);
+        below.push(empty || node.operands.iter().any(|o| below[o.0 as usize]));
+    }
+    below
 }
 
 /// Whether neither overflow nor underflow of a product of some numbers has a say.

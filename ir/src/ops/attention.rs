@@ -1,7 +1,7 @@
 //! Attention: the anchor, the surface op with masks and grouped heads, rotary embedding and gated linear units.
 
 use super::{
-    Anchor,
+    Anchor, AttrDef,
     AttrKind::*,
     Class, Default, OpDef, attr, attr_or, each,
     eval::{Call, Data, Value, broadcast_strides, offsets, tensors},
@@ -12,13 +12,15 @@ use super::{
 };
 use crate::{Scalar, Type, scalar::Accumulator};
 
+/// Attributes of everything with attention in it.
+pub(super) const SCALE: AttrDef = attr("scale", Float);
+pub(super) const SOFTCAP: AttrDef = attr_or("softcap", Float, Default::Float(0.0));
+pub(super) const MASK: AttrDef = attr("mask", Word(&["none", "causal", "window", "keep", "additive"]));
+pub(super) const WINDOW: AttrDef = attr_or("window", Int, Default::Int(0));
+
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
-        attrs: &[
-            attr("scale", Float),
-            attr_or("softcap", Float, Default::Float(0.0)),
-            attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan")),
-        ],
+        attrs: &[SCALE, SOFTCAP, attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan"))],
         legal: "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[B.. S T]? -> F[B.. S E]",
         flops: attention_flops,
         ..op(
@@ -31,18 +33,14 @@ pub(super) const OPS: &[OpDef] = &[
         )
     },
     OpDef {
-        attrs: &[
-            attr("scale", Float),
-            attr_or("softcap", Float, Default::Float(0.0)),
-            attr("mask", Word(&["none", "causal", "window", "keep", "additive"])),
-            attr_or("window", Int, Default::Int(0)),
-        ],
+        attrs: &[SCALE, SOFTCAP, MASK, WINDOW],
         flops: attention_flops,
         ..op(
             "sdpa",
             "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false (a row of \
-             false gives zeros); `additive` is added to the scaled scores; `causal`: key j is visible to query i where \
-             j ≤ i + (T − S); `window`: of these, the last `window` keys, the query's own included.",
+             false gives zeros; of a score that is not finite, NaN may show); `additive` is added to the scaled scores; \
+             `causal`: key j is visible to query i where j ≤ i + (T − S); `window`: of these, the last `window` keys, the \
+             query's own included.",
             Class::Composite,
             "(F float) (M any) F[B.. (* G R) S D] F[B.. G T D] F[B.. G T E] M[A..]? -> F[B.. (* G R) S E] \
              (broadcasts-to A [B.. (* G R) S T]) (mask mask window M F)",
@@ -128,7 +126,10 @@ impl<S: Scalar> Head<'_, S> {
             let scores: Vec<S> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
             let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
             if self.zeros && empty {
-                result.extend(std::iter::repeat_n(S::exact(0.0), self.value.columns));
+                let zero = S::exact(0.0);
+                let sure = scores.iter().all(|s| s.certain().is_some());
+                let nothing = if sure { zero } else { zero.either(S::exact(f64::NAN)) };
+                result.extend(std::iter::repeat_n(nothing, self.value.columns));
                 continue;
             }
             // Kernels divide the weights by their sum, or what they add up to, which may overflow where the result does not.
@@ -147,9 +148,6 @@ impl<S: Scalar> Head<'_, S> {
 
     fn score(&self, q: &[S], k: &[S], bias: Bias<S>) -> S {
         let hidden = S::exact(f64::NEG_INFINITY);
-        if let Bias::Visible(Some(false)) = bias {
-            return hidden;
-        }
         let mut sum = S::Sum::default();
         q.iter().zip(k).for_each(|(&x, &y)| sum.add_product(x, y));
         let score = sum.total() * self.scale;
@@ -158,7 +156,9 @@ impl<S: Scalar> Head<'_, S> {
         match bias {
             Bias::Term(x) => score + x,
             Bias::Visible(None) => score.either(hidden),
-            Bias::Visible(Some(_)) => score,
+            // Kernels leave the key out or add −∞, which a score that overflowed turns into NaN.
+            Bias::Visible(Some(false)) => hidden.either(score + hidden),
+            Bias::Visible(Some(true)) => score,
         }
     }
 }

@@ -4,10 +4,9 @@
 //! of. Reference evaluation puts them together from the evaluations of the parts, each result rounded as it would be stored.
 
 use super::{
-    AttrDef,
     AttrKind::*,
     Class, Default, OpDef,
-    attention::{attention_flops, rope, sdpa},
+    attention::{MASK, SCALE, SOFTCAP, WINDOW, attention_flops, rope, sdpa},
     attr, attr_or,
     contraction::linear,
     eval::{Call, Data, TensorFn, Value, tensors},
@@ -18,20 +17,9 @@ use super::{
 };
 use crate::{Attr, Scalar, Type};
 
-const MASKS: &[&str] = &["none", "causal", "window", "keep", "additive"];
-
-const MHA: &[AttrDef] = &[
-    attr("heads", Int),
-    attr("kv-heads", Int),
-    attr("scale", Float),
-    attr_or("softcap", Float, Default::Float(0.0)),
-    attr("mask", Word(MASKS)),
-    attr_or("window", Int, Default::Int(0)),
-];
-
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
-        attrs: MHA,
+        attrs: &[attr("heads", Int), attr("kv-heads", Int), SCALE, SOFTCAP, MASK, WINDOW],
         flops: |operands, result| attention_flops(operands, result),
         ..op(
             "mha",
@@ -48,10 +36,10 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[
             attr("heads", Int),
             attr("kv-heads", Int),
-            attr("scale", Float),
-            attr_or("softcap", Float, Default::Float(0.0)),
-            attr("mask", Word(MASKS)),
-            attr_or("window", Int, Default::Int(0)),
+            SCALE,
+            SOFTCAP,
+            MASK,
+            WINDOW,
             attr_or("style", Word(&["half", "adjacent"]), Default::Word("half")),
         ],
         flops: block_flops,
@@ -70,9 +58,9 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         attrs: &[
             attr("heads", Int),
-            attr("scale", Float),
-            attr("mask", Word(MASKS)),
-            attr_or("window", Int, Default::Int(0)),
+            SCALE,
+            MASK,
+            WINDOW,
             attr("act", Word(ACTIVATIONS)),
             attr("eps1", Float),
             attr("eps2", Float),

@@ -35,19 +35,24 @@ fn gather(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// Where negative ids count from the end.
-fn from_start(c: &mut Call<'_, '_>, ids: NodeId, extent: usize) -> Built {
+pub(super) fn from_start(c: &mut Call<'_, '_>, ids: NodeId, extent: usize) -> Built {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
 }
 
-/// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
 fn gather_elements(c: &mut Call<'_, '_>) -> Built {
     let (x, ids) = (c.input(0)?, c.input(1)?);
-    let (dims, wanted) = (c.dims(x), c.dims(ids));
+    let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     let ids = c.cast(ids, DType::I64)?;
     let ids = from_start(c, ids, dims[axis])?;
+    elements_at(c, x, ids, axis)
+}
+
+/// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
+pub(super) fn elements_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> Built {
+    let (dims, wanted) = (c.dims(x), c.dims(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
     let mut stride = 1;
     for i in (0..dims.len()).rev() {
@@ -60,11 +65,16 @@ fn gather_elements(c: &mut Call<'_, '_>) -> Built {
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
 
-/// The last axis of the ids names a place along the axes after the batch ones.
 fn gather_nd(c: &mut Call<'_, '_>) -> Built {
     let (x, ids) = (c.input(0)?, c.input(1)?);
-    let (dims, wanted) = (c.dims(x), c.dims(ids));
     let batch = c.int_or("batch_dims", 0)?;
+    let (rows, at) = rows_at(c, x, ids, batch)?;
+    c.op("gather", &[rows, at], &[("axis", 0.into())])
+}
+
+/// The last axis of ids names a place along the axes after the batch ones: what it names, as rows, and the number of each.
+pub(super) fn rows_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, batch: i64) -> Result<(NodeId, NodeId), Why> {
+    let (dims, wanted) = (c.dims(x), c.dims(ids));
     let batch = usize::try_from(batch)
         .ok()
         .filter(|&b| b < wanted.len())
@@ -88,8 +98,8 @@ fn gather_nd(c: &mut Call<'_, '_>) -> Built {
         at = c.apply("add", [at, offset])?;
         stride *= dims[i];
     }
-    let flat = c.reshape(x, &[&[stride], &dims[batch + depth..]].concat())?;
-    c.op("gather", &[flat, at], &[("axis", 0.into())])
+    let rows = c.reshape(x, &[&[stride], &dims[batch + depth..]].concat())?;
+    Ok((rows, at))
 }
 
 /// The coordinate of the first, or the last, element that is equal to the extremum of its row; `keep` with an extent of 1.

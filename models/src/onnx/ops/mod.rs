@@ -15,6 +15,7 @@ mod other;
 mod quantize;
 mod reduction;
 mod resize;
+mod scatter;
 mod slicing;
 mod spatial;
 
@@ -33,6 +34,7 @@ const FAMILIES: &[&[Row]] = &[
     layout::OPS,
     slicing::OPS,
     index::OPS,
+    scatter::OPS,
     generate::OPS,
     reduction::OPS,
     norm::OPS,
