@@ -157,6 +157,90 @@ fn every_number_of_rows_and_columns_up_to_two_blocks() {
 }
 
 #[test]
+fn few_rows_and_few_terms_in_every_layout() {
+    let mut random = support::Random(12);
+    for m in 1..=9 {
+        for k in 1..=9 {
+            let n = random.pick(&[1, 2, 7, 16, 31, 33, 64, 70, 129]);
+            let layouts = [random.pick(&LAYOUTS), random.pick(&LAYOUTS)];
+            let batch: &[usize] = random.pick(&[&[][..], &[], &[2]]);
+            case(batch, (m, n, k), layouts, random.pick(&EPILOGUES), random.pick(&[DType::F32, DType::F64]));
+        }
+    }
+}
+
+/// Rows that are read a page at a time, of which the last one is not whole.
+#[test]
+fn few_rows_of_long_sums() {
+    for m in 1..=9 {
+        let dtype = if m % 2 == 0 { DType::F64 } else { DType::F32 };
+        case(&[], (m, 1100 - m, 53 + m), [Dense, Dense], EPILOGUES[m % 4], dtype);
+        case(&[], (m, 530 + m, 61), [Transposed, Slice], Epilogue::Sums, DType::F32);
+        // A column times a transposed matrix: the same with sides changed.
+        case(&[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
+    }
+}
+
+#[test]
+fn many_rows_of_few_terms() {
+    for (extents, layouts) in [
+        ((70, 2300, 47), [Dense, Dense]),
+        ((35, 1201, 48), [Transposed, Slice]),
+        ((131, 50, 3), [Slice, Dense]),
+        ((200, 3, 1), [Dense, Dense]),
+        ((3, 200, 1), [Strided, Dense]),
+    ] {
+        case(&[], extents, layouts, Epilogue::None, DType::F64);
+        case(&[], extents, layouts, Epilogue::Sums, DType::F32);
+        case(&[], extents, layouts, Epilogue::Everything, DType::F32);
+    }
+}
+
+/// The right operand is packed by the first rows: whole panels and others, one group of panels and several, for rows of the target
+/// in one task and in several.
+#[test]
+fn panels_that_are_packed_on_the_way() {
+    for (extents, dtype) in [
+        ((15, 33, 50), DType::F32),
+        ((28, 48, 60), DType::F32),
+        ((29, 8, 49), DType::F64),
+        ((7, 79, 64), DType::F64),
+        ((43, 700, 600), DType::F32),
+        ((43, 710, 600), DType::F64),
+        ((300, 129, 520), DType::F32),
+    ] {
+        for (layouts, epilogue) in [([Dense, Dense], Epilogue::None), ([Strided, Slice], Epilogue::Sums)] {
+            case(&[], extents, layouts, epilogue, dtype);
+        }
+    }
+}
+
+/// Operands of 16 bits, sums and results of 32 and of 16.
+#[test]
+fn short_storage() {
+    for storage in [DType::F16, DType::Bf16] {
+        for (extents, layouts) in [
+            ((1, 75, 60), [Dense, Dense]),
+            ((5, 33, 70), [Dense, Transposed]),
+            ((29, 47, 51), [Slice, Slice]),
+            ((17, 40, 6), [Transposed, Strided]),
+        ] {
+            let (m, n, k) = extents;
+            for (params, to) in (0..=2).flat_map(|params| [DType::F32, storage].map(|to| (params, to))) {
+                let mut build = Build::new((m * n + k) as u64);
+                let mut b = body(&[m, n]);
+                let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+                let lhs = operand(&mut build, &[m, k], layouts[0], storage);
+                let rhs = operand(&mut build, &[k, n], layouts[1], storage);
+                build.store_at(m * n, row_major(&[m, n]), to, product);
+                let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+                check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+            }
+        }
+    }
+}
+
+#[test]
 fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
     for (extents, layouts) in [
         ((31, 130, 1100), [Dense, Dense]),

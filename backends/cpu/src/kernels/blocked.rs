@@ -6,13 +6,11 @@
 use super::{
     gathered::Alike,
     gemm::{Extents, Finish, Left, Plan, Product, Right, pitch},
-    micro::{Ahead, Call, Kernel, Micro},
+    micro::{Ahead, Call, Micro},
     operand::Matrix,
     pack::{Lines, Panel},
 };
 
-/// Up to so many rows, a right operand whose rows are dense is read in place: what it takes to read it hides behind products.
-const IN_PLACE_ROWS: usize = 256;
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;
 
@@ -62,11 +60,30 @@ impl<T> From<Part<T>> for Segments<'_, T> {
     }
 }
 
-impl<T> Part<T> {
-    /// Of so many blocks, all and the last one.
-    fn and_last(self, blocks: usize) -> [Part<T>; 2] {
-        let at = self.at.wrapping_offset((blocks as isize - 1) * self.block);
-        [Part { ..self }, Part { at, ..self }]
+/// The panels of a group: some as they lie, the others packed.
+#[derive(Clone, Copy)]
+struct Panels<T> {
+    /// How many are read as they lie.
+    in_place: usize,
+    /// The first element of these, and from a row, which is a term, to the next.
+    at: *const T,
+    terms: isize,
+    /// The first packed one, whether it is there or not, and elements of each.
+    packed: *const T,
+    size: usize,
+    /// Whether those that are read as they lie are packed meanwhile.
+    packs: bool,
+}
+
+impl<T> Panels<T> {
+    /// All of them are packed.
+    fn packed(packed: *const T, size: usize) -> Panels<T> {
+        Panels { in_place: 0, at: packed, terms: 0, packed, size, packs: false }
+    }
+
+    /// What is left when all of them were read.
+    fn read(self) -> Panels<T> {
+        Panels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
     }
 }
 
@@ -105,15 +122,20 @@ impl<T: Product> Blocked<'_, T> {
     /// # Safety
     /// As [`Plan::run`].
     pub unsafe fn run(&self) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if !self.streams() {
+                self.panels();
+            }
+        }
+    }
+
+    /// A panel at a time.
+    unsafe fn panels(&self) {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.plan.terms(e.k);
-        let few = self.micro.streams.get(e.m.wrapping_sub(1));
-        if let (Left::Plain(lhs), Right::Packed(at), Some(kernels)) = (self.lhs, self.rhs, few) {
-            // SAFETY: passed on from the caller.
-            return unsafe { self.streams((lhs, at.cast()), kernels, terms) };
-        }
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let group = self.plan.group(e, terms);
+        let group = self.plan.group(e, terms, matches!(self.rhs, Right::Packed(_)));
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
             // SAFETY: passed on from the caller.
@@ -126,63 +148,23 @@ impl<T: Product> Blocked<'_, T> {
                 };
                 for first in (0..panels).step_by(group) {
                     let group = Group { from, k, first, panels: group.min(panels - first), next: group };
-                    let rhs = self.right(group);
+                    let mut rhs = self.right(group);
                     for part in 0..parts {
                         let rows = Rows::new(part, parts, e.m);
                         let lhs = match whole.map(Segments::from).or_else(|| self.in_place(rows, (from, k))) {
                             Some(lhs) => lhs,
                             None => self.copy((rows.first, rows.count), (from, k)).into(),
                         };
-                        self.blocks(rows, lhs, rhs, group);
+                        self.blocks(rows, lhs, &rhs, group);
+                        rhs = rhs.read();
                     }
                 }
             }
         }
     }
 
-    /// Few rows: as many packed panels at once as there is a kernel for, from their first to their last term.
-    unsafe fn streams(&self, (lhs, packed): (Matrix, *const T), kernels: &[(usize, Kernel<T>)], terms: usize) {
-        let (e, width) = (self.e, self.micro.panel());
-        let mut first = 0;
-        while first < e.n {
-            let whole = (e.n - first) / width;
-            let several = kernels.iter().find(|(panels, _)| *panels <= whole);
-            let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
-            let kernel = several.map_or(self.micro.kernels[e.m - 1][usize::from(columns > self.micro.lanes)], |s| s.1);
-            for from in (0..e.k.max(1)).step_by(terms) {
-                let k = terms.min(e.k - from);
-                let finish = self.part_of_terms(from, k);
-                let b = packed.wrapping_add(first * e.k + from * width);
-                let call = Call {
-                    k,
-                    segments: 1,
-                    starts: &0,
-                    a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
-                    a_rows: lhs.rows,
-                    a_columns: lhs.columns,
-                    b,
-                    b_rows: width as isize,
-                    b_panels: width * e.k,
-                    ahead: Ahead::rows(b, width as isize),
-                    c: self.target.at.cast::<T>().wrapping_add(first),
-                    c_rows: self.target.rows,
-                    columns,
-                    scale: finish.scale,
-                    add: finish.add,
-                    bias: at(finish.bias, first as isize),
-                    other: at(finish.other, first as isize),
-                    other_rows: finish.other_rows,
-                    least: finish.least,
-                };
-                // SAFETY: passed on from the caller.
-                unsafe { kernel(&call) };
-            }
-            first += columns;
-        }
-    }
-
     /// What becomes of the sums of `k` terms from one on.
-    fn part_of_terms(&self, from: usize, k: usize) -> Finish<T> {
+    pub(super) fn part_of_terms(&self, from: usize, k: usize) -> Finish<T> {
         let null = std::ptr::null();
         // What is added is read before anything is written over it.
         let (bias, other) = if from == 0 { (self.finish.bias, self.finish.other) } else { (null, null) };
@@ -258,132 +240,131 @@ impl<T: Product> Blocked<'_, T> {
         self.scratch.wrapping_add(self.plan.right_room(self.e.n, k))
     }
 
-    /// The panels of a group, and the last of them, as they lie or packed into the scratch memory.
-    unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> [Part<T>; 2] {
+    /// The panels of a group, as they lie or packed into the scratch memory.
+    unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
         let width = self.micro.panel();
-        match self.rhs {
+        let Matrix { at, rows, columns: line } = match self.rhs {
+            Right::Plain(matrix) => matrix,
             Right::Packed(at) => {
                 let at = at.cast::<T>().wrapping_add(first * width * self.e.k + from * width);
-                Part { at, terms: width as isize, step: 1, block: (width * self.e.k) as isize }.and_last(panels)
+                return Panels::packed(at, width * self.e.k);
             }
-            Right::Plain(Matrix { at, rows, columns: line }) => {
-                let at = |panel: usize| {
-                    let offset = ((first + panel) * width) as isize * line + from as isize * rows;
-                    at.cast::<T>().wrapping_offset(offset).cast_const()
-                };
-                // Rows that clash in the cache do not stay there for the next part; a short operand, which is probably near, is
-                // packed sooner than one that comes from afar.
-                let apart = if self.plan.is_short(self.e.n * k) { 512 } else { 4096 };
-                let clash = is_multiple::<T>(rows, apart) && self.e.m > 2 * self.micro.rows();
-                let in_place = line == 1 && self.e.m <= IN_PLACE_ROWS && !clash;
-                let pack = |p: usize, to: *mut T| {
-                    let columns = width.min(self.e.n - (first + p) * width);
-                    // SAFETY: passed on from the caller.
-                    unsafe { (self.micro.pack)(&Panel { k, columns, from: at(p), rows, line, to, width }) };
-                };
-                if in_place {
-                    let all = Part { at: at(0), terms: rows, step: 1, block: width as isize };
-                    // Kernels read whole vectors.
-                    if (self.e.n - (first + panels - 1) * width).min(width).is_multiple_of(self.micro.lanes) {
-                        return all.and_last(panels);
-                    }
-                    pack(panels - 1, self.scratch);
-                    return [all, Part { at: self.scratch, terms: width as isize, step: 1, block: 0 }];
-                }
-                (0..panels).for_each(|p| pack(p, self.scratch.wrapping_add(p * width * k)));
-                Part { at: self.scratch.cast_const(), terms: width as isize, step: 1, block: (width * k) as isize }
-                    .and_last(panels)
-            }
+        };
+        let at = |panel: usize| {
+            let offset = ((first + panel) * width) as isize * line + from as isize * rows;
+            at.cast::<T>().wrapping_offset(offset).cast_const()
+        };
+        let columns = |p: usize| width.min(self.e.n - (first + p) * width);
+        let place = |p: usize| self.scratch.wrapping_add(p * width * k);
+        let pack = |p: usize| {
+            let panel = Panel { k, columns: columns(p), from: at(p), rows, line, to: place(p), width };
+            // SAFETY: passed on from the caller.
+            unsafe { (self.micro.pack)(&panel) };
+        };
+        let packed = Panels::packed(self.scratch, width * k);
+        if line != 1 {
+            (0..panels).for_each(pack);
+            return packed;
         }
+        // Rows that are dense are read in place: by all rows of the target if these are few, else by the first ones, which pack them.
+        let once = self.e.m <= self.micro.rows();
+        // Kernels read whole vectors, and what they pack is whole.
+        let last = columns(panels - 1);
+        let whole = last == width || once && last == self.micro.lanes;
+        if !whole {
+            pack(panels - 1);
+        }
+        Panels { in_place: panels - usize::from(!whole), at: at(0), terms: rows, packs: !once, ..packed }
     }
 
-    /// What is fetched while a part of the rows passes by panel `p` of a group, which is at `b`: a part of the panel that has its
-    /// place in the next group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next
-    /// panel.
-    fn ahead(&self, rows: Rows, lhs: Part<T>, (p, b): (usize, *const T), terms: isize, group: Group) -> Ahead<T> {
-        let Right::Packed(at) = self.rhs else { return Ahead::rows(b, terms) };
+    /// What is fetched while a part of the rows passes by the panels of a group: a part of the panel that has its place in the next
+    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel. The address
+    /// for the first panel, elements to that for the next one, and bytes for each term.
+    fn ahead(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
         let Group { from, k, first, panels, next } = group;
+        let Right::Packed(at) = self.rhs else {
+            return self.next_rows(rows, lhs, group).filter(|_| rows.part > 0);
+        };
         let (width, all) = (self.micro.panel(), self.e.n.div_ceil(self.micro.panel()));
-        let row = width * size_of::<T>();
-        let panel = |number: usize, from: usize| at.cast::<T>().wrapping_add(number * width * self.e.k + from * width);
-        let next = first + p + next;
-        if from == 0 && first == 0 && rows.part == 0 && p + 1 < panels {
-            return Ahead { at: panel(p + 1, 0), step: row as isize };
+        let (row, apart) = (width * size_of::<T>(), width * self.e.k);
+        let panel = |number: usize, from: usize| at.cast::<T>().wrapping_add(number * apart + from * width);
+        if from == 0 && first == 0 && rows.part == 0 {
+            return Some((Ahead { at: panel(1, 0), step: row as isize }, apart));
         }
-        let next = if next < all {
-            panel(next, from)
+        let next = first + next;
+        let (next, apart) = if next < all {
+            (panel(next, from), apart)
         } else if panels == all
-            && let Some(ahead) = self.next_rows(rows, lhs, p, group)
+            && let Some(ahead) = self.next_rows(rows, lhs, group)
         {
-            return ahead;
+            return Some(ahead);
         } else if from + k < self.e.k {
-            panel(next - all, from + k)
+            (panel(next - all, from + k), apart)
         } else {
             // Behind this constant is the one that the next product reads.
-            panel(all, 0).wrapping_add((next - all) * width * k)
+            (panel(all, 0).wrapping_add((next - all) * width * k), width * k)
         };
-        Ahead {
-            at: next.wrapping_byte_add(rows.part * (k * row / rows.parts)),
-            step: row.div_ceil(rows.parts) as isize,
-        }
+        let at = next.wrapping_byte_add(rows.part * (k * row / rows.parts));
+        Some((Ahead { at, step: row.div_ceil(rows.parts) as isize }, apart))
     }
 
-    /// Panel number `p`'s share of the rows of the next part, if they are read as they lie, with little between them.
-    fn next_rows(&self, rows: Rows, lhs: Part<T>, p: usize, group: Group) -> Option<Ahead<T>> {
+    /// The panels' shares of the rows of the next part, if they are read as they lie, with little between them.
+    fn next_rows(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
         let as_it_lies = matches!(self.lhs, Left::Plain(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let apart = usize::try_from(lhs.step).ok().filter(|&apart| as_it_lies && apart <= 2 * group.k)?;
         let rows = (rows.part + 1 < rows.parts).then(|| Rows::new(rows.part + 1, rows.parts, self.e.m))?;
-        let share = rows.count * apart * size_of::<T>() / group.panels;
-        let at = lhs.at.wrapping_add(rows.first * apart).wrapping_byte_add(p * share);
-        Some(Ahead { at, step: share.div_ceil(group.k.max(1)) as isize })
+        let share = rows.count * apart / group.panels;
+        let step = (share * size_of::<T>()).div_ceil(group.k.max(1)) as isize;
+        Some((Ahead { at: lhs.at.wrapping_add(rows.first * apart), step }, share))
     }
 
     /// A part of the rows of each panel of a group.
-    unsafe fn blocks(&self, rows: Rows, lhs: Segments<'_, T>, [all, last]: [Part<T>; 2], group: Group) {
+    unsafe fn blocks(&self, rows: Rows, lhs: Segments<'_, T>, rhs: &Panels<T>, group: Group) {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let kernels = self.micro.kernels[rows.count - 1];
+        let (kernels, packing) = (self.micro.kernels[rows.count - 1], self.micro.packing[rows.count - 1]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
-        let c = self.target.at.cast::<T>().wrapping_offset(rows.first as isize * self.target.rows);
-        let other = at(finish.other, rows.first as isize * finish.other_rows);
+        let ahead = self.ahead(rows, lhs, group);
+        let first = (group.first * width) as isize;
+        let mut call = Call {
+            k: group.k / starts.len(),
+            segments: starts.len(),
+            starts: starts.as_ptr(),
+            a: lhs.at.wrapping_offset(a),
+            a_rows: lhs.step,
+            a_columns: lhs.terms,
+            b_panels: 0,
+            c: self.target.at.cast::<T>().wrapping_offset(rows.first as isize * self.target.rows + first),
+            c_rows: self.target.rows,
+            bias: at(finish.bias, first),
+            other: at(finish.other, rows.first as isize * finish.other_rows + first),
+            ..Call::new(finish)
+        };
         for p in 0..group.panels {
-            let first = (group.first + p) * width;
-            let columns = width.min(self.e.n - first);
-            let (b, terms) = match group.panels - p {
-                1 => (last.at, last.terms),
-                _ => (all.at.wrapping_offset(p as isize * all.block), all.terms),
+            call.columns = width.min(self.e.n - (group.first + p) * width);
+            let packed = rhs.packed.wrapping_add(p * rhs.size);
+            let in_place = p < rhs.in_place;
+            (call.b, call.b_rows) =
+                if in_place { (rhs.at.wrapping_add(p * width), rhs.terms) } else { (packed, width as isize) };
+            call.ahead = match ahead {
+                Some((ahead, apart)) => Ahead { at: ahead.at.wrapping_add(p * apart), ..ahead },
+                None => Ahead::rows(call.b, call.b_rows),
             };
-            let call = Call {
-                k: group.k / starts.len(),
-                segments: starts.len(),
-                starts: starts.as_ptr(),
-                a: lhs.at.wrapping_offset(a),
-                a_rows: lhs.step,
-                a_columns: lhs.terms,
-                b,
-                b_rows: terms,
-                b_panels: 0,
-                ahead: self.ahead(rows, lhs, (p, b), terms, group),
-                c: c.wrapping_add(first),
-                c_rows: self.target.rows,
-                columns,
-                scale: finish.scale,
-                add: finish.add,
-                bias: at(finish.bias, first as isize),
-                other: at(other, first as isize),
-                other_rows: finish.other_rows,
-                least: finish.least,
-            };
+            call.packed = packed.cast_mut();
+            let kernel = if in_place && rhs.packs { packing } else { kernels[usize::from(call.columns > lanes)] };
             // SAFETY: passed on from the caller.
-            unsafe { kernels[usize::from(columns > lanes)](&call) }
+            unsafe { kernel(&call) };
+            call.c = call.c.wrapping_add(width);
+            call.bias = at(call.bias, width as isize);
+            call.other = at(call.other, width as isize);
         }
     }
 }
 
 /// So many elements further, unless it is null.
-fn at<T>(from: *const T, offset: isize) -> *const T {
+pub(super) fn at<T>(from: *const T, offset: isize) -> *const T {
     if from.is_null() { from } else { from.wrapping_offset(offset) }
 }
 

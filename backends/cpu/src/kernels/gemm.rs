@@ -2,9 +2,10 @@
 
 use super::{
     blocked::Blocked,
+    dots::Dots,
     gathered::Gathered,
     matvec,
-    micro::{Dots, Float, Micro},
+    micro::{Float, Micro},
     operand::Matrix,
     pack::Panel,
 };
@@ -76,7 +77,6 @@ impl<T> Finish<T> {
 
 /// How products of a type are computed at an instruction-set level.
 pub struct Plan<T: 'static> {
-    isa: Isa,
     /// Whether a product with a vector may be computed in a way of its own.
     vectors: bool,
     /// None: by plain loops.
@@ -86,30 +86,19 @@ pub struct Plan<T: 'static> {
     near: usize,
     /// Elements of half of that cache.
     half: usize,
+    /// Elements of half of the first-level cache.
+    first: usize,
 }
 
 /// A type that contractions accumulate in.
-pub trait Product: Number + Send + Sync {
+pub trait Product: Number + From<bool> + Send + Sync {
     /// The microkernels of a level.
     fn micro(isa: Isa) -> Option<Micro<Self>>;
-
-    /// A vector times a matrix whose rows are dense, if there is a special way for it; else `false`.
-    ///
-    /// # Safety
-    /// As [`Plan::run`].
-    unsafe fn vector(_: Isa, _: Extents, _: Matrix, _: [Matrix; 2], _: Self, _: bool) -> bool {
-        false
-    }
 }
 
 impl Product for f32 {
     fn micro(isa: Isa) -> Option<Micro<f32>> {
         Some(<f32 as Float>::micro(isa))
-    }
-
-    unsafe fn vector(isa: Isa, e: Extents, target: Matrix, operands: [Matrix; 2], scale: f32, add: bool) -> bool {
-        // SAFETY: passed on from the caller.
-        unsafe { matvec::try_product(isa, e, target, operands, scale, add) }
     }
 }
 
@@ -137,7 +126,7 @@ impl<T: Product> Plan<T> {
         let caches = Caches::detect();
         let micro = T::micro(isa);
         let elements = caches.l2 / size_of::<T>();
-        Plan { isa, vectors, micro, near: elements * 3 / 32, half: elements / 2 }
+        Plan { vectors, micro, near: elements * 3 / 32, half: elements / 2, first: caches.l1 / size_of::<T>() / 2 }
     }
 
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
@@ -147,18 +136,20 @@ impl<T: Product> Plan<T> {
 
     /// Terms that are summed before the result is written: all of them, unless a panel of so many would not stay near.
     pub fn terms(&self, k: usize) -> usize {
-        let blocks = k.div_ceil((self.near / self.panel()).max(1)).max(1);
+        let rows = self.micro.map_or(1, |m| m.rows());
+        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / rows).max(1)).max(1);
         k.div_ceil(blocks).max(1)
     }
 
     /// Panels that stay near while all rows pass by, of `k` terms. A left operand that does not stay near is read once only, if
-    /// the right one stays.
-    pub fn group(&self, e: Extents, k: usize) -> usize {
+    /// the right one stays. Where panels are packed on the way nothing else is fetched, and rows pass by again for each group.
+    pub fn group(&self, e: Extents, k: usize, packed: bool) -> usize {
         let panels = e.n.div_ceil(self.panel()).max(1);
         if self.stays(e.n, k) && !self.stays(e.m, k) {
             return panels;
         }
-        let groups = panels.div_ceil((self.near / (self.panel() * k).max(1)).max(1));
+        let near = if packed { self.near } else { self.half / 2 };
+        let groups = panels.div_ceil((near / (self.panel() * k).max(1)).max(1));
         panels.div_ceil(groups)
     }
 
@@ -167,9 +158,14 @@ impl<T: Product> Plan<T> {
         lines.saturating_mul(k) <= self.half
     }
 
-    /// Whether so many elements take no more than a group of panels.
-    pub fn is_short(&self, elements: usize) -> bool {
-        elements <= self.near
+    /// Whether so many elements take no more than half of the first-level cache.
+    pub fn is_nearest(&self, elements: usize) -> bool {
+        elements <= self.first
+    }
+
+    /// The most elements of the result that stay near: half of the second-level cache.
+    pub fn tile(&self) -> usize {
+        self.half
     }
 
     /// The most rows that one product with so many columns and terms should have: the tile of the result takes half of the
@@ -207,7 +203,7 @@ impl<T: Product> Plan<T> {
     /// Elements that packing a group of panels of `k` terms takes.
     pub fn right_room(&self, n: usize, k: usize) -> usize {
         let all = n.next_multiple_of(self.panel()) * k;
-        if self.stays(n, k) { all } else { all.min(self.near).max(self.panel() * k) }
+        if self.stays(n, k) { all } else { all.min(self.half / 2).max(self.panel() * k) }
     }
 
     /// Bytes of scratch memory that products of at most these extents take.
@@ -215,11 +211,19 @@ impl<T: Product> Plan<T> {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms(e.k);
         let left = (e.m.div_ceil(micro.rows()) * micro.column() * terms).max(e.m * pitch::<T>(terms));
-        ((self.right_room(e.n, terms) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
+        let few = matvec::room::<T>(micro.few.len());
+        ((self.right_room(e.n, terms).max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
-    unsafe fn vector(&self, e: Extents, target: Matrix, lhs: Left, rhs: Right, finish: Finish<T>) -> Option<()> {
+    unsafe fn vector(
+        &self,
+        e: Extents,
+        target: Matrix,
+        (lhs, rhs): (Left, Right),
+        finish: Finish<T>,
+        scratch: *mut T,
+    ) -> Option<()> {
         let (Left::Plain(lhs), Right::Plain(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
             return None;
         };
@@ -229,11 +233,16 @@ impl<T: Product> Plan<T> {
             Extents { m: 1, n, .. } if lhs.columns == 1 && rhs.rows == 1 => {
                 (n, lhs.at, rhs.at, rhs.columns, target.columns)
             }
-            _ => {
+            // A column on the right is a row on the left of the transposed product.
+            Extents { n: 1, m, k } if lhs.rows == 1 && target.rows == 1 => {
+                let [target, lhs, rhs] = [target, rhs, lhs].map(|m| Matrix { rows: m.columns, columns: m.rows, ..m });
+                let finish = Finish { bias: std::ptr::null(), ..finish };
+                let (e, rhs) = (Extents { m: 1, n: m, k }, Right::Plain(rhs));
                 // SAFETY: passed on from the caller.
-                let done = e.k > 0 && unsafe { T::vector(self.isa, e, target, [lhs, rhs], scale, add) };
-                return done.then_some(());
+                unsafe { Blocked { plan: self, micro, e, target, lhs: lhs.into(), rhs, finish, scratch }.run() };
+                return Some(());
             }
+            _ => return None,
         };
         let (x, w, out) = (x.cast::<T>().cast_const(), w.cast::<T>().cast_const(), target.at.cast::<T>());
         // SAFETY: passed on from the caller.
@@ -257,7 +266,7 @@ impl<T: Product> Plan<T> {
     ) {
         // SAFETY: passed on from the caller.
         unsafe {
-            if self.vector(e, target, lhs, rhs, finish).is_some() {
+            if self.vector(e, target, (lhs, rhs), finish, scratch.cast()).is_some() {
                 return add_bias(e, target, finish.bias);
             }
             match (&self.micro, lhs, rhs) {

@@ -28,6 +28,8 @@ const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.
 const ROWS: usize = 32;
 const PANELS: usize = 3;
+/// Panels of the narrowest tile that is as high as the product.
+const NARROW: usize = 4;
 /// Tasks of each thread, if there are several: the last one to finish is waited for.
 const SHARE: usize = 2;
 
@@ -65,13 +67,13 @@ struct Matmul<T: 'static> {
     plan: Plan<T>,
     extents: Extents,
     batch: usize,
-    /// Over `[b.. m n]`.
-    grid: Grid,
+    /// Over `[b.. m n]`: where the right operand is packed, and where it is not.
+    grids: [Grid; 2],
     lhs: Lhs,
     rhs: Operand,
     epilogue: TileProgram,
-    /// Rows of the tile that the epilogue takes at once.
-    strip: usize,
+    /// Rows of a tile that the epilogue takes at once.
+    strips: [usize; 2],
     /// The product can be written to where the only store goes.
     direct: bool,
     /// What microkernels do to it.
@@ -90,7 +92,7 @@ enum Lhs {
     Gathered(Gathered),
 }
 
-impl<T: Product + From<bool>> Matmul<T> {
+impl<T: Product> Matmul<T> {
     fn compile(
         lhs: &Nest,
         rhs: &Nest,
@@ -126,16 +128,19 @@ impl<T: Product + From<bool>> Matmul<T> {
             return Err(problems);
         };
         let plan = Plan::<T>::new(machine.isa, extents.m == 1 || extents.n == 1);
-        let mut len = [1; MAX_RANK];
-        (len[batch], len[batch + 1]) = block(extents, body.domain[..batch].iter().product(), &plan, machine.threads);
-        let grid = Grid::exactly(&body.domain, &len);
-        let strip = (REGISTER / grid.len()[batch + 1].max(1)).max(1);
-        epilogue.allocate(&grid.strips(batch, strip));
         // Microkernels write rows.
         let side_by_side = |w: &tile::Write| w.strides[batch + 1] == 1 || extents.n == 1;
         let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
             && matches!(body.instrs[store.value], Instr::Anchor { .. }))
             && side_by_side(&epilogue.writes[0]);
+        let points = body.domain[..batch].iter().product();
+        let grids = [true, false].map(|packed| {
+            let mut len = [1; MAX_RANK];
+            (len[batch], len[batch + 1]) = block(extents, points, &plan, machine.threads, packed, direct);
+            Grid::exactly(&body.domain, &len)
+        });
+        let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
+        epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
         // A matrix times a vector reads rows of the matrix as they lie.
         let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
             let reads = rhs_nest.slots();
@@ -155,11 +160,11 @@ impl<T: Product + From<bool>> Matmul<T> {
             plan,
             extents,
             batch,
-            grid,
+            grids,
             lhs,
             rhs,
             epilogue,
-            strip,
+            strips,
             direct,
             taken,
             size,
@@ -190,14 +195,25 @@ impl<T: Product + From<bool>> Matmul<T> {
         (!at.is_null()).then_some((at.cast_const(), strides))
     }
 
+    /// Whether neither side is a vector.
+    fn several(&self) -> bool {
+        self.extents.m > 1 && self.extents.n > 1
+    }
+
+    /// How the product is cut into tiles: the number of the grid.
+    fn cut(&self, launch: &Launch<'_>) -> usize {
+        usize::from(self.constant(launch).is_none())
+    }
+
     /// Where in the scratch memory a tile of the product ends, which lies behind the epilogue's registers.
     fn tile_end(&self) -> usize {
-        let tile = self.grid.len()[self.batch] * self.grid.len()[self.batch + 1] * self.size;
+        let tiles = self.grids.iter().map(|grid| grid.len()[self.batch] * grid.len()[self.batch + 1] * self.size);
+        let tile = if self.direct && self.several() { 0 } else { tiles.max().unwrap_or(0) };
         (self.epilogue.scratch.next_multiple_of(ALIGN) + tile).next_multiple_of(ALIGN)
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
-        let tile = self.grid.tile(n);
+        let tile = self.grids[self.cut(launch)].tile(n);
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
@@ -217,8 +233,7 @@ impl<T: Product + From<bool>> Matmul<T> {
         };
         // A product may be written over what is added to it, but not over its operands; where there are several rows and
         // columns, no operand is read by one point alone, so that it can be none of these that is in place.
-        let several = self.extents.m > 1 && self.extents.n > 1;
-        let direct = self.direct && (several || !launch.in_place);
+        let direct = self.direct && (self.several() || !launch.in_place);
         let target = if direct {
             let write = &self.epilogue.writes[0];
             let offset = (0..MAX_RANK).fold(write.base, |sum, d| sum + write.strides[d] * tile.start[d] as i64);
@@ -254,10 +269,11 @@ impl<T: Product + From<bool>> Matmul<T> {
 
     unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
-        for row in (0..m).step_by(self.strip) {
+        let strip = self.strips[self.cut(launch)];
+        for row in (0..m).step_by(strip) {
             let mut part = *tile;
             part.start[self.batch] += row;
-            part.len[self.batch] = self.strip.min(m - row);
+            part.len[self.batch] = strip.min(m - row);
             let frame = Frame {
                 slots: launch.slots,
                 scratch,
@@ -291,21 +307,37 @@ fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
 }
 
 /// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
-/// second-level cache, and for all threads to share the work.
-fn block<T: Product>(e: Extents, points: usize, plan: &Plan<T>, threads: usize) -> (usize, usize) {
+/// second-level cache, and for all threads to share the work. A right operand that is not `packed` before is packed in each task:
+/// these are as high as may be, and if results are written directly, where they do not have to stay near, no more than needed.
+fn block<T: Product>(
+    e: Extents,
+    points: usize,
+    plan: &Plan<T>,
+    threads: usize,
+    packed: bool,
+    direct: bool,
+) -> (usize, usize) {
     // Of vectors, memory is what limits: as if there were more rows or columns.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
     let wanted = if threads == 1 { 1 } else { (work / TASK).clamp(1, SHARE * threads).div_ceil(points.max(1)) };
     let panel = plan.panel().max(32);
     let panels = e.n.div_ceil(panel).max(1);
-    let columns = e.n.div_ceil(COLUMNS).max(1);
-    let most = plan.rows(e.n.div_ceil(columns), e.k);
-    let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
-    let columns = columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS)));
+    let (rows, columns) = if packed || e.m == 1 || e.n == 1 {
+        let columns = e.n.div_ceil(COLUMNS).max(1);
+        let most = plan.rows(e.n.div_ceil(columns), e.k);
+        let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
+        (rows, columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS))))
+    } else {
+        let tile = if direct { usize::MAX } else { plan.tile() };
+        let most = (tile / e.m.max(1)).max(NARROW * panel);
+        let columns = e.n.div_ceil(most).max(wanted.min(panels.div_ceil(PANELS))).max(1);
+        let rows = e.m.div_ceil(tile / most.min(e.n.div_ceil(columns)).max(1));
+        (rows.max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1), columns)
+    };
     (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
 }
 
-impl<T: Product + From<bool>> Thunk for Matmul<T> {
+impl<T: Product> Thunk for Matmul<T> {
     unsafe fn run(&self, launch: &Launch<'_>) {
         if self.epilogue.domain.contains(&0) {
             return;
@@ -322,12 +354,16 @@ impl<T: Product + From<bool>> Thunk for Matmul<T> {
         let points: usize = self.epilogue.domain.iter().product();
         let serial = points.saturating_mul(self.extents.k) < SERIAL;
         // SAFETY: passed on from the caller.
-        launch.workers.for_each(self.grid.count(), serial, &|n, scratch| unsafe { self.task(launch, n, scratch) });
+        let tasks = self.grids[self.cut(launch)].count();
+        launch.workers.for_each(tasks, serial, &|n, scratch| unsafe { self.task(launch, n, scratch) });
     }
 
     fn scratch(&self) -> usize {
-        let (m, n) = (self.grid.len()[self.batch], self.grid.len()[self.batch + 1]);
-        let own = self.tile_end() + self.plan.scratch(Extents { m, n, k: self.extents.k });
+        let products = self.grids.iter().map(|grid| {
+            let (m, n) = (grid.len()[self.batch], grid.len()[self.batch + 1]);
+            self.plan.scratch(Extents { m, n, k: self.extents.k })
+        });
+        let own = self.tile_end() + products.max().unwrap_or(0);
         let lhs = if let Lhs::Operand(lhs) = &self.lhs { lhs.scratch() } else { 0 };
         own.max(lhs).max(self.rhs.scratch())
     }

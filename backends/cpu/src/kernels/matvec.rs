@@ -1,89 +1,92 @@
-//! Vector times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read.
+//! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: a page of several of its rows
+//! at once, as processors fetch ahead, while sums wait in the first-level cache.
 
-use super::{gemm::Extents, operand::Matrix};
-use crate::simd::{Isa, Level, per_level};
+use super::micro::{Call, finish};
+use crate::simd::vector::Vector;
 
-/// Columns that are accumulated side by side while rows stream by: they stay in the first-level cache.
-const COLUMNS: usize = 1024;
-/// Rows of the matrix that are read at once.
-const ROWS: usize = 8;
+/// Bytes of the sums that wait, of each row and of all of them.
+const PAGE: usize = 4096;
+const PAGES: usize = 4;
 
-/// Computes the product if one side is a vector and layouts suit; else `false`.
-///
-/// # Safety
-/// As [`super::gemm::Product::product`].
-pub unsafe fn try_product(
-    isa: Isa,
-    e: Extents,
-    target: Matrix,
-    [lhs, rhs]: [Matrix; 2],
-    scale: f32,
-    add: bool,
-) -> bool {
-    if add || (e.m != 1 && e.n != 1) {
-        return false;
-    }
-    // A column vector on the right is a row vector on the left of the transposed product.
-    let transposed = |m: Matrix| Matrix { rows: m.columns, columns: m.rows, ..m };
-    let (n, vector, matrix, target) =
-        if e.m == 1 { (e.n, lhs, rhs, target) } else { (e.m, transposed(rhs), transposed(lhs), transposed(target)) };
-    let call = Call { n, k: e.k, x: vector.at.cast(), w: matrix.at.cast(), out: target.at.cast(), scale, line: 0 };
-    if vector.columns != 1 || target.columns != 1 || matrix.columns != 1 {
-        return false;
-    }
-    // SAFETY: passed on from the caller; the layouts were just checked.
-    unsafe {
-        rows(isa)(&Call { line: matrix.rows, ..call });
-    }
-    true
+/// Elements of each row whose sums wait, and so of the pieces that are read.
+fn piece<T>(rows: usize) -> usize {
+    let pieces = rows.div_ceil(PAGES).max(1);
+    (PAGE / pieces / size_of::<T>()).next_multiple_of(16)
 }
 
-pub struct Call {
-    n: usize,
-    k: usize,
-    x: *const f32,
-    w: *const f32,
-    out: *mut f32,
-    scale: f32,
-    /// From a dense line of the matrix to the next.
-    line: isize,
+/// Elements of all sums that wait.
+pub fn room<T>(rows: usize) -> usize {
+    rows * piece::<T>(rows)
 }
 
-per_level! {
-    /// The matrix's rows are dense: sums of scaled rows.
-    rows<>(call: &Call) = rows_run
-}
-
+/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`]; `AT_ONCE` terms at a time.
 #[inline(always)]
-unsafe fn rows_run<L: Level>(c: &Call) {
-    let mut from = 0;
-    while from < c.n {
-        let width = COLUMNS.min(c.n - from);
-        // SAFETY: the caller promises the extents; the output overlaps no operand.
+pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(c: &Call<V::Element>) {
+    let piece = piece::<V::Element>(M);
+    for first in (0..c.columns).step_by(piece) {
+        let columns = piece.min(c.columns - first);
+        let mut from = 0;
+        // SAFETY: the caller promises the operands and room for the sums.
         unsafe {
-            let out = std::slice::from_raw_parts_mut(c.out.add(from), width);
-            out.fill(0.0);
-            let row = |l: usize| std::slice::from_raw_parts(c.w.offset(l as isize * c.line).add(from), width);
-            let mut l = 0;
-            while l + ROWS <= c.k {
-                let x: [f32; ROWS] = std::array::from_fn(|r| *c.x.add(l + r) * c.scale);
-                let w: [&[f32]; ROWS] = std::array::from_fn(|r| row(l + r));
-                for j in 0..width {
-                    let mut sum = out[j];
-                    for r in 0..ROWS {
-                        sum = L::fma(x[r], w[r][j], sum);
-                    }
-                    out[j] = sum;
-                }
-                l += ROWS;
+            while from + AT_ONCE <= c.k {
+                terms::<V, M, AT_ONCE>(c, from, (first, columns), piece);
+                from += AT_ONCE;
             }
-            for l in l..c.k {
-                let x = *c.x.add(l) * c.scale;
-                for (o, &w) in out.iter_mut().zip(row(l)) {
-                    *o = L::fma(x, w, *o);
+            for from in from..c.k {
+                terms::<V, M, 1>(c, from, (first, columns), piece);
+            }
+            for j in (0..columns).step_by(V::LANES) {
+                let at = first + j;
+                let shifted = |p: *const V::Element| if p.is_null() { p } else { p.wrapping_add(at) };
+                let part = Call {
+                    c: c.c.wrapping_add(at),
+                    bias: shifted(c.bias),
+                    other: shifted(c.other),
+                    columns: V::LANES.min(columns - j),
+                    ..*c
+                };
+                let mut sums = [[V::zero()]; M];
+                if c.k > 0 {
+                    sums.iter_mut().enumerate().for_each(|(i, sum)| sum[0] = V::load(c.packed.add(i * piece + j)));
                 }
+                finish::<V, M, 1, false>(&part, sums);
             }
         }
-        from += width;
+    }
+}
+
+/// Some terms of the sums of some columns; the first ones begin the sums.
+#[inline(always)]
+unsafe fn terms<V: Vector, const M: usize, const TERMS: usize>(
+    c: &Call<V::Element>,
+    from: usize,
+    (first, columns): (usize, usize),
+    piece: usize,
+) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut x = [[V::zero(); TERMS]; M];
+        for (i, x) in x.iter_mut().enumerate() {
+            for (l, x) in x.iter_mut().enumerate() {
+                let at = i as isize * c.a_rows + (from + l) as isize * c.a_columns;
+                *x = V::splat(c.a.wrapping_offset(at).read());
+            }
+        }
+        let b = c.b.wrapping_offset(from as isize * c.b_rows).wrapping_add(first);
+        for j in (0..columns).step_by(V::LANES) {
+            let mut w = [V::zero(); TERMS];
+            for (l, w) in w.iter_mut().enumerate() {
+                let at = b.wrapping_offset(l as isize * c.b_rows).wrapping_add(j);
+                *w = if j + V::LANES <= columns { V::load(at) } else { V::load_part(at, columns - j) };
+            }
+            for (i, x) in x.iter().enumerate() {
+                let to = c.packed.add(i * piece + j);
+                let mut sum = if from == 0 { V::zero() } else { V::load(to) };
+                for (&x, &w) in x.iter().zip(&w) {
+                    sum = x.mul_add(w, sum);
+                }
+                sum.store(to);
+            }
+        }
     }
 }

@@ -1,12 +1,17 @@
 //! Microkernels: a block of a product that stays in registers, for each instruction-set level.
 
-use super::pack::{Lines, Panel};
+use super::{
+    dots::Dots,
+    gemm::{Finish, Product},
+    pack::{Lines, Panel},
+};
 use crate::simd::{
     Isa,
     vector::{Lanes, Vector},
 };
 
 /// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
+#[derive(Clone, Copy)]
 pub struct Call<T> {
     /// Number of terms of each segment of the left operand.
     pub k: usize,
@@ -28,14 +33,16 @@ pub struct Call<T> {
     pub b_panels: usize,
     /// What is asked for meanwhile, where a kernel takes one panel.
     pub ahead: Ahead<T>,
+    /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
+    pub packed: *mut T,
     /// The result's first element; its columns lie side by side.
     pub c: *mut T,
     /// From a row of it to the next.
     pub c_rows: isize,
     /// How many columns are written: from one vector less than the kernel's on.
     pub columns: usize,
-    /// Factor of the sums.
-    pub scale: T,
+    /// Factor of the sums, unless it is one.
+    pub scale: Option<T>,
     /// Whether they are added to what the result holds.
     pub add: bool,
     /// If not null: a number for each column, which is added.
@@ -48,14 +55,47 @@ pub struct Call<T> {
     pub least: Option<T>,
 }
 
+impl<T: Product> Call<T> {
+    /// What becomes of the sums of no terms: operands and the result are still to be filled in.
+    pub fn new(finish: Finish<T>) -> Call<T> {
+        let null = std::ptr::null();
+        Call {
+            k: 0,
+            segments: 1,
+            starts: &0,
+            a: null,
+            a_rows: 0,
+            a_columns: 0,
+            b: null,
+            b_rows: 0,
+            b_panels: 0,
+            ahead: Ahead { at: null, step: 0 },
+            packed: std::ptr::null_mut(),
+            c: std::ptr::null_mut(),
+            c_rows: 0,
+            columns: 0,
+            scale: Some(finish.scale).filter(|&scale| scale != T::from(true)),
+            add: finish.add,
+            bias: finish.bias,
+            other: finish.other,
+            other_rows: finish.other_rows,
+            least: finish.least,
+        }
+    }
+}
+
 /// Memory that will be needed, of which a panel's row is asked for with each term: the address, which need not be valid, and bytes
 /// from it to the next.
+#[derive(Clone, Copy)]
 pub struct Ahead<T> {
     /// With the first term.
     pub at: *const T,
     /// To the next.
     pub step: isize,
 }
+
+/// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
+const LONG: usize = 64;
 
 /// Rows of the right operand that are asked for ahead of their use.
 pub const AHEAD: isize = 16;
@@ -67,28 +107,6 @@ impl<T> Ahead<T> {
     }
 }
 
-/// Sums of products of a dense vector with the dense lines of a matrix.
-pub struct Dots<T> {
-    /// How many.
-    pub n: usize,
-    /// Number of terms.
-    pub k: usize,
-    /// The vector.
-    pub x: *const T,
-    /// The matrix.
-    pub w: *const T,
-    /// From a line of it to the next.
-    pub line: isize,
-    /// The first result.
-    pub out: *mut T,
-    /// From a result to the next.
-    pub step: isize,
-    /// Factor of the sums.
-    pub scale: T,
-    /// Whether they are added to what the results hold.
-    pub add: bool,
-}
-
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
 
@@ -98,8 +116,14 @@ pub struct Micro<T: 'static> {
     pub lanes: usize,
     /// By the number of rows less one; one vector wide, and a panel wide.
     pub kernels: &'static [[Kernel<T>; 2]],
+    /// By the number of rows less one: a panel wide, and the panel is packed on the way.
+    pub packing: &'static [Kernel<T>],
     /// By the number of rows less one, for few rows: kernels for several whole panels, the most first, and how many.
     pub streams: &'static [&'static [(usize, Kernel<T>)]],
+    /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
+    pub few: &'static [Kernel<T>],
+    /// For few terms: so many rows, and as many columns as there are.
+    pub sweep: unsafe fn(&Call<T>, usize),
     /// Packs a part of an operand.
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
@@ -117,7 +141,7 @@ impl<T> Clone for Micro<T> {
 impl<T> Copy for Micro<T> {}
 
 /// Vectors side by side in a panel.
-const PANEL: usize = 2;
+pub(super) const PANEL: usize = 2;
 
 impl<T> Micro<T> {
     /// Columns of a packed panel.
@@ -139,13 +163,20 @@ impl<T> Micro<T> {
 /// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel has, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 #[inline(always)]
-unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::Element>) {
+unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool>(c: &Call<V::Element>) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let mut b = c.b;
+        let mut packed = c.packed;
         let mut ahead = c.ahead.at;
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
+        if c.k >= LONG {
+            for i in 0..ROWS {
+                let row = c.c.wrapping_offset(i as isize * c.c_rows);
+                (0..VECTORS).for_each(|j| V::prefetch(row.wrapping_add(j * V::LANES)));
+            }
+        }
         for segment in 0..c.segments {
             let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
             for _ in 0..c.k {
@@ -162,6 +193,10 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
                 let mut row = [V::zero(); VECTORS];
                 for (j, v) in row.iter_mut().enumerate() {
                     *v = V::load(b.add(place(j)));
+                }
+                if PACKS {
+                    row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
+                    packed = packed.add(VECTORS * V::LANES);
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let x = V::splat(*a.offset(i as isize * c.a_rows));
@@ -184,7 +219,7 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(c: &Call<V::
 /// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
 /// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
 #[inline(always)]
-unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
+pub(super) unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
     c: &Call<V::Element>,
     sums: [[V; VECTORS]; ROWS],
 ) {
@@ -205,8 +240,10 @@ unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE
                 }
             };
         }
-        let scale = V::splat(c.scale);
-        each!(sum, _, _ => sum.mul(scale));
+        if let Some(scale) = c.scale {
+            let scale = V::splat(scale);
+            each!(sum, _, _ => sum.mul(scale));
+        }
         if c.add {
             each!(sum, i, j => sum.add(read(c.c.offset(i as isize * c.c_rows), j)));
         }
@@ -231,54 +268,32 @@ unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE
     }
 }
 
-/// Four lines at a time, so that additions overlap.
-#[inline(always)]
-unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
-    const LINES: usize = 4;
-    let mut first = 0;
-    while first < d.n {
-        let lines = LINES.min(d.n - first);
-        // SAFETY: the caller promises the operands. Where there are fewer lines, the last one stands in.
-        unsafe {
-            let mut w = [d.w; LINES];
-            for (i, w) in w.iter_mut().enumerate() {
-                *w = d.w.wrapping_offset((first + i.min(lines - 1)) as isize * d.line);
-            }
-            let mut sums = [V::zero(); LINES];
-            let mut l = 0;
-            while l + V::LANES <= d.k {
-                let x = V::load(d.x.add(l));
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load(w.add(l)), *sum);
-                }
-                l += V::LANES;
-            }
-            if l < d.k {
-                let x = V::load_part(d.x.add(l), d.k - l);
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load_part(w.add(l), d.k - l), *sum);
-                }
-            }
-            for (i, sum) in sums.into_iter().enumerate().take(lines) {
-                let to = d.out.wrapping_offset((first + i) as isize * d.step);
-                // One lane's worth, for arithmetic on an element.
-                let sum = V::splat(sum.sum()).mul(V::splat(d.scale));
-                (if d.add { V::load_part(to, 1).add(sum) } else { sum }).store_part(to, 1);
-            }
-        }
-        first += lines;
-    }
-}
-
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
             use super::{Call, Dots, Lines, Panel, Vector};
 
             $(#[$attribute])*
-            pub unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize>(call: &Call<V::Element>) {
+            pub unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool>(
+                call: &Call<V::Element>,
+            ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { super::block::<V, ROWS, VECTORS>(call) }
+                unsafe { super::block::<V, ROWS, VECTORS, PACKS>(call) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(call: &Call<V::Element>) {
+                // SAFETY: as above.
+                unsafe { crate::kernels::matvec::few::<V, M, AT_ONCE>(call) }
+            }
+
+            $(#[$attribute])*
+            pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize>(
+                call: &Call<V::Element>,
+                rows: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { crate::kernels::sweep::sweep::<V, HIGH, WIDE>(call, rows) }
             }
 
             $(#[$attribute])*
@@ -296,7 +311,7 @@ macro_rules! level {
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
-                unsafe { super::dots::<V>(dots) }
+                unsafe { crate::kernels::dots::dots::<V>(dots) }
             }
         }
     };
@@ -314,15 +329,21 @@ level!(
 );
 
 macro_rules! micro {
-    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*) => {
+    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             kernels: const {
-                &[$([$level::block::<$v, $rows, 1> as Kernel<$t>, $level::block::<$v, $rows, PANEL> as Kernel<$t>]),*]
+                &[$([
+                    $level::block::<$v, $rows, 1, false> as Kernel<$t>,
+                    $level::block::<$v, $rows, PANEL, false> as Kernel<$t>,
+                ]),*]
             },
+            packing: const { &[$($level::block::<$v, $rows, PANEL, true> as Kernel<$t>),*] },
             streams: const {
-                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }> as Kernel<$t>)),*]),*]
+                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }, false> as Kernel<$t>)),*]),*]
             },
+            few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
+            sweep: $level::sweep::<$v, $high, $wide>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
             dots: $level::dots::<$v>,
@@ -346,11 +367,11 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1)
+                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1; 5: 2 1; 6: 2 1, few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams),
+                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
                 }
             }
         }

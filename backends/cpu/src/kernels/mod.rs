@@ -2,14 +2,17 @@
 
 pub mod attention;
 mod blocked;
+mod dots;
 pub mod gathered;
 pub mod gemm;
 pub mod matmul;
-pub mod matvec;
+mod matvec;
 pub mod micro;
 pub mod operand;
 mod pack;
 mod registers;
+mod streams;
+mod sweep;
 pub mod tiles;
 
 use eutectic_backend::{AnchorKernel, Kernel};

@@ -146,6 +146,8 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
         }
     }
     match (register(from), to) {
+        #[cfg(target_arch = "x86_64")]
+        (DType::F32, DType::F16) if isa >= Isa::Avx2 => return f16c::rounded,
         (DType::F32, DType::F16) => return unary::<RoundedF32<f16>>(isa),
         (DType::F32, DType::Bf16) => return unary::<RoundedF32<bf16>>(isa),
         _ => {}
@@ -161,9 +163,53 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     }
 }
 
+/// `f16` in vectors: the crate `half` converts one number at a time.
+#[cfg(target_arch = "x86_64")]
+mod f16c {
+    use std::arch::x86_64::*;
+
+    use crate::simd::Call;
+
+    const LANES: usize = 8;
+    const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+
+    macro_rules! loops {
+        ($name:ident: $from:ty, $to:ty, ($at:ident, $out:ident) $body:expr) => {
+            #[target_feature(enable = "avx2,fma,f16c")]
+            pub unsafe fn $name(call: &Call) {
+                let one = |$at: *const $from, $out: *mut $to| {
+                    // SAFETY: there is room for as many numbers as a vector has.
+                    unsafe { $body }
+                };
+                let (from, to) = (call.args[0].cast::<$from>(), call.out.cast::<$to>());
+                let whole = call.n / LANES * LANES;
+                for i in (0..whole).step_by(LANES) {
+                    one(from.wrapping_add(i), to.wrapping_add(i));
+                }
+                if whole < call.n {
+                    let (mut x, mut y) = ([<$from>::default(); LANES], [<$to>::default(); LANES]);
+                    // SAFETY: `Call` promises the elements.
+                    unsafe {
+                        x.as_mut_ptr().copy_from_nonoverlapping(from.add(whole), call.n - whole);
+                        one(x.as_ptr(), y.as_mut_ptr());
+                        to.add(whole).copy_from_nonoverlapping(y.as_ptr(), call.n - whole);
+                    }
+                }
+            }
+        };
+    }
+    loops!(widen: u16, f32, (at, out) _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128(at.cast()))));
+    loops!(narrow: f32, u16, (at, out) _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<NEAREST>(_mm256_loadu_ps(at))));
+    loops!(rounded: f32, f32, (at, out) {
+        _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm256_cvtps_ph::<NEAREST>(_mm256_loadu_ps(at))));
+    });
+}
+
 /// From the element type in memory to the one in registers, where they differ.
 pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
+        #[cfg(target_arch = "x86_64")]
+        DType::F16 if isa >= Isa::Avx2 => Some(f16c::widen),
         DType::F16 => Some(unary::<Widen<f16>>(isa)),
         DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
         _ => None,
@@ -173,6 +219,8 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
 /// From the element type in registers to the one in memory, where they differ.
 pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
+        #[cfg(target_arch = "x86_64")]
+        DType::F16 if isa >= Isa::Avx2 => Some(f16c::narrow),
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
         _ => None,

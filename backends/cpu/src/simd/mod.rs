@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 pub enum Isa {
     /// What the target guarantees.
     Portable,
-    /// x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2, FMA and F16C.
     Avx2,
     /// x86-64 with AVX-512 F, VL, BW and DQ.
     Avx512,
@@ -33,7 +33,7 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq");
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
                 return if wide { Isa::Avx512 } else { Isa::Avx2 };
             }
         }

@@ -1,0 +1,193 @@
+//! A product, by our kernels and by the crate `gemm`, on data of their own.
+
+use std::time::Instant;
+
+use eutectic_backend::{AnchorKernel, Backend, Body, Executable, Instr, Kernel, Load, Place, Store};
+use eutectic_cpu::{Cpu, CpuOptions};
+use eutectic_ir::{DType, Tensor};
+use half::{bf16, f16};
+
+use crate::support::{
+    self, Random,
+    build::{body, push, row_major},
+};
+
+/// Batch, rows, columns, length of the sums.
+pub type Shape = (usize, usize, usize, usize);
+
+/// As in `12x128x128x32`, without a batch of one.
+pub fn name((b, m, n, k): Shape) -> String {
+    if b == 1 { format!("{m}x{n}x{k}") } else { format!("{b}x{m}x{n}x{k}") }
+}
+
+/// Operations.
+pub fn flops((b, m, n, k): Shape) -> f64 {
+    2.0 * (b * m * n * k) as f64
+}
+
+/// What matrices hold.
+pub trait Element: Copy + 'static {
+    /// In memory.
+    const DTYPE: DType;
+    /// What sums are made in.
+    const SUMS: DType;
+    /// What a result may differ by for each term.
+    const CLOSE: f64;
+    /// The nearest number.
+    fn of(x: f64) -> Self;
+    /// The number.
+    fn to(self) -> f64;
+}
+
+macro_rules! element {
+    ($t:ty, $dtype:expr, $sums:expr, $close:literal, $x:ident $of:expr) => {
+        impl Element for $t {
+            const DTYPE: DType = $dtype;
+            const SUMS: DType = $sums;
+            const CLOSE: f64 = $close;
+            fn of($x: f64) -> $t {
+                $of
+            }
+            fn to(self) -> f64 {
+                f64::from(self)
+            }
+        }
+    };
+}
+element!(f32, DType::F32, DType::F32, 1e-4, x x as f32);
+element!(f64, DType::F64, DType::F64, 1e-12, x x);
+element!(f16, DType::F16, DType::F32, 1e-1, x f16::from_f64(x));
+element!(bf16, DType::Bf16, DType::F32, 1e-1, x bf16::from_f64(x));
+
+/// The operands.
+pub struct Operands<T> {
+    /// Of the product.
+    pub shape: Shape,
+    lhs: Vec<T>,
+    rhs: Vec<T>,
+}
+
+impl<T: Element> Operands<T> {
+    /// Random numbers.
+    pub fn new(shape: Shape) -> Operands<T> {
+        let (b, m, n, k) = shape;
+        let mut random = Random(7);
+        let mut numbers = |n: usize| (0..n).map(|_| T::of(random.between(-1.0, 1.0))).collect::<Vec<_>>();
+        Operands { shape, lhs: numbers(b * m * k), rhs: numbers(b * k * n) }
+    }
+}
+
+/// Our way.
+pub struct Ours<T> {
+    executable: Box<dyn Executable>,
+    constant: bool,
+    /// The result.
+    pub out: Vec<T>,
+}
+
+impl<T: Element> Ours<T> {
+    /// `constant`: the right operand is a parameter, not an input.
+    pub fn new(of: &Operands<T>, threads: usize, constant: bool) -> Ours<T> {
+        let (b, m, n, k) = of.shape;
+        let mut result = body(&[b, m, n]);
+        let value = push(&mut result, Instr::Anchor { dtype: T::SUMS });
+        let operand = |slot: usize, domain: &[usize]| -> Body {
+            let mut b = body(domain);
+            let load = Load { slot, at: row_major(domain), guards: Vec::new(), dtype: T::DTYPE };
+            b.results = vec![push(&mut b, Instr::Load(load))];
+            b
+        };
+        let anchor = AnchorKernel::Contraction { lhs: operand(0, &[b, m, k]), rhs: operand(1, &[b, k, n]) };
+        let stores = vec![Store { slot: 2, at: row_major(&[b, m, n]), value }];
+        let counts = [b * m * k, b * k * n, b * m * n];
+        let kernel = Kernel { anchor, body: result, stores, slots: counts.map(|n| (T::DTYPE, n)).to_vec() };
+        let mut program = support::program(&kernel);
+        let mut params = Vec::new();
+        if constant {
+            program.params.push(program.inputs.remove(1));
+            program.buffers[1].place = Place::Param(0);
+            params.push(Tensor::from_f64(T::DTYPE, &[of.rhs.len()], of.rhs.iter().map(|x| x.to())));
+        }
+        let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
+        let mut executable = cpu.compile(&program).expect("a product");
+        executable.load(&params).expect("the program's parameter");
+        Ours { executable, constant, out: vec![T::of(0.0); counts[2]] }
+    }
+
+    /// Computes it.
+    pub fn run(&mut self, of: &Operands<T>) {
+        let inputs = [bytes(&of.lhs), bytes(&of.rhs)];
+        let inputs = &inputs[..if self.constant { 1 } else { 2 }];
+        self.executable.run(inputs, &mut [bytes_mut(&mut self.out)]).expect("a run");
+    }
+
+    /// Panics unless the result is close to another.
+    pub fn check<U: Element>(&self, other: &[U], shape: Shape) {
+        let close = |(a, b): (&T, &U)| (a.to() - b.to()).abs() <= T::CLOSE * shape.3 as f64;
+        assert!(self.out.iter().zip(other).all(close), "{}: results differ", name(shape));
+    }
+}
+
+/// The crate `gemm`, on one thread.
+pub fn gemm<T: Element>(of: &Operands<T>, out: &mut [T]) {
+    let (b, m, n, k) = of.shape;
+    for i in 0..b {
+        let to = out[i * m * n..][..m * n].as_mut_ptr();
+        let (lhs, rhs) = (&of.lhs[i * m * k..][..m * k], &of.rhs[i * k * n..][..k * n]);
+        let [rows, terms] = [n, k].map(|n| n as isize);
+        let none = gemm::Parallelism::None;
+        let (zero, one) = (T::of(0.0), T::of(1.0));
+        // SAFETY: slices of the matrices' sizes.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                to,
+                1,
+                rows,
+                false,
+                lhs.as_ptr(),
+                1,
+                terms,
+                rhs.as_ptr(),
+                1,
+                rows,
+                zero,
+                one,
+                false,
+                false,
+                false,
+                none,
+            );
+        }
+    }
+}
+
+/// The least seconds of each of several calls, in turns.
+pub fn least<const N: usize>(mut calls: [&mut dyn FnMut(); N], seconds: f64) -> [f64; N] {
+    let mut least = [f64::INFINITY; N];
+    let (start, mut rounds) = (Instant::now(), 0);
+    while rounds < 4 || start.elapsed().as_secs_f64() < seconds {
+        for (call, least) in calls.iter_mut().zip(&mut least) {
+            // Twice each: the first brings its own data into the caches.
+            for _ in 0..2 {
+                let t = Instant::now();
+                call();
+                *least = least.min(t.elapsed().as_secs_f64());
+            }
+        }
+        rounds += 1;
+    }
+    least
+}
+
+fn bytes<T: Element>(x: &[T]) -> &[u8] {
+    // SAFETY: floats are made of bytes.
+    unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) }
+}
+
+fn bytes_mut<T: Element>(x: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and any such bytes are a float.
+    unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), size_of_val(x)) }
+}

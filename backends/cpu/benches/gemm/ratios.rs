@@ -1,0 +1,208 @@
+//! Tables: ours beside the crate `gemm` and two threads beside one; 16-bit storage beside `f32`; few rows beside reading memory.
+
+use std::hint::black_box;
+
+use half::{bf16, f16};
+
+use crate::{
+    SHAPES,
+    product::{Element, Operands, Ours, Shape, flops, gemm, least, name},
+    support::Random,
+};
+
+/// What to show.
+pub struct Options {
+    words: Vec<String>,
+}
+
+impl Options {
+    /// Words narrow the tables: element types, `constant` or `input`, a shape as in `128x384x384`, which is then the only one;
+    /// `all` shows every random shape, not only those that are slower than `gemm`'s; `one` leaves out the second thread; a number is the
+    /// seconds for each shape.
+    pub fn new(words: impl Iterator<Item = String>) -> Options {
+        Options { words: words.collect() }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|w| w == word)
+    }
+
+    /// Whether a word is among those that are given of a kind, or none of the kind is given.
+    fn admits(&self, word: &str, kind: &[&str]) -> bool {
+        self.has(word) || !kind.iter().any(|w| self.has(w))
+    }
+
+    /// Threads of the first column and of the second.
+    fn threads(&self) -> [usize; 2] {
+        [1, if self.has("one") { 1 } else { 2 }]
+    }
+
+    fn seconds(&self, or: f64) -> f64 {
+        self.words.iter().find_map(|w| w.parse().ok()).unwrap_or(or)
+    }
+
+    fn shapes(&self) -> Vec<Shape> {
+        let shape = |word: &String| {
+            let n: Vec<usize> = word.split('x').map(str::parse).collect::<Result<_, _>>().ok()?;
+            match n[..] {
+                [m, n, k] => Some((1, m, n, k)),
+                [b, m, n, k] => Some((b, m, n, k)),
+                _ => None,
+            }
+        };
+        self.words.iter().filter_map(shape).collect()
+    }
+}
+
+/// Sizes whose logarithms are even, products of about a millisecond at most.
+fn random_shapes(count: usize) -> Vec<Shape> {
+    let mut random = Random(2026);
+    let mut size = move || random.between(0.0, 2048_f64.log2()).exp2().round() as usize;
+    let shapes = std::iter::repeat_with(|| (1, size(), size(), size()));
+    shapes.filter(|s| (1 << 12..1 << 26).contains(&(s.1 * s.2 * s.3))).take(count).collect()
+}
+
+fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let logarithms: Vec<f64> = ratios.map(f64::ln).collect();
+    (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
+}
+
+/// Operations a second of ours on one thread and on two, and of the other.
+struct Row {
+    shape: Shape,
+    rates: [f64; 3],
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        self.rates[0] / self.rates[2]
+    }
+
+    fn half_of_two(&self) -> f64 {
+        self.rates[1] / self.rates[0] / 2.0
+    }
+
+    fn print(&self) {
+        let [one, two, other] = self.rates.map(|r| r / 1e9);
+        let (ratio, half) = (self.ratio(), self.half_of_two());
+        println!("{:20} {one:8.1} {two:8.1} {other:8.1} {ratio:6.2} {half:6.2}", name(self.shape));
+    }
+}
+
+/// The named shapes and the random ones, each measured by `row`.
+fn table(options: &Options, other: &str, row: impl Fn(Shape, f64) -> Row) {
+    println!("{:20} {:>8} {:>8} {other:>8} {:>6} {:>6}", "shape", "1 thread", "2", "ratio", "2/1/2");
+    let given = options.shapes();
+    for &shape in if given.is_empty() { SHAPES } else { &given } {
+        row(shape, options.seconds(0.5)).print();
+    }
+    if !given.is_empty() {
+        return;
+    }
+    let mut rows: Vec<_> = random_shapes(200).into_iter().map(|shape| row(shape, options.seconds(0.04))).collect();
+    rows.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let high = || rows.iter().filter(|r| r.shape.1 >= 128);
+    println!(
+        "200 random shapes: geometric mean {:.3}, of {} with m >= 128 {:.3}, there two threads beside twice one {:.3}; {} below 0.8, {} below 1:",
+        mean(rows.iter().map(Row::ratio)),
+        high().count(),
+        mean(high().map(Row::ratio)),
+        mean(high().map(Row::half_of_two)),
+        rows.iter().filter(|r| r.ratio() < 0.8).count(),
+        rows.iter().filter(|r| r.ratio() < 1.0).count(),
+    );
+    rows.iter().filter(|r| r.ratio() < 1.0 || options.has("all")).for_each(Row::print);
+}
+
+/// Ours beside `gemm`.
+fn beside_gemm<T: Element>(options: &Options, constant: bool) {
+    table(options, "gemm", |shape, seconds| {
+        let of = Operands::<T>::new(shape);
+        let [mut one, mut two] = options.threads().map(|threads| Ours::new(&of, threads, constant));
+        let mut theirs = one.out.clone();
+        let times = least([&mut || one.run(&of), &mut || two.run(&of), &mut || gemm(&of, &mut theirs)], seconds);
+        one.check(&theirs, shape);
+        two.check(&theirs, shape);
+        Row { shape, rates: times.map(|t| flops(shape) / t) }
+    });
+}
+
+/// 16-bit storage beside `f32`.
+fn beside_f32<T: Element>(options: &Options, constant: bool) {
+    table(options, "f32", |shape, seconds| {
+        let (of, wide) = (Operands::<T>::new(shape), Operands::<f32>::new(shape));
+        let [mut one, mut two] = options.threads().map(|threads| Ours::new(&of, threads, constant));
+        let mut other = Ours::new(&wide, 1, constant);
+        let times = least([&mut || one.run(&of), &mut || two.run(&of), &mut || other.run(&wide)], seconds);
+        one.check(&other.out, shape);
+        two.check(&other.out, shape);
+        Row { shape, rates: times.map(|t| flops(shape) / t) }
+    });
+}
+
+/// Reads everything, several streams at once.
+fn read(from: &[f32]) {
+    const STREAMS: usize = 16;
+    const LINE: usize = 16;
+    let part = from.len() / STREAMS / LINE * LINE;
+    let mut sums = [[0.0_f32; LINE]; STREAMS];
+    for at in (0..part).step_by(LINE) {
+        for (s, sum) in sums.iter_mut().enumerate() {
+            let line = &from[s * part + at..][..LINE];
+            *sum = std::array::from_fn(|i| sum[i] + line[i]);
+        }
+    }
+    black_box(&sums);
+}
+
+/// Few rows: bytes of the right operand a second, beside reading as many.
+fn few_rows<T: Element>(options: &Options, constant: bool) {
+    println!("{:20} {:>8} {:>8} {:>6}", "shape", "GB/s", "reading", "share");
+    for (n, k) in [(5632, 2048), (2048, 2048), (1000, 300)] {
+        for m in [1, 2, 3, 4, 8] {
+            let shape = (1, m, n, k);
+            let of = Operands::<T>::new(shape);
+            let mut ours = Ours::new(&of, 1, constant);
+            let bytes = size_of::<T>() * n * k;
+            let memory = vec![1.0_f32; bytes / size_of::<f32>()];
+            let times = least([&mut || ours.run(&of), &mut || read(black_box(&memory))], options.seconds(0.3));
+            let [ours, reading] = times.map(|t| bytes as f64 / t / 1e9);
+            println!("{:20} {ours:8.1} {reading:8.1} {:6.2}", name(shape), ours / reading);
+        }
+    }
+}
+
+/// One table for each type and kind of right operand.
+fn each(options: &Options, kind: &str, constant: bool) {
+    macro_rules! each {
+        ($show:ident: $($t:ty)*) => {$(
+            if options.admits(&<$t>::DTYPE.to_string(), &["f32", "f64", "f16", "bf16"]) {
+                println!("\n{}, right operand {kind}, GFLOP/s", <$t>::DTYPE);
+                $show::<$t>(options, constant);
+            }
+        )*};
+    }
+    each!(beside_gemm: f32 f64);
+    each!(beside_f32: f16 bf16);
+}
+
+/// All tables of ratios.
+pub fn ratios(options: &Options) {
+    for (kind, constant) in [("constant", true), ("input", false)] {
+        if options.admits(kind, &["constant", "input"]) {
+            each(options, kind, constant);
+        }
+    }
+}
+
+/// All tables of few rows.
+pub fn bandwidth(options: &Options) {
+    for (kind, constant) in [("constant", true), ("input", false)] {
+        if options.admits(kind, &["constant", "input"]) {
+            println!("\nf32, right operand {kind}");
+            few_rows::<f32>(options, constant);
+            println!("\nf64, right operand {kind}");
+            few_rows::<f64>(options, constant);
+        }
+    }
+}

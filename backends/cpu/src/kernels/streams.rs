@@ -1,0 +1,138 @@
+//! Products of few rows, which are bound by reading the right operand, and of few terms, which are bound by writing the result: several
+//! panels at once, from their first to their last term.
+
+use super::{
+    blocked::{Blocked, at},
+    gemm::{Left, Product, Right},
+    micro::{Ahead, Call},
+    operand::Matrix,
+    pack::Panel,
+};
+
+/// Products with no more terms are bound by writing the result.
+const TERMS: usize = 48;
+
+/// Of products of few terms with more rows, the right operand is packed first.
+const PACKED: usize = 32;
+
+/// The right operand: packed, or as it lies, with dense rows.
+struct Panels<T> {
+    at: *const T,
+    /// From a term to the next.
+    terms: isize,
+    /// From a panel to the next.
+    apart: usize,
+}
+
+impl<T: Product> Blocked<'_, T> {
+    /// Computes the product if it is of such a kind.
+    ///
+    /// # Safety
+    /// As [`super::gemm::Plan::run`].
+    pub(super) unsafe fn streams(&self) -> bool {
+        let (e, width) = (self.e, self.micro.panel());
+        let Left::Plain(lhs) = self.lhs else { return false };
+        let few = if let Right::Packed(_) = self.rhs { self.micro.streams.len() } else { self.micro.few.len() };
+        if e.k > TERMS && e.m > few {
+            return false;
+        }
+        let rhs = match self.rhs {
+            Right::Packed(at) => Panels { at: at.cast::<T>(), terms: width as isize, apart: width * e.k },
+            Right::Plain(Matrix { at, rows, columns: 1 }) => {
+                Panels { at: at.cast::<T>().cast_const(), terms: rows, apart: width }
+            }
+            Right::Plain(_) => return false,
+        };
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match self.rhs {
+                _ if e.k <= TERMS => self.few_terms(lhs, &rhs),
+                Right::Packed(_) => self.few_rows_packed(lhs, &rhs),
+                Right::Plain(_) => self.few_rows(lhs, &rhs),
+            }
+        }
+        true
+    }
+
+    /// A group of panels at a time, past which all rows go.
+    unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels<T>) {
+        let (e, width) = (self.e, self.micro.panel());
+        let group = self.plan.group(e, e.k, true) * width;
+        // Rows that lie apart are packed for many rows of the target, unless they stay in the nearest cache anyway.
+        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !self.plan.is_nearest(e.n * e.k);
+        for first in (0..e.n).step_by(group.max(1)) {
+            let columns = group.min(e.n - first);
+            let mut call = Call { columns, ..self.part(lhs, rhs, (0, e.k), first) };
+            if pack {
+                self.pack(&mut call);
+            }
+            // SAFETY: passed on from the caller.
+            unsafe { (self.micro.sweep)(&call, e.m) };
+        }
+    }
+
+    /// Packs the right operand of a call, whose rows are dense.
+    fn pack(&self, call: &mut Call<T>) {
+        let (k, width) = (call.k, self.micro.panel());
+        for first in (0..call.columns).step_by(width) {
+            let columns = width.min(call.columns - first);
+            let (from, to) = (call.b.wrapping_add(first), self.scratch.wrapping_add(first * k));
+            // SAFETY: the caller of `Plan::run` promises the operand and room for a group.
+            unsafe { (self.micro.pack)(&Panel { k, columns, from, rows: call.b_rows, line: 1, to, width }) };
+        }
+        (call.b, call.b_rows, call.b_panels) = (self.scratch.cast_const(), width as isize, width * k);
+    }
+
+    /// The call for terms `from..from + k` of all columns from one on.
+    fn part(&self, lhs: Matrix, rhs: &Panels<T>, (from, k): (usize, usize), first: usize) -> Call<T> {
+        let finish = self.part_of_terms(from, k);
+        let b = rhs.at.wrapping_add(first / self.micro.panel() * rhs.apart).wrapping_offset(from as isize * rhs.terms);
+        Call {
+            k,
+            a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
+            a_rows: lhs.rows,
+            a_columns: lhs.columns,
+            b,
+            b_rows: rhs.terms,
+            b_panels: rhs.apart,
+            ahead: Ahead::rows(b, rhs.terms),
+            packed: self.scratch,
+            c: self.target.at.cast::<T>().wrapping_add(first),
+            c_rows: self.target.rows,
+            columns: self.e.n - first,
+            bias: at(finish.bias, first as isize),
+            other: at(finish.other, first as isize),
+            ..Call::new(finish)
+        }
+    }
+
+    /// A right operand that lies in rows, by whole rows of its pages.
+    unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels<T>) {
+        let terms = self.plan.terms(self.e.k);
+        for from in (0..self.e.k).step_by(terms) {
+            let call = self.part(lhs, rhs, (from, terms.min(self.e.k - from)), 0);
+            // SAFETY: passed on from the caller.
+            unsafe { self.micro.few[self.e.m - 1](&call) };
+        }
+    }
+
+    /// As many panels at once as there is a kernel for, from their first to their last term.
+    unsafe fn few_rows_packed(&self, lhs: Matrix, rhs: &Panels<T>) {
+        let (e, width) = (self.e, self.micro.panel());
+        let kernels = self.micro.streams[e.m - 1];
+        let terms = self.plan.terms(e.k);
+        let mut first = 0;
+        while first < e.n {
+            let whole = (e.n - first) / width;
+            let several = kernels.iter().find(|(panels, _)| *panels <= whole);
+            let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
+            let kernel = several.map_or(self.micro.kernels[e.m - 1][usize::from(columns > self.micro.lanes)], |s| s.1);
+            for from in (0..e.k).step_by(terms) {
+                let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
+                // SAFETY: passed on from the caller.
+                unsafe { kernel(&call) };
+            }
+            first += columns;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
+//! rows of the result.
+
+use super::micro::{Call, PANEL, finish};
+use crate::simd::vector::Vector;
+
+/// So many rows of [`Call::columns`] sums, of one segment. Blocks have `HIGH` rows and up to `WIDE` vectors: no more than four.
+#[inline(always)]
+pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize>(call: &Call<V::Element>, rows: usize) {
+    let mut row = 0;
+    // SAFETY: passed on from the caller.
+    unsafe {
+        while row + HIGH <= rows {
+            lines::<V, HIGH, WIDE>(call, row);
+            row += HIGH;
+        }
+        while row + 2 <= rows {
+            lines::<V, 2, WIDE>(call, row);
+            row += 2;
+        }
+        if row < rows {
+            lines::<V, 1, WIDE>(call, row);
+        }
+    }
+}
+
+/// Some rows from one on.
+#[inline(always)]
+unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize>(call: &Call<V::Element>, row: usize) {
+    let row = row as isize;
+    let mut block = Call {
+        a: call.a.wrapping_offset(row * call.a_rows),
+        c: call.c.wrapping_offset(row * call.c_rows),
+        other: call.other.wrapping_offset(row * call.other_rows),
+        columns: WIDE * V::LANES,
+        ..*call
+    };
+    let mut left = call.columns;
+    // SAFETY: the caller promises the operands. Null pointers stay what they are.
+    unsafe {
+        while left >= WIDE * V::LANES {
+            sums::<V, ROWS, WIDE, true>(&block);
+            left -= WIDE * V::LANES;
+            block.b = block.b.wrapping_add(WIDE / PANEL * call.b_panels);
+            block.c = block.c.wrapping_add(WIDE * V::LANES);
+            if !call.bias.is_null() {
+                block.bias = block.bias.wrapping_add(WIDE * V::LANES);
+            }
+            if !call.other.is_null() {
+                block.other = block.other.wrapping_add(WIDE * V::LANES);
+            }
+        }
+        block.columns = left;
+        match left.div_ceil(V::LANES) {
+            0 => {}
+            1 => sums::<V, ROWS, 1, false>(&block),
+            2 => sums::<V, ROWS, 2, false>(&block),
+            3 => sums::<V, ROWS, 3, false>(&block),
+            _ => sums::<V, ROWS, 4, false>(&block),
+        }
+    }
+}
+
+/// A block; the last vector of a row counts in part unless all are `WHOLE`.
+#[inline(always)]
+unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(c: &Call<V::Element>) {
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        let last = c.columns - (VECTORS - 1) * V::LANES;
+        let (mut a, mut b) = (c.a, c.b);
+        if WHOLE {
+            for i in 0..ROWS {
+                let next = c.c.wrapping_offset(i as isize * c.c_rows).wrapping_add(VECTORS * V::LANES);
+                (0..VECTORS).for_each(|j| V::prefetch(next.wrapping_add(j * V::LANES)));
+            }
+        }
+        for _ in 0..c.k {
+            let mut row = [V::zero(); VECTORS];
+            for (j, v) in row.iter_mut().enumerate() {
+                let at = b.add(j / PANEL * c.b_panels + j % PANEL * V::LANES);
+                *v = if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, last) };
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = V::splat(*a.offset(i as isize * c.a_rows));
+                for (sum, &v) in sums.iter_mut().zip(&row) {
+                    *sum = x.mul_add(v, *sum);
+                }
+            }
+            a = a.wrapping_offset(c.a_columns);
+            b = b.wrapping_offset(c.b_rows);
+        }
+        finish::<V, ROWS, VECTORS, WHOLE>(c, sums);
+    }
+}
