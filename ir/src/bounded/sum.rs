@@ -1,0 +1,61 @@
+//! Sums with a running error bound.
+
+use super::{Bounded, lost_in_product, product_error, range};
+use crate::scalar::Accumulator;
+
+/// The sum of many terms, in whatever order a kernel takes them.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundedSum {
+    value: f64,
+    err: f64,
+    magnitude: f64,
+    unit: f64,
+    terms: f64,
+    products: bool,
+    whole: bool,
+    finite: bool,
+}
+
+impl Default for BoundedSum {
+    fn default() -> BoundedSum {
+        let (whole, finite) = (true, true);
+        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole, finite }
+    }
+}
+
+impl Accumulator<Bounded> for BoundedSum {
+    fn add(&mut self, x: Bounded) {
+        self.value += x.value;
+        self.err += x.err;
+        self.magnitude += x.value.abs() + x.err;
+        self.unit = self.unit.max(x.unit);
+        self.terms += 1.0;
+        self.whole &= x.value.fract() == 0.0;
+        self.finite &= x.value.is_finite();
+    }
+
+    fn add_product(&mut self, a: Bounded, b: Bounded) {
+        let err = product_error(a, b) + lost_in_product(a.value, b.value);
+        let value = a.value * b.value;
+        self.products = true;
+        self.add(Bounded { value, err, unit: a.unit.max(b.unit) });
+    }
+
+    fn total(self) -> Bounded {
+        let (smallest, largest) = range(self.unit);
+        // In some order all terms of one sign come first: they may overflow though the total does not.
+        if self.finite && self.magnitude > largest {
+            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
+        }
+        // Small integers add up without rounding.
+        let exact = self.err == 0.0 && self.whole && self.magnitude * self.unit <= 1.0;
+        let roundings = self.terms - f64::from(u8::from(!self.products));
+        if exact || !self.value.is_finite() || roundings <= 0.0 {
+            return Bounded::computed(self.value, self.err, self.unit, 1.0);
+        }
+        let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
+        let flushed = if self.magnitude < smallest * self.terms { smallest * self.terms } else { 0.0 };
+        Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }
+            .checked()
+    }
+}
