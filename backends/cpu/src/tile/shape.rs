@@ -106,8 +106,8 @@ impl Shape {
             piece = (piece / 2).next_multiple_of(LINE);
         }
         let each = longest.div_ceil(turns(piece).max(1));
-        let of_all = stages(program, &steps, 0..steps.len());
-        let of_passes = program.passes.iter().map(|pass| stages(program, &steps, pass.iter().copied()));
+        let of_all = stages(program, &steps, piece, 0..steps.len());
+        let of_passes = program.passes.iter().map(|pass| stages(program, &steps, piece, pass.iter().copied()));
         Shape {
             len: *len,
             stages: [of_all].into_iter().chain(of_passes).collect(),
@@ -160,10 +160,12 @@ impl TileProgram {
     }
 }
 
-/// Some steps in order, with pointwise ones that go through the same runs together.
-fn stages(program: &TileProgram, walks: &[Walk], ids: impl Iterator<Item = usize>) -> Vec<Stage> {
+/// Some steps in order, with pointwise ones that go through the same runs together, where runs are more than a strip.
+fn stages(program: &TileProgram, walks: &[Walk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
     let alike = |a: usize, b: usize| {
-        program.values[a].mask == program.values[b].mask && walks[a].loops.goes_with(&walks[b].loops)
+        program.values[a].mask == program.values[b].mask
+            && walks[a].loops.goes_with(&walks[b].loops)
+            && walks[a].loops.n > strip
     };
     let mut stages: Vec<Stage> = Vec::new();
     for id in ids {

@@ -15,10 +15,9 @@ use crate::{
 /// A pointwise step that runs.
 struct Job<'a> {
     run: PointFn,
-    k: &'a [f64; 2],
+    /// For a whole run, the one that is next.
+    call: Call,
     loops: &'a Loops,
-    /// Where arguments and result are at the first element of a run.
-    at: [*mut u8; 4],
     past: Option<Past>,
 }
 
@@ -83,10 +82,10 @@ impl Run<'_> {
         };
         let register = self.register(id);
         let out = self.direct(id).unwrap_or(register);
-        let mut at = [std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut(), out];
-        for (at, &arg) in at.iter_mut().zip(args) {
+        let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k };
+        for (at, &arg) in call.args.iter_mut().zip(args) {
             // SAFETY: arguments were computed before, or are by a job before this one.
-            *at = unsafe { self.at(arg) };
+            *at = unsafe { self.at(arg).cast_const() };
         }
         // SAFETY: passed on from the caller.
         unsafe { self.point_to(id, out) };
@@ -98,7 +97,7 @@ impl Run<'_> {
             ready: 0,
             done: 0,
         });
-        Job { run: *run, k, loops, at, past }
+        Job { run: *run, call, loops, past }
     }
 
     /// How, and for which write, a value goes past the caches in strips.
@@ -147,11 +146,15 @@ impl Run<'_> {
 impl Job<'_> {
     /// `n` elements of a run, after `done` others.
     unsafe fn strip(&mut self, done: usize, n: usize) {
-        let at: [_; 4] = std::array::from_fn(|i| self.at[i].wrapping_offset(done as isize * self.loops.unit[i]));
-        let args = [at[0].cast_const(), at[1].cast_const(), at[2].cast_const()];
         // SAFETY: passed on from the caller.
         unsafe {
-            (self.run)(&Call { out: at[3], args, scalar: self.loops.scalar, n, k: *self.k });
+            if n == self.call.n {
+                (self.run)(&self.call);
+            } else {
+                let by = self.loops.unit.map(|unit| done as isize * unit);
+                let args = std::array::from_fn(|i| self.call.args[i].wrapping_offset(by[i]));
+                (self.run)(&Call { out: self.call.out.wrapping_offset(by[3]), args, n, ..self.call });
+            }
             if let Some(past) = &mut self.past {
                 past.ready += n * past.size;
                 // The rest of a line waits for the next strip.
@@ -163,7 +166,8 @@ impl Job<'_> {
     /// Moves to another run.
     fn go(&mut self, axis: usize, by: isize) {
         let steps = &self.loops.outer()[axis].1;
-        (0..4).for_each(|i| self.at[i] = self.at[i].wrapping_offset(by * steps[i]));
+        (0..3).for_each(|i| self.call.args[i] = self.call.args[i].wrapping_offset(by * steps[i]));
+        self.call.out = self.call.out.wrapping_offset(by * steps[3]);
     }
 }
 
