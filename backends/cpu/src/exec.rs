@@ -24,11 +24,7 @@ struct Aligned {
 impl Aligned {
     fn new(tensor: &Tensor) -> Aligned {
         let aligned = (tensor.bytes().as_ptr() as usize).is_multiple_of(tensor.dtype().size());
-        let copy = (!aligned).then(|| {
-            let mut block = Block::new(tensor.bytes().len());
-            block.fill(tensor.bytes());
-            block
-        });
+        let copy = (!aligned).then(|| Block::of(tensor.bytes()));
         Aligned { tensor: tensor.clone(), copy }
     }
 

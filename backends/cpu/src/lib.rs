@@ -14,7 +14,7 @@ mod exec;
 mod fault;
 mod fit;
 mod kernels;
-mod memory;
+pub mod memory;
 mod partition;
 mod simd;
 mod tile;

@@ -6,6 +6,11 @@ use memmap2::MmapMut;
 
 /// Alignment of arenas and scratch memory: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
+/// Bytes of a large page.
+const PAGE: usize = 2 << 20;
+/// Large blocks begin at one of so many places of a page, which are so many bytes apart: if all began at the same place, what lies at
+/// the same index of several of them would compete for the same sets of the caches, and for the same banks of memory.
+const PLACES: (usize, usize) = (16, 4096 + 256);
 
 /// Zeroed memory, aligned to [`ALIGN`].
 ///
@@ -14,6 +19,9 @@ pub const ALIGN: usize = 64;
 #[derive(Debug)]
 pub struct Block {
     at: *mut u8,
+    /// Of the map, its first byte.
+    start: usize,
+    bytes: usize,
     map: MmapMut,
 }
 
@@ -29,11 +37,23 @@ impl Block {
     /// If the size overflows.
     pub fn new(bytes: usize) -> Block {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("a size that memory can have");
-        let Ok(mut map) = MmapMut::map_anon(layout.size()) else { handle_alloc_error(layout) };
+        let large = layout.size() >= PAGE;
+        // Whole pages, so that the system lets the map begin with one.
+        let size = if large { (layout.size() + PLACES.0 * PLACES.1).next_multiple_of(PAGE) } else { layout.size() };
+        let Ok(mut map) = MmapMut::map_anon(size) else { handle_alloc_error(layout) };
         // A wish: where it is not granted, pages are small.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Block { at: map.as_mut_ptr(), map }
+        let page = map.as_ptr().addr() / PAGE;
+        let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES.0 * PLACES.1 } else { 0 };
+        Block { at: map[start..].as_mut_ptr(), start, bytes, map }
+    }
+
+    /// A block that begins with these bytes.
+    pub fn of(bytes: &[u8]) -> Block {
+        let mut block = Block::new(bytes.len());
+        block.fill(bytes);
+        block
     }
 
     /// Its first byte.
@@ -43,7 +63,7 @@ impl Block {
 
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
-        self.map.len()
+        self.bytes
     }
 
     /// Copies bytes to its start.
@@ -54,5 +74,35 @@ impl Block {
         assert!(bytes.len() <= self.bytes(), "the block was made for these bytes");
         // SAFETY: just checked.
         unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[self.start..self.start + self.bytes]
+    }
+}
+
+impl AsMut<[u8]> for Block {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.map[self.start..self.start + self.bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_zeroed_and_of_their_size() {
+        for bytes in [0, 1, 63, 4096, PAGE - 1, PAGE, 3 * PAGE + 5] {
+            let mut block = Block::new(bytes);
+            assert!(block.at().addr().is_multiple_of(ALIGN), "{bytes} bytes");
+            assert_eq!((block.bytes(), block.as_ref().len(), block.as_mut().len()), (bytes, bytes, bytes));
+            assert!(block.as_ref().iter().all(|&b| b == 0), "{bytes} bytes");
+            assert_eq!(block.as_ref().as_ptr(), block.at().cast_const());
+            let numbers: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
+            assert_eq!(Block::of(&numbers).as_ref(), numbers, "{bytes} bytes");
+        }
     }
 }

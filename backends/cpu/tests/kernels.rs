@@ -150,6 +150,34 @@ fn results_past_the_caches() {
     check(&kernel, &inputs, 4.0);
 }
 
+/// More ops than run together, on values of one byte and of four, over more memory than the caches of a core hold: places in scratch
+/// memory change hands while a tile is computed strip by strip.
+#[test]
+fn strips_of_values_of_several_sizes() {
+    for (axes, domain) in [(0, [701, 1503]), (1, [701, 1503]), (0, [1, 1_100_003])] {
+        let mut build = Build::new(11);
+        let mut b = body(&domain);
+        let [mut x, y] = [0, 1].map(|_| build.dense(&mut b, DType::F32));
+        let column = build.input(DType::F32, domain[1]);
+        let z = build.load(&mut b, column, Index::coord(1));
+        for n in 0..5 {
+            let larger = map(&mut b, "gt", &[x, y], DType::Bool);
+            let t = map(&mut b, "tanh", &[x], DType::F32);
+            let sum = map(&mut b, if n % 2 == 0 { "add" } else { "sub" }, &[t, z], DType::F32);
+            let smaller = map(&mut b, "not", &[larger], DType::Bool);
+            x = map(&mut b, "where", &[smaller, sum, y], DType::F32);
+            if axes == 1 && n == 2 {
+                let most = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+                x = map(&mut b, "sub", &[x, most], DType::F32);
+            }
+        }
+        build.store(&domain, DType::F32, x);
+        let anchor = if axes == 0 { AnchorKernel::Map } else { AnchorKernel::Rows { axes } };
+        let (kernel, inputs) = build.kernel(anchor, b);
+        check(&kernel, &inputs, 60.0);
+    }
+}
+
 #[test]
 fn rows() {
     for (s, domain) in SHAPES.iter().enumerate().filter(|s| !s.1.is_empty()) {

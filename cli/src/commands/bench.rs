@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use eutectic::{Compiler, Planned, Session, Tensor};
+use eutectic::{Compiler, Planned, Session, Tensor, engine::cpu::memory::Block};
 use serde_json::{Value, json};
 
 use crate::{
@@ -116,9 +116,9 @@ impl Bench<'_> {
         let first = session.run_named(|name| self.inputs.get(name).cloned())?.into_iter().next();
         let program = session.program();
         let names: Vec<String> = program.inputs.iter().map(|(name, _)| name.clone()).collect();
-        let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
+        let mut outputs: Vec<Block> = program.outputs.iter().map(|(_, ty)| Block::new(ty.bytes())).collect();
         let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();
-        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Block::as_mut).collect();
         let (warmup, iters) = (self.args.warmup as usize, self.args.iters as usize);
         let bar = progress("measuring", Some((warmup + iters) as u64));
         let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));

@@ -44,8 +44,9 @@ impl Tiles {
         let mut limit = [1; MAX_RANK];
         limit[..nest.domain.len()].copy_from_slice(&nest.domain);
         let caches = Caches::detect();
-        let large = program.traffic(slots) >= STREAMS.0.max(STREAMS.1 * caches.l2);
-        program.streams = large.then(|| stream::copy(isa));
+        let traffic = program.traffic(slots);
+        program.far = traffic >= caches.l2;
+        program.streams = (traffic >= STREAMS.0.max(STREAMS.1 * caches.l2)).then(|| stream::copy(isa));
         let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
         let (grid, parts) = if whole {
@@ -108,12 +109,13 @@ impl Thunk for Tiles {
                 fault: launch.fault,
             };
             let tiles = n * self.tiles..((n + 1) * self.tiles).min(self.grid.count());
-            let [mut tile, mut next] = [self.grid.tile(tiles.start); 2];
+            let mut tile = self.grid.tile(tiles.start);
             for n in tiles.clone() {
+                let mut next = tile;
                 self.grid.next(&mut next);
                 // SAFETY: the caller gives the buffers; tiles are disjoint.
                 unsafe { self.tile(&frame, &tile, (n + 1 < tiles.end).then_some(&next)) };
-                self.grid.next(&mut tile);
+                tile = next;
             }
             if self.program.streams.is_some() {
                 stream::fence();

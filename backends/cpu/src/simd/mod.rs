@@ -209,6 +209,18 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Binary<In = T, Out = T>> Ternary fo
     }
 }
 
+/// A function of two arguments, and one of what that gives: `G(F(a, b))`.
+pub struct Then<F, G>(PhantomData<(F, G)>);
+
+impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for Then<F, G> {
+    type In = T;
+    type Out = T;
+    #[inline(always)]
+    fn eval<L: Level>(a: T, b: T) -> T {
+        G::eval::<L>(F::eval::<L>(a, b), [0.0; 2])
+    }
+}
+
 #[inline(always)]
 unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call) {
     /// With a loop for each set of scalar arguments, because these stay in registers.

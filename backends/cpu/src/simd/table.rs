@@ -3,7 +3,7 @@
 use eutectic_ir::{Attr, DType, Op};
 
 use super::{
-    Binary, Call, Isa, Pair, PointFn, Unary,
+    Binary, Call, Isa, Pair, PointFn, Then, Unary,
     arithmetic::*,
     binary, binary_baseline,
     convert::{cast, register},
@@ -46,8 +46,8 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     Ok(Point { run, k })
 }
 
-/// The function `outer(inner(a, b), c)` on `f32`, where there is one: a pass over memory less. Either argument of `outer` may come
-/// first.
+/// The function `outer(inner(a, b), c)` on `f32`, or `outer(inner(a, b))`, where there is one: a pass over memory less. Either
+/// argument of `outer` may come first.
 pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     fn of<F: Binary<In = f32, Out = f32>>(outer: &str, isa: Isa) -> Option<PointFn> {
         match outer {
@@ -58,6 +58,7 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     }
     match inner.name() {
         "add" => of::<Add<f32>>(outer.name(), isa),
+        "sub" if outer.name() == "exp" => Some(binary::<Then<Sub<f32>, Exp<f32>>>(isa)),
         "sub" => of::<Sub<f32>>(outer.name(), isa),
         "mul" => of::<Mul<f32>>(outer.name(), isa),
         "max" if outer.name() == "max" => Some(ternary::<Pair<Max<f32>, Max<f32>>>(isa)),

@@ -6,57 +6,49 @@ use crate::simd::stream::{LINE, prefetch};
 const MOST: usize = 8;
 
 /// What the next tile reads.
+///
+/// Streams take turns: so every one of them moves on as slowly as it is read, and the processor, which fetches ahead along streams by
+/// itself and can wait for more lines than a program can ask for, has them near by the time.
 pub struct Ahead {
     streams: [Stream; MOST],
-    /// The streams that were not asked for yet.
-    left: std::ops::Range<usize>,
-    /// Lines to ask for at a time.
+    count: usize,
+    /// How often streams have their turns yet.
+    left: usize,
+    /// How often at a time.
     each: usize,
 }
 
 /// A stretch of memory.
 #[derive(Clone, Copy)]
 struct Stream {
-    /// What was not asked for yet.
+    /// What comes next.
     at: *const u8,
-    /// Lines of it.
-    left: usize,
+    /// How far that moves in a turn: a line, or less in a stretch that is shorter than others.
+    step: usize,
 }
 
 impl Ahead {
-    /// Nothing yet; so many lines are asked for at a time.
-    pub fn new(each: usize) -> Ahead {
-        Ahead { streams: [Stream { at: std::ptr::null(), left: 0 }; MOST], left: 0..0, each }
+    /// Nothing yet. There will be so many turns, `each` at a time.
+    pub fn new(turns: usize, each: usize) -> Ahead {
+        Ahead { streams: [Stream { at: std::ptr::null(), step: 0 }; MOST], count: 0, left: turns, each }
     }
 
-    /// Adds a stretch that need not be valid.
+    /// Adds a stretch that need not be valid, of which `turns` lines are to be asked for at most.
     pub fn add(&mut self, at: *const u8, bytes: usize) {
-        if let Some(stream) = self.streams.get_mut(self.left.end) {
-            // It need not begin with a line.
-            *stream = Stream { at, left: bytes / LINE + 1 };
-            self.left.end += 1;
+        if let Some(stream) = self.streams.get_mut(self.count) {
+            *stream = Stream { at, step: bytes.div_ceil(self.left.max(1)).min(LINE) };
+            self.count += 1;
         }
-    }
-
-    /// Whether there is more to ask for.
-    #[inline]
-    pub fn waits(&self) -> bool {
-        !self.left.is_empty()
     }
 
     /// Asks for some lines.
     #[inline]
     pub fn ask(&mut self) {
-        let mut each = self.each;
-        while let (true, Some(stream)) = (each > 0, self.streams[self.left.clone()].first_mut()) {
-            let lines = each.min(stream.left);
-            (0..lines).for_each(|n| prefetch(stream.at.wrapping_add(n * LINE)));
-            stream.at = stream.at.wrapping_add(lines * LINE);
-            stream.left -= lines;
-            each -= lines;
-            if stream.left == 0 {
-                self.left.start += 1;
-            }
+        let turns = self.each.min(self.left);
+        self.left -= turns;
+        for stream in &mut self.streams[..self.count] {
+            (0..turns).for_each(|turn| prefetch(stream.at.wrapping_add(turn * stream.step)));
+            stream.at = stream.at.wrapping_add(turns * stream.step);
         }
     }
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Access, Guard, MAX_RANK, Mask, Region, Step, TileProgram, Value, Write,
-    prepare::{Pair, flat, needed, pairs},
+    prepare::{Pair, flat, needed, order, pairs},
 };
 use crate::{
     axes::Nest,
@@ -42,6 +42,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             scratch: 0,
             shapes: Vec::new(),
             isa,
+            far: false,
             streams: None,
         },
         place: vec![None; nest.instrs.len()],
@@ -56,7 +57,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
     // What is the inner op of a pair is computed with the outer one.
     let mut wanted = needed(nest);
     builder.pairs.iter().flatten().for_each(|pair| wanted[pair.0] = false);
-    (0..wanted.len()).filter(|&id| wanted[id]).for_each(|id| builder.value(id));
+    order(nest).into_iter().filter(|&id| wanted[id]).for_each(|id| builder.value(id));
     nest.stores.iter().for_each(|s| builder.store(s));
     builder.program.results = nest.results.iter().map(|&r| builder.at(r)).collect();
     if !builder.problems.is_empty() {
@@ -113,12 +114,10 @@ impl Builder<'_> {
     /// A value and the argument with which it is a pair in one step, unless the argument depends on fewer axes.
     fn pair(&mut self, id: ValueId) -> Option<usize> {
         let (inner, run) = self.pairs[id]?;
-        let args = self.instrs[id].args();
-        let other = if args[0] == inner { args[1] } else { args[0] };
-        let of_inner = self.instrs[inner].args();
-        let places: Vec<_> = [of_inner[0], of_inner[1], other].into_iter().map(|a| self.at(a)).collect();
+        let others = self.instrs[id].args().into_iter().filter(|&arg| arg != inner);
+        let places: Vec<_> = self.instrs[inner].args().into_iter().chain(others).map(|a| self.at(a)).collect();
         let mask = self.mask(places[0]) | self.mask(places[1]);
-        if mask | self.mask(places[2]) != mask {
+        if places.iter().any(|&place| mask | self.mask(place) != mask) {
             self.value(inner);
             return None;
         }

@@ -106,7 +106,10 @@ impl Grid {
             let (bounds, end) = (&self.bounds[d], tile.start[d] + tile.len[d]);
             let more = end < bounds[bounds.len() - 1];
             tile.start[d] = if more { end } else { 0 };
-            tile.len[d] = bounds[bounds.partition_point(|&b| b <= tile.start[d])] - tile.start[d];
+            // Mostly tiles are of one length.
+            let n = tile.start[d] / self.len[d].max(1);
+            let at = if bounds[n] == tile.start[d] { n + 1 } else { bounds.partition_point(|&b| b <= tile.start[d]) };
+            tile.len[d] = bounds[at] - tile.start[d];
             if more {
                 return;
             }
@@ -118,9 +121,11 @@ impl Grid {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         for d in (0..MAX_RANK).rev() {
             let (bounds, count) = (&self.bounds[d], self.bounds[d].len() - 1);
-            tile.start[d] = bounds[n % count];
-            tile.len[d] = bounds[n % count + 1] - tile.start[d];
-            n /= count;
+            // Divisions take long.
+            let at = if count > 1 { n % count } else { 0 };
+            tile.start[d] = bounds[at];
+            tile.len[d] = bounds[at + 1] - tile.start[d];
+            n = if count > 1 { n / count } else { n };
         }
         tile
     }
@@ -138,7 +143,8 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
     let row: usize = (0..rank).filter(|d| program.row >> d & 1 == 1).map(|d| program.domain[d]).product();
     let whole = row <= LONGEST_ROW;
     let mut len = [1; MAX_RANK];
-    let mut left = program.register(cache);
+    // Rows are gone over again and again: most of the cache is for them.
+    let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });
     if whole {
         for d in (0..rank).filter(|d| program.row >> d & 1 == 1) {
             len[d] = program.domain[d];
@@ -201,7 +207,7 @@ impl TileProgram {
         loads.chain(writes).map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Elements of a register such that what steps touch stays in so many bytes.
+    /// Elements of a register such that what steps touch stays in so many bytes of a cache, which leaves some to what else goes through it.
     fn register(&self, cache: usize) -> usize {
         let Some(inner) = self.domain.len().checked_sub(1) else { return *REGISTER.end() };
         let along = |id: usize| self.values[id].mask >> inner & 1 == 1;
@@ -230,10 +236,12 @@ impl TileProgram {
             wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
-        // This tile's, and what was asked for of the next. What lies in lines passes by.
-        let loaded: usize = 2 * wide.iter().filter(|id| place(id) == Place::Dense).map(size).sum::<usize>();
-        // A third is left to what else goes through the cache.
-        let most = cache * 2 / 3 / (computed + loaded).max(1);
+        // This tile's, and what was asked for of the next, if that is something else. What lies in lines passes by.
+        let all = (0..self.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
+        let times = |id: &&usize| if self.values[**id].mask == all { 2 } else { 1 };
+        let dense = wide.iter().filter(|id| place(id) == Place::Dense);
+        let loaded: usize = dense.map(|id| times(&id) * size(id)).sum();
+        let most = cache / (computed + loaded).max(1);
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
     }
 

@@ -45,6 +45,11 @@ impl Loops {
         Loops { n, unit, scalar, outer: axes, rank: rank - 1 }
     }
 
+    /// Whether runs are as long and as many.
+    pub fn goes_with(&self, other: &Loops) -> bool {
+        self.n == other.n && self.outer().iter().map(|o| o.0).eq(other.outer().iter().map(|o| o.0))
+    }
+
     /// The loops around runs.
     pub fn outer(&self) -> &[(usize, Steps)] {
         &self.outer[..self.rank]

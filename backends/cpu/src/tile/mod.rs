@@ -18,7 +18,7 @@ pub use access::Access;
 pub use compile::{compile, number};
 pub use grid::Grid;
 pub use region::Region;
-pub use shape::{Place, Shape};
+pub use shape::{Place, Shape, Stage};
 
 use crate::simd::{
     Isa, PointFn,
@@ -207,6 +207,8 @@ pub struct TileProgram {
     pub shapes: Vec<Shape>,
     /// The instruction-set level.
     pub isa: Isa,
+    /// Whether what it reads and writes is more than what stays in the caches of a core, so that it is asked for early.
+    pub far: bool,
     /// How values that are dense where they are stored go there past the caches, if it is too much to stay there.
     pub streams: Option<stream::Copy>,
 }

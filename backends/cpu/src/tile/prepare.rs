@@ -39,7 +39,25 @@ pub fn needed(nest: &Nest) -> Vec<bool> {
     needed
 }
 
-/// An op's argument that nothing else reads and with which it is one function of three arguments.
+/// The order in which values are computed: loads and numbers come before the ops of a stretch, so that ops follow each other.
+pub fn order(nest: &Nest) -> Vec<ValueId> {
+    let (mut order, mut ops) = (Vec::with_capacity(nest.instrs.len()), Vec::new());
+    for (id, instr) in nest.instrs.iter().enumerate() {
+        match instr {
+            Instr::Map { .. } => ops.push(id),
+            _ => {
+                if !instr.args().is_empty() {
+                    order.append(&mut ops);
+                }
+                order.push(id);
+            }
+        }
+    }
+    order.append(&mut ops);
+    order
+}
+
+/// An op's argument that nothing else reads and with which it is one function of at most three arguments.
 pub type Pair = Option<(ValueId, PointFn)>;
 
 /// For each value, with which argument it is a pair.
@@ -50,15 +68,15 @@ pub fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
     read.for_each(|v| uses[v] += 1);
     // What is stored must be there by itself.
     nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| uses[v] = usize::MAX);
-    let binary = |id: ValueId| match &nest.instrs[id] {
-        Instr::Map { op, args, dtype, .. } if args.len() == 2 && register(*dtype) == DType::F32 => Some((*op, args)),
+    let map = |id: ValueId| match &nest.instrs[id] {
+        Instr::Map { op, args, dtype, .. } if register(*dtype) == DType::F32 => Some((*op, args)),
         _ => None,
     };
     let mut pairs: Vec<Pair> = vec![None; nest.instrs.len()];
     for outer in (0..nest.instrs.len()).filter(|&id| needed[id]) {
-        let Some((op, args)) = binary(outer) else { continue };
+        let Some((op, args)) = map(outer).filter(|m| m.1.len() <= 2) else { continue };
         pairs[outer] = args.iter().find_map(|&inner| {
-            let of_inner = binary(inner).filter(|_| uses[inner] == 1 && pairs[inner].is_none());
+            let of_inner = map(inner).filter(|m| m.1.len() == 2 && uses[inner] == 1 && pairs[inner].is_none());
             Some((inner, table::pair(of_inner?.0, op, isa)?))
         });
     }

@@ -1,6 +1,6 @@
 //! Where registers lie in scratch memory.
 
-use super::{MAX_RANK, Shape, Step, Tile, TileProgram};
+use super::{MAX_RANK, Mask, Shape, Step, Tile, TileProgram};
 
 impl TileProgram {
     /// Places registers for tiles of these extents: a register is free again after its last use; none is an argument's and the
@@ -26,31 +26,79 @@ impl TileProgram {
             }
         }
         let table = (n * size_of::<*mut u8>()).next_multiple_of(64);
-        let mut taken: Vec<(usize, usize, usize)> = Vec::new();
-        self.scratch = table;
+        let mut places = Places { table, end: table, taken: Vec::new(), read: Vec::new() };
+        let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, Step::Point { .. })).collect();
         for (id, &last) in last_use.iter().enumerate() {
-            taken.retain(|t| t.2 >= id);
-            let mut place = |bytes: usize, until: usize| {
-                let bytes = bytes.next_multiple_of(64);
-                taken.sort_unstable();
-                let mut at = table;
-                for &(from, size, _) in &taken {
-                    if from >= at + bytes {
-                        break;
-                    }
-                    at = at.max(from + size);
-                }
-                taken.push((at, bytes, until));
-                self.scratch = self.scratch.max(at + bytes);
-                at
-            };
+            places.release(id, id > 0 && is_point[id - 1] && is_point[id]);
             let value = &mut self.values[id];
             let keeps = self.row != 0 && value.mask & self.row == 0;
-            let elements = largest.count(value.mask);
-            value.offset = place(elements * value.dtype.size(), if keeps { n } else { last.max(id) });
+            let (elements, size) = (largest.count(value.mask), value.dtype.size());
+            let kind = (value.mask, size);
+            value.offset = places.take(kind, elements * size, if keeps { n } else { last.max(id) });
             if let Step::Reduce { offset, .. } = &mut self.steps[id] {
-                *offset = place(elements * 8, n);
+                *offset = places.take((0, 0), elements * 8, n);
             }
         }
+        self.scratch = places.end;
+    }
+}
+
+/// What tells how elements lie in a register: the axes, and the size of an element.
+type Kind = (Mask, usize);
+
+/// A place in scratch memory.
+struct Place {
+    at: usize,
+    bytes: usize,
+    kind: Kind,
+    /// The last step that needs it.
+    until: usize,
+}
+
+/// The places that are taken at a step.
+struct Places {
+    table: usize,
+    /// Where the last of all ends.
+    end: usize,
+    taken: Vec<Place>,
+    /// Those that pointwise steps of the same stretch read for the last time. These steps may run strip by strip, so that such a place
+    /// can only be had for a value that lies there element by element as the one before.
+    read: Vec<Place>,
+}
+
+impl Places {
+    /// Frees what was needed before a step only; `follows` if it and the step before are pointwise.
+    fn release(&mut self, id: usize, follows: bool) {
+        let free: Vec<_> = self.taken.extract_if(.., |p| p.until < id).collect();
+        if follows {
+            self.read.extend(free);
+        } else {
+            self.read.clear();
+        }
+    }
+
+    fn take(&mut self, kind: Kind, bytes: usize, until: usize) -> usize {
+        let bytes = bytes.next_multiple_of(64);
+        let at = match self.read.iter().position(|p| p.kind == kind) {
+            Some(n) => self.read.swap_remove(n).at,
+            None => self.gap(bytes),
+        };
+        self.taken.push(Place { at, bytes, kind, until });
+        self.end = self.end.max(at + bytes);
+        at
+    }
+
+    /// The first gap of so many bytes.
+    fn gap(&self, bytes: usize) -> usize {
+        let mut others: Vec<_> = self.taken.iter().chain(&self.read).map(|p| (p.at, p.bytes)).collect();
+        others.sort_unstable();
+        let mut at = self.table;
+        for (from, size) in others {
+            if from >= at + bytes {
+                break;
+            }
+            at = at.max(from + size);
+        }
+        at
     }
 }

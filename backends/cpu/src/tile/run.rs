@@ -1,15 +1,16 @@
 //! Running a tile program on one tile.
 
+mod points;
 mod walk;
 
 use walk::Gather;
 
 use super::{
-    Frame, MAX_RANK, Part, Place, Region, Shape, Step, Tile, TileProgram, Value,
+    Frame, MAX_RANK, Part, Place, Region, Shape, Stage, Step, Tile, TileProgram, Value,
     ahead::Ahead,
     copy::{self, Side, copy},
 };
-use crate::simd::{Call, PointFn};
+use crate::simd::stream::{LINE, prefetch};
 
 /// A program at work on a tile.
 struct Run<'a> {
@@ -45,19 +46,19 @@ impl TileProgram {
             }
         };
         let run = Run { program: self, frame, tile, shape, part };
-        let mut ahead = Ahead::new(shape.lines);
+        let mut ahead = Ahead::new(shape.lines, shape.each);
         if let Some(next) = next {
             run.expect(next, &mut ahead);
         }
         // SAFETY: passed on from the caller.
-        let mut step = |id: usize| unsafe { run.step(id, &mut ahead) };
-        match part.pass {
-            Some(pass) => self.passes[pass].iter().for_each(|&id| step(id)),
-            None => (0..self.steps.len()).for_each(step),
-        }
-        // SAFETY: as above.
         unsafe {
-            if part.pass.is_none_or(|pass| pass + 1 == self.passes.len()) {
+            for stage in &shape.stages[part.pass.map_or(0, |pass| pass + 1)] {
+                match stage {
+                    Stage::Step(id) => run.step(*id, &mut ahead),
+                    Stage::Points { ids, vary } => run.points(ids, *vary, &mut ahead),
+                }
+            }
+            if run.stores() {
                 (0..self.writes.len()).for_each(|w| run.write(w));
             }
         }
@@ -84,7 +85,10 @@ impl Run<'_> {
             for write in &self.program.writes {
                 let size = self.program.values[write.value].dtype.size();
                 let at = self.offset(next, write.base, &write.strides) * size as isize;
-                ahead.add(self.frame.slots[write.slot].wrapping_offset(at), 0);
+                let at = self.frame.slots[write.slot].wrapping_offset(at);
+                if !at.addr().is_multiple_of(LINE) {
+                    prefetch(at);
+                }
             }
         }
         for &id in &self.shape.loads {
@@ -98,6 +102,11 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Whether this is the pass that stores.
+    fn stores(&self) -> bool {
+        self.part.pass.is_none_or(|pass| pass + 1 == self.program.passes.len())
     }
 
     /// Where the value of a step is now.
@@ -171,13 +180,7 @@ impl Run<'_> {
                     self.coordinate(access, value.mask, register.cast());
                     self.point_to(id, register);
                 }
-                Step::Point { run, k, args, .. } => {
-                    let may = self.frame.direct && self.program.streams.is_none();
-                    let direct = value.direct.filter(|_| may && walk.place != Place::Apart);
-                    let out = direct.map_or(register, |write| self.target(write));
-                    self.apply(id, *run, *k, args, out, ahead);
-                    self.point_to(id, out);
-                }
+                Step::Point { .. } => self.points(&[id], true, ahead),
                 Step::Spread(arg) => {
                     self.put(value, register, self.tile, &self.side(*arg, self.tile));
                     self.point_to(id, register);
@@ -299,9 +302,8 @@ impl Run<'_> {
             if from == to {
                 return;
             }
-            let dense = value.direct == Some(number) && self.shape.steps[write.value].place == Place::Dense;
-            if let (Some(copy), true) = (self.program.streams, dense && self.frame.direct) {
-                return copy(to, from, self.tile.count(value.mask) * size);
+            if self.past(write.value).is_some_and(|past| past.1 == number) {
+                return;
             }
             let mut tile = *self.tile;
             for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
@@ -310,68 +312,6 @@ impl Run<'_> {
             let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
             let from = Side { at: from, strides: self.strides(write.value) };
             copy(&to, &from, &tile, size, self.program.isa);
-        }
-    }
-
-    unsafe fn apply(&self, id: usize, run: PointFn, k: [f64; 2], args: &[usize], out: *mut u8, ahead: &mut Ahead) {
-        let walk = &self.shape.steps[id];
-        let mut pointers = [std::ptr::null::<u8>(); 3];
-        for (at, &arg) in pointers.iter_mut().zip(args) {
-            // SAFETY: arguments were computed before.
-            *at = unsafe { self.at(arg).cast_const() };
-        }
-        // Where a box does not cover the tile, an argument is in a register.
-        let in_lines = |arg: usize| self.lines(arg).is_some();
-        let in_register = out == self.register(id);
-        let copied = |&arg: &usize| self.shape.steps[arg].lines.is_some() && !in_lines(arg);
-        let others = walk.varies && args.iter().any(copied) || in_register && walk.place == Place::Lines;
-        let other;
-        let loops = if !others {
-            &walk.loops
-        } else {
-            let place = if in_register { Place::Apart } else { walk.place };
-            other = self.program.loops(self.tile, id, place, &self.shape.steps, in_lines);
-            &other
-        };
-        let mut call = Call { out, args: pointers, scalar: loops.scalar, n: loops.n, k };
-        if loops.outer().is_empty() {
-            // In pieces, between which there is time to ask for what comes next.
-            let (mut left, piece) = (loops.n, self.shape.piece);
-            while ahead.waits() && left > piece {
-                call.n = piece;
-                // SAFETY: registers hold the whole tile.
-                unsafe { run(&call) };
-                ahead.ask();
-                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(piece as isize * loops.unit[i]));
-                call.out = call.out.wrapping_offset(piece as isize * loops.unit[3]);
-                left -= piece;
-            }
-            call.n = left;
-            // SAFETY: as above.
-            unsafe { run(&call) };
-            return ahead.ask();
-        }
-        if loops.outer().iter().any(|o| o.0 == 0) {
-            return;
-        }
-        let mut point = [0_usize; MAX_RANK];
-        loop {
-            // SAFETY: as above, and the pointers stay within them.
-            unsafe { run(&call) };
-            ahead.ask();
-            let mut axis = 0;
-            loop {
-                let Some((count, steps)) = loops.outer().get(axis) else { return };
-                point[axis] += 1;
-                let by = if point[axis] < *count { 1 } else { 1 - *count as isize };
-                (0..3).for_each(|i| call.args[i] = call.args[i].wrapping_offset(by * steps[i]));
-                call.out = call.out.wrapping_offset(by * steps[3]);
-                if point[axis] < *count {
-                    break;
-                }
-                point[axis] = 0;
-                axis += 1;
-            }
         }
     }
 

@@ -3,10 +3,12 @@
 use super::{MAX_RANK, Mask, Step, Tile, TileProgram, loops::Loops};
 use crate::simd::stream::LINE;
 
-/// Lines that are asked for at a time, about as many as a core waits for at once.
-const LINES: usize = 20;
-/// The fewest elements after which a run pauses to ask for memory: fewer take less time than starting anew.
+/// Lines that are asked for at a time: fewer than a core waits for at once.
+const LINES: usize = 10;
+/// The shortest strips, in elements: fewer take less time than starting anew.
 const SHORTEST: usize = 128;
+/// The most pointwise steps that run together, strip by strip.
+pub const TOGETHER: usize = 8;
 /// The shortest lines, in elements, that are read or written in place: a run of each takes less time than a copy.
 pub const SHORTEST_LINE: usize = 32;
 
@@ -19,10 +21,28 @@ pub struct Shape {
     pub steps: Vec<Walk>,
     /// The loads that are read in place and dense.
     pub loads: Vec<usize>,
-    /// Elements after which a run pauses to ask for what comes later.
+    /// What is run at once, in order: of all steps, and of each pass.
+    pub stages: Vec<Vec<Stage>>,
+    /// Elements of a strip.
     pub piece: usize,
-    /// Lines to ask for at a time.
+    /// Lines of the longest of the loads that differ from tile to tile and are far.
     pub lines: usize,
+    /// How many of these to ask for at a time.
+    pub each: usize,
+}
+
+/// What is run at once.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// A step that is not pointwise.
+    Step(usize),
+    /// Pointwise steps that go through the tile in the same runs.
+    Points {
+        /// Which.
+        ids: Vec<usize>,
+        /// Whether one of them may have to go otherwise, because of where values lie at run time.
+        vary: bool,
+    },
 }
 
 /// How a step goes through a tile.
@@ -65,10 +85,12 @@ impl Shape {
         }
         let loads: Vec<_> =
             (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == Place::Dense).collect();
-        // What differs from tile to tile.
-        let all = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
-        let moving = loads.iter().filter(|&&id| program.values[id].mask == all);
-        let lines = moving.map(|&id| steps[id].n * program.values[id].dtype.size()).sum::<usize>() / LINE;
+        // What differs from tile to tile, and is not near.
+        let every = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
+        let moving = loads.iter().filter(|&&id| program.far && program.values[id].mask == every);
+        let lines: Vec<_> =
+            moving.map(|&id| (steps[id].n * program.values[id].dtype.size()).div_ceil(LINE) + 1).collect();
+        let (all, longest) = (lines.iter().sum::<usize>(), lines.iter().max().copied().unwrap_or(0));
         let turns = |piece: usize| -> usize {
             let of_step = |(step, walk): (&Step, &Walk)| match step {
                 Step::Point { .. } if walk.loops.outer().is_empty() => walk.loops.n.div_ceil(piece),
@@ -79,11 +101,22 @@ impl Shape {
             program.steps.iter().zip(&steps).map(of_step).sum()
         };
         // Pieces are as long as that allows.
-        let mut piece = tile.count(all).max(1);
-        while piece > SHORTEST && turns(piece) * LINES < lines {
+        let mut piece = tile.len.iter().product::<usize>().max(1);
+        while piece > SHORTEST && turns(piece) * LINES < all {
             piece = (piece / 2).next_multiple_of(LINE);
         }
-        Shape { len: *len, lines: lines.div_ceil(turns(piece).max(1)) + 1, piece, loads, steps }
+        let each = longest.div_ceil(turns(piece).max(1));
+        let of_all = stages(program, &steps, piece, 0..steps.len());
+        let of_passes = program.passes.iter().map(|pass| stages(program, &steps, piece, pass.iter().copied()));
+        Shape {
+            len: *len,
+            stages: [of_all].into_iter().chain(of_passes).collect(),
+            lines: longest,
+            each,
+            piece,
+            loads,
+            steps,
+        }
     }
 
     /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for
@@ -125,6 +158,31 @@ impl TileProgram {
         sides[3] = side(id, write.filter(|_| place == Place::Lines));
         Loops::new(tile, self.values[id].mask, &sides)
     }
+}
+
+/// Some steps in order, with pointwise ones that go through the same runs together, where runs are more than a strip.
+fn stages(program: &TileProgram, walks: &[Walk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
+    let alike = |a: usize, b: usize| {
+        program.values[a].mask == program.values[b].mask
+            && walks[a].loops.goes_with(&walks[b].loops)
+            && walks[a].loops.n > strip
+    };
+    let mut stages: Vec<Stage> = Vec::new();
+    for id in ids {
+        if !matches!(program.steps[id], Step::Point { .. }) {
+            stages.push(Stage::Step(id));
+            continue;
+        }
+        let varies = walks[id].varies || walks[id].place == Place::Lines;
+        match stages.last_mut() {
+            Some(Stage::Points { ids, vary }) if ids.len() < TOGETHER && alike(ids[0], id) => {
+                ids.push(id);
+                *vary |= varies;
+            }
+            _ => stages.push(Stage::Points { ids: vec![id], vary: varies }),
+        }
+    }
+    stages
 }
 
 /// For each value, whether it may lie in lines.

@@ -1,0 +1,184 @@
+//! Pointwise steps, a strip of a tile after the other: what one step computes, the next one finds in the cache, and what a strip
+//! reads comes from memory while another is computed.
+
+use std::mem::MaybeUninit;
+
+use super::Run;
+use crate::{
+    simd::{
+        Call, PointFn,
+        stream::{self, LINE},
+    },
+    tile::{MAX_RANK, Place, Step, ahead::Ahead, loops::Loops, shape::TOGETHER},
+};
+
+/// A pointwise step that runs.
+struct Job<'a> {
+    run: PointFn,
+    /// For a whole run, the one that is next.
+    call: Call,
+    loops: &'a Loops,
+    past: Option<Past>,
+}
+
+/// A value that goes past the caches once its strips are computed.
+struct Past {
+    copy: stream::Copy,
+    from: *mut u8,
+    to: *mut u8,
+    /// Bytes of an element.
+    size: usize,
+    /// Bytes that are computed, and how many of them are there.
+    ready: usize,
+    done: usize,
+}
+
+impl Run<'_> {
+    /// Runs pointwise steps that go through the tile in the same runs, unless they `vary` and have to go otherwise.
+    pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, ahead: &mut Ahead) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if vary && ids.iter().any(|&id| self.goes_otherwise(id)) {
+                return ids.iter().for_each(|&id| self.strips(&mut [self.job(id, &self.loops(id))], ahead));
+            }
+            let loops = |id: usize| &self.shape.steps[id].loops;
+            if let [id] = ids {
+                return self.strips(&mut [self.job(*id, loops(*id))], ahead);
+            }
+            let mut jobs = [const { MaybeUninit::uninit() }; TOGETHER];
+            for (job, &id) in jobs.iter_mut().zip(ids) {
+                job.write(self.job(id, loops(id)));
+            }
+            self.strips(jobs[..ids.len()].assume_init_mut(), ahead);
+        }
+    }
+
+    /// Whether a step cannot go the way that was worked out for tiles of these extents: where a box does not cover the tile, an
+    /// argument is in a register; and a result may not be stored at once where loads read the same memory.
+    fn goes_otherwise(&self, id: usize) -> bool {
+        let walk = &self.shape.steps[id];
+        let Step::Point { args, .. } = &self.program.steps[id] else { return false };
+        let copied = |&arg: &usize| self.shape.steps[arg].lines.is_some() && self.lines(arg).is_none();
+        walk.place == Place::Lines && self.direct(id).is_none() || walk.varies && args.iter().any(copied)
+    }
+
+    /// The loops of a step as its arguments and its result lie now.
+    fn loops(&self, id: usize) -> Loops {
+        let place = if self.direct(id).is_some() { self.shape.steps[id].place } else { Place::Apart };
+        self.program.loops(self.tile, id, place, &self.shape.steps, |arg| self.lines(arg).is_some())
+    }
+
+    /// Where the result of a step may be computed to, if it is not its register.
+    fn direct(&self, id: usize) -> Option<*mut u8> {
+        let may = self.frame.direct && self.program.streams.is_none() && self.shape.steps[id].place != Place::Apart;
+        self.program.values[id].direct.filter(|_| may).map(|write| self.target(write))
+    }
+
+    /// Inlined, so that jobs are made where they stay.
+    #[inline(always)]
+    unsafe fn job<'a>(&'a self, id: usize, loops: &'a Loops) -> Job<'a> {
+        let Step::Point { run, k, args } = &self.program.steps[id] else {
+            unreachable!("only pointwise steps run in strips")
+        };
+        let register = self.register(id);
+        let out = self.direct(id).unwrap_or(register);
+        let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k };
+        for (at, &arg) in call.args.iter_mut().zip(args) {
+            // SAFETY: arguments were computed before, or are by a job before this one.
+            *at = unsafe { self.at(arg).cast_const() };
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.point_to(id, out) };
+        let past = self.past(id).map(|(copy, write)| Past {
+            copy,
+            from: register,
+            to: self.target(write),
+            size: self.program.values[id].dtype.size(),
+            ready: 0,
+            done: 0,
+        });
+        Job { run: *run, call, loops, past }
+    }
+
+    /// How, and for which write, a value goes past the caches in strips.
+    pub(super) fn past(&self, id: usize) -> Option<(stream::Copy, usize)> {
+        let may = self.frame.direct && self.stores() && self.shape.steps[id].place == Place::Dense;
+        self.program.streams.filter(|_| may).zip(self.program.values[id].direct)
+    }
+
+    unsafe fn strips(&self, jobs: &mut [Job<'_>], ahead: &mut Ahead) {
+        let Some(loops) = jobs.first().map(|job| job.loops) else { return };
+        if loops.n == 0 || loops.outer().iter().any(|o| o.0 == 0) {
+            return;
+        }
+        let mut point = [0_usize; MAX_RANK];
+        loop {
+            let mut done = 0;
+            while done < loops.n {
+                let n = self.shape.piece.min(loops.n - done);
+                for job in jobs.iter_mut() {
+                    // SAFETY: registers hold the whole tile, and pointers stay within them.
+                    unsafe { job.strip(done, n) };
+                    ahead.ask();
+                }
+                done += n;
+            }
+            let mut axis = 0;
+            loop {
+                let Some(&(count, _)) = loops.outer().get(axis) else {
+                    // SAFETY: as above.
+                    return unsafe { jobs.iter_mut().filter_map(|j| j.past.as_mut()).for_each(|p| p.copy(p.ready)) };
+                };
+                point[axis] += 1;
+                let more = point[axis] < count;
+                let by = if more { 1 } else { 1 - count as isize };
+                jobs.iter_mut().for_each(|job| job.go(axis, by));
+                if more {
+                    break;
+                }
+                point[axis] = 0;
+                axis += 1;
+            }
+        }
+    }
+}
+
+impl Job<'_> {
+    /// `n` elements of a run, after `done` others.
+    unsafe fn strip(&mut self, done: usize, n: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if n == self.call.n {
+                (self.run)(&self.call);
+            } else {
+                let by = self.loops.unit.map(|unit| done as isize * unit);
+                let args = std::array::from_fn(|i| self.call.args[i].wrapping_offset(by[i]));
+                (self.run)(&Call { out: self.call.out.wrapping_offset(by[3]), args, n, ..self.call });
+            }
+            if let Some(past) = &mut self.past {
+                past.ready += n * past.size;
+                // The rest of a line waits for the next strip.
+                past.copy(past.ready.saturating_sub((past.to.addr() + past.ready) % LINE));
+            }
+        }
+    }
+
+    /// Moves to another run.
+    fn go(&mut self, axis: usize, by: isize) {
+        let steps = &self.loops.outer()[axis].1;
+        (0..3).for_each(|i| self.call.args[i] = self.call.args[i].wrapping_offset(by * steps[i]));
+        self.call.out = self.call.out.wrapping_offset(by * steps[3]);
+    }
+}
+
+impl Past {
+    /// Copies what is not there yet of the first `until` bytes.
+    unsafe fn copy(&mut self, until: usize) {
+        if until > self.done {
+            let (to, from) = (self.to.wrapping_add(self.done), self.from.wrapping_add(self.done));
+            // SAFETY: the value is computed that far; strips follow each other in its register and in the buffer.
+            unsafe { (self.copy)(to, from, until - self.done) };
+            self.done = until;
+        }
+    }
+}
