@@ -1,7 +1,8 @@
 //! Writing by index, and choosing the largest: what a program that only reads computes for each place instead.
 //!
 //! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows, a mask's slice, a router's experts), and folded away where the ids are known.
+//! are few (a cache's new rows, a mask's slice, a router's experts), and folded away where the ids are known. Updates for places that
+//! do not exist are left out.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -153,6 +154,12 @@ fn tensor_scatter(c: &mut Call<'_, '_>) -> Built {
     let axis = c.axis(c.int_or("axis", -2)?, dims.len())?;
     if axis == 0 {
         return Err("along the batch".into());
+    }
+    if new.len() != dims.len() {
+        return Err(format!("updates of {new:?} for a cache of {dims:?}").into());
+    }
+    if new[axis] == 0 {
+        return Ok(data);
     }
     let place = c.iota(&dims, axis, DType::I64)?;
     let number = match c.optional(2) {
