@@ -7,6 +7,8 @@
 
 mod product;
 mod ratios;
+#[path = "../../examples/roofline/reading.rs"]
+mod reading;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use crate::{
     SHAPES,
     product::{Element, Operands, Ours, Shape, flops, gemm, least, name},
+    reading::read,
     support::Random,
 };
 
@@ -138,21 +139,6 @@ fn beside_f32<T: Element>(options: &Options, constant: bool) {
         two.check(&other.out, shape);
         Row { shape, rates: times.map(|t| flops(shape) / t) }
     });
-}
-
-/// Reads everything, several streams at once.
-fn read(from: &[f32]) {
-    const STREAMS: usize = 16;
-    const LINE: usize = 16;
-    let part = from.len() / STREAMS / LINE * LINE;
-    let mut sums = [[0.0_f32; LINE]; STREAMS];
-    for at in (0..part).step_by(LINE) {
-        for (s, sum) in sums.iter_mut().enumerate() {
-            let line = &from[s * part + at..][..LINE];
-            *sum = std::array::from_fn(|i| sum[i] + line[i]);
-        }
-    }
-    black_box(&sums);
 }
 
 /// Few rows: bytes of the right operand a second, beside reading as many.

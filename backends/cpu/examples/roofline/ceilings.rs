@@ -1,45 +1,16 @@
 //! Ceilings: how fast threads multiply and add in registers, and how fast they read and write memory.
 
+#[macro_use]
+#[path = "reading.rs"]
+mod reading;
+
 use std::{hint::black_box, time::Instant};
 
 use eutectic_cpu::Isa;
+use reading::read;
 
-/// Streams that are read at once, which is faster than one.
-const STREAMS: usize = 8;
-/// Floats of a cache line.
-const LINE: usize = 16;
 /// Seconds that a thread works at least: less than what it is interrupted for when others want the processor.
 const TURN: f64 = 0.001;
-
-/// Declares a function for the machine's instruction set.
-macro_rules! widest {
-    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $body:block) => {
-        $(#[$doc])*
-        fn $name($($arg: $ty),*) {
-            #[inline(always)]
-            fn body($($arg: $ty),*) $body
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx2,fma")]
-            fn avx512($($arg: $ty),*) {
-                body($($arg),*)
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2($($arg: $ty),*) {
-                body($($arg),*)
-            }
-            match Isa::detect() {
-                // SAFETY: the machine has the instructions.
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => unsafe { avx512($($arg),*) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => unsafe { avx2($($arg),*) },
-                _ => body($($arg),*),
-            }
-        }
-    };
-}
 
 /// Chains of multiply-adds: as many as hide their latency, and registers hold.
 const CHAINS: usize = 12;
@@ -87,20 +58,6 @@ fn multiply(steps: usize) -> usize {
             }
             2 * black_box(sums).len()
         }
-    }
-}
-
-widest! {
-    fn read(from: &[f32]) {
-        let part = from.len() / STREAMS / LINE * LINE;
-        let mut sums = [[0.0_f32; LINE]; STREAMS];
-        for at in (0..part).step_by(LINE) {
-            for (s, sum) in sums.iter_mut().enumerate() {
-                let line = &from[s * part + at..][..LINE];
-                *sum = std::array::from_fn(|i| sum[i] + line[i]);
-            }
-        }
-        black_box(&sums);
     }
 }
 
