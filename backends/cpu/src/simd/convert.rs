@@ -147,7 +147,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     }
     match (register(from), to) {
         #[cfg(target_arch = "x86_64")]
-        (DType::F32, DType::F16) if isa >= Isa::Avx2 => return f16c::rounded,
+        (DType::F32, DType::F16) if isa >= Isa::Avx2 => return PointFn::plain(f16c::rounded),
         (DType::F32, DType::F16) => return unary::<RoundedF32<f16>>(isa),
         (DType::F32, DType::Bf16) => return unary::<RoundedF32<bf16>>(isa),
         _ => {}
@@ -176,7 +176,7 @@ mod f16c {
     macro_rules! loops {
         ($name:ident: $from:ty, $to:ty, ($at:ident, $out:ident) $body:expr) => {
             #[target_feature(enable = "avx2,fma,f16c")]
-            pub unsafe fn $name(call: &Call) {
+            pub unsafe fn $name(call: &Call<'_>) {
                 let one = |$at: *const $from, $out: *mut $to| {
                     // SAFETY: there is room for as many numbers as a vector has.
                     unsafe { $body }
@@ -209,7 +209,7 @@ mod f16c {
 pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]
-        DType::F16 if isa >= Isa::Avx2 => Some(f16c::widen),
+        DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::widen)),
         DType::F16 => Some(unary::<Widen<f16>>(isa)),
         DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
         _ => None,
@@ -220,7 +220,7 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
 pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]
-        DType::F16 if isa >= Isa::Avx2 => Some(f16c::narrow),
+        DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::narrow)),
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
         _ => None,

@@ -1,6 +1,7 @@
 //! Pointwise functions and row reductions over dense runs, instantiated per instruction-set level and chosen when a
 //! kernel is compiled.
 
+pub mod ahead;
 pub mod arithmetic;
 pub mod convert;
 pub mod elementary;
@@ -12,6 +13,8 @@ pub mod transpose;
 pub mod vector;
 
 use std::marker::PhantomData;
+
+use ahead::Ahead;
 
 /// The instruction-set levels that functions are instantiated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +115,8 @@ macro_rules! per_level {
 pub(crate) use per_level;
 
 /// The arguments of one call of a pointwise function.
-pub struct Call {
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
     /// Where results go: `n` elements, which overlap no argument.
     pub out: *mut u8,
     /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
@@ -123,10 +127,28 @@ pub struct Call {
     pub n: usize,
     /// Attributes of the op.
     pub k: [f64; 2],
+    /// What to ask for meanwhile.
+    pub ahead: &'a Ahead,
 }
 
+/// Elements between which a long function asks for memory: a burst of more lines than a core waits for at once would hold it up.
+pub const BLOCK: usize = 32;
+
 /// A pointwise function over a run of elements.
-pub type PointFn = unsafe fn(&Call);
+#[derive(Clone, Copy, Debug)]
+pub struct PointFn {
+    /// The loop.
+    pub run: unsafe fn(&Call<'_>),
+    /// Whether it asks for memory after each [`BLOCK`], because it computes for as long as some lines take to come.
+    pub asks: bool,
+}
+
+impl PointFn {
+    /// A loop that does not ask for memory.
+    pub fn plain(run: unsafe fn(&Call<'_>)) -> PointFn {
+        PointFn { run, asks: false }
+    }
+}
 
 /// A function of one element.
 pub trait Unary {
@@ -144,24 +166,40 @@ pub trait Binary {
     type In: Copy;
     /// Result.
     type Out: Copy;
+    /// Whether it may take long.
+    const LONG: bool = false;
     /// One element.
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
 }
 
+/// Computes all of `out`, of which `each` computes a part that begins with some element; a `long` function asks for memory after
+/// each block.
 #[inline(always)]
-unsafe fn unary_run<O: Unary, L: Level>(c: &Call) {
+fn blocks<T>(long: bool, out: &mut [T], ahead: &Ahead, each: impl Fn(&mut [T], usize)) {
+    let whole = if long { out.len() / BLOCK * BLOCK } else { 0 };
+    for from in (0..whole).step_by(BLOCK) {
+        each(&mut out[from..from + BLOCK], from);
+        ahead.ask();
+    }
+    each(&mut out[whole..], whole);
+}
+
+#[inline(always)]
+unsafe fn unary_run<O: Unary, L: Level>(c: &Call<'_>) {
     // SAFETY: `Call` promises lengths and that nothing overlaps.
     let (out, x) = unsafe {
         (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
     };
     let k = c.k;
-    for (o, &x) in out.iter_mut().zip(x) {
-        *o = O::eval::<L>(x, k);
-    }
+    blocks(true, out, c.ahead, |out, from| {
+        for (o, &x) in out.iter_mut().zip(&x[from..]) {
+            *o = O::eval::<L>(x, k);
+        }
+    });
 }
 
 #[inline(always)]
-unsafe fn binary_run<O: Binary, L: Level>(c: &Call) {
+unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
     // SAFETY: as in `unary_run`; a scalar argument has one element.
     unsafe {
         let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n);
@@ -169,21 +207,27 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &Call) {
         match c.scalar & 3 {
             0 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
-                for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
-                    *o = O::eval::<L>(a, b);
-                }
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for ((o, &a), &b) in out.iter_mut().zip(&a[from..]).zip(&b[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
             }
             1 => {
                 let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
-                for (o, &b) in out.iter_mut().zip(b) {
-                    *o = O::eval::<L>(a, b);
-                }
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for (o, &b) in out.iter_mut().zip(&b[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
             }
             2 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
-                for (o, &a) in out.iter_mut().zip(a) {
-                    *o = O::eval::<L>(a, b);
-                }
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for (o, &a) in out.iter_mut().zip(&a[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
             }
             _ => out.fill(O::eval::<L>(a.read(), b.read())),
         }
@@ -215,6 +259,7 @@ pub struct Then<F, G>(PhantomData<(F, G)>);
 impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for Then<F, G> {
     type In = T;
     type Out = T;
+    const LONG: bool = true;
     #[inline(always)]
     fn eval<L: Level>(a: T, b: T) -> T {
         G::eval::<L>(F::eval::<L>(a, b), [0.0; 2])
@@ -222,10 +267,10 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
 }
 
 #[inline(always)]
-unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call) {
+unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call<'_>) {
     /// With a loop for each set of scalar arguments, because these stay in registers.
     #[inline(always)]
-    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &Call) {
+    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &Call<'_>) {
         let args = c.args.map(|a| a.cast::<O::Of>());
         // SAFETY: as in `unary_run`; each argument has at least one element, unless there is nothing to do.
         unsafe {
@@ -257,30 +302,45 @@ unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call) {
 }
 
 per_level! {
-    /// A function of three arguments as a loop.
-    ternary<O: Ternary>(call: &Call) = ternary_run
+    /// The loop of a function of three arguments.
+    ternary_loop<O: Ternary>(call: &Call<'_>) = ternary_run
 }
 per_level! {
-    /// A function of one argument as a loop.
-    unary<O: Unary>(call: &Call) = unary_run
+    /// The loop of a function of one argument.
+    unary_loop<O: Unary>(call: &Call<'_>) = unary_run
 }
 per_level! {
-    /// A function of two arguments as a loop.
-    binary<O: Binary>(call: &Call) = binary_run
+    /// The loop of a function of two arguments.
+    binary_loop<O: Binary>(call: &Call<'_>) = binary_run
+}
+
+/// A function of three arguments.
+pub fn ternary<O: Ternary>(isa: Isa) -> PointFn {
+    PointFn::plain(ternary_loop::<O>(isa))
+}
+
+/// A function of one argument, which may take long.
+pub fn unary<O: Unary>(isa: Isa) -> PointFn {
+    PointFn { run: unary_loop::<O>(isa), asks: true }
+}
+
+/// A function of two arguments.
+pub fn binary<O: Binary>(isa: Isa) -> PointFn {
+    PointFn { run: binary_loop::<O>(isa), asks: O::LONG }
 }
 
 /// As [`unary`], at the target's baseline only: for types and functions that are rare in hot loops.
 pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
-    unsafe fn run<O: Unary>(call: &Call) {
+    unsafe fn run<O: Unary>(call: &Call<'_>) {
         // SAFETY: the caller keeps the contract.
         unsafe { unary_run::<O, Baseline>(call) }
     }
-    run::<O>
+    PointFn { run: run::<O>, asks: true }
 }
 
 /// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
 pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
-    unsafe fn run<O: Binary>(c: &Call) {
+    unsafe fn run<O: Binary>(c: &Call<'_>) {
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
         let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));
         for i in 0..c.n {
@@ -290,5 +350,5 @@ pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
             };
         }
     }
-    run::<O>
+    PointFn::plain(run::<O>)
 }

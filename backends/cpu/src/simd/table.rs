@@ -17,8 +17,8 @@ type Entry = (&'static str, Make);
 /// A pointwise op, resolved.
 #[derive(Clone, Copy)]
 pub struct Point {
-    /// The loop.
-    pub run: PointFn,
+    /// The function.
+    pub function: PointFn,
     /// Attributes that it reads.
     pub k: [f64; 2],
 }
@@ -33,7 +33,7 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     let number = |name: &str| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::float);
     let word = |name: &str| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::word);
     let k = [number("min").unwrap_or(f64::NEG_INFINITY), number("max").unwrap_or(f64::INFINITY)];
-    let run = match (op.name(), args) {
+    let function = match (op.name(), args) {
         ("cast", [from]) => cast(*from, result, isa),
         (name, [.., last]) => {
             // Of `where` the first argument is the condition.
@@ -43,7 +43,7 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
         }
         _ => return Err(missing()),
     };
-    Ok(Point { run, k })
+    Ok(Point { function, k })
 }
 
 /// The function `outer(inner(a, b), c)` on `f32`, or `outer(inner(a, b))`, where there is one: a pass over memory less. Either
@@ -181,7 +181,7 @@ fn logic() -> Vec<Entry> {
 }
 
 fn select<T: Element>(_: Isa) -> PointFn {
-    unsafe fn run<T: Element>(c: &Call) {
+    unsafe fn run<T: Element>(c: &Call<'_>) {
         // A scalar argument is read again and again.
         let step = |i: usize| usize::from(c.scalar >> i & 1 == 0);
         let (s0, s1, s2) = (step(0), step(1), step(2));
@@ -195,5 +195,5 @@ fn select<T: Element>(_: Isa) -> PointFn {
             }
         }
     }
-    run::<T>
+    PointFn::plain(run::<T>)
 }

@@ -155,7 +155,7 @@ impl Builder<'_> {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();
                 let dtypes: Vec<_> = places.iter().map(|&p| self.program.values[p].dtype).collect();
                 match table::find(*op, attrs, &dtypes, *result, self.isa) {
-                    Ok(found) if places.len() <= 3 => self.point(found.run, found.k, places, dtype),
+                    Ok(found) if places.len() <= 3 => self.point(found.function, found.k, places, dtype),
                     Ok(_) => self.problem(format!("`{op}` of {} arguments", places.len()), dtype),
                     Err(why) => self.problem(why, dtype),
                 }
@@ -176,9 +176,9 @@ impl Builder<'_> {
     }
 
     /// A pointwise step.
-    fn point(&mut self, run: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
+    fn point(&mut self, function: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
         let mask = args.iter().fold(0, |mask, &arg| mask | self.mask(arg));
-        self.push(Step::Point { run, k, args }, dtype, mask)
+        self.push(Step::Point { function, k, args }, dtype, mask)
     }
 
     /// A map, and the axes on which it depends.

@@ -236,9 +236,10 @@ impl TileProgram {
             wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
-        // This tile's, and what was asked for of the next, if that is something else. What lies in lines passes by.
+        // Rows are gone over again: they stay when the next tile comes, if that is something else. Otherwise it takes the place of what
+        // was read. What lies in lines passes by.
         let all = (0..self.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
-        let times = |id: &&usize| if self.values[**id].mask == all { 2 } else { 1 };
+        let times = |id: &&usize| if self.row != 0 && self.values[**id].mask == all { 2 } else { 1 };
         let dense = wide.iter().filter(|id| place(id) == Place::Dense);
         let loaded: usize = dense.map(|id| times(&id) * size(id)).sum();
         let most = cache / (computed + loaded).max(1);

@@ -50,6 +50,11 @@ impl Loops {
         self.n == other.n && self.outer().iter().map(|o| o.0).eq(other.outer().iter().map(|o| o.0))
     }
 
+    /// Number of runs.
+    pub fn runs(&self) -> usize {
+        self.outer().iter().map(|o| o.0).product()
+    }
+
     /// The loops around runs.
     pub fn outer(&self) -> &[(usize, Steps)] {
         &self.outer[..self.rank]

@@ -1,7 +1,6 @@
 //! Tile programs: how every body is evaluated, a cache-sized box of its domain at a time.
 
 pub mod access;
-pub mod ahead;
 pub mod compile;
 pub mod copy;
 pub mod grid;
@@ -135,8 +134,8 @@ pub enum Step {
     Coordinate(Access),
     /// A pointwise function.
     Point {
-        /// The loop.
-        run: PointFn,
+        /// Which.
+        function: PointFn,
         /// Its attributes.
         k: [f64; 2],
         /// Its arguments.

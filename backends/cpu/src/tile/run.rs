@@ -7,10 +7,12 @@ use walk::Gather;
 
 use super::{
     Frame, MAX_RANK, Part, Place, Region, Shape, Stage, Step, Tile, TileProgram, Value,
-    ahead::Ahead,
     copy::{self, Side, copy},
 };
-use crate::simd::stream::{LINE, prefetch};
+use crate::simd::{
+    ahead::Ahead,
+    stream::{LINE, prefetch},
+};
 
 /// A program at work on a tile.
 struct Run<'a> {
@@ -54,8 +56,8 @@ impl TileProgram {
         unsafe {
             for stage in &shape.stages[part.pass.map_or(0, |pass| pass + 1)] {
                 match stage {
-                    Stage::Step(id) => run.step(*id, &mut ahead),
-                    Stage::Points { ids, vary } => run.points(ids, *vary, &mut ahead),
+                    Stage::Step(id) => run.step(*id, &ahead),
+                    Stage::Points { ids, vary } => run.points(ids, *vary, &ahead),
                 }
             }
             if run.stores() {
@@ -139,7 +141,7 @@ impl Run<'_> {
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
     }
 
-    unsafe fn step(&self, id: usize, ahead: &mut Ahead) {
+    unsafe fn step(&self, id: usize, ahead: &Ahead) {
         let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
         // SAFETY: registers are placed within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };

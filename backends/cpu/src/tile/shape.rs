@@ -1,7 +1,7 @@
 //! What running a tile takes that depends on its extents alone, worked out once for the extents that a kernel's tiles have.
 
 use super::{MAX_RANK, Mask, Step, Tile, TileProgram, loops::Loops};
-use crate::simd::stream::LINE;
+use crate::simd::{BLOCK, stream::LINE};
 
 /// Lines that are asked for at a time: fewer than a core waits for at once.
 const LINES: usize = 10;
@@ -29,6 +29,8 @@ pub struct Shape {
     pub lines: usize,
     /// How many of these to ask for at a time.
     pub each: usize,
+    /// Whether to do so between strips, because no step does while it computes.
+    pub between: bool,
 }
 
 /// What is run at once.
@@ -91,10 +93,11 @@ impl Shape {
         let lines: Vec<_> =
             moving.map(|&id| (steps[id].n * program.values[id].dtype.size()).div_ceil(LINE) + 1).collect();
         let (all, longest) = (lines.iter().sum::<usize>(), lines.iter().max().copied().unwrap_or(0));
+        let between = !program.steps.iter().zip(&steps).any(|(step, walk)| asks(step) && walk.loops.n >= BLOCK);
         let turns = |piece: usize| -> usize {
             let of_step = |(step, walk): (&Step, &Walk)| match step {
-                Step::Point { .. } if walk.loops.outer().is_empty() => walk.loops.n.div_ceil(piece),
-                Step::Point { .. } => walk.loops.outer().iter().map(|o| o.0).product(),
+                Step::Point { .. } if between => walk.loops.n.div_ceil(piece) * walk.loops.runs(),
+                Step::Point { .. } if asks(step) => walk.loops.n / BLOCK * walk.loops.runs(),
                 Step::Reduce { .. } => walk.rows,
                 _ => 0,
             };
@@ -105,7 +108,8 @@ impl Shape {
         while piece > SHORTEST && turns(piece) * LINES < all {
             piece = (piece / 2).next_multiple_of(LINE);
         }
-        let each = longest.div_ceil(turns(piece).max(1));
+        let turns = turns(piece).max(1);
+        let each = ((longest + turns / 2) / turns).max(1);
         let of_all = stages(program, &steps, piece, 0..steps.len());
         let of_passes = program.passes.iter().map(|pass| stages(program, &steps, piece, pass.iter().copied()));
         Shape {
@@ -113,6 +117,7 @@ impl Shape {
             stages: [of_all].into_iter().chain(of_passes).collect(),
             lines: longest,
             each,
+            between,
             piece,
             loads,
             steps,
@@ -124,6 +129,11 @@ impl Shape {
     pub fn is_of(&self, tile: &Tile) -> bool {
         self.len.iter().zip(&tile.len).all(|(a, b)| a == b)
     }
+}
+
+/// Whether a step asks for memory while it computes.
+fn asks(step: &Step) -> bool {
+    matches!(step, Step::Point { function, .. } if function.asks)
 }
 
 impl TileProgram {

@@ -6,17 +6,18 @@ use std::mem::MaybeUninit;
 use super::Run;
 use crate::{
     simd::{
-        Call, PointFn,
+        Call,
+        ahead::Ahead,
         stream::{self, LINE},
     },
-    tile::{MAX_RANK, Place, Step, ahead::Ahead, loops::Loops, shape::TOGETHER},
+    tile::{MAX_RANK, Place, Step, loops::Loops, shape::TOGETHER},
 };
 
 /// A pointwise step that runs.
 struct Job<'a> {
-    run: PointFn,
+    run: unsafe fn(&Call<'_>),
     /// For a whole run, the one that is next.
-    call: Call,
+    call: Call<'a>,
     loops: &'a Loops,
     past: Option<Past>,
 }
@@ -35,19 +36,19 @@ struct Past {
 
 impl Run<'_> {
     /// Runs pointwise steps that go through the tile in the same runs, unless they `vary` and have to go otherwise.
-    pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, ahead: &mut Ahead) {
+    pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, ahead: &Ahead) {
         // SAFETY: passed on from the caller.
         unsafe {
             if vary && ids.iter().any(|&id| self.goes_otherwise(id)) {
-                return ids.iter().for_each(|&id| self.strips(&mut [self.job(id, &self.loops(id))], ahead));
+                return ids.iter().for_each(|&id| self.strips(&mut [self.job(id, &self.loops(id), ahead)], ahead));
             }
             let loops = |id: usize| &self.shape.steps[id].loops;
             if let [id] = ids {
-                return self.strips(&mut [self.job(*id, loops(*id))], ahead);
+                return self.strips(&mut [self.job(*id, loops(*id), ahead)], ahead);
             }
             let mut jobs = [const { MaybeUninit::uninit() }; TOGETHER];
             for (job, &id) in jobs.iter_mut().zip(ids) {
-                job.write(self.job(id, loops(id)));
+                job.write(self.job(id, loops(id), ahead));
             }
             self.strips(jobs[..ids.len()].assume_init_mut(), ahead);
         }
@@ -76,13 +77,13 @@ impl Run<'_> {
 
     /// Inlined, so that jobs are made where they stay.
     #[inline(always)]
-    unsafe fn job<'a>(&'a self, id: usize, loops: &'a Loops) -> Job<'a> {
-        let Step::Point { run, k, args } = &self.program.steps[id] else {
+    unsafe fn job<'a>(&'a self, id: usize, loops: &'a Loops, ahead: &'a Ahead) -> Job<'a> {
+        let Step::Point { function, k, args } = &self.program.steps[id] else {
             unreachable!("only pointwise steps run in strips")
         };
         let register = self.register(id);
         let out = self.direct(id).unwrap_or(register);
-        let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k };
+        let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k, ahead };
         for (at, &arg) in call.args.iter_mut().zip(args) {
             // SAFETY: arguments were computed before, or are by a job before this one.
             *at = unsafe { self.at(arg).cast_const() };
@@ -97,7 +98,7 @@ impl Run<'_> {
             ready: 0,
             done: 0,
         });
-        Job { run: *run, call, loops, past }
+        Job { run: function.run, call, loops, past }
     }
 
     /// How, and for which write, a value goes past the caches in strips.
@@ -106,7 +107,7 @@ impl Run<'_> {
         self.program.streams.filter(|_| may).zip(self.program.values[id].direct)
     }
 
-    unsafe fn strips(&self, jobs: &mut [Job<'_>], ahead: &mut Ahead) {
+    unsafe fn strips(&self, jobs: &mut [Job<'_>], ahead: &Ahead) {
         let Some(loops) = jobs.first().map(|job| job.loops) else { return };
         if loops.n == 0 || loops.outer().iter().any(|o| o.0 == 0) {
             return;
@@ -119,7 +120,9 @@ impl Run<'_> {
                 for job in jobs.iter_mut() {
                     // SAFETY: registers hold the whole tile, and pointers stay within them.
                     unsafe { job.strip(done, n) };
-                    ahead.ask();
+                    if self.shape.between {
+                        ahead.ask();
+                    }
                 }
                 done += n;
             }
