@@ -8,11 +8,13 @@ use super::{
     gemm::{Extents, Finish, Left, Plan, Product, Right, pitch},
     micro::{Ahead, Call, Micro},
     operand::Matrix,
-    pack::{Lines, Panel},
+    pack::{Interleaved, Lines, Panel},
 };
 
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;
+/// From so many rows of panels on, dense rows are packed too.
+const PACKED: usize = 80;
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
@@ -140,20 +142,27 @@ impl<T: Product> Blocked<'_, T> {
             let k = terms.min(e.k - from);
             // SAFETY: passed on from the caller.
             unsafe {
+                let all = group < panels;
                 let whole = match self.lhs {
-                    Left::Plain(lhs) if !self.clash(lhs) => Some(self.left(lhs, from, k)),
+                    _ if self.packs() && all => {
+                        let packed = (0..parts).map(|part| self.packed(Rows::new(part, parts, e.m), (from, k), part));
+                        packed.last()
+                    }
+                    _ if self.packs() => None,
+                    Left::Plain(lhs) if !self.clash(lhs) => Some(as_it_lies(lhs, from)),
                     // Beside panels that all stay near, rows are copied right before they are used.
-                    _ if group >= panels => None,
-                    _ => Some(self.copy((0, e.m), (from, k))),
+                    _ if all => Some(self.copy((0, e.m), (from, k))),
+                    _ => None,
                 };
                 for first in (0..panels).step_by(group) {
                     let group = Group { from, k, first, panels: group.min(panels - first), next: group };
                     let mut rhs = self.right(group);
                     for part in 0..parts {
                         let rows = Rows::new(part, parts, e.m);
-                        let lhs = match whole.map(Segments::from).or_else(|| self.in_place(rows, (from, k))) {
-                            Some(lhs) => lhs,
-                            None => self.copy((rows.first, rows.count), (from, k)).into(),
+                        let lhs = match whole {
+                            Some(whole) => whole.into(),
+                            None if self.packs() => self.packed(rows, (from, k), 0).into(),
+                            None => self.rows(rows, (from, k)),
                         };
                         self.blocks(rows, lhs, &rhs, group);
                         rhs = rhs.read();
@@ -179,37 +188,56 @@ impl<T: Product> Blocked<'_, T> {
         again && lhs.columns == 1 && is_multiple::<T>(lhs.rows, 4096)
     }
 
-    /// The left operand: as it lies, or packed in parts where it would be read with bad strides again and again.
-    unsafe fn left(&self, Matrix { at, rows, columns }: Matrix, from: usize, k: usize) -> Part<T> {
-        let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
-        if columns == 1 || self.e.n.div_ceil(self.micro.panel()) < COPIED {
-            return Part { at, terms: columns, step: rows, block: 0 };
+    /// Whether the left operand is packed: where it would be read with bad strides again and again, and where instructions that are
+    /// saved are more than what packing takes.
+    fn packs(&self) -> bool {
+        let panels = self.e.n.div_ceil(self.micro.panel());
+        match self.lhs {
+            Left::Plain(lhs) if lhs.columns != 1 => panels >= COPIED,
+            _ => panels * self.e.m.min(self.micro.rows()) >= PACKED,
         }
-        let to = self.left_room(k);
-        let width = self.micro.column();
-        let parts = self.e.m.div_ceil(self.micro.rows());
-        for part in 0..parts {
-            let Rows { first, count, .. } = Rows::new(part, parts, self.e.m);
-            let panel = Panel {
-                k,
-                columns: count,
-                from: at.wrapping_offset(first as isize * rows),
-                rows: columns,
-                line: rows,
-                to: to.wrapping_add(part * width * k),
-                width,
-            };
-            // SAFETY: the caller promises the operand and room for all parts.
-            unsafe { (self.micro.pack)(&panel) };
+    }
+
+    /// Packs a part of the rows to a place: where it is, if all parts follow each other from the first place on.
+    unsafe fn packed(&self, rows: Rows, (from, k): (usize, usize), place: usize) -> Part<T> {
+        let (lanes, column, block) = (self.micro.lanes, self.micro.column(), self.micro.left(k));
+        let to = self.left_room(k).wrapping_add(place * block);
+        let first = to.wrapping_sub(rows.part * block);
+        // SAFETY: the caller promises the operand and room for all parts.
+        unsafe {
+            let mut source = self.rows(rows, (from, k));
+            if source.starts.len() > 1 && !(k / source.starts.len()).is_multiple_of(lanes) {
+                source = self.copy((rows.first, rows.count), (from, k)).into();
+            }
+            let Segments { part: Part { at, terms, step, .. }, starts } = source;
+            let (k, at) = (k / starts.len(), at.wrapping_offset(rows.first as isize * step));
+            if terms != 1 {
+                let panel = Panel { k, columns: rows.count, from: at, rows: terms, line: step, to, width: column };
+                (self.micro.pack)(&panel);
+                return Part { at: first, terms: column as isize, step: 1, block: block as isize };
+            }
+            for (n, start) in starts.iter().enumerate() {
+                let (from, to) = (at.wrapping_offset(*start), to.wrapping_add(n * k * rows.count));
+                (self.micro.interleave)(&Interleaved { rows: rows.count, k, from, apart: step, to });
+            }
+            Part { at: first, terms: 1, step: lanes as isize, block: block as isize }
         }
-        Part { at: to, terms: width as isize, step: 1, block: (width * k) as isize }
+    }
+
+    /// A part of the rows: where they lie, or copied.
+    unsafe fn rows(&self, rows: Rows, terms: (usize, usize)) -> Segments<'_, T> {
+        match self.lhs {
+            Left::Plain(lhs) if !self.clash(lhs) || self.packs() => as_it_lies(lhs, terms.0).into(),
+            // SAFETY: passed on from the caller.
+            _ => self.in_place(rows, terms).unwrap_or_else(|| unsafe { self.copy((rows.first, rows.count), terms) }.into()),
+        }
     }
 
     /// A part of the rows of a left operand that is read through an index map, where they lie.
     fn in_place(&self, rows: Rows, terms: (usize, usize)) -> Option<Segments<'_, T>> {
         let Left::Gathered(gathered, buffer, first) = self.lhs else { return None };
         let Alike { at, stride, step, starts } = gathered.alike((first + rows.first, rows.count), terms)?;
-        if is_multiple::<T>(stride, 4096) {
+        if is_multiple::<T>(stride, 4096) && !self.packs() {
             return None;
         }
         let at = buffer.cast::<T>().wrapping_offset(at - rows.first as isize * stride);
@@ -218,7 +246,8 @@ impl<T: Product> Blocked<'_, T> {
 
     /// Copies of some rows of a left operand, of terms `from..from + k`.
     unsafe fn copy(&self, (row, count): (usize, usize), (from, k): (usize, usize)) -> Part<T> {
-        let to = self.left_room(k);
+        let packed = if self.packs() { self.e.m.div_ceil(self.micro.rows()) * self.micro.left(k) } else { 0 };
+        let to = self.left_room(k).wrapping_add(packed);
         let pitch = pitch::<T>(k);
         // SAFETY: the caller promises the operand and room for all rows.
         unsafe {
@@ -323,7 +352,7 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let (kernels, packing) = (self.micro.kernels[rows.count - 1], self.micro.packing[rows.count - 1]);
+        let kernels = self.micro.kernels[rows.count - 1][usize::from(lhs.block > 0 && lhs.terms == 1)];
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);
@@ -353,7 +382,11 @@ impl<T: Product> Blocked<'_, T> {
                 None => Ahead::rows(call.b, call.b_rows),
             };
             call.packed = packed.cast_mut();
-            let kernel = if in_place && rhs.packs { packing } else { kernels[usize::from(call.columns > lanes)] };
+            let kernel = match () {
+                _ if in_place && rhs.packs => kernels.packing,
+                _ if call.columns <= lanes => kernels.narrow,
+                _ => kernels.panel,
+            };
             // SAFETY: passed on from the caller.
             unsafe { kernel(&call) };
             call.c = call.c.wrapping_add(width);
@@ -361,6 +394,12 @@ impl<T: Product> Blocked<'_, T> {
             call.other = at(call.other, width as isize);
         }
     }
+}
+
+/// A left operand, from a term on.
+fn as_it_lies<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> Part<T> {
+    let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
+    Part { at, terms: columns, step: rows, block: 0 }
 }
 
 /// So many elements further, unless it is null.

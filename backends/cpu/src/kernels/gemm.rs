@@ -136,8 +136,8 @@ impl<T: Product> Plan<T> {
 
     /// Terms that are summed before the result is written: all of them, unless a panel of so many would not stay near.
     pub fn terms(&self, k: usize) -> usize {
-        let rows = self.micro.map_or(1, |m| m.rows());
-        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / rows).max(1)).max(1);
+        let column = self.micro.map_or(1, |m| m.column());
+        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / column).max(1)).max(1);
         k.div_ceil(blocks).max(1)
     }
 
@@ -210,7 +210,8 @@ impl<T: Product> Plan<T> {
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms(e.k);
-        let left = (e.m.div_ceil(micro.rows()) * micro.column() * terms).max(e.m * pitch::<T>(terms));
+        // What is packed, and rows that are copied before.
+        let left = e.m.div_ceil(micro.rows()) * micro.left(terms) + e.m * pitch::<T>(terms);
         let few = matvec::room::<T>(micro.few.len());
         ((self.right_room(e.n, terms).max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }

@@ -3,7 +3,7 @@
 use super::{
     dots::Dots,
     gemm::{Finish, Product},
-    pack::{Lines, Panel},
+    pack::{Interleaved, Lines, Panel},
 };
 use crate::simd::{
     Isa,
@@ -110,14 +110,23 @@ impl<T> Ahead<T> {
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
 
+/// Kernels for as many rows.
+#[derive(Clone, Copy)]
+pub struct Kernels<T: 'static> {
+    /// One vector wide.
+    pub narrow: Kernel<T>,
+    /// A panel wide.
+    pub panel: Kernel<T>,
+    /// A panel wide, and the panel is packed on the way.
+    pub packing: Kernel<T>,
+}
+
 /// The kernels of an element type at a level.
 pub struct Micro<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// By the number of rows less one; one vector wide, and a panel wide.
-    pub kernels: &'static [[Kernel<T>; 2]],
-    /// By the number of rows less one: a panel wide, and the panel is packed on the way.
-    pub packing: &'static [Kernel<T>],
+    /// By the number of rows less one: beside a left operand with strides, and beside one that is packed.
+    pub kernels: &'static [[Kernels<T>; 2]],
     /// By the number of rows less one, for few rows: kernels for several whole panels, the most first, and how many.
     pub streams: &'static [&'static [(usize, Kernel<T>)]],
     /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
@@ -128,6 +137,8 @@ pub struct Micro<T: 'static> {
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
     pub lines: unsafe fn(&Lines<T>),
+    /// Packs rows of the left operand.
+    pub interleave: unsafe fn(&Interleaved<T>),
     /// Computes sums of products.
     pub dots: unsafe fn(&Dots<T>),
 }
@@ -154,6 +165,11 @@ impl<T> Micro<T> {
         self.rows().next_multiple_of(self.lanes)
     }
 
+    /// Elements that a part of the left operand's rows takes, however it is packed.
+    pub fn left(&self, k: usize) -> usize {
+        self.column() * k.next_multiple_of(self.lanes)
+    }
+
     /// Rows of the highest kernel.
     pub fn rows(&self) -> usize {
         self.kernels.len()
@@ -162,14 +178,20 @@ impl<T> Micro<T> {
 
 /// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel has, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
+///
+/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
+/// instructions, of which a core that runs a thread beside this one has half as many.
 #[inline(always)]
-unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool>(c: &Call<V::Element>) {
+unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool, const PACKED: bool>(
+    c: &Call<V::Element>,
+) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let mut b = c.b;
         let mut packed = c.packed;
         let mut ahead = c.ahead.at;
+        let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
         if c.k >= LONG {
             for i in 0..ROWS {
@@ -177,35 +199,46 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS:
                 (0..VECTORS).for_each(|j| V::prefetch(row.wrapping_add(j * V::LANES)));
             }
         }
+        let mut a = c.a;
         for segment in 0..c.segments {
-            let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
-            for _ in 0..c.k {
-                if VECTORS > PANEL {
-                    for j in 0..VECTORS {
-                        V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+            if !PACKED {
+                a = c.a.wrapping_offset(c.starts.add(segment).read());
+            }
+            let mut left = c.k;
+            while left > 0 {
+                let terms = if PACKED { left.min(V::LANES) } else { left };
+                for _ in 0..terms {
+                    if VECTORS > PANEL {
+                        for j in 0..VECTORS {
+                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+                        }
+                    } else {
+                        for j in 0..VECTORS {
+                            V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                        }
+                        ahead = ahead.wrapping_byte_offset(c.ahead.step);
                     }
-                } else {
-                    for j in 0..VECTORS {
-                        V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                    let mut row = [V::zero(); VECTORS];
+                    for (j, v) in row.iter_mut().enumerate() {
+                        *v = V::load(b.add(place(j)));
                     }
-                    ahead = ahead.wrapping_byte_offset(c.ahead.step);
-                }
-                let mut row = [V::zero(); VECTORS];
-                for (j, v) in row.iter_mut().enumerate() {
-                    *v = V::load(b.add(place(j)));
-                }
-                if PACKS {
-                    row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
-                    packed = packed.add(VECTORS * V::LANES);
-                }
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let x = V::splat(*a.offset(i as isize * c.a_rows));
-                    for (sum, &v) in sums.iter_mut().zip(&row) {
-                        *sum = x.mul_add(v, *sum);
+                    if PACKS {
+                        row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
+                        packed = packed.add(VECTORS * V::LANES);
                     }
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let x = V::splat(*a.offset(i as isize * a_rows));
+                        for (sum, &v) in sums.iter_mut().zip(&row) {
+                            *sum = x.mul_add(v, *sum);
+                        }
+                    }
+                    a = a.wrapping_offset(a_columns);
+                    b = b.wrapping_offset(c.b_rows);
                 }
-                a = a.wrapping_offset(c.a_columns);
-                b = b.wrapping_offset(c.b_rows);
+                if PACKED {
+                    a = a.wrapping_add(ROWS * V::LANES - terms);
+                }
+                left -= terms;
             }
         }
         if c.columns == VECTORS * V::LANES {
@@ -271,14 +304,20 @@ pub(super) unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, 
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
-            use super::{Call, Dots, Lines, Panel, Vector};
+            use super::{Call, Dots, Interleaved, Lines, Panel, Vector};
 
             $(#[$attribute])*
-            pub unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool>(
+            pub unsafe fn block<
+                V: Vector,
+                const ROWS: usize,
+                const VECTORS: usize,
+                const PACKS: bool,
+                const PACKED: bool,
+            >(
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { super::block::<V, ROWS, VECTORS, PACKS>(call) }
+                unsafe { super::block::<V, ROWS, VECTORS, PACKS, PACKED>(call) }
             }
 
             $(#[$attribute])*
@@ -309,6 +348,12 @@ macro_rules! level {
             }
 
             $(#[$attribute])*
+            pub unsafe fn interleave<V: Vector>(rows: &Interleaved<V::Element>) {
+                // SAFETY: as above.
+                unsafe { crate::kernels::pack::interleave::<V>(rows) }
+            }
+
+            $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
                 unsafe { crate::kernels::dots::dots::<V>(dots) }
@@ -329,23 +374,27 @@ level!(
 );
 
 macro_rules! micro {
+    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $packed:literal) => {
+        Kernels {
+            narrow: $level::block::<$v, $rows, 1, false, $packed> as Kernel<$t>,
+            panel: $level::block::<$v, $rows, PANEL, false, $packed> as Kernel<$t>,
+            packing: $level::block::<$v, $rows, PANEL, true, $packed> as Kernel<$t>,
+        }
+    };
     ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             kernels: const {
-                &[$([
-                    $level::block::<$v, $rows, 1, false> as Kernel<$t>,
-                    $level::block::<$v, $rows, PANEL, false> as Kernel<$t>,
-                ]),*]
+                &[$([micro!(rows $level, $v, $t, $rows, false), micro!(rows $level, $v, $t, $rows, true)]),*]
             },
-            packing: const { &[$($level::block::<$v, $rows, PANEL, true> as Kernel<$t>),*] },
             streams: const {
-                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }, false> as Kernel<$t>)),*]),*]
+                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }, false, false> as Kernel<$t>)),*]),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
             sweep: $level::sweep::<$v, $high, $wide>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
+            interleave: $level::interleave::<$v>,
             dots: $level::dots::<$v>,
         }
     };

@@ -126,7 +126,9 @@ impl<T: Product> Blocked<'_, T> {
             let whole = (e.n - first) / width;
             let several = kernels.iter().find(|(panels, _)| *panels <= whole);
             let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
-            let kernel = several.map_or(self.micro.kernels[e.m - 1][usize::from(columns > self.micro.lanes)], |s| s.1);
+            let kernels = &self.micro.kernels[e.m - 1][0];
+            let one = if columns > self.micro.lanes { kernels.panel } else { kernels.narrow };
+            let kernel = several.map_or(one, |s| s.1);
             for from in (0..e.k).step_by(terms) {
                 let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
                 // SAFETY: passed on from the caller.

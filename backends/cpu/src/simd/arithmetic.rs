@@ -213,14 +213,15 @@ binary! {
     Ge<T: Element>(a, b) -> u8 { u8::from(a >= b) }
 }
 
-/// Declares functions of one float, in `f32` and in `f64`.
+/// Declares functions of one float, in `f32` and in `f64`, which take long or not.
 macro_rules! elementary {
-    ($($name:ident($x:ident, $k:ident, $l:ident) $f32:block $f64:block)*) => {$(
+    (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $f64:block)*) => {$(
         /// See the op of that name.
         pub struct $name<T>(PhantomData<T>);
         impl Unary for $name<f32> {
             type In = f32;
             type Out = f32;
+            const LONG: bool = $long;
             #[inline(always)]
             fn eval<$l: Level>($x: f32, $k: [f64; 2]) -> f32 {
                 let _ = $k;
@@ -230,6 +231,7 @@ macro_rules! elementary {
         impl Unary for $name<f64> {
             type In = f64;
             type Out = f64;
+            const LONG: bool = $long;
             #[inline(always)]
             fn eval<$l: Level>($x: f64, $k: [f64; 2]) -> f64 {
                 let _ = $k;
@@ -240,11 +242,9 @@ macro_rules! elementary {
 }
 
 elementary! {
+    LONG = true;
     Exp(x, k, L) { elementary::exp::<L>(x) } { x.exp() }
     Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
-    Sqrt(x, k, L) { x.sqrt() } { x.sqrt() }
-    Rsqrt(x, k, L) { 1.0 / x.sqrt() } { 1.0 / x.sqrt() }
-    Reciprocal(x, k, L) { 1.0 / x } { 1.0 / x }
     Sin(x, k, L) { x.sin() } { x.sin() }
     Cos(x, k, L) { x.cos() } { x.cos() }
     Tan(x, k, L) { x.tan() } { x.tan() }
@@ -253,6 +253,18 @@ elementary! {
     Erf(x, k, L) { elementary::erf::<L>(x) } { libm::erf(x) }
     Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { 1.0 / (1.0 + (-x).exp()) }
     Softplus(x, k, L) { elementary::softplus::<L>(x) } { x.max(0.0) + (-x.abs()).exp().ln_1p() }
+    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+    GeluTanh(x, k, L)
+        { elementary::gelu_tanh::<L>(x) }
+        { let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x); x / (1.0 + (-2.0 * u).exp()) }
+    Silu(x, k, L) { elementary::silu::<L>(x) } { x / (1.0 + (-x).exp()) }
+}
+
+elementary! {
+    LONG = false;
+    Sqrt(x, k, L) { x.sqrt() } { x.sqrt() }
+    Rsqrt(x, k, L) { 1.0 / x.sqrt() } { 1.0 / x.sqrt() }
+    Reciprocal(x, k, L) { 1.0 / x } { 1.0 / x }
     Floor(x, k, L) { x.floor() } { x.floor() }
     Ceil(x, k, L) { x.ceil() } { x.ceil() }
     Round(x, k, L) { x.round_ties_even() } { x.round_ties_even() }
@@ -260,11 +272,6 @@ elementary! {
         { let (low, high) = (k[0] as f32, k[1] as f32); let x = if x < low { low } else { x }; if x > high { high } else { x } }
         { let x = if x < k[0] { k[0] } else { x }; if x > k[1] { k[1] } else { x } }
     Relu(x, k, L) { if x < 0.0 { 0.0 } else { x } } { if x < 0.0 { 0.0 } else { x } }
-    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
-    GeluTanh(x, k, L)
-        { elementary::gelu_tanh::<L>(x) }
-        { let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x); x / (1.0 + (-2.0 * u).exp()) }
-    Silu(x, k, L) { elementary::silu::<L>(x) } { x / (1.0 + (-x).exp()) }
 }
 
 /// The opposite truth value.

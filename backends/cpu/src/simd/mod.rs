@@ -139,7 +139,7 @@ pub const BLOCK: usize = 32;
 pub struct PointFn {
     /// The loop.
     pub run: unsafe fn(&Call<'_>),
-    /// Whether it asks for memory after each [`BLOCK`], because it computes for as long as some lines take to come.
+    /// Whether it takes long, and asks for memory after each [`BLOCK`].
     pub asks: bool,
 }
 
@@ -156,6 +156,8 @@ pub trait Unary {
     type In: Copy;
     /// Result.
     type Out: Copy;
+    /// Whether it takes so long that some lines of memory come meanwhile.
+    const LONG: bool = false;
     /// One element; `k` are attributes of the op.
     fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
 }
@@ -166,7 +168,7 @@ pub trait Binary {
     type In: Copy;
     /// Result.
     type Out: Copy;
-    /// Whether it may take long.
+    /// As [`Unary::LONG`].
     const LONG: bool = false;
     /// One element.
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
@@ -191,7 +193,7 @@ unsafe fn unary_run<O: Unary, L: Level>(c: &Call<'_>) {
         (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
     };
     let k = c.k;
-    blocks(true, out, c.ahead, |out, from| {
+    blocks(O::LONG, out, c.ahead, |out, from| {
         for (o, &x) in out.iter_mut().zip(&x[from..]) {
             *o = O::eval::<L>(x, k);
         }
@@ -259,7 +261,7 @@ pub struct Then<F, G>(PhantomData<(F, G)>);
 impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for Then<F, G> {
     type In = T;
     type Out = T;
-    const LONG: bool = true;
+    const LONG: bool = F::LONG || G::LONG;
     #[inline(always)]
     fn eval<L: Level>(a: T, b: T) -> T {
         G::eval::<L>(F::eval::<L>(a, b), [0.0; 2])
@@ -319,9 +321,9 @@ pub fn ternary<O: Ternary>(isa: Isa) -> PointFn {
     PointFn::plain(ternary_loop::<O>(isa))
 }
 
-/// A function of one argument, which may take long.
+/// A function of one argument.
 pub fn unary<O: Unary>(isa: Isa) -> PointFn {
-    PointFn { run: unary_loop::<O>(isa), asks: true }
+    PointFn { run: unary_loop::<O>(isa), asks: O::LONG }
 }
 
 /// A function of two arguments.
@@ -335,7 +337,7 @@ pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
         // SAFETY: the caller keeps the contract.
         unsafe { unary_run::<O, Baseline>(call) }
     }
-    PointFn { run: run::<O>, asks: true }
+    PointFn { run: run::<O>, asks: O::LONG }
 }
 
 /// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
