@@ -215,6 +215,17 @@ fn panels_that_are_packed_on_the_way() {
     }
 }
 
+/// Every number of rows, beside so many panels that rows are packed, the last of which is narrow or not, and terms that are no whole
+/// vectors.
+#[test]
+fn rows_that_are_packed() {
+    for m in 6..=30 {
+        let dtype = if m % 3 == 0 { DType::F64 } else { DType::F32 };
+        let layouts = if m % 2 == 0 { [Dense, Dense] } else { [Slice, Transposed] };
+        case(&[], (m, 320 + 2 * m, 33 + m), layouts, EPILOGUES[m % 4], dtype);
+    }
+}
+
 /// Operands of 16 bits, sums and results of 32 and of 16.
 #[test]
 fn short_storage() {

@@ -31,10 +31,10 @@ fn windows_are_copied_as_they_are_needed() {
     (150..180).for_each(|seed| case(seed, DType::F64));
 }
 
-/// Sums in several parts, and right operands that are packed at once and panel by panel.
+/// Sums in several parts, and right operands that are packed at once and panel by panel; segments of whole vectors.
 #[test]
 fn windows_of_many_channels() {
-    for (seed, channels, n) in [(1, 130, 300), (2, 200, 40)] {
+    for (seed, channels, n) in [(1, 130, 300), (2, 200, 40), (3, 32, 300)] {
         let mut build = Build::new(seed);
         let line = || Line { extent: 7, before: 1, after: 1, size: 3, stride: 1, dilation: 1 };
         let lhs = windows(&mut build, &[line(), line()], [1, 1, channels], true, DType::F32);

@@ -4,17 +4,13 @@
 //! While rows pass by a group, the next one is fetched: constant operands come from afar, once in a run.
 
 use super::{
-    gathered::Alike,
-    gemm::{Extents, Finish, Left, Plan, Product, Right, pitch},
-    micro::{Ahead, Call, Micro},
+    call::{Ahead, Call},
+    gemm::{Extents, Finish, Left, Plan, Product, Right},
+    left::{Part, Segments},
+    micro::Micro,
     operand::Matrix,
-    pack::{Interleaved, Lines, Panel},
+    pack::Panel,
 };
-
-/// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
-const COPIED: usize = 3;
-/// From so many rows of panels on, dense rows are packed too.
-const PACKED: usize = 80;
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
@@ -34,32 +30,6 @@ pub struct Blocked<'a, T: 'static> {
     pub finish: Finish<T>,
     /// [`Plan::scratch`].
     pub scratch: *mut T,
-}
-
-/// An operand's part of some terms.
-#[derive(Clone, Copy)]
-struct Part<T> {
-    at: *const T,
-    /// Along the terms.
-    terms: isize,
-    /// Along the target's rows or columns, within a block.
-    step: isize,
-    /// From a packed block to the next.
-    block: isize,
-}
-
-/// A left operand's part, whose terms lie in segments of one length.
-#[derive(Clone, Copy)]
-struct Segments<'a, T> {
-    part: Part<T>,
-    /// Where they begin.
-    starts: &'a [isize],
-}
-
-impl<T> From<Part<T>> for Segments<'_, T> {
-    fn from(part: Part<T>) -> Self {
-        Segments { part, starts: &[0] }
-    }
 }
 
 /// The panels of a group: some as they lie, the others packed.
@@ -103,16 +73,16 @@ struct Group {
 
 /// A part of the rows.
 #[derive(Clone, Copy)]
-struct Rows {
-    part: usize,
-    parts: usize,
-    first: usize,
-    count: usize,
+pub(super) struct Rows {
+    pub part: usize,
+    pub parts: usize,
+    pub first: usize,
+    pub count: usize,
 }
 
 impl Rows {
     /// Part number `part` of `m` rows; parts are even.
-    fn new(part: usize, parts: usize, m: usize) -> Rows {
+    pub fn new(part: usize, parts: usize, m: usize) -> Rows {
         let (rows, rest) = (m / parts, m % parts);
         Rows { part, parts, first: part * rows + part.min(rest), count: rows + usize::from(part < rest) }
     }
@@ -142,28 +112,13 @@ impl<T: Product> Blocked<'_, T> {
             let k = terms.min(e.k - from);
             // SAFETY: passed on from the caller.
             unsafe {
-                let all = group < panels;
-                let whole = match self.lhs {
-                    _ if self.packs() && all => {
-                        let packed = (0..parts).map(|part| self.packed(Rows::new(part, parts, e.m), (from, k), part));
-                        packed.last()
-                    }
-                    _ if self.packs() => None,
-                    Left::Plain(lhs) if !self.clash(lhs) => Some(as_it_lies(lhs, from)),
-                    // Beside panels that all stay near, rows are copied right before they are used.
-                    _ if all => Some(self.copy((0, e.m), (from, k))),
-                    _ => None,
-                };
+                let whole = self.whole((from, k), group < panels);
                 for first in (0..panels).step_by(group) {
                     let group = Group { from, k, first, panels: group.min(panels - first), next: group };
                     let mut rhs = self.right(group);
                     for part in 0..parts {
                         let rows = Rows::new(part, parts, e.m);
-                        let lhs = match whole {
-                            Some(whole) => whole.into(),
-                            None if self.packs() => self.packed(rows, (from, k), 0).into(),
-                            None => self.rows(rows, (from, k)),
-                        };
+                        let lhs = whole.map_or_else(|| self.near(rows, (from, k)), Segments::from);
                         self.blocks(rows, lhs, &rhs, group);
                         rhs = rhs.read();
                     }
@@ -179,94 +134,6 @@ impl<T: Product> Blocked<'_, T> {
         let (bias, other) = if from == 0 { (self.finish.bias, self.finish.other) } else { (null, null) };
         let least = self.finish.least.filter(|_| from + k == self.e.k);
         Finish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
-    }
-
-    /// Whether the left operand is read again and again, and has its lines a page apart: they fall into the same few sets of the
-    /// first-level cache, where they push each other out.
-    fn clash(&self, lhs: Matrix) -> bool {
-        let again = self.e.n.div_ceil(self.micro.panel()) >= COPIED && self.e.m >= self.micro.rows();
-        again && lhs.columns == 1 && is_multiple::<T>(lhs.rows, 4096)
-    }
-
-    /// Whether the left operand is packed: where it would be read with bad strides again and again, and where instructions that are
-    /// saved are more than what packing takes.
-    fn packs(&self) -> bool {
-        let panels = self.e.n.div_ceil(self.micro.panel());
-        match self.lhs {
-            Left::Plain(lhs) if lhs.columns != 1 => panels >= COPIED,
-            _ => panels * self.e.m.min(self.micro.rows()) >= PACKED,
-        }
-    }
-
-    /// Packs a part of the rows to a place: where it is, if all parts follow each other from the first place on.
-    unsafe fn packed(&self, rows: Rows, (from, k): (usize, usize), place: usize) -> Part<T> {
-        let (lanes, column, block) = (self.micro.lanes, self.micro.column(), self.micro.left(k));
-        let to = self.left_room(k).wrapping_add(place * block);
-        let first = to.wrapping_sub(rows.part * block);
-        // SAFETY: the caller promises the operand and room for all parts.
-        unsafe {
-            let mut source = self.rows(rows, (from, k));
-            if source.starts.len() > 1 && !(k / source.starts.len()).is_multiple_of(lanes) {
-                source = self.copy((rows.first, rows.count), (from, k)).into();
-            }
-            let Segments { part: Part { at, terms, step, .. }, starts } = source;
-            let (k, at) = (k / starts.len(), at.wrapping_offset(rows.first as isize * step));
-            if terms != 1 {
-                let panel = Panel { k, columns: rows.count, from: at, rows: terms, line: step, to, width: column };
-                (self.micro.pack)(&panel);
-                return Part { at: first, terms: column as isize, step: 1, block: block as isize };
-            }
-            for (n, start) in starts.iter().enumerate() {
-                let (from, to) = (at.wrapping_offset(*start), to.wrapping_add(n * k * rows.count));
-                (self.micro.interleave)(&Interleaved { rows: rows.count, k, from, apart: step, to });
-            }
-            Part { at: first, terms: 1, step: lanes as isize, block: block as isize }
-        }
-    }
-
-    /// A part of the rows: where they lie, or copied.
-    unsafe fn rows(&self, rows: Rows, terms: (usize, usize)) -> Segments<'_, T> {
-        match self.lhs {
-            Left::Plain(lhs) if !self.clash(lhs) || self.packs() => as_it_lies(lhs, terms.0).into(),
-            // SAFETY: passed on from the caller.
-            _ => self.in_place(rows, terms).unwrap_or_else(|| unsafe { self.copy((rows.first, rows.count), terms) }.into()),
-        }
-    }
-
-    /// A part of the rows of a left operand that is read through an index map, where they lie.
-    fn in_place(&self, rows: Rows, terms: (usize, usize)) -> Option<Segments<'_, T>> {
-        let Left::Gathered(gathered, buffer, first) = self.lhs else { return None };
-        let Alike { at, stride, step, starts } = gathered.alike((first + rows.first, rows.count), terms)?;
-        if is_multiple::<T>(stride, 4096) && !self.packs() {
-            return None;
-        }
-        let at = buffer.cast::<T>().wrapping_offset(at - rows.first as isize * stride);
-        Some(Segments { part: Part { at, terms: step, step: stride, block: 0 }, starts })
-    }
-
-    /// Copies of some rows of a left operand, of terms `from..from + k`.
-    unsafe fn copy(&self, (row, count): (usize, usize), (from, k): (usize, usize)) -> Part<T> {
-        let packed = if self.packs() { self.e.m.div_ceil(self.micro.rows()) * self.micro.left(k) } else { 0 };
-        let to = self.left_room(k).wrapping_add(packed);
-        let pitch = pitch::<T>(k);
-        // SAFETY: the caller promises the operand and room for all rows.
-        unsafe {
-            match self.lhs {
-                Left::Gathered(rows, buffer, first) => {
-                    rows.copy(self.micro, buffer.cast::<T>(), (first + row, count), (from, k), to, pitch);
-                }
-                Left::Plain(Matrix { at, rows, .. }) => {
-                    let from = at.cast::<T>().wrapping_offset(row as isize * rows).wrapping_add(from);
-                    (self.micro.lines)(&Lines { count, len: k, from, apart: rows, to, pitch });
-                }
-            }
-        }
-        Part { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
-    }
-
-    /// Scratch memory of the left operand: behind the packed right one.
-    fn left_room(&self, k: usize) -> *mut T {
-        self.scratch.wrapping_add(self.plan.right_room(self.e.n, k))
     }
 
     /// The panels of a group, as they lie or packed into the scratch memory.
@@ -352,7 +219,7 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let kernels = self.micro.kernels[rows.count - 1][usize::from(lhs.block > 0 && lhs.terms == 1)];
+        let kernels = self.micro.kernels[rows.count - 1][usize::from(lhs.is_interleaved())];
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);
@@ -396,18 +263,7 @@ impl<T: Product> Blocked<'_, T> {
     }
 }
 
-/// A left operand, from a term on.
-fn as_it_lies<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> Part<T> {
-    let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
-    Part { at, terms: columns, step: rows, block: 0 }
-}
-
 /// So many elements further, unless it is null.
 pub(super) fn at<T>(from: *const T, offset: isize) -> *const T {
     if from.is_null() { from } else { from.wrapping_offset(offset) }
-}
-
-/// Whether a stride in elements is a multiple of so many bytes.
-fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
-    (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(bytes)
 }

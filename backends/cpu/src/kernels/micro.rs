@@ -1,8 +1,8 @@
 //! Microkernels: a block of a product that stays in registers, for each instruction-set level.
 
 use super::{
+    call::{AHEAD, Call},
     dots::Dots,
-    gemm::{Finish, Product},
     pack::{Interleaved, Lines, Panel},
 };
 use crate::simd::{
@@ -10,102 +10,8 @@ use crate::simd::{
     vector::{Lanes, Vector},
 };
 
-/// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
-#[derive(Clone, Copy)]
-pub struct Call<T> {
-    /// Number of terms of each segment of the left operand.
-    pub k: usize,
-    /// How many segments there are.
-    pub segments: usize,
-    /// Where they begin, in elements from `a` on.
-    pub starts: *const isize,
-    /// The left operand's first element.
-    pub a: *const T,
-    /// From a row of it to the next.
-    pub a_rows: isize,
-    /// From a term to the next.
-    pub a_columns: isize,
-    /// The right operand's first row: whole vectors can be read from it, however many columns count.
-    pub b: *const T,
-    /// From a row of it, which is a term, to the next.
-    pub b_rows: isize,
-    /// From a panel of it to the next, where a kernel takes several.
-    pub b_panels: usize,
-    /// What is asked for meanwhile, where a kernel takes one panel.
-    pub ahead: Ahead<T>,
-    /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
-    pub packed: *mut T,
-    /// The result's first element; its columns lie side by side.
-    pub c: *mut T,
-    /// From a row of it to the next.
-    pub c_rows: isize,
-    /// How many columns are written: from one vector less than the kernel's on.
-    pub columns: usize,
-    /// Factor of the sums, unless it is one.
-    pub scale: Option<T>,
-    /// Whether they are added to what the result holds.
-    pub add: bool,
-    /// If not null: a number for each column, which is added.
-    pub bias: *const T,
-    /// If not null: a number for each element, which is added; its columns lie side by side.
-    pub other: *const T,
-    /// From a row of it to the next.
-    pub other_rows: isize,
-    /// What results are at least, if anything.
-    pub least: Option<T>,
-}
-
-impl<T: Product> Call<T> {
-    /// What becomes of the sums of no terms: operands and the result are still to be filled in.
-    pub fn new(finish: Finish<T>) -> Call<T> {
-        let null = std::ptr::null();
-        Call {
-            k: 0,
-            segments: 1,
-            starts: &0,
-            a: null,
-            a_rows: 0,
-            a_columns: 0,
-            b: null,
-            b_rows: 0,
-            b_panels: 0,
-            ahead: Ahead { at: null, step: 0 },
-            packed: std::ptr::null_mut(),
-            c: std::ptr::null_mut(),
-            c_rows: 0,
-            columns: 0,
-            scale: Some(finish.scale).filter(|&scale| scale != T::from(true)),
-            add: finish.add,
-            bias: finish.bias,
-            other: finish.other,
-            other_rows: finish.other_rows,
-            least: finish.least,
-        }
-    }
-}
-
-/// Memory that will be needed, of which a panel's row is asked for with each term: the address, which need not be valid, and bytes
-/// from it to the next.
-#[derive(Clone, Copy)]
-pub struct Ahead<T> {
-    /// With the first term.
-    pub at: *const T,
-    /// To the next.
-    pub step: isize,
-}
-
 /// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
 const LONG: usize = 64;
-
-/// Rows of the right operand that are asked for ahead of their use.
-pub const AHEAD: isize = 16;
-
-impl<T> Ahead<T> {
-    /// The rows from `at` on, which are read meanwhile.
-    pub fn rows(at: *const T, stride: isize) -> Ahead<T> {
-        Ahead { at: at.wrapping_offset(AHEAD * stride), step: stride * size_of::<T>() as isize }
-    }
-}
 
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);

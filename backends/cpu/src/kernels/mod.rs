@@ -2,9 +2,11 @@
 
 pub mod attention;
 mod blocked;
+pub mod call;
 mod dots;
 pub mod gathered;
 pub mod gemm;
+mod left;
 pub mod matmul;
 mod matvec;
 pub mod micro;

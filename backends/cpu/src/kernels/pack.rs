@@ -1,6 +1,6 @@
 //! Operands of products brought into the form that microkernels read: packed panels, copied lines.
 
-use super::micro::AHEAD;
+use super::call::AHEAD;
 use crate::simd::vector::{Vector, transpose};
 
 /// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)

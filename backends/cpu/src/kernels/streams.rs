@@ -3,8 +3,8 @@
 
 use super::{
     blocked::{Blocked, at},
+    call::{Ahead, Call},
     gemm::{Left, Product, Right},
-    micro::{Ahead, Call},
     operand::Matrix,
     pack::Panel,
 };

@@ -1,7 +1,10 @@
 //! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
 //! rows of the result.
 
-use super::micro::{Call, PANEL, finish};
+use super::{
+    call::Call,
+    micro::{PANEL, finish},
+};
 use crate::simd::vector::Vector;
 
 /// So many rows of [`Call::columns`] sums, of one segment. Blocks have `HIGH` rows and up to `WIDE` vectors: no more than four.
