@@ -43,3 +43,16 @@ fn windows_of_many_channels() {
         check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
     }
 }
+
+/// Beside many panels, where rows are packed: segments of whole vectors, whose terms lie side by side or a plane apart.
+#[test]
+fn windows_that_are_packed() {
+    for (seed, last) in [(4, true), (5, false)] {
+        let mut build = Build::new(seed);
+        let line = || Line { extent: 20, before: 1, after: 1, size: 3, stride: 1, dilation: 1 };
+        let lhs = windows(&mut build, &[line(), line()], [1, 1, 16], last, DType::F32);
+        let k = lhs.domain[2];
+        let (kernel, inputs) = product(build, lhs, 300, DType::F32);
+        check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+    }
+}

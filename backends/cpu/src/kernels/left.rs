@@ -96,7 +96,9 @@ impl<T: Product> Blocked<'_, T> {
         // SAFETY: the caller promises the operand and room for all parts.
         unsafe {
             let mut source = self.rows(rows, (from, k));
-            if source.starts.len() > 1 && !(k / source.starts.len()).is_multiple_of(lanes) {
+            // Segments are packed one after the other where they are whole vectors.
+            let vectors = source.part.terms == 1 && (k / source.starts.len()).is_multiple_of(lanes);
+            if source.starts != [0] && !vectors {
                 source = self.copy((rows.first, rows.count), (from, k)).into();
             }
             let Segments { part: Part { at, terms, step, .. }, starts } = source;
