@@ -244,7 +244,9 @@ pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Baseline, Fused};
+    use crate::simd::{Baseline, vector::Lanes};
+
+    type Fused = crate::simd::Fused<Lanes<f32, 8>, Lanes<f64, 4>>;
 
     /// Distance in units in the last place of the exact result.
     fn ulps(got: f32, exact: f64) -> f64 {

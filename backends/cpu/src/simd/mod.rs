@@ -15,6 +15,7 @@ pub mod vector;
 use std::marker::PhantomData;
 
 use ahead::Ahead;
+use vector::{Lanes, Vector};
 
 /// The instruction-set levels that functions are instantiated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,10 @@ impl Isa {
 pub trait Level: Copy {
     /// Whether a fused multiply-add is one instruction.
     const FMA: bool;
+    /// Its vectors.
+    type Floats: Vector<Element = f32>;
+    /// Its vectors of doubles.
+    type Doubles: Vector<Element = f64>;
 
     /// a·b + c, fused where that is cheap.
     #[inline(always)]
@@ -68,15 +73,25 @@ pub trait Level: Copy {
 /// The baseline of the target.
 #[derive(Clone, Copy)]
 pub struct Baseline;
-/// Levels with fused multiply-add.
+/// Levels with fused multiply-add, by their vectors.
 #[derive(Clone, Copy)]
-pub struct Fused;
+pub struct Fused<F, D>(PhantomData<(F, D)>);
+/// The level of [`Isa::Avx2`].
+#[cfg(target_arch = "x86_64")]
+pub type Avx2 = Fused<std::arch::x86_64::__m256, std::arch::x86_64::__m256d>;
+/// The level of [`Isa::Avx512`].
+#[cfg(target_arch = "x86_64")]
+pub type Avx512 = Fused<std::arch::x86_64::__m512, std::arch::x86_64::__m512d>;
 
 impl Level for Baseline {
     const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+    type Floats = Lanes<f32, 4>;
+    type Doubles = Lanes<f64, 2>;
 }
-impl Level for Fused {
+impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for Fused<F, D> {
     const FMA: bool = true;
+    type Floats = F;
+    type Doubles = D;
 }
 
 /// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level: the
@@ -94,13 +109,13 @@ macro_rules! per_level {
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
             unsafe fn avx2<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: as above.
-                unsafe { $body::<$($g,)* $crate::simd::Fused>($($arg),*) }
+                unsafe { $body::<$($g,)* $crate::simd::Avx2>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi1,bmi2")]
             unsafe fn avx512<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: as above.
-                unsafe { $body::<$($g,)* $crate::simd::Fused>($($arg),*) }
+                unsafe { $body::<$($g,)* $crate::simd::Avx512>($($arg),*) }
             }
             match isa {
                 #[cfg(target_arch = "x86_64")]

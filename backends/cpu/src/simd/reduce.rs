@@ -1,13 +1,13 @@
 //! Reductions of dense rows, a part of a row at a time.
 //!
-//! Within a part, many accumulators run side by side (a fixed number, so that results do not depend on the machine's vector
-//! length); parts are combined in `f64`, or in wrapping `i64` for integers.
+//! Within a part of floats, many accumulators run side by side (a fixed number, so that results do not depend on the machine's
+//! vector length); parts are combined in `f64`. Integers accumulate in wrapping `i64`.
 
 use std::marker::PhantomData;
 
 use eutectic_ir::{DType, ops::Reduction};
 
-use super::{Baseline, Isa, Level, arithmetic::Number, per_level};
+use super::{Baseline, Isa, Level, arithmetic::Number, per_level, vector::Vector};
 
 /// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` starts it anew.
 pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);
@@ -24,10 +24,12 @@ pub trait Wide: Number {
     fn narrow(acc: Self::Acc) -> Self;
     /// The identity of a reduction.
     fn identity(how: Reduction) -> Self::Acc;
+    /// Reduces a dense row.
+    fn reduce<C: Combine, L: Level>(row: &[Self]) -> Self::Acc;
 }
 
 macro_rules! wide {
-    ($acc:ty, $low:expr, $high:expr, $($t:ty),*) => {$(
+    ($acc:ty, $low:expr, $high:expr, ($c:ident, $l:ident, $row:ident) $reduce:expr, $($t:ty),*) => {$(
         impl Wide for $t {
             type Acc = $acc;
             #[inline(always)]
@@ -47,11 +49,26 @@ macro_rules! wide {
                     Reduction::Min => $high(<$t>::MAX),
                 }
             }
+            #[inline(always)]
+            fn reduce<$c: Combine, $l: Level>($row: &[$t]) -> $acc {
+                $reduce
+            }
         }
     )*};
 }
-wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, f32, f64);
-wide!(i64, i64::from, i64::from, i8, u8, i32, i64, u32);
+wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, (C, L, row) side_by_side::<f32, L::Floats, C>(row).wide(), f32);
+wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, (C, L, row) side_by_side::<f64, L::Doubles, C>(row), f64);
+wide!(
+    i64,
+    i64::from,
+    i64::from,
+    (C, L, row) row.iter().fold(Self::identity(C::HOW), |acc, &x| C::combine(acc, x.wide())),
+    i8,
+    u8,
+    i32,
+    i64,
+    u32
+);
 
 /// A way to combine.
 pub trait Combine {
@@ -61,6 +78,11 @@ pub trait Combine {
     const COMPARES: bool;
     /// Two into one; where it compares, a NaN `b` is passed over.
     fn lane<T: Number>(a: T, b: T) -> T;
+    /// The same for each lane.
+    ///
+    /// # Safety
+    /// As the functions of [`Vector`].
+    unsafe fn vector<V: Vector>(a: V, b: V) -> V;
     /// Two into one.
     #[inline(always)]
     fn combine<T: Number>(a: T, b: T) -> T {
@@ -69,7 +91,7 @@ pub trait Combine {
 }
 
 macro_rules! combine {
-    ($($name:ident, $compares:literal, ($a:ident, $b:ident) { $e:expr })*) => {$(
+    ($($name:ident, $compares:literal, ($a:ident, $b:ident) { $lane:expr, $vector:expr })*) => {$(
         /// See [`Reduction`].
         pub struct $name;
         impl Combine for $name {
@@ -77,84 +99,73 @@ macro_rules! combine {
             const COMPARES: bool = $compares;
             #[inline(always)]
             fn lane<T: Number>($a: T, $b: T) -> T {
-                $e
+                $lane
+            }
+            #[inline(always)]
+            unsafe fn vector<V: Vector>($a: V, $b: V) -> V {
+                // SAFETY: passed on from the caller.
+                unsafe { $vector }
             }
         }
     )*};
 }
 combine! {
-    Sum, false, (a, b) { a.plus(b) }
-    Product, false, (a, b) { a.times(b) }
-    Max, true, (a, b) { if b > a { b } else { a } }
-    Min, true, (a, b) { if b < a { b } else { a } }
+    Sum, false, (a, b) { a.plus(b), a.add(b) }
+    Product, false, (a, b) { a.times(b), a.mul(b) }
+    Max, true, (a, b) { if b > a { b } else { a }, a.at_least(b) }
+    Min, true, (a, b) { if b < a { b } else { a }, a.at_most(b) }
 }
 
+/// Accumulators side by side, and how many vectors they are at most.
 const LANES: usize = 64;
+const VECTORS: usize = 32;
 
-/// The reduction of a row by accumulators side by side; `None` for rows shorter than their number.
+/// The reduction of a row of floats, by vectors of a level that the machine has.
 #[inline(always)]
-fn lanes<T: Number, C: Combine>(row: &[T]) -> Option<T> {
+fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
     let (chunks, rest) = row.as_chunks::<LANES>();
-    let (first, chunks) = chunks.split_first()?;
-    let (mut acc, mut nan) = (*first, Nan::<T>::default());
-    nan.look::<C>(first);
-    for chunk in chunks {
-        for (a, &x) in acc.iter_mut().zip(chunk) {
-            *a = C::lane(*a, x);
-        }
-        nan.look::<C>(chunk);
-    }
-    for (a, &x) in acc.iter_mut().zip(rest) {
-        *a = C::lane(*a, x);
-    }
-    nan.look::<C>(rest);
-    halve::<T, C, 32>(&mut acc);
-    halve::<T, C, 16>(&mut acc);
-    halve::<T, C, 8>(&mut acc);
-    halve::<T, C, 4>(&mut acc);
-    halve::<T, C, 2>(&mut acc);
-    halve::<T, C, 1>(&mut acc);
-    Some(nan.found().unwrap_or(acc[0]))
-}
-
-/// The NaN of a row: in each lane the last one, or zero.
-#[derive(Default)]
-struct Nan<T>([T; 16]);
-
-impl<T: Number> Nan<T> {
-    #[inline(always)]
-    fn look<C: Combine>(&mut self, row: &[T]) {
-        if C::COMPARES {
-            for part in row.chunks(16) {
-                for (nan, &x) in self.0.iter_mut().zip(part) {
-                    *nan = if x.is_nan() { x } else { *nan };
-                }
+    // SAFETY: this is inlined into functions of the level; vectors are read from within the row.
+    unsafe {
+        let identity = V::splat(T::narrow(T::identity(C::HOW)));
+        let (mut acc, mut nan) = ([identity; VECTORS], V::zero());
+        let mut take = |acc: &mut V, x: V| {
+            if C::COMPARES {
+                nan = nan.or_nan(x);
+            }
+            *acc = C::vector(*acc, x);
+        };
+        for chunk in chunks {
+            for (j, acc) in acc.iter_mut().enumerate().take(LANES / V::LANES) {
+                take(acc, V::load(chunk.as_ptr().add(j * V::LANES)));
             }
         }
-    }
-
-    #[inline(always)]
-    fn found(self) -> Option<T> {
-        let any = self.0.iter().fold(false, |any, x| any | x.is_nan());
-        // Zeros and NaN.
-        any.then(|| self.0.into_iter().fold(T::default(), T::plus))
+        for (j, acc) in acc.iter_mut().enumerate().take(LANES / V::LANES) {
+            let left = rest.len().saturating_sub(j * V::LANES);
+            if left >= V::LANES {
+                take(acc, V::load(rest.as_ptr().add(j * V::LANES)));
+            } else if left > 0 {
+                take(acc, identity.load_over(rest.as_ptr().add(j * V::LANES), left));
+            }
+        }
+        halve::<V, C, 16>(&mut acc);
+        halve::<V, C, 8>(&mut acc);
+        halve::<V, C, 4>(&mut acc);
+        halve::<V, C, 2>(&mut acc);
+        halve::<V, C, 1>(&mut acc);
+        let nan = nan.sum();
+        if nan.is_nan() { nan } else { acc[0].fold(|a, b| C::vector(a, b)) }
     }
 }
 
-/// Combines the second `WIDTH` accumulators into the first ones; a constant, so that none of them leaves its register.
+/// Combines the second `COUNT` vectors with the first ones, if there are as many; a constant, so that none of them leaves its
+/// register.
 #[inline(always)]
-fn halve<T: Number, C: Combine, const WIDTH: usize>(acc: &mut [T; LANES]) {
-    for i in 0..WIDTH {
-        acc[i] = C::lane(acc[i], acc[i + WIDTH]);
-    }
-}
-
-/// The reduction of a dense row; rows shorter than the number of accumulators one by one.
-#[inline(always)]
-pub fn reduce_row<T: Wide, C: Combine>(row: &[T]) -> T::Acc {
-    match lanes::<T, C>(row) {
-        Some(x) => x.wide(),
-        None => row.iter().fold(T::identity(C::HOW), |acc, &x| C::combine(acc, x.wide())),
+unsafe fn halve<V: Vector, C: Combine, const COUNT: usize>(acc: &mut [V; VECTORS]) {
+    if 2 * COUNT * V::LANES <= LANES {
+        for i in 0..COUNT {
+            // SAFETY: passed on from the caller.
+            acc[i] = unsafe { C::vector(acc[i], acc[i + COUNT]) };
+        }
     }
 }
 
@@ -174,7 +185,7 @@ impl<T: Wide, C: Combine> Accumulator for Of<T, C> {
     unsafe fn accumulate<L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
         // SAFETY: the caller gives `n` elements and an aligned accumulator.
         unsafe {
-            let part = reduce_row::<T, C>(std::slice::from_raw_parts(row.cast(), n));
+            let part = T::reduce::<C, L>(std::slice::from_raw_parts(row.cast(), n));
             let acc = acc.cast::<T::Acc>();
             acc.write(if first { part } else { C::combine(acc.read(), part) });
         }
@@ -235,13 +246,13 @@ mod tests {
             let row: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
             let (largest, least) =
                 (row.iter().fold(f32::MIN, |m, &x| m.max(x)), row.iter().fold(f32::MAX, |m, &x| m.min(x)));
-            assert_eq!(reduce_row::<f32, Max>(&row), f64::from(largest), "of {n}");
-            assert_eq!(reduce_row::<f32, Min>(&row), f64::from(least), "of {n}");
+            assert_eq!(f32::reduce::<Max, Baseline>(&row), f64::from(largest), "of {n}");
+            assert_eq!(f32::reduce::<Min, Baseline>(&row), f64::from(least), "of {n}");
             for at in 0..n {
                 let mut row = row.clone();
                 row[at] = f32::NAN;
-                assert!(reduce_row::<f32, Max>(&row).is_nan(), "{at} of {n}");
-                assert!(reduce_row::<f32, Min>(&row).is_nan(), "{at} of {n}");
+                assert!(f32::reduce::<Max, Baseline>(&row).is_nan(), "{at} of {n}");
+                assert!(f32::reduce::<Min, Baseline>(&row).is_nan(), "{at} of {n}");
             }
         }
     }

@@ -6,7 +6,8 @@ use super::{
     Isa, Level,
     arithmetic::Number,
     elementary, per_level,
-    reduce::{Combine, Sum, Wide, reduce_row},
+    reduce::{Combine, Sum, Wide},
+    vector::Vector,
 };
 
 /// A type in which attention is computed.
@@ -53,7 +54,7 @@ impl Rows for f64 {
 unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
     let infinite = T::of(f64::NEG_INFINITY);
     let before = *largest;
-    let block = T::narrow(reduce_row::<T, Largest>(row));
+    let block = T::narrow(T::reduce::<Largest, L>(row));
     let now = if block > before { block } else { before };
     *largest = now;
     // While every score is −∞, terms are 0, not e^(−∞+∞).
@@ -62,7 +63,7 @@ unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut 
         *x = x.minus(shift).weight::<L>();
     }
     let correction = if before == now { T::of(1.0) } else { before.minus(shift).weight::<L>() };
-    *sum = sum.times(correction).plus(T::narrow(reduce_row::<T, Sum>(row)));
+    *sum = sum.times(correction).plus(T::narrow(T::reduce::<Sum, L>(row)));
     correction
 }
 
@@ -75,6 +76,11 @@ impl Combine for Largest {
     #[inline(always)]
     fn lane<T: Number>(a: T, b: T) -> T {
         if b > a { b } else { a }
+    }
+    #[inline(always)]
+    unsafe fn vector<V: Vector>(a: V, b: V) -> V {
+        // SAFETY: passed on from the caller.
+        unsafe { a.at_least(b) }
     }
 }
 

@@ -21,6 +21,8 @@ pub trait Vector: Copy {
     unsafe fn load(at: *const Self::Element) -> Self;
     /// The first `n` of `LANES` elements, then zeros; the others are not touched.
     unsafe fn load_part(at: *const Self::Element, n: usize) -> Self;
+    /// As `load_part`, but lanes of `self` instead of zeros.
+    unsafe fn load_over(self, at: *const Self::Element, n: usize) -> Self;
     /// Writes `LANES` elements.
     unsafe fn store(self, at: *mut Self::Element);
     /// Writes the first `n` lanes.
@@ -31,12 +33,42 @@ pub trait Vector: Copy {
     unsafe fn add(self, b: Self) -> Self;
     /// `self`·b.
     unsafe fn mul(self, b: Self) -> Self;
-    /// The larger of both; NaN where `self` is.
+    /// The larger of both; `self` where either is NaN.
     unsafe fn at_least(self, b: Self) -> Self;
+    /// The smaller of both; `self` where either is NaN.
+    unsafe fn at_most(self, b: Self) -> Self;
+    /// `self`, or b where that is NaN.
+    unsafe fn or_nan(self, b: Self) -> Self;
     /// The lanes of both in turn: the lower halves, then the upper halves.
     unsafe fn zip(self, b: Self) -> (Self, Self);
+    /// The lanes from number `N` on, which is 1, 2, 4 or 8, to as many first ones.
+    unsafe fn from<const N: usize>(self) -> Self;
+    /// The first lane.
+    unsafe fn first(self) -> Self::Element;
+    /// All lanes, of which the upper half is combined with the lower one, and so on.
+    #[inline(always)]
+    unsafe fn fold(self, combine: impl Fn(Self, Self) -> Self) -> Self::Element {
+        let mut all = self;
+        // SAFETY: passed on from the caller. No loop, so that all stays in registers.
+        unsafe {
+            if Self::LANES > 8 {
+                all = combine(all, all.from::<8>());
+            }
+            if Self::LANES > 4 {
+                all = combine(all, all.from::<4>());
+            }
+            if Self::LANES > 2 {
+                all = combine(all, all.from::<2>());
+            }
+            combine(all, all.from::<1>()).first()
+        }
+    }
     /// All lanes together.
-    unsafe fn sum(self) -> Self::Element;
+    #[inline(always)]
+    unsafe fn sum(self) -> Self::Element {
+        // SAFETY: passed on from the caller.
+        unsafe { self.fold(|a, b| a.add(b)) }
+    }
     /// Asks for the cache line of an address, which need not be valid.
     #[inline(always)]
     unsafe fn prefetch(_: *const Self::Element) {}
@@ -70,7 +102,12 @@ macro_rules! portable {
             }
             #[inline(always)]
             unsafe fn load_part(at: *const $t, n: usize) -> Self {
-                let mut x = [0.0; N];
+                // SAFETY: as above.
+                unsafe { Self::zero().load_over(at, n) }
+            }
+            #[inline(always)]
+            unsafe fn load_over(self, at: *const $t, n: usize) -> Self {
+                let mut x = self.0;
                 // SAFETY: as above.
                 (0..n.min(N)).for_each(|i| x[i] = unsafe { at.add(i).read() });
                 Lanes(x)
@@ -103,13 +140,25 @@ macro_rules! portable {
                 Lanes(std::array::from_fn(|i| if self.0[i] < b.0[i] { b.0[i] } else { self.0[i] }))
             }
             #[inline(always)]
+            unsafe fn at_most(self, b: Self) -> Self {
+                Lanes(std::array::from_fn(|i| if self.0[i] > b.0[i] { b.0[i] } else { self.0[i] }))
+            }
+            #[inline(always)]
+            unsafe fn or_nan(self, b: Self) -> Self {
+                Lanes(std::array::from_fn(|i| if b.0[i].is_nan() { b.0[i] } else { self.0[i] }))
+            }
+            #[inline(always)]
             unsafe fn zip(self, b: Self) -> (Self, Self) {
                 let at = |i: usize| if i.is_multiple_of(2) { self.0[i / 2] } else { b.0[i / 2] };
                 (Lanes(std::array::from_fn(at)), Lanes(std::array::from_fn(|i| at(i + N))))
             }
             #[inline(always)]
-            unsafe fn sum(self) -> $t {
-                self.0.into_iter().sum()
+            unsafe fn from<const LANE: usize>(self) -> Self {
+                Lanes(std::array::from_fn(|i| self.0[(i + LANE).min(N - 1)]))
+            }
+            #[inline(always)]
+            unsafe fn first(self) -> $t {
+                self.0[0]
             }
         }
     )*};
@@ -127,10 +176,11 @@ mod x86 {
 
     macro_rules! vector {
         (
-            $v:ty, $t:ty, $lanes:literal, $zero:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $mul:ident $max:ident,
-            ($at:ident, $n:ident) $load_part:expr, ($to:ident, $x:ident, $m:ident) $store_part:expr,
-            ($a:ident, $b:ident) $zip:expr,
-            $s:ident $sum:expr
+            $v:ty, $t:ty, $lanes:literal, $zero:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $mul:ident $max:ident $min:ident $first:ident,
+            ($at:ident, $n:ident) $load_part:expr, ($old:ident) $load_over:expr,
+            ($to:ident, $x:ident, $m:ident) $store_part:expr,
+            ($a:ident, $b:ident) $or_nan:expr, $zip:expr,
+            ($s:ident) $($lane:literal => $from:expr,)*
         ) => {
             impl Vector for $v {
                 type Element = $t;
@@ -154,6 +204,12 @@ mod x86 {
                 unsafe fn load_part($at: *const $t, $n: usize) -> Self {
                     // SAFETY: as above; lanes that are masked out are not read.
                     unsafe { $load_part }
+                }
+                #[inline(always)]
+                unsafe fn load_over(self, $at: *const $t, $n: usize) -> Self {
+                    let $old = self;
+                    // SAFETY: as above.
+                    unsafe { $load_over }
                 }
                 #[inline(always)]
                 unsafe fn store(self, at: *mut $t) {
@@ -187,16 +243,37 @@ mod x86 {
                     unsafe { $max(b, self) }
                 }
                 #[inline(always)]
+                unsafe fn at_most(self, b: Self) -> Self {
+                    // SAFETY: as above.
+                    unsafe { $min(b, self) }
+                }
+                #[inline(always)]
+                unsafe fn or_nan(self, $b: Self) -> Self {
+                    let $a = self;
+                    // SAFETY: as above.
+                    unsafe { $or_nan }
+                }
+                #[inline(always)]
                 unsafe fn zip(self, $b: Self) -> (Self, Self) {
                     let $a = self;
                     // SAFETY: as above.
                     unsafe { $zip }
                 }
                 #[inline(always)]
-                unsafe fn sum(self) -> $t {
+                unsafe fn from<const N: usize>(self) -> Self {
                     let $s = self;
                     // SAFETY: as above.
-                    unsafe { $sum }
+                    unsafe {
+                        match N {
+                            $($lane => $from,)*
+                            _ => unreachable!("a vector has fewer lanes"),
+                        }
+                    }
+                }
+                #[inline(always)]
+                unsafe fn first(self) -> $t {
+                    // SAFETY: as above.
+                    unsafe { $first(self) }
                 }
                 #[inline(always)]
                 unsafe fn prefetch(at: *const $t) {
@@ -213,59 +290,74 @@ mod x86 {
     }
 
     vector!(
-        __m512, f32, 16, _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_mul_ps _mm512_max_ps,
+        __m512, f32, 16, _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_mul_ps _mm512_max_ps _mm512_min_ps _mm512_cvtss_f32,
         (at, n) _mm512_maskz_loadu_ps(mask(n) as __mmask16, at),
+        (old) _mm512_mask_loadu_ps(old, mask(n) as __mmask16, at),
         (to, x, n) _mm512_mask_storeu_ps(to, mask(n) as __mmask16, x),
-        (a, b) {
+        (a, b) _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(b, b), b), {
             let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
             let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
             (_mm512_permutex2var_ps(a, low, b), _mm512_permutex2var_ps(a, high, b))
         },
-        x _mm512_reduce_add_ps(x)
+        (x)
+        8 => _mm512_shuffle_f32x4::<0b11_10>(x, x),
+        4 => _mm512_shuffle_f32x4::<0b01>(x, x),
+        2 => _mm512_permute_ps::<0b11_10>(x),
+        1 => _mm512_permute_ps::<0b01>(x),
     );
     vector!(
-        __m512d, f64, 8, _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_mul_pd _mm512_max_pd,
+        __m512d, f64, 8, _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_mul_pd _mm512_max_pd _mm512_min_pd _mm512_cvtsd_f64,
         (at, n) _mm512_maskz_loadu_pd(mask(n) as __mmask8, at),
+        (old) _mm512_mask_loadu_pd(old, mask(n) as __mmask8, at),
         (to, x, n) _mm512_mask_storeu_pd(to, mask(n) as __mmask8, x),
-        (a, b) {
+        (a, b) _mm512_mask_mov_pd(a, _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(b, b), b), {
             let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
             let high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
             (_mm512_permutex2var_pd(a, low, b), _mm512_permutex2var_pd(a, high, b))
         },
-        x _mm512_reduce_add_pd(x)
+        (x)
+        4 => _mm512_shuffle_f64x2::<0b11_10>(x, x),
+        2 => _mm512_shuffle_f64x2::<0b01>(x, x),
+        1 => _mm512_permute_pd::<0b01>(x),
     );
     vector!(
-        __m256, f32, 8, _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_mul_ps _mm256_max_ps,
+        __m256, f32, 8, _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_mul_ps _mm256_max_ps _mm256_min_ps _mm256_cvtss_f32,
         (at, n) _mm256_maskload_ps(at, mask_of_words(n)),
+        (old) _mm256_blendv_ps(old, _mm256_maskload_ps(at, mask_of_words(n)), _mm256_castsi256_ps(mask_of_words(n))),
         (to, x, n) _mm256_maskstore_ps(to, mask_of_words(n), x),
-        (a, b) {
+        (a, b) _mm256_blendv_ps(a, b, _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b)), {
             let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
             (_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31))
         },
-        x {
-            let four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)))
-        }
+        (x)
+        4 => _mm256_permute2f128_ps::<1>(x, x),
+        2 => _mm256_permute_ps::<0b11_10>(x),
+        1 => _mm256_permute_ps::<0b01>(x),
     );
     vector!(
-        __m256d, f64, 4, _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_mul_pd _mm256_max_pd,
-        (at, n) _mm256_maskload_pd(at, _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast())),
-        (to, x, n) _mm256_maskstore_pd(to, _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()), x),
-        (a, b) {
+        __m256d, f64, 4, _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_mul_pd _mm256_max_pd _mm256_min_pd _mm256_cvtsd_f64,
+        (at, n) _mm256_maskload_pd(at, mask_of_doubles(n)),
+        (old) _mm256_blendv_pd(old, _mm256_maskload_pd(at, mask_of_doubles(n)), _mm256_castsi256_pd(mask_of_doubles(n))),
+        (to, x, n) _mm256_maskstore_pd(to, mask_of_doubles(n), x),
+        (a, b) _mm256_blendv_pd(a, b, _mm256_cmp_pd::<_CMP_UNORD_Q>(b, b)), {
             let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
             (_mm256_permute2f128_pd(low, high, 0x20), _mm256_permute2f128_pd(low, high, 0x31))
         },
-        x {
-            let two = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
-            _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
-        }
+        (x)
+        2 => _mm256_permute2f128_pd::<1>(x, x),
+        1 => _mm256_permute_pd::<0b01>(x),
     );
 
     /// The lowest `n` bits.
     #[inline(always)]
     fn mask(n: usize) -> u32 {
         ((1_u64 << n) - 1) as u32
+    }
+
+    #[inline(always)]
+    unsafe fn mask_of_doubles(n: usize) -> __m256i {
+        // SAFETY: 32 bytes from number 4 − n on lie within the table for n up to 4.
+        unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()) }
     }
 
     #[inline(always)]
@@ -331,14 +423,22 @@ mod tests {
                 column.store(got.as_mut_ptr());
                 assert!((0..n).all(|i| got[i] == (i * n + j) as f32), "column {j}: {got:?}");
             }
-            assert_eq!(V::load(at(0)).sum(), (n * (n - 1) / 2) as f32);
+            let all = V::load(at(0));
+            assert_eq!(all.sum(), (n * (n - 1) / 2) as f32);
+            assert_eq!(all.fold(|a, b| a.at_least(b)), (n - 1) as f32);
+            let (nan, five) = (V::splat(f32::NAN), V::splat(5.0));
+            assert_eq!(all.at_most(five).fold(|a, b| a.at_least(b)), 5.0_f32.min((n - 1) as f32));
+            assert_eq!([five.at_least(nan), five.at_most(nan), five.or_nan(all)].map(|v| v.first()), [5.0; 3]);
+            assert!([nan.at_least(five), nan.at_most(five), five.or_nan(nan)].iter().all(|v| v.first().is_nan()));
             for part in 0..=n {
                 // The last element that may be touched is the last of the allocation.
                 let loaded = V::load_part(numbers[n * n - part..].as_ptr(), part);
                 let mut got = vec![-1.0; n];
                 loaded.store(got.as_mut_ptr());
-                let want = |i: usize| if i < part { (n * n - part + i) as f32 } else { 0.0 };
-                assert!((0..n).all(|i| got[i] == want(i)), "{part} of {n}: {got:?}");
+                let want = |i: usize, other| if i < part { (n * n - part + i) as f32 } else { other };
+                assert!((0..n).all(|i| got[i] == want(i, 0.0)), "{part} of {n}: {got:?}");
+                five.load_over(numbers[n * n - part..].as_ptr(), part).store(got.as_mut_ptr());
+                assert!((0..n).all(|i| got[i] == want(i, 5.0)), "{part} of {n}: {got:?}");
                 let mut got = vec![-1.0; n];
                 V::load(at(0)).store_part(got.as_mut_ptr(), part);
                 assert!((0..n).all(|i| got[i] == if i < part { i as f32 } else { -1.0 }), "{part} of {n}: {got:?}");
