@@ -358,6 +358,7 @@ fn attentions() {
         case(&[2], 33, 65, 8, 8, 5.0, 2),
         case(&[1], 70, 1300, 16, 12, 0.0, 1),
         case(&[2], 3, 1100, 4, 5, 3.0, 3),
+        case(&[2], 300, 40, 70, 33, 0.0, 1),
     ];
     for (n, c) in cases.iter().enumerate() {
         for dtype in [DType::F32, DType::F64, DType::F16] {

@@ -1,10 +1,16 @@
-//! Attention: scores for a block of queries and a block of keys at a time, with a running softmax.
+//! Attention: for a block of queries and a block of keys at a time, with a running softmax.
+//!
+//! Keys and values of a block are packed once. Past them queries go a strip at a time, whose scores stay in the first-level cache
+//! from the one product to the other.
+
+use std::ops::Range;
 
 use eutectic_backend::EmptyRow;
 use eutectic_ir::DType;
 
 use super::{
     Launch, Slots, Thunk,
+    bias::Bias,
     gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand},
 };
@@ -16,15 +22,17 @@ use crate::{
         convert::register,
         softmax::{Rows, Softmax},
     },
-    tile::{self, Frame, Grid, MAX_RANK, Part, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
 /// Keys in a block; fewer are one block.
 const KEYS: usize = 512;
 /// Sequences of keys up to this length are one block.
 const SINGLE: usize = 1024;
-/// Scores in a block.
-const SCORES: usize = 1 << 17;
+/// Queries in a block.
+const QUERIES: usize = 256;
+/// Queries in a strip; more have keys and values packed.
+const STRIP: usize = 24;
 /// Elements of a register of the bias and the epilogue.
 const REGISTER: usize = 4096;
 
@@ -74,8 +82,7 @@ struct Attention<T: 'static> {
     query: Operand,
     key: Operand,
     value: Operand,
-    /// The bias, its result, and how many rows of a block of scores its registers hold.
-    bias: Option<(TileProgram, usize, usize)>,
+    bias: Option<Bias>,
     epilogue: TileProgram,
     epilogue_rows: usize,
     layout: Layout,
@@ -88,12 +95,28 @@ struct Attention<T: 'static> {
 /// Byte offsets in a worker's scratch memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
+    keys: usize,
+    values: usize,
     scores: usize,
     output: usize,
     largest: usize,
     sums: usize,
     products: usize,
     end: usize,
+}
+
+/// A block of keys at work.
+struct Block<'a, T> {
+    from: usize,
+    keys: usize,
+    key: Right,
+    value: Right,
+    /// What products add to each row of scores, if anything.
+    row: *const T,
+    /// The query block's output, its rows' largest scores and sums of weights.
+    output: *mut T,
+    largest: &'a mut [T],
+    sums: &'a mut [T],
 }
 
 impl<T: Rows + Product> Attention<T> {
@@ -131,35 +154,30 @@ impl<T: Rows + Product> Attention<T> {
         grid_len = *grid.len();
         let query_block = grid.len()[batch];
 
-        let mut program = |nest: &Nest, row: usize| {
-            tile::compile(nest, 0, &slots.types, isa).map_err(|p| problems.extend(p)).ok().map(|mut program| {
-                let rows = (REGISTER / row.max(1)).clamp(1, query_block.max(1));
-                let mut len = grid_len;
-                len[batch + 1] = row.max(1);
-                program.allocate(&Grid::exactly(&nest.domain, &len).strips(batch, rows));
-                (program, rows)
-            })
+        let along = |columns: usize| {
+            let mut len = grid_len;
+            len[batch + 1] = columns.max(1);
+            len
         };
-        let bias = match nests.get(3) {
-            None => Some(None),
-            Some(nest) => program(nest, key_block).map(|(p, rows)| {
-                let result = p.results[0];
-                Some((p, result, rows))
-            }),
-        };
-        let epilogue = program(&body, columns);
-        if let Some(Some((p, result, _))) = &bias
-            && p.values[*result].dtype != acc
-        {
-            problems.push(format!("attention in {acc} with a bias of {}", p.values[*result].dtype));
-        }
+        let bias = nests.get(3).map(|nest| {
+            let mut bias = Bias::compile(nest, batch, slots, isa)?;
+            bias.is_row &= form.softcap == 0.0;
+            let dtype = bias.dtype();
+            bias.rows = if bias.is_row { 1 } else { rows(key_block) };
+            bias.program.allocate(&Grid::exactly(&nest.domain, &along(key_block)).strips(batch, bias.rows));
+            if dtype == acc { Ok(bias) } else { Err(vec![format!("attention in {acc} with a bias of {dtype}")]) }
+        });
+        let bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
+        let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
-        let (Some(bias), Some((epilogue, epilogue_rows)), true) = (bias, epilogue, problems.is_empty()) else {
+        let (Some(bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
             return Err(problems);
         };
+        let epilogue_rows = rows(columns);
+        epilogue.allocate(&Grid::exactly(&body.domain, &along(columns)).strips(batch, epilogue_rows));
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
-        let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.0.scratch));
+        let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
         let mut attention = Attention {
             plan: Plan::new(isa, true),
             batch,
@@ -192,132 +210,156 @@ impl<T: Rows + Product> Attention<T> {
             end = (end + elements * size).next_multiple_of(ALIGN);
             at
         };
-        let scores = place(query_block * self.key_block);
+        let strip = query_block.min(STRIP);
+        let packed =
+            |n: usize, k: usize| if query_block > STRIP { self.plan.packed(n, k).unwrap_or(0) / size } else { 0 };
+        let keys = place(packed(self.key_block, self.depth));
+        let values = place(packed(self.columns, self.key_block));
+        let scores = place(strip * self.key_block);
         let output = place(query_block * self.columns);
         let largest = place(query_block);
         let sums = place(query_block);
         let products = place(0);
-        let scores_of = Extents { m: query_block, n: self.key_block, k: self.depth };
-        let output_of = Extents { m: query_block, n: self.columns, k: self.key_block };
+        let scores_of = Extents { m: strip, n: self.key_block, k: self.depth };
+        let output_of = Extents { m: strip, n: self.columns, k: self.key_block };
         end += self.plan.scratch(scores_of).max(self.plan.scratch(output_of));
-        Layout { scores, output, largest, sums, products, end }
+        Layout { keys, values, scores, output, largest, sums, products, end }
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grid.tile(n);
-        let point = &tile.start[..self.batch];
-        let (first, rows) = (tile.start[self.batch], tile.len[self.batch]);
-        let query = self.query.matrix(launch.slots, point, first, 0);
+        let rows = tile.len[self.batch];
         // SAFETY: the layout was made for blocks of this size; see `lay_out`.
         unsafe {
-            let scores = scratch.add(self.layout.scores);
-            let output = scratch.add(self.layout.output);
-            let products = scratch.add(self.layout.products);
+            let output = scratch.add(self.layout.output).cast::<T>();
             let largest = std::slice::from_raw_parts_mut(scratch.add(self.layout.largest).cast::<T>(), rows);
             let sums = std::slice::from_raw_parts_mut(scratch.add(self.layout.sums).cast::<T>(), rows);
             largest.fill(T::of(f64::NEG_INFINITY));
             sums.fill(T::of(0.0));
-            let target = Matrix { at: output, rows: self.columns as isize, columns: 1 };
             if self.keys == 0 {
-                std::slice::from_raw_parts_mut(output.cast::<T>(), rows * self.columns).fill(T::of(0.0));
+                std::slice::from_raw_parts_mut(output, rows * self.columns).fill(T::of(0.0));
             }
-            let mut from = 0;
-            while from < self.keys {
+            let strips = || (0..rows).step_by(STRIP).map(|first| first..rows.min(first + STRIP));
+            for from in (0..self.keys).step_by(self.key_block) {
                 let keys = self.key_block.min(self.keys - from);
-                let key = self.key.matrix(launch.slots, point, from, 0);
-                let key = Matrix { rows: key.columns, columns: key.rows, ..key };
-                let block = Matrix { at: scores, rows: keys as isize, columns: 1 };
-                let extents = Extents { m: rows, n: keys, k: self.depth };
-                self.plan.run(extents, block, (query.into(), Right::Plain(key)), Finish::scaled(self.scale), products);
-                let scores = std::slice::from_raw_parts_mut(scores.cast::<T>(), rows * keys);
-                self.softmax.cap(scores);
-                self.add_bias(launch, &tile, from, keys, scores, scratch);
-                for r in 0..rows {
-                    let row = &mut scores[r * keys..][..keys];
-                    let correction = self.softmax.step(row, &mut largest[r], &mut sums[r]);
-                    if from > 0 && correction != T::of(1.0) {
-                        let out = output.cast::<T>().add(r * self.columns);
-                        self.softmax.scale(std::slice::from_raw_parts_mut(out, self.columns), correction);
-                    }
-                }
-                let value = self.value.matrix(launch.slots, point, from, 0);
-                let extents = Extents { m: rows, n: self.columns, k: keys };
-                let sums = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
-                self.plan.run(extents, target, (block.into(), Right::Plain(value)), sums, products);
-                from += keys;
+                let [key, value] = self.bring(launch, &tile, (from, keys), scratch);
+                let row = match &self.bias {
+                    Some(bias) if bias.is_row => bias.run(launch, &tile, (0..1, from..from + keys), scratch).0.cast(),
+                    _ => std::ptr::null(),
+                };
+                let mut block = Block { from, keys, key, value, row, output, largest, sums };
+                strips().for_each(|strip| self.strip(launch, &tile, strip, &mut block, scratch));
             }
-            for r in 0..rows {
-                let out = std::slice::from_raw_parts_mut(output.cast::<T>().add(r * self.columns), self.columns);
-                // Beside a NaN, whose sum is one too, a row is not empty.
-                if largest[r] == T::of(f64::NEG_INFINITY) && sums[r] == T::of(0.0) {
-                    let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
-                    out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
-                } else {
-                    self.softmax.scale(out, T::of(1.0).over(sums[r]));
-                }
+            for strip in strips() {
+                self.divide(strip.clone(), output, largest, sums);
+                self.finish(launch, &tile, strip, output, scratch);
             }
-            self.finish(launch, &tile, output, scratch, size_of::<T>());
         }
     }
 
-    unsafe fn add_bias(
+    /// Keys and values of a block, packed where several strips of queries go past them.
+    unsafe fn bring(
         &self,
         launch: &Launch<'_>,
-        tile: &tile::Tile,
-        from: usize,
-        keys: usize,
-        scores: &mut [T],
+        tile: &Tile,
+        (from, keys): (usize, usize),
+        scratch: *mut u8,
+    ) -> [Right; 2] {
+        let point = &tile.start[..self.batch];
+        let key = self.key.matrix(launch.slots, point, from, 0);
+        let key = Matrix { rows: key.columns, columns: key.rows, ..key };
+        let value = self.value.matrix(launch.slots, point, from, 0);
+        if tile.len[self.batch] <= STRIP {
+            return [key, value].map(Right::Plain);
+        }
+        let pack = |matrix: Matrix, (n, k): (usize, usize), place: usize| {
+            let to = scratch.wrapping_add(place);
+            // SAFETY: passed on from the caller; there is room, see `lay_out`.
+            (0..n.div_ceil(self.plan.panel())).for_each(|panel| unsafe { self.plan.pack(matrix, (n, k), panel, to) });
+            Right::Packed(to)
+        };
+        [pack(key, (keys, self.depth), self.layout.keys), pack(value, (self.columns, keys), self.layout.values)]
+    }
+
+    /// Some of a block's queries past its keys.
+    unsafe fn strip(
+        &self,
+        launch: &Launch<'_>,
+        tile: &Tile,
+        strip: Range<usize>,
+        block: &mut Block<'_, T>,
         scratch: *mut u8,
     ) {
-        let Some((program, result, strip)) = &self.bias else { return };
-        let frame =
-            Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
-        let rows = tile.len[self.batch];
-        for row in (0..rows).step_by(*strip) {
-            let mut part = *tile;
-            part.start[self.batch] += row;
-            part.len[self.batch] = (*strip).min(rows - row);
-            (part.start[self.batch + 1], part.len[self.batch + 1]) = (from, keys);
-            // SAFETY: registers were placed for strips of this size; the result is one of them.
-            unsafe {
-                program.run(&frame, &part, Part::WHOLE);
-                let (at, strides) = program.result(&frame, &part, *result);
-                for r in 0..part.len[self.batch] {
-                    let line = &mut scores[(row + r) * keys..][..keys];
-                    let bias = at.cast::<T>().offset(r as isize * strides[self.batch]);
-                    match strides[self.batch + 1] {
-                        0 => line.iter_mut().for_each(|s| *s = s.plus(*bias)),
-                        _ => self.softmax.add(line, std::slice::from_raw_parts(bias, keys)),
-                    }
+        let &mut Block { from, keys, key, value, row, output, .. } = block;
+        let query = self.query.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch] + strip.start, 0);
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let products = scratch.add(self.layout.products);
+            let weights = Matrix { at: scratch.add(self.layout.scores), rows: keys as isize, columns: 1 };
+            let extents = Extents { m: strip.len(), n: keys, k: self.depth };
+            let scaled = Finish { bias: row, ..Finish::scaled(self.scale) };
+            self.plan.run(extents, weights, (query.into(), key), scaled, products);
+            let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
+            self.softmax.cap(scores);
+            if let Some(bias) = self.bias.as_ref().filter(|bias| !bias.is_row) {
+                let add = |line: &mut [T], bias: &[T]| self.softmax.add(line, bias);
+                bias.add(launch, tile, (strip.clone(), from..from + keys), scores, &add, scratch);
+            }
+            for (r, scores) in strip.clone().zip(scores.chunks_exact_mut(keys)) {
+                let correction = self.softmax.step(scores, &mut block.largest[r], &mut block.sums[r]);
+                if from > 0 && correction != T::of(1.0) {
+                    let out = std::slice::from_raw_parts_mut(output.add(r * self.columns), self.columns);
+                    self.softmax.scale(out, correction);
                 }
+            }
+            let at = output.add(strip.start * self.columns).cast();
+            let target = Matrix { at, rows: self.columns as isize, columns: 1 };
+            let extents = Extents { m: strip.len(), n: self.columns, k: keys };
+            let added = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
+            self.plan.run(extents, target, (weights.into(), value), added, products);
+        }
+    }
+
+    /// Divides some queries' output by their sums of weights.
+    unsafe fn divide(&self, strip: Range<usize>, output: *mut T, largest: &[T], sums: &[T]) {
+        for r in strip {
+            // SAFETY: passed on from the caller.
+            let out = unsafe { std::slice::from_raw_parts_mut(output.add(r * self.columns), self.columns) };
+            // Beside a NaN, whose sum is one too, a row is not empty.
+            if largest[r] == T::of(f64::NEG_INFINITY) && sums[r] == T::of(0.0) {
+                let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
+                out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
+            } else {
+                self.softmax.scale(out, T::of(1.0).over(sums[r]));
             }
         }
     }
 
-    unsafe fn finish(&self, launch: &Launch<'_>, tile: &tile::Tile, output: *mut u8, scratch: *mut u8, size: usize) {
-        let rows = tile.len[self.batch];
-        for row in (0..rows).step_by(self.epilogue_rows) {
+    /// The epilogue of some queries.
+    unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, strip: Range<usize>, output: *mut T, scratch: *mut u8) {
+        for first in strip.clone().step_by(self.epilogue_rows) {
             let mut part = *tile;
-            part.start[self.batch] += row;
-            part.len[self.batch] = self.epilogue_rows.min(rows - row);
-            let frame = Frame {
-                slots: launch.slots,
-                scratch,
-                // SAFETY: within the output block.
-                anchor: unsafe { output.add(row * self.columns * size) },
-                direct: !launch.in_place,
-                fault: launch.fault,
-            };
+            part.start[self.batch] += first;
+            part.len[self.batch] = self.epilogue_rows.min(strip.end - first);
+            // SAFETY: within the output block.
+            let anchor = unsafe { output.add(first * self.columns).cast() };
+            let frame = Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
             // SAFETY: registers were placed for strips of this size.
             unsafe { self.epilogue.run(&frame, &part, Part::WHOLE) };
         }
     }
 }
 
+/// Queries of which a program's registers hold rows of so many elements: strips are cut evenly.
+fn rows(elements: usize) -> usize {
+    let fits = |rows: &usize| STRIP.is_multiple_of(*rows) && rows * elements <= REGISTER;
+    (1..=STRIP).rev().find(fits).unwrap_or(1)
+}
+
 /// Queries and keys of a block, by the extents alone.
 fn blocks(queries: usize, keys: usize) -> (usize, usize) {
     let key_block = if keys <= SINGLE { keys.max(1) } else { KEYS };
-    (queries.min((SCORES / key_block).clamp(32, 256)).max(1), key_block)
+    (queries.clamp(1, QUERIES), key_block)
 }
 
 impl<T: Rows + Product> Thunk for Attention<T> {

@@ -1,6 +1,7 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
 pub mod attention;
+mod bias;
 mod blocked;
 pub mod call;
 mod dots;
