@@ -1,7 +1,7 @@
-//! Matrix products beside those of the crate `gemm`: `cargo bench -p eutectic-cpu --bench gemm` times shapes of transformers.
+//! Matrix products beside those of the crates `gemm` and `faer`: `cargo bench -p eutectic-cpu --bench gemm` times shapes of transformers.
 //!
-//! With `-- ratios` it runs ours on one and on two threads and `gemm` on one in turns, over these shapes and 200 random ones, in
-//! `f32` and `f64`, and prints how many times as fast ours are, and two threads beside twice one; 16-bit storage beside our `f32`.
+//! With `-- ratios` it runs ours on one and on two threads and the others on one in turns, over these shapes and 200 random ones,
+//! in `f32` and `f64`, and prints how many times as fast as the faster one ours are, and two threads beside twice one; 16-bit storage beside our `f32`.
 //! `-- bandwidth` shows products of few rows beside reading memory. Words after it narrow the tables: see [`ratios::Options`].
 //! Times are the least of all turns: what else runs on the machine only adds.
 
@@ -16,7 +16,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use eutectic_cpu::Isa;
-use product::{Operands, Ours, Shape, flops, gemm, name};
+use product::{Operands, Ours, Shape, faer, flops, gemm, name};
 
 const SHAPES: &[Shape] = &[
     (1, 128, 384, 384),
@@ -46,8 +46,10 @@ fn table(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new("ours", name(shape)), |b| b.iter(|| black_box(&mut ours).run(&of)));
             if threads == 1 {
                 let mut out = ours.out.clone();
-                let id = BenchmarkId::new("gemm", name(shape));
-                group.bench_function(id, |b| b.iter(|| gemm(&of, black_box(&mut out))));
+                for (other, product) in [("gemm", gemm::<f32> as fn(&_, &mut _)), ("faer", faer::<f32>)] {
+                    let id = BenchmarkId::new(other, name(shape));
+                    group.bench_function(id, |b| b.iter(|| product(&of, black_box(&mut out))));
+                }
             }
         }
         group.finish();

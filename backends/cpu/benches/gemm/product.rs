@@ -1,10 +1,11 @@
-//! A product, by our kernels and by the crate `gemm`, on data of their own.
+//! A product, by our kernels and by the crates `gemm` and `faer`, on data of their own.
 
 use std::time::Instant;
 
 use eutectic_backend::{AnchorKernel, Backend, Body, Executable, Instr, Kernel, Load, Place, Store};
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Tensor};
+use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, traits::ComplexField};
 use half::{bf16, f16};
 
 use crate::support::{
@@ -161,6 +162,17 @@ pub fn gemm<T: Element>(of: &Operands<T>, out: &mut [T]) {
                 none,
             );
         }
+    }
+}
+
+/// The crate `faer`, on one thread.
+pub fn faer<T: Element + ComplexField>(of: &Operands<T>, out: &mut [T]) {
+    let (b, m, n, k) = of.shape;
+    for i in 0..b {
+        let to = MatMut::from_row_major_slice_mut(&mut out[i * m * n..][..m * n], m, n);
+        let lhs = MatRef::from_row_major_slice(&of.lhs[i * m * k..][..m * k], m, k);
+        let rhs = MatRef::from_row_major_slice(&of.rhs[i * k * n..][..k * n], k, n);
+        matmul(to, Accum::Replace, lhs, rhs, T::of(1.0), Par::Seq);
     }
 }
 

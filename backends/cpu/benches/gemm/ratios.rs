@@ -1,12 +1,13 @@
-//! Tables: ours beside the crate `gemm` and two threads beside one; 16-bit storage beside `f32`; few rows beside reading memory.
+//! Tables: ours beside the crates `gemm` and `faer`, and two threads beside one; 16-bit storage beside `f32`; few rows beside reading memory.
 
 use std::hint::black_box;
 
+use ::faer::traits::ComplexField;
 use half::{bf16, f16};
 
 use crate::{
     SHAPES,
-    product::{Element, Operands, Ours, Shape, flops, gemm, least, name},
+    product::{Element, Operands, Ours, Shape, faer, flops, gemm, least, name},
     reading::read,
     support::Random,
 };
@@ -18,7 +19,7 @@ pub struct Options {
 
 impl Options {
     /// Words narrow the tables: element types, `constant` or `input`, a shape as in `128x384x384`, which is then the only one;
-    /// `all` shows every random shape, not only those that are slower than `gemm`'s; `one` leaves out the second thread; a number is the
+    /// `all` shows every random shape, not only those that are slower than others'; `one` leaves out the second thread; a number is the
     /// seconds for each shape.
     pub fn new(words: impl Iterator<Item = String>) -> Options {
         Options { words: words.collect() }
@@ -68,31 +69,39 @@ fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
     (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
 }
 
-/// Operations a second of ours on one thread and on two, and of the other.
+/// Operations a second of ours on one thread and on two, and of others.
 struct Row {
     shape: Shape,
-    rates: [f64; 3],
+    ours: [f64; 2],
+    others: Vec<f64>,
 }
 
 impl Row {
+    /// From the seconds of each.
+    fn new<const N: usize>(shape: Shape, seconds: [f64; N]) -> Row {
+        let rates = seconds.map(|t| flops(shape) / t);
+        Row { shape, ours: [rates[0], rates[1]], others: rates[2..].to_vec() }
+    }
+
+    /// One thread beside the best of the others.
     fn ratio(&self) -> f64 {
-        self.rates[0] / self.rates[2]
+        self.ours[0] / self.others.iter().copied().fold(0.0, f64::max)
     }
 
     fn half_of_two(&self) -> f64 {
-        self.rates[1] / self.rates[0] / 2.0
+        self.ours[1] / self.ours[0] / 2.0
     }
 
     fn print(&self) {
-        let [one, two, other] = self.rates.map(|r| r / 1e9);
-        let (ratio, half) = (self.ratio(), self.half_of_two());
-        println!("{:20} {one:8.1} {two:8.1} {other:8.1} {ratio:6.2} {half:6.2}", name(self.shape));
+        let rates: String = self.ours.iter().chain(&self.others).map(|rate| format!(" {:8.1}", rate / 1e9)).collect();
+        println!("{:20}{rates} {:6.2} {:6.2}", name(self.shape), self.ratio(), self.half_of_two());
     }
 }
 
 /// The named shapes and the random ones, each measured by `row`.
-fn table(options: &Options, other: &str, row: impl Fn(Shape, f64) -> Row) {
-    println!("{:20} {:>8} {:>8} {other:>8} {:>6} {:>6}", "shape", "1 thread", "2", "ratio", "2/1/2");
+fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
+    let columns: String = ["1 thread", "2"].iter().chain(others).map(|name| format!(" {name:>8}")).collect();
+    println!("{:20}{columns} {:>6} {:>6}", "shape", "ratio", "2/1/2");
     let given = options.shapes();
     for &shape in if given.is_empty() { SHAPES } else { &given } {
         row(shape, options.seconds(0.5)).print();
@@ -115,29 +124,35 @@ fn table(options: &Options, other: &str, row: impl Fn(Shape, f64) -> Row) {
     rows.iter().filter(|r| r.ratio() < 1.0 || options.has("all")).for_each(Row::print);
 }
 
-/// Ours beside `gemm`.
-fn beside_gemm<T: Element>(options: &Options, constant: bool) {
-    table(options, "gemm", |shape, seconds| {
+/// Ours beside other libraries.
+fn beside_others<T: Element + ComplexField>(options: &Options, constant: bool) {
+    table(options, &["gemm", "faer"], |shape, seconds| {
         let of = Operands::<T>::new(shape);
         let [mut one, mut two] = options.threads().map(|threads| Ours::new(&of, threads, constant));
-        let mut theirs = one.out.clone();
-        let times = least([&mut || one.run(&of), &mut || two.run(&of), &mut || gemm(&of, &mut theirs)], seconds);
-        one.check(&theirs, shape);
-        two.check(&theirs, shape);
-        Row { shape, rates: times.map(|t| flops(shape) / t) }
+        let [mut of_gemm, mut of_faer] = [one.out.clone(), one.out.clone()];
+        let calls: [&mut dyn FnMut(); 4] =
+            [&mut || one.run(&of), &mut || two.run(&of), &mut || gemm(&of, &mut of_gemm), &mut || {
+                faer(&of, &mut of_faer)
+            }];
+        let row = Row::new(shape, least(calls, seconds));
+        one.check(&of_gemm, shape);
+        two.check(&of_gemm, shape);
+        one.check(&of_faer, shape);
+        row
     });
 }
 
 /// 16-bit storage beside `f32`.
 fn beside_f32<T: Element>(options: &Options, constant: bool) {
-    table(options, "f32", |shape, seconds| {
+    table(options, &["f32"], |shape, seconds| {
         let (of, wide) = (Operands::<T>::new(shape), Operands::<f32>::new(shape));
         let [mut one, mut two] = options.threads().map(|threads| Ours::new(&of, threads, constant));
         let mut other = Ours::new(&wide, 1, constant);
-        let times = least([&mut || one.run(&of), &mut || two.run(&of), &mut || other.run(&wide)], seconds);
+        let calls: [&mut dyn FnMut(); 3] = [&mut || one.run(&of), &mut || two.run(&of), &mut || other.run(&wide)];
+        let row = Row::new(shape, least(calls, seconds));
         one.check(&other.out, shape);
         two.check(&other.out, shape);
-        Row { shape, rates: times.map(|t| flops(shape) / t) }
+        row
     });
 }
 
@@ -168,7 +183,7 @@ fn each(options: &Options, kind: &str, constant: bool) {
             }
         )*};
     }
-    each!(beside_gemm: f32 f64);
+    each!(beside_others: f32 f64);
     each!(beside_f32: f16 bf16);
 }
 
