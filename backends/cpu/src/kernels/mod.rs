@@ -13,6 +13,7 @@ pub mod micro;
 pub mod operand;
 mod pack;
 mod registers;
+mod short;
 mod streams;
 mod sweep;
 pub mod tiles;
