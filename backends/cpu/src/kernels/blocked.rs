@@ -107,7 +107,8 @@ impl<T: Product> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.plan.terms(e.k);
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let group = self.plan.group(e, terms, matches!(self.rhs, Right::Packed(_)));
+        let packed = matches!(self.rhs, Right::Packed(_)) && self.plan.short.is_none();
+        let group = self.plan.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
             // SAFETY: passed on from the caller.
@@ -136,14 +137,25 @@ impl<T: Product> Blocked<'_, T> {
         Finish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
     }
 
-    /// The panels of a group, as they lie or packed into the scratch memory.
+    /// Where a panel of a packed operand has its terms from one on.
+    fn packed_panel(&self, operand: *const u8, number: usize, from: usize) -> *const u8 {
+        operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.plan.stored())
+    }
+
+    /// The panels of a group, as they lie or packed into the scratch memory, where those of 16 bits are widened.
     unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
         let width = self.micro.panel();
         let Matrix { at, rows, columns: line } = match self.rhs {
             Right::Plain(matrix) => matrix,
             Right::Packed(at) => {
-                let at = at.cast::<T>().wrapping_add(first * width * self.e.k + from * width);
-                return Panels::packed(at, width * self.e.k);
+                let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
+                let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
+                for p in 0..panels {
+                    let (from, to) = (at.wrapping_add(p * size * self.plan.stored()), p * width * k);
+                    // SAFETY: passed on from the caller.
+                    unsafe { short.widen(from, self.scratch.wrapping_add(to), width * k) };
+                }
+                return Panels::packed(self.scratch, width * k);
             }
         };
         let at = |panel: usize| {
@@ -174,33 +186,33 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// What is fetched while a part of the rows passes by the panels of a group: a part of the panel that has its place in the next
-    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel. The address
-    /// for the first panel, elements to that for the next one, and bytes for each term.
+    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel, if it is
+    /// read as it lies. The address for the first panel, bytes to that for the next one, and bytes for each term.
     fn ahead(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
         let Group { from, k, first, panels, next } = group;
         let Right::Packed(at) = self.rhs else {
             return self.next_rows(rows, lhs, group).filter(|_| rows.part > 0);
         };
-        let (width, all) = (self.micro.panel(), self.e.n.div_ceil(self.micro.panel()));
-        let (row, apart) = (width * size_of::<T>(), width * self.e.k);
-        let panel = |number: usize, from: usize| at.cast::<T>().wrapping_add(number * apart + from * width);
-        if from == 0 && first == 0 && rows.part == 0 {
-            return Some((Ahead { at: panel(1, 0), step: row as isize }, apart));
+        let all = self.e.n.div_ceil(self.micro.panel());
+        let row = self.micro.panel() * self.plan.stored();
+        let panel = |number: usize, from: usize| self.packed_panel(at, number, from);
+        if from == 0 && first == 0 && rows.part == 0 && self.plan.short.is_none() {
+            return Some((Ahead { at: panel(1, 0).cast(), step: row as isize }, row * self.e.k));
         }
         let next = first + next;
         let (next, apart) = if next < all {
-            (panel(next, from), apart)
+            (panel(next, from), row * self.e.k)
         } else if panels == all
             && let Some(ahead) = self.next_rows(rows, lhs, group)
         {
             return Some(ahead);
         } else if from + k < self.e.k {
-            (panel(next - all, from + k), apart)
+            (panel(next - all, from + k), row * self.e.k)
         } else {
             // Behind this constant is the one that the next product reads.
-            (panel(all, 0).wrapping_add((next - all) * width * k), width * k)
+            (panel(all, 0).wrapping_add((next - all) * row * k), row * k)
         };
-        let at = next.wrapping_byte_add(rows.part * (k * row / rows.parts));
+        let at = next.wrapping_add(rows.part * (k * row / rows.parts)).cast();
         Some((Ahead { at, step: row.div_ceil(rows.parts) as isize }, apart))
     }
 
@@ -209,8 +221,8 @@ impl<T: Product> Blocked<'_, T> {
         let as_it_lies = matches!(self.lhs, Left::Plain(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let apart = usize::try_from(lhs.step).ok().filter(|&apart| as_it_lies && apart <= 2 * group.k)?;
         let rows = (rows.part + 1 < rows.parts).then(|| Rows::new(rows.part + 1, rows.parts, self.e.m))?;
-        let share = rows.count * apart / group.panels;
-        let step = (share * size_of::<T>()).div_ceil(group.k.max(1)) as isize;
+        let share = rows.count * apart / group.panels * size_of::<T>();
+        let step = share.div_ceil(group.k.max(1)) as isize;
         Some((Ahead { at: lhs.at.wrapping_add(rows.first * apart), step }, share))
     }
 
@@ -245,8 +257,8 @@ impl<T: Product> Blocked<'_, T> {
             (call.b, call.b_rows) =
                 if in_place { (rhs.at.wrapping_add(p * width), rhs.terms) } else { (packed, width as isize) };
             call.ahead = match ahead {
-                Some((ahead, apart)) => Ahead { at: ahead.at.wrapping_add(p * apart), ..ahead },
-                None => Ahead::rows(call.b, call.b_rows),
+                Some((ahead, apart)) => Ahead { at: ahead.at.wrapping_byte_add(p * apart), ..ahead },
+                None => Ahead::rows(call.b, call.b_rows * size_of::<T>() as isize),
             };
             call.packed = packed.cast_mut();
             let kernel = match () {

@@ -17,7 +17,8 @@ pub struct Call<T> {
     pub a_rows: isize,
     /// From a term to the next.
     pub a_columns: isize,
-    /// The right operand's first row: whole vectors can be read from it, however many columns count.
+    /// The right operand's first row: whole vectors can be read from it, however many columns count. Some kernels take others than
+    /// `T`s, of which strides then are.
     pub b: *const T,
     /// From a row of it, which is a term, to the next.
     pub b_rows: isize,
@@ -90,8 +91,8 @@ pub struct Ahead<T> {
 pub const AHEAD: isize = 16;
 
 impl<T> Ahead<T> {
-    /// The rows from `at` on, which are read meanwhile.
-    pub fn rows(at: *const T, stride: isize) -> Ahead<T> {
-        Ahead { at: at.wrapping_offset(AHEAD * stride), step: stride * size_of::<T>() as isize }
+    /// The rows from `at` on, so many bytes apart, which are read meanwhile.
+    pub fn rows(at: *const T, step: isize) -> Ahead<T> {
+        Ahead { at: at.wrapping_byte_offset(AHEAD * step), step }
     }
 }

@@ -1,5 +1,7 @@
 //! Matrix products on one thread, for each type that contractions accumulate in.
 
+use eutectic_ir::DType;
+
 use super::{
     blocked::Blocked,
     dots::Dots,
@@ -8,6 +10,7 @@ use super::{
     micro::{Float, Micro},
     operand::Matrix,
     pack::Panel,
+    short::Short,
 };
 use crate::{
     cache::Caches,
@@ -46,7 +49,7 @@ impl From<Matrix> for Left<'_> {
 pub enum Right {
     /// A matrix as it lies.
     Plain(Matrix),
-    /// From the first of the product's columns on, the panels that [`Product::pack`] makes of all of it.
+    /// From the first of the product's columns on, the panels that [`Plan::pack`] makes of all of it.
     Packed(*const u8),
 }
 
@@ -81,6 +84,8 @@ pub struct Plan<T: 'static> {
     vectors: bool,
     /// None: by plain loops.
     micro: Option<Micro<T>>,
+    /// How packed right operands are read, if their elements are of 16 bits.
+    pub short: Option<Short<T>>,
     /// Elements of a right operand that stay in the second-level cache while as many are fetched that come next, beside the left
     /// operand and the result.
     near: usize,
@@ -126,7 +131,18 @@ impl<T: Product> Plan<T> {
         let caches = Caches::detect();
         let micro = T::micro(isa);
         let elements = caches.l2 / size_of::<T>();
-        Plan { vectors, micro, near: elements * 3 / 32, half: elements / 2, first: caches.l1 / size_of::<T>() / 2 }
+        let first = caches.l1 / size_of::<T>() / 2;
+        Plan { vectors, micro, short: None, near: elements * 3 / 32, half: elements / 2, first }
+    }
+
+    /// Right operands are packed in this type, if it is one of 16 bits that registers hold as `T`.
+    pub fn storing(self, dtype: Option<DType>, isa: Isa) -> Plan<T> {
+        Plan { short: self.micro.zip(dtype).and_then(|(micro, dtype)| Short::new(&micro, dtype, isa)), ..self }
+    }
+
+    /// Bytes of an element of a packed right operand.
+    pub fn stored(&self) -> usize {
+        if self.short.is_some() { size_of::<u16>() } else { size_of::<T>() }
     }
 
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
@@ -177,27 +193,36 @@ impl<T: Product> Plan<T> {
     /// Bytes of a packed right operand, or `None` if there is no such form.
     pub fn packed(&self, n: usize, k: usize) -> Option<usize> {
         let panel = self.micro?.panel();
-        Some((n.div_ceil(panel) * panel * k * size_of::<T>()).next_multiple_of(ALIGN))
+        Some((n.div_ceil(panel) * panel * k * self.stored()).next_multiple_of(ALIGN))
     }
 
     /// Packs panel `number` of a right operand of `n` columns into its place.
     ///
     /// # Safety
-    /// The matrix must be valid for these extents; there must be room for [`Plan::packed`] bytes.
-    pub unsafe fn pack(&self, matrix: Matrix, (n, k): (usize, usize), number: usize, to: *mut u8) {
+    /// The matrix must be valid for these extents; there must be room for [`Plan::packed`] bytes. Scratch memory is as for
+    /// [`Plan::run`].
+    pub unsafe fn pack(&self, matrix: Matrix, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
         let Some(micro) = &self.micro else { return };
-        let first = number * micro.panel();
-        let panel = Panel {
-            k,
-            columns: micro.panel().min(n - first),
-            from: matrix.at.cast::<T>().wrapping_offset(first as isize * matrix.columns),
-            rows: matrix.rows,
-            line: matrix.columns,
-            to: to.cast::<T>().wrapping_add(first * k),
-            width: micro.panel(),
+        let (width, scratch) = (micro.panel(), scratch.cast::<T>());
+        let first = number * width;
+        let columns = width.min(n - first);
+        let from = matrix.at.cast::<T>().wrapping_offset(first as isize * matrix.columns).cast_const();
+        let to = to.wrapping_add(first * k * self.stored());
+        let panel = Panel { k, columns, from, rows: matrix.rows, line: matrix.columns, to: to.cast(), width };
+        let Some(short) = &self.short else {
+            // SAFETY: passed on from the caller.
+            return unsafe { (micro.pack)(&panel) };
         };
-        // SAFETY: passed on from the caller.
-        unsafe { (micro.pack)(&panel) }
+        let terms = self.terms(k);
+        for l in (0..k).step_by(terms) {
+            let from = from.wrapping_offset(l as isize * matrix.rows);
+            let part = Panel { k: terms.min(k - l), from, to: scratch, ..panel };
+            // SAFETY: as above; scratch memory has room for a panel of so many terms.
+            unsafe {
+                (micro.pack)(&part);
+                short.narrow(scratch, to.wrapping_add(l * width * self.stored()), part.k * width);
+            }
+        }
     }
 
     /// Elements that packing a group of panels of `k` terms takes.

@@ -7,7 +7,7 @@ use super::{
     Constant, Launch, Machine, Slots, Thunk,
     gathered::Gathered,
     gemm::{Extents, Finish, Left, Plan, Product, Right},
-    operand::{Matrix, Operand, in_place},
+    operand::{Matrix, Operand, in_place, stored},
     registers::{self, Added, InRegisters},
 };
 use crate::{
@@ -127,7 +127,7 @@ impl<T: Product> Matmul<T> {
             problems.extend(epilogue.err().unwrap_or_default());
             return Err(problems);
         };
-        let plan = Plan::<T>::new(machine.isa, extents.m == 1 || extents.n == 1);
+        let plan = Plan::<T>::new(isa, extents.m == 1 || extents.n == 1).storing(stored(&rhs_nest), isa);
         // Microkernels write rows.
         let side_by_side = |w: &tile::Write| w.strides[batch + 1] == 1 || extents.n == 1;
         let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
@@ -174,7 +174,13 @@ impl<T: Product> Matmul<T> {
     }
 
     /// Packs a panel of one of the right operand's matrices, of which there are `counts` along each batch axis.
-    unsafe fn pack_panel(&self, launch: &Launch<'_>, matrix: usize, panel: usize, counts: &[usize]) {
+    unsafe fn pack_panel(
+        &self,
+        launch: &Launch<'_>,
+        (matrix, panel): (usize, usize),
+        counts: &[usize],
+        scratch: *mut u8,
+    ) {
         let Some((slot, strides, _)) = &self.packed else { return };
         let (mut left, mut point, mut offset) = (matrix, vec![0; self.batch], 0);
         for d in (0..self.batch).rev() {
@@ -185,7 +191,7 @@ impl<T: Product> Matmul<T> {
         let from = self.rhs.matrix(launch.slots, &point, 0, 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
-        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to) };
+        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch) };
     }
 
     /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
@@ -227,7 +233,7 @@ impl<T: Product> Matmul<T> {
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
-                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.size))
+                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.plan.stored()))
             }
             None => Right::Plain(self.rhs.matrix(launch.slots, point, 0, column)),
         };
@@ -385,8 +391,8 @@ impl<T: Product> Thunk for Matmul<T> {
         let panels = self.extents.n.div_ceil(self.plan.panel());
         let tasks = counts.iter().product::<usize>() * panels;
         // SAFETY: passed on from the caller.
-        launch
-            .workers
-            .for_each(tasks, false, &|n, _| unsafe { self.pack_panel(launch, n / panels, n % panels, &counts) });
+        launch.workers.for_each(tasks, false, &|n, scratch| unsafe {
+            self.pack_panel(launch, (n / panels, n % panels), &counts, scratch);
+        });
     }
 }

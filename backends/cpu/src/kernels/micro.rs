@@ -1,5 +1,8 @@
 //! Microkernels: a block of a product that stays in registers, for each instruction-set level.
 
+use eutectic_ir::DType;
+use half::{bf16, f16};
+
 use super::{
     call::{AHEAD, Call},
     dots::Dots,
@@ -7,6 +10,7 @@ use super::{
 };
 use crate::simd::{
     Isa,
+    stored::Stored,
     vector::{Lanes, Vector},
 };
 
@@ -15,6 +19,10 @@ const LONG: usize = 64;
 
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
+
+/// By the number of rows less one, for few rows: kernels beside a packed right operand, and of how many vectors, the most first. The
+/// last ones take a panel, and a vector.
+pub type Streams<T> = &'static [&'static [(usize, Kernel<T>)]];
 
 /// Kernels for as many rows.
 #[derive(Clone, Copy)]
@@ -33,8 +41,10 @@ pub struct Micro<T: 'static> {
     pub lanes: usize,
     /// By the number of rows less one: beside a left operand with strides, and beside one that is packed.
     pub kernels: &'static [[Kernels<T>; 2]],
-    /// By the number of rows less one, for few rows: kernels for several whole panels, the most first, and how many.
-    pub streams: &'static [&'static [(usize, Kernel<T>)]],
+    /// For few rows.
+    pub streams: Streams<T>,
+    /// As `streams`, beside panels of 16-bit floats.
+    pub shorts: &'static [(DType, Streams<T>)],
     /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
     pub few: &'static [Kernel<T>],
     /// For few terms: so many rows, and as many columns as there are.
@@ -86,15 +96,22 @@ impl<T> Micro<T> {
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 ///
 /// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
-/// instructions, of which a core that runs a thread beside this one has half as many.
+/// instructions, of which a core that runs a thread beside this one has half as many. Elements of the right one are `B`s.
 #[inline(always)]
-unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS: bool, const PACKED: bool>(
+unsafe fn block<
+    V: Vector,
+    B: Stored<V>,
+    const ROWS: usize,
+    const VECTORS: usize,
+    const PACKS: bool,
+    const PACKED: bool,
+>(
     c: &Call<V::Element>,
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
-        let mut b = c.b;
+        let mut b = c.b.cast::<B>();
         let mut packed = c.packed;
         let mut ahead = c.ahead.at;
         let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
@@ -115,8 +132,9 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS:
                 let terms = if PACKED { left.min(V::LANES) } else { left };
                 for _ in 0..terms {
                     if VECTORS > PANEL {
-                        for j in 0..VECTORS {
-                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)));
+                        // A line of memory at a time.
+                        for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
+                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
                         }
                     } else {
                         for j in 0..VECTORS {
@@ -126,7 +144,7 @@ unsafe fn block<V: Vector, const ROWS: usize, const VECTORS: usize, const PACKS:
                     }
                     let mut row = [V::zero(); VECTORS];
                     for (j, v) in row.iter_mut().enumerate() {
-                        *v = V::load(b.add(place(j)));
+                        *v = B::load(b.add(place(j)));
                     }
                     if PACKS {
                         row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
@@ -210,11 +228,12 @@ pub(super) unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, 
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
-            use super::{Call, Dots, Interleaved, Lines, Panel, Vector};
+            use super::{Call, Dots, Interleaved, Lines, Panel, Stored, Vector};
 
             $(#[$attribute])*
             pub unsafe fn block<
                 V: Vector,
+                B: Stored<V>,
                 const ROWS: usize,
                 const VECTORS: usize,
                 const PACKS: bool,
@@ -223,7 +242,7 @@ macro_rules! level {
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { super::block::<V, ROWS, VECTORS, PACKS, PACKED>(call) }
+                unsafe { super::block::<V, B, ROWS, VECTORS, PACKS, PACKED>(call) }
             }
 
             $(#[$attribute])*
@@ -270,32 +289,34 @@ macro_rules! level {
 level!(portable);
 #[cfg(target_arch = "x86_64")]
 level!(
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     avx2
 );
 #[cfg(target_arch = "x86_64")]
 level!(
-    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
     avx512
 );
 
 macro_rules! micro {
     (rows $level:ident, $v:ty, $t:ty, $rows:literal, $packed:literal) => {
         Kernels {
-            narrow: $level::block::<$v, $rows, 1, false, $packed> as Kernel<$t>,
-            panel: $level::block::<$v, $rows, PANEL, false, $packed> as Kernel<$t>,
-            packing: $level::block::<$v, $rows, PANEL, true, $packed> as Kernel<$t>,
+            narrow: $level::block::<$v, $t, $rows, 1, false, $packed> as Kernel<$t>,
+            panel: $level::block::<$v, $t, $rows, PANEL, false, $packed> as Kernel<$t>,
+            packing: $level::block::<$v, $t, $rows, PANEL, true, $packed> as Kernel<$t>,
         }
     };
-    ($level:ident, $v:ty, $t:ty, $($rows:literal)*, streams $($few:literal: $($panels:literal)*);*, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    (streams $level:ident, $v:ty, $t:ty, $b:ty, ($($few:literal: $($vectors:literal)*);*)) => {
+        const { &[$(&[$(($vectors, $level::block::<$v, $b, $few, $vectors, false, false> as Kernel<$t>)),*]),*] }
+    };
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), $($rows:literal)*, streams $streams:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             kernels: const {
                 &[$([micro!(rows $level, $v, $t, $rows, false), micro!(rows $level, $v, $t, $rows, true)]),*]
             },
-            streams: const {
-                &[$(&[$(($panels, $level::block::<$v, $few, { $panels * PANEL }, false, false> as Kernel<$t>)),*]),*]
-            },
+            streams: micro!(streams $level, $v, $t, $t, $streams),
+            shorts: const { &[$((DType::$dtype, micro!(streams $level, $v, $t, $b, $streams))),*] },
             few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
             sweep: $level::sweep::<$v, $high, $wide>,
             pack: $level::pack::<$v>,
@@ -314,7 +335,7 @@ pub trait Float: Copy + 'static {
 }
 
 macro_rules! float {
-    ($t:ty, $wide:ident, $middle:ident, $lanes:literal) => {
+    ($t:ty, $wide:ident, $middle:ident, $lanes:literal, $shorts:tt) => {
         impl Float for $t {
             fn micro(isa: Isa) -> Micro<$t> {
                 #[cfg(target_arch = "x86_64")]
@@ -322,15 +343,15 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams 1: 8 4 2 1; 2: 4 2 1; 3: 4 2 1; 4: 3 2 1; 5: 2 1; 6: 2 1, few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, 1 2 3 4 5 6, streams 1: 4 2 1; 2: 3 2 1, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, 1 2 3 4, streams, few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    Isa::Avx2 => micro!(avx2, $middle, $t, $shorts, 1 2 3 4 5 6, streams (1: 8 4 2 1; 2: 6 4 2 1), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, $shorts, 1 2 3 4, streams (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
                 }
             }
         }
     };
 }
-float!(f32, __m512, __m256, 4);
-float!(f64, __m512d, __m256d, 2);
+float!(f32, __m512, __m256, 4, (F16 f16, Bf16 bf16));
+float!(f64, __m512d, __m256d, 2, ());

@@ -14,6 +14,7 @@ pub mod micro;
 pub mod operand;
 mod pack;
 mod registers;
+mod short;
 mod streams;
 mod sweep;
 pub mod tiles;

@@ -90,6 +90,26 @@ pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, V
     Some((load.slot, load.at.constant, strides))
 }
 
+/// The type of an operand's elements in memory, where they are loaded, and converted at most to what registers hold anyway.
+pub fn stored(nest: &Nest) -> Option<DType> {
+    let mut value = *nest.results.first()?;
+    loop {
+        match &nest.instrs[value] {
+            Instr::Load(load) => return Some(load.dtype),
+            // Of all functions of one float, conversions alone give another type of float.
+            Instr::Map { args, dtype, .. } => {
+                let &[arg] = args.as_slice() else { return None };
+                let held = nest.instrs[arg].dtype();
+                if !held.is_float() || held == *dtype || register(held) != *dtype {
+                    return None;
+                }
+                value = arg;
+            }
+            _ => return None,
+        }
+    }
+}
+
 /// Along axes on which the body does not depend, one copy serves all.
 fn packed(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
     let held = nest.results.first().map(|&r| register(nest.instrs[r].dtype()));

@@ -5,8 +5,10 @@ use super::{
     blocked::{Blocked, at},
     call::{Ahead, Call},
     gemm::{Left, Product, Right},
+    micro::Streams,
     operand::Matrix,
     pack::Panel,
+    short::Short,
 };
 
 /// Products with no more terms are bound by writing the result.
@@ -16,12 +18,14 @@ const TERMS: usize = 48;
 const PACKED: usize = 32;
 
 /// The right operand: packed, or as it lies, with dense rows.
-struct Panels<T> {
-    at: *const T,
+struct Panels {
+    at: *const u8,
     /// From a term to the next.
     terms: isize,
     /// From a panel to the next.
     apart: usize,
+    /// Bytes of an element.
+    size: usize,
 }
 
 impl<T: Product> Blocked<'_, T> {
@@ -32,14 +36,14 @@ impl<T: Product> Blocked<'_, T> {
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Plain(lhs) = self.lhs else { return false };
-        let few = if let Right::Packed(_) = self.rhs { self.micro.streams.len() } else { self.micro.few.len() };
+        let few = if let Right::Packed(_) = self.rhs { self.kernels().len() } else { self.micro.few.len() };
         if e.k > TERMS && e.m > few {
             return false;
         }
         let rhs = match self.rhs {
-            Right::Packed(at) => Panels { at: at.cast::<T>(), terms: width as isize, apart: width * e.k },
+            Right::Packed(at) => Panels { at, terms: width as isize, apart: width * e.k, size: self.plan.stored() },
             Right::Plain(Matrix { at, rows, columns: 1 }) => {
-                Panels { at: at.cast::<T>().cast_const(), terms: rows, apart: width }
+                Panels { at: at.cast_const(), terms: rows, apart: width, size: size_of::<T>() }
             }
             Right::Plain(_) => return false,
         };
@@ -55,7 +59,7 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// A group of panels at a time, past which all rows go.
-    unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels<T>) {
+    unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels) {
         let (e, width) = (self.e, self.micro.panel());
         let group = self.plan.group(e, e.k, true) * width;
         // Rows that lie apart are packed for many rows of the target, unless they stay in the nearest cache anyway.
@@ -63,12 +67,24 @@ impl<T: Product> Blocked<'_, T> {
         for first in (0..e.n).step_by(group.max(1)) {
             let columns = group.min(e.n - first);
             let mut call = Call { columns, ..self.part(lhs, rhs, (0, e.k), first) };
-            if pack {
-                self.pack(&mut call);
-            }
             // SAFETY: passed on from the caller.
-            unsafe { (self.micro.sweep)(&call, e.m) };
+            unsafe {
+                match (&self.plan.short, self.rhs) {
+                    (Some(short), Right::Packed(_)) => self.widen(short, &mut call),
+                    _ if pack => self.pack(&mut call),
+                    _ => {}
+                }
+                (self.micro.sweep)(&call, e.m);
+            }
         }
+    }
+
+    /// Widens the packed right operand of a call.
+    unsafe fn widen(&self, short: &Short<T>, call: &mut Call<T>) {
+        let elements = call.columns.next_multiple_of(self.micro.panel()) * call.k;
+        // SAFETY: the caller of `Plan::run` promises the operand and room for a group.
+        unsafe { short.widen(call.b.cast(), self.scratch, elements) };
+        call.b = self.scratch.cast_const();
     }
 
     /// Packs the right operand of a call, whose rows are dense.
@@ -84,9 +100,11 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// The call for terms `from..from + k` of all columns from one on.
-    fn part(&self, lhs: Matrix, rhs: &Panels<T>, (from, k): (usize, usize), first: usize) -> Call<T> {
+    fn part(&self, lhs: Matrix, rhs: &Panels, (from, k): (usize, usize), first: usize) -> Call<T> {
         let finish = self.part_of_terms(from, k);
-        let b = rhs.at.wrapping_add(first / self.micro.panel() * rhs.apart).wrapping_offset(from as isize * rhs.terms);
+        let term = rhs.terms * rhs.size as isize;
+        let panel = first / self.micro.panel() * rhs.apart * rhs.size;
+        let b = rhs.at.wrapping_add(panel).wrapping_offset(from as isize * term).cast::<T>();
         Call {
             k,
             a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
@@ -95,7 +113,7 @@ impl<T: Product> Blocked<'_, T> {
             b,
             b_rows: rhs.terms,
             b_panels: rhs.apart,
-            ahead: Ahead::rows(b, rhs.terms),
+            ahead: Ahead::rows(b, term),
             packed: self.scratch,
             c: self.target.at.cast::<T>().wrapping_add(first),
             c_rows: self.target.rows,
@@ -107,7 +125,7 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// A right operand that lies in rows, by whole rows of its pages.
-    unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels<T>) {
+    unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
         let terms = self.plan.terms(self.e.k);
         for from in (0..self.e.k).step_by(terms) {
             let call = self.part(lhs, rhs, (from, terms.min(self.e.k - from)), 0);
@@ -116,19 +134,21 @@ impl<T: Product> Blocked<'_, T> {
         }
     }
 
+    /// The kernels for few rows beside a packed right operand.
+    fn kernels(&self) -> Streams<T> {
+        self.plan.short.as_ref().map_or(self.micro.streams, |short| short.streams)
+    }
+
     /// As many panels at once as there is a kernel for, from their first to their last term.
-    unsafe fn few_rows_packed(&self, lhs: Matrix, rhs: &Panels<T>) {
-        let (e, width) = (self.e, self.micro.panel());
-        let kernels = self.micro.streams[e.m - 1];
+    unsafe fn few_rows_packed(&self, lhs: Matrix, rhs: &Panels) {
+        let (e, lanes) = (self.e, self.micro.lanes);
+        let kernels = self.kernels()[e.m - 1];
         let terms = self.plan.terms(e.k);
         let mut first = 0;
         while first < e.n {
-            let whole = (e.n - first) / width;
-            let several = kernels.iter().find(|(panels, _)| *panels <= whole);
-            let columns = several.map_or((e.n - first).min(width), |(panels, _)| panels * width);
-            let kernels = &self.micro.kernels[e.m - 1][0];
-            let one = if columns > self.micro.lanes { kernels.panel } else { kernels.narrow };
-            let kernel = several.map_or(one, |s| s.1);
+            let left = (e.n - first).div_ceil(lanes);
+            let Some(&(vectors, kernel)) = kernels.iter().find(|(vectors, _)| *vectors <= left) else { return };
+            let columns = (vectors * lanes).min(e.n - first);
             for from in (0..e.k).step_by(terms) {
                 let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
                 // SAFETY: passed on from the caller.

@@ -7,6 +7,7 @@ pub mod convert;
 pub mod elementary;
 pub mod reduce;
 pub mod softmax;
+pub mod stored;
 pub mod stream;
 pub mod table;
 pub mod transpose;

@@ -1,0 +1,91 @@
+//! Packed panels of right operands whose elements are 16-bit floats: half the memory, and half of the time where reading it is
+//! what takes long.
+
+use std::marker::PhantomData;
+
+use eutectic_ir::DType;
+
+use super::micro::{Micro, Streams};
+use crate::simd::{
+    Call, Isa, PointFn,
+    ahead::Ahead,
+    convert::{narrow, widen},
+};
+
+/// How such panels are read and written.
+pub struct Short<T: 'static> {
+    /// As [`Micro::streams`], of such panels.
+    pub streams: Streams<T>,
+    widen: PointFn,
+    narrow: PointFn,
+    wide: PhantomData<T>,
+}
+
+impl<T> Short<T> {
+    /// For elements of a type; `None` if it is not a 16-bit float, or not held as `T`.
+    pub fn new(micro: &Micro<T>, dtype: DType, isa: Isa) -> Option<Short<T>> {
+        let &(_, streams) = micro.shorts.iter().find(|short| short.0 == dtype)?;
+        Some(Short { streams, widen: widen(dtype, isa)?, narrow: narrow(dtype, isa)?, wide: PhantomData })
+    }
+
+    /// Widens `n` elements.
+    ///
+    /// # Safety
+    /// Both places must have as many, and may not overlap.
+    pub unsafe fn widen(&self, from: *const u8, to: *mut T, n: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe { convert(&self.widen, from, to.cast(), n) }
+    }
+
+    /// Narrows `n` elements.
+    ///
+    /// # Safety
+    /// As [`Short::widen`].
+    pub unsafe fn narrow(&self, from: *const T, to: *mut u8, n: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe { convert(&self.narrow, from.cast(), to, n) }
+    }
+}
+
+unsafe fn convert(function: &PointFn, from: *const u8, out: *mut u8, n: usize) {
+    let call = Call { out, args: [from; 3], scalar: 0, n, k: [0.0; 2], ahead: &Ahead::default() };
+    // SAFETY: passed on from the caller.
+    unsafe { (function.run)(&call) }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+    use eutectic_ir::index::Index;
+
+    use super::*;
+    use crate::kernels::{Machine, compile};
+
+    /// Bytes of the packed right operand of a product [3 k] · [k n].
+    fn packed([n, k]: [usize; 2], storage: DType, isa: Isa) -> usize {
+        let at = |columns: usize| Index::coord(0).times(columns as i64).plus(&Index::coord(1));
+        let load = |slot, dtype, domain: [usize; 2]| Body {
+            domain: domain.to_vec(),
+            instrs: vec![Instr::Load(Load { slot, at: at(domain[1]), guards: Vec::new(), dtype })],
+            results: vec![0],
+        };
+        let body = Body { domain: vec![3, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], results: Vec::new() };
+        let kernel = Kernel {
+            anchor: AnchorKernel::Contraction { lhs: load(0, DType::F32, [3, k]), rhs: load(1, storage, [k, n]) },
+            body,
+            stores: vec![Store { slot: 2, at: at(n), value: 0 }],
+            slots: vec![(DType::F32, 3 * k), (storage, k * n), (DType::F32, 3 * n)],
+        };
+        let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));
+        thunk.constant().expect("a matrix that is packed").bytes
+    }
+
+    #[test]
+    fn constants_take_as_much_memory_as_they_did() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
+            for (storage, size) in [(DType::F32, 4), (DType::F16, 2), (DType::Bf16, 2)] {
+                assert_eq!(packed([64, 50], storage, isa), 64 * 50 * size, "{storage} {isa:?}");
+            }
+        }
+    }
+}

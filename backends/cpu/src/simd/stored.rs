@@ -1,0 +1,109 @@
+//! What vectors are loaded from: their own elements, or 16-bit floats, which are widened on the way.
+
+use super::vector::Vector;
+
+/// An element in memory.
+///
+/// # Safety of its function
+/// As those of [`Vector`].
+#[allow(clippy::missing_safety_doc)]
+pub trait Stored<V: Vector>: Copy {
+    /// `LANES` elements.
+    unsafe fn load(at: *const Self) -> V;
+}
+
+macro_rules! as_they_are {
+    ($($t:ty),*) => {$(
+        impl<V: Vector<Element = $t>> Stored<V> for $t {
+            #[inline(always)]
+            unsafe fn load(at: *const $t) -> V {
+                // SAFETY: passed on from the caller.
+                unsafe { V::load(at) }
+            }
+        }
+    )*};
+}
+as_they_are!(f32, f64);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use half::{bf16, f16};
+
+    use super::Stored;
+
+    macro_rules! widened {
+        ($($t:ty => $v:ty: $at:ident $widened:expr;)*) => {$(
+            impl Stored<$v> for $t {
+                #[inline(always)]
+                unsafe fn load($at: *const $t) -> $v {
+                    let $at = $at.cast();
+                    // SAFETY: the caller promises the elements and the instruction set.
+                    unsafe { $widened }
+                }
+            }
+        )*};
+    }
+    // A bf16 is the upper half of an f32.
+    widened! {
+        f16 => __m512: at _mm512_cvtph_ps(_mm256_loadu_si256(at));
+        f16 => __m256: at _mm256_cvtph_ps(_mm_loadu_si128(at));
+        bf16 => __m512: at _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at))));
+        bf16 => __m256: at _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at))));
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use std::arch::x86_64::{__m256, __m512};
+
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::simd::Isa;
+
+    /// Loads every number of 16 bits.
+    #[inline(always)]
+    unsafe fn exercise<V: Vector<Element = f32>, S: Stored<V>>(of_bits: fn(u16) -> S, widen: fn(S) -> f32) {
+        let numbers: Vec<S> = (0..=u16::MAX).map(of_bits).collect();
+        for chunk in numbers.chunks(V::LANES) {
+            let mut got = [0.0_f32; 16];
+            // SAFETY: the caller checked for the instruction set; a chunk has as many elements as a vector.
+            unsafe { S::load(chunk.as_ptr()).store(got.as_mut_ptr()) };
+            for (&x, got) in chunk.iter().zip(got) {
+                let want = widen(x);
+                assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{got:e} for {want:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_16_bits_is_widened() {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn avx2() {
+            // SAFETY: as below.
+            unsafe {
+                exercise::<__m256, f16>(f16::from_bits, f16::to_f32);
+                exercise::<__m256, bf16>(bf16::from_bits, bf16::to_f32);
+            }
+        }
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
+        unsafe fn avx512() {
+            // SAFETY: as below.
+            unsafe {
+                exercise::<__m512, f16>(f16::from_bits, f16::to_f32);
+                exercise::<__m512, bf16>(bf16::from_bits, bf16::to_f32);
+            }
+        }
+        // SAFETY: each is called where the machine has the instruction set.
+        unsafe {
+            if Isa::detect() >= Isa::Avx2 {
+                avx2();
+            }
+            if Isa::detect() >= Isa::Avx512 {
+                avx512();
+            }
+        }
+    }
+}

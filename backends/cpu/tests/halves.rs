@@ -1,0 +1,193 @@
+//! Products of numbers that are 16 bits long in memory: packed once, packed in each run, computed on the way.
+
+mod support;
+
+use eutectic_backend::{AnchorKernel, Body, Instr};
+use eutectic_ir::{
+    Attr, DType,
+    index::{Index, flatten},
+};
+use support::{
+    build::{Build, body, map, map_with, push, row_major},
+    check_with,
+};
+
+/// How an operand is made from what is in memory.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// As it is, as `f32` where that is the type in memory.
+    Loaded(DType),
+    /// Converted to `f32`.
+    Converted(DType),
+    /// Columns lie side by side, and it is converted.
+    Transposed(DType),
+    /// tanh(x)·y, where y is a number for each column.
+    Computed(DType),
+    /// Rows of a table.
+    Gathered(DType),
+}
+use Form::*;
+
+/// An operand over `[b.. rows columns]`, in `f32` or in what registers hold as `f32`.
+fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
+    let mut b = body(domain);
+    let rank = domain.len();
+    let to_f32 = |b: &mut Body, x| map_with(b, "cast", &[Attr::DType(DType::F32)], &[x], DType::F32);
+    let result = match form {
+        Loaded(dtype) => build.dense(&mut b, dtype),
+        Converted(dtype) => {
+            let x = build.dense(&mut b, dtype);
+            to_f32(&mut b, x)
+        }
+        Transposed(dtype) => {
+            let (mut dims, mut at) = (domain.to_vec(), (0..rank).map(Index::coord).collect::<Vec<_>>());
+            dims.swap(rank - 1, rank - 2);
+            at.swap(rank - 1, rank - 2);
+            let slot = build.input(dtype, dims.iter().product());
+            let x = build.load(&mut b, slot, flatten(&at, &dims));
+            to_f32(&mut b, x)
+        }
+        Computed(dtype) => {
+            let y = build.input(DType::F32, domain[rank - 1]);
+            let y = build.load(&mut b, y, Index::coord(rank - 1));
+            let x = build.dense(&mut b, dtype);
+            let x = to_f32(&mut b, x);
+            let x = map(&mut b, "tanh", &[x], DType::F32);
+            map(&mut b, "mul", &[x, y], DType::F32)
+        }
+        Gathered(dtype) => {
+            let numbers = domain[..rank - 1].iter().map(|&n| n as i64);
+            let rows: usize = domain[..rank - 1].iter().product();
+            let table = (0..rows).map(|row| ((row * 7 + numbers.clone().sum::<i64>() as usize) % 9) as f64);
+            let slot = build.tensor(eutectic_ir::Tensor::from_f64(DType::I64, &[rows], table));
+            let at = flatten(&(0..rank - 1).map(Index::coord).collect::<Vec<_>>(), &domain[..rank - 1]);
+            let arg = build.load(&mut b, slot, at);
+            let row = push(&mut b, Instr::Within { arg, extent: 9, guards: vec![], dtype: DType::I64 });
+            let slot = build.input(dtype, 9 * domain[rank - 1]);
+            let row = Index::atom(eutectic_ir::index::Atom::Value(row)).times(domain[rank - 1] as i64);
+            let x = build.load(&mut b, slot, row.plus(&Index::coord(rank - 1)));
+            to_f32(&mut b, x)
+        }
+    };
+    b.results = vec![result];
+    b
+}
+
+/// What is done with the product.
+#[derive(Clone, Copy, Debug)]
+enum Epilogue {
+    /// It is stored in a type.
+    Stored(DType),
+    /// relu(y + bias), and the product itself too.
+    Twice(DType),
+}
+use Epilogue::*;
+
+/// With no parameters, and with the last input as one, from which the right operand is computed.
+fn case(batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epilogue: Epilogue) {
+    let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
+    let domain = extents(m, n);
+    for params in 0..=1 {
+        let mut build = Build::new((m * 31 + n * 7 + k) as u64);
+        let mut b = body(&domain);
+        let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        let mut relu = product;
+        if let Twice(dtype) = epilogue {
+            let bias = build.input(dtype, n);
+            let bias = build.load(&mut b, bias, Index::coord(domain.len() - 1));
+            let sum = map(&mut b, "add", &[product, bias], DType::F32);
+            relu = map_with(&mut b, "act", &["relu".into()], &[sum], DType::F32);
+        }
+        let lhs = operand(&mut build, &extents(m, k), forms[0]);
+        let rhs = operand(&mut build, &extents(k, n), forms[1]);
+        let (Stored(dtype) | Twice(dtype)) = epilogue;
+        build.store(&domain, dtype, relu);
+        if let Twice(_) = epilogue {
+            build.store_at(domain.iter().product(), row_major(&domain), DType::F32, product);
+        }
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        // Terms of up to 4: what rounding each sum may come to.
+        check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+    }
+}
+
+const HALVES: [DType; 2] = [DType::F16, DType::Bf16];
+
+#[test]
+fn constants_of_16_bits_of_few_rows_and_more() {
+    let mut random = support::Random(21);
+    for m in [1, 2, 3, 4, 5, 6, 7, 14, 15, 40] {
+        for n in [1, 5, 16, 17, 31, 32, 33, 48, 100, 290] {
+            let k = random.pick(&[1, 7, 48, 49, 130]);
+            let dtype = random.pick(&HALVES);
+            let rhs = random.pick(&[Loaded(dtype), Converted(dtype), Transposed(dtype)]);
+            let lhs = random.pick(&[Loaded(DType::F32), Loaded(dtype), Converted(dtype)]);
+            let epilogue = random.pick(&[Stored(DType::F32), Stored(dtype), Twice(DType::F32)]);
+            case(&[], (m, n, k), [lhs, rhs], epilogue);
+        }
+    }
+}
+
+/// Several groups of panels, several blocks of terms, several tasks.
+#[test]
+fn large_constants_of_16_bits() {
+    for (extents, dtype) in [
+        ((1, 700, 1500), DType::F16),
+        ((6, 700, 300), DType::Bf16),
+        ((40, 300, 300), DType::F16),
+        ((200, 100, 300), DType::Bf16),
+        ((15, 33, 1500), DType::Bf16),
+        ((9, 1300, 700), DType::F16),
+        ((200, 700, 7), DType::F16),
+        ((70, 2300, 40), DType::Bf16),
+    ] {
+        case(&[], extents, [Loaded(DType::F32), Loaded(dtype)], Stored(DType::F32));
+        case(&[], extents, [Loaded(dtype), Transposed(dtype)], Twice(dtype));
+    }
+}
+
+#[test]
+fn batches_of_operands_of_16_bits() {
+    for (extents, dtype) in [
+        ((1, 33, 60), DType::F16),
+        ((5, 64, 7), DType::Bf16),
+        ((16, 40, 50), DType::F16),
+        ((33, 100, 129), DType::Bf16),
+    ] {
+        for forms in [[Loaded(dtype); 2], [Computed(dtype), Converted(dtype)], [Transposed(dtype); 2]] {
+            case(&[3], extents, forms, Stored(dtype));
+            case(&[2, 3], extents, forms, Twice(DType::F32));
+        }
+    }
+}
+
+/// Numbers whose conversion is not exact, or that registers hold in another way than memory.
+#[test]
+fn right_operands_that_are_computed() {
+    for dtype in HALVES {
+        for extents in [(1, 40, 33), (4, 70, 60), (20, 33, 49), (40, 100, 300)] {
+            for rhs in [Computed(dtype), Gathered(dtype), Computed(DType::F64)] {
+                case(&[], extents, [Loaded(DType::F32), rhs], Stored(DType::F32));
+            }
+        }
+    }
+}
+
+#[test]
+fn left_operands_that_are_computed() {
+    let mut random = support::Random(22);
+    for m in [1, 6, 7, 13, 14, 15, 29, 63, 200] {
+        for form in [Loaded, Converted, Transposed, Computed, Gathered] {
+            let (n, k) = (random.pick(&[5, 33, 64, 130]), random.pick(&[1, 7, 48, 49, 300]));
+            let dtype = random.pick(&HALVES);
+            case(&[], (m, n, k), [form(dtype), Loaded(DType::F32)], random.pick(&[Stored(dtype), Twice(DType::F32)]));
+        }
+        case(&[], (m, 70, 60), [Converted(DType::F64), Converted(DType::F64)], Stored(DType::F32));
+    }
+    // Several blocks of terms, the last of which is shorter, and several groups of panels.
+    for form in [Converted(DType::F16), Transposed(DType::Bf16), Computed(DType::F16), Gathered(DType::Bf16)] {
+        case(&[], (33, 70, 1501), [form, Loaded(DType::F16)], Stored(DType::F32));
+        case(&[], (45, 1300, 801), [form, Loaded(DType::F32)], Stored(DType::F32));
+        case(&[], (1030, 34, 50), [form, Converted(DType::Bf16)], Stored(DType::Bf16));
+    }
+}
