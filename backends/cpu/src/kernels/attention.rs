@@ -273,9 +273,11 @@ impl<T: Rows + Product> Attention<T> {
             return [key, value].map(Right::Plain);
         }
         let pack = |matrix: Matrix, (n, k): (usize, usize), place: usize| {
-            let to = scratch.wrapping_add(place);
-            // SAFETY: passed on from the caller; there is room, see `lay_out`.
-            (0..n.div_ceil(self.plan.panel())).for_each(|panel| unsafe { self.plan.pack(matrix, (n, k), panel, to) });
+            let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
+            for panel in 0..n.div_ceil(self.plan.panel()) {
+                // SAFETY: passed on from the caller; there is room, see `lay_out`.
+                unsafe { self.plan.pack(matrix, (n, k), panel, to, products) };
+            }
             Right::Packed(to)
         };
         [pack(key, (keys, self.depth), self.layout.keys), pack(value, (self.columns, keys), self.layout.values)]
