@@ -231,14 +231,15 @@ impl<T: Product> Plan<T> {
         if self.stays(n, k) { all } else { all.min(self.half / 2).max(self.panel() * k) }
     }
 
-    /// Bytes of scratch memory that products of at most these extents take.
+    /// Bytes of scratch memory that products of at most these extents take. Narrower ones may pack more of the right operand at once.
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms(e.k);
         // What is packed, and rows that are copied before.
         let left = e.m.div_ceil(micro.rows()) * micro.left(terms) + e.m * pitch::<T>(terms);
         let few = matvec::room::<T>(micro.few.len());
-        ((self.right_room(e.n, terms).max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
+        let right = (e.n.next_multiple_of(self.panel()) * terms).min(self.half + self.panel() * terms);
+        ((right.max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
