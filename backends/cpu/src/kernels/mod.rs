@@ -3,6 +3,8 @@
 pub mod attention;
 mod blocked;
 pub mod call;
+mod computed;
+mod cut;
 mod dots;
 pub mod gathered;
 pub mod gemm;
@@ -13,7 +15,9 @@ pub mod micro;
 pub mod operand;
 mod pack;
 mod registers;
+mod right;
 mod short;
+mod source;
 mod streams;
 mod sweep;
 pub mod tiles;
