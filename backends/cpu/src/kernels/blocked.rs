@@ -11,6 +11,9 @@ use super::{
     operand::Matrix,
 };
 
+/// Parts of the rows of which each widens panels of 16 bits for itself. For more, the first one stores them, which takes longer.
+const WIDENED: usize = 3;
+
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
     /// How.
@@ -110,7 +113,7 @@ impl<T: Product> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.plan.terms(e.k);
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && (self.plan.short.is_none() || self.once());
+        let packed = matches!(self.rhs, Right::Packed(_)) && (self.plan.short.is_none() || self.widens());
         let group = self.plan.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
@@ -150,8 +153,13 @@ impl<T: Product> Blocked<'_, T> {
         self.e.m <= self.micro.rows()
     }
 
+    /// Whether panels of 16 bits are read as they lie by all rows.
+    fn widens(&self) -> bool {
+        self.e.m <= WIDENED * self.micro.rows()
+    }
+
     /// The panels of a group, packed into the scratch memory, or as they lie: dense rows, and packed ones of 16 bits. These are read in
-    /// place by all rows of the target if that is once, else by the first ones, which pack them.
+    /// place by all rows of the target if these are few, else by the first ones, which pack them.
     unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
         let width = self.micro.panel();
         let columns = (panels * width).min(self.e.n - first * width);
@@ -163,14 +171,15 @@ impl<T: Product> Blocked<'_, T> {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
                     let apart = size * self.plan.stored();
-                    // What kernels pack is more than a vector wide.
-                    let whole = self.once() || columns - (panels - 1) * width > self.micro.lanes;
-                    if !whole {
-                        let to = self.scratch.wrapping_add((panels - 1) * width * k);
-                        short.widen(at.wrapping_add((panels - 1) * apart), to, width * k);
+                    // There are kernels for more than few rows, and what they pack is more than a vector wide.
+                    let whole = self.widens() || columns - (panels - 1) * width > self.micro.lanes;
+                    let few = self.e.m <= short.streams().len();
+                    let in_place = if few { 0 } else { panels - usize::from(!whole) };
+                    for p in in_place..panels {
+                        let to = self.scratch.wrapping_add(p * width * k);
+                        short.widen(at.wrapping_add(p * apart), to, width * k);
                     }
-                    let in_place = panels - usize::from(!whole);
-                    Panels { in_place, at, apart, terms: width as isize, short: true, packs: !self.once(), ..packed }
+                    Panels { in_place, at, apart, terms: width as isize, short: true, packs: !self.widens(), ..packed }
                 }
                 Right::Plain(Matrix { at, rows, columns: 1 }) => {
                     // Kernels read whole vectors, and what they pack is whole.

@@ -5,18 +5,16 @@ use eutectic_ir::DType;
 
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
-    computed::Computed,
     cut::{batch_into_rows, block},
-    gathered::Gathered,
-    gemm::{Extents, Finish, Left, Plan, Product, Right},
-    operand::{Matrix, Operand, in_place, stored},
+    gemm::{Extents, Finish, Plan, Product, Right},
+    operand::{Matrix, stored},
     registers::{self, Added, InRegisters},
-    source::Source,
+    sides::{Lhs, Rhs},
 };
 use crate::{
     axes::{Nest, normalise_batch},
     memory::ALIGN,
-    simd::{Isa, convert::register},
+    simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
@@ -74,65 +72,6 @@ struct Matmul<T: 'static> {
     added: Vec<usize>,
     /// The right operand's packed form: its slot, the strides of its batch axes in bytes, and what it is made from.
     packed: Option<(usize, Vec<usize>, Constant)>,
-}
-
-/// The left operand.
-enum Lhs {
-    /// Read in place, or evaluated first.
-    Operand(Box<Operand>),
-    /// Copied part by part.
-    Gathered(Gathered),
-    /// Evaluated part by part.
-    Computed(Computed),
-}
-
-/// The right operand.
-enum Rhs {
-    /// Read in place, or evaluated first.
-    Operand(Operand),
-    /// Evaluated part by part.
-    Computed(Computed),
-}
-
-/// The parts in which an operand would be evaluated, if each is evaluated once.
-type Parts = Option<Vec<(usize, usize)>>;
-
-impl Lhs {
-    fn compile<T: Product>(
-        nest: &Nest,
-        acc: DType,
-        slots: &mut Slots,
-        isa: Isa,
-        parts: Parts,
-    ) -> Result<Lhs, Vec<String>> {
-        if in_place(nest, acc, slots).is_none() && T::micro(isa).is_some() {
-            if let Some(gathered) = Gathered::compile(nest, acc, slots) {
-                return Ok(Lhs::Gathered(gathered));
-            }
-            if let Some(computed) = parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
-                return Ok(Lhs::Computed(computed));
-            }
-        }
-        Operand::compile(nest, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
-    }
-}
-
-impl Rhs {
-    fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
-        let parts = parts.filter(|_| in_place(nest, acc, slots).is_none());
-        match parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
-            Some(computed) => Ok(Rhs::Computed(computed)),
-            None => Operand::compile(nest, acc, slots, isa).map(Rhs::Operand),
-        }
-    }
-
-    /// The matrix at a batch point, from a column on.
-    fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], column: usize) -> Right<'a> {
-        match self {
-            Rhs::Operand(rhs) => Right::Plain(rhs.matrix(frame.slots, point, 0, column)),
-            Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, (0, column))),
-        }
-    }
 }
 
 /// What operands are evaluated on.
@@ -267,9 +206,7 @@ impl<T: Product> Matmul<T> {
 
     /// Bytes of scratch memory of tile programs, of which one is at work at a time.
     fn registers(&self) -> usize {
-        let lhs = if let Lhs::Computed(lhs) = &self.lhs { lhs.scratch() } else { 0 };
-        let rhs = if let Rhs::Computed(rhs) = &self.rhs { rhs.scratch() } else { 0 };
-        self.epilogue.scratch.max(lhs).max(rhs).next_multiple_of(ALIGN)
+        self.epilogue.scratch.max(self.lhs.registers()).max(self.rhs.registers()).next_multiple_of(ALIGN)
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
@@ -278,15 +215,8 @@ impl<T: Product> Matmul<T> {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
         let frame = frame(launch, scratch);
-        let lhs = match &self.lhs {
-            Lhs::Operand(lhs) => Left::Plain(lhs.matrix(launch.slots, point, row, 0)),
-            Lhs::Gathered(lhs) => {
-                let matrix = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
-                let buffer = launch.slots[lhs.slot].cast_const();
-                Left::Parts(Source::Gathered(lhs, buffer, matrix * self.extents.m + row))
-            }
-            Lhs::Computed(lhs) => Left::Parts(Source::Computed(lhs.at(&frame, point, (row, 0)))),
-        };
+        let number = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
+        let lhs = self.lhs.at(&frame, point, (number, self.extents.m), row);
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
@@ -358,11 +288,9 @@ impl<T: Product> Thunk for Matmul<T> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            if let Lhs::Operand(lhs) = &self.lhs {
-                lhs.prepare(launch);
-            }
-            if let (Rhs::Operand(rhs), None) = (&self.rhs, self.constant(launch)) {
-                rhs.prepare(launch);
+            self.lhs.prepare(launch);
+            if self.constant(launch).is_none() {
+                self.rhs.prepare(launch);
             }
         }
         let points: usize = self.epilogue.domain.iter().product();
@@ -378,9 +306,7 @@ impl<T: Product> Thunk for Matmul<T> {
             self.plan.scratch(Extents { m, n, k: self.extents.k })
         });
         let own = self.tile_end() + products.max().unwrap_or(0);
-        let lhs = if let Lhs::Operand(lhs) = &self.lhs { lhs.scratch() } else { 0 };
-        let rhs = if let Rhs::Operand(rhs) = &self.rhs { rhs.scratch() } else { 0 };
-        own.max(lhs).max(rhs)
+        own.max(self.lhs.scratch()).max(self.rhs.scratch())
     }
 
     fn buffers(&self) -> Vec<usize> {
@@ -393,10 +319,8 @@ impl<T: Product> Thunk for Matmul<T> {
 
     unsafe fn pack(&self, launch: &Launch<'_>) {
         let Some((_, strides, _)) = &self.packed else { return };
-        if let Rhs::Operand(rhs) = &self.rhs {
-            // SAFETY: passed on from the caller.
-            unsafe { rhs.prepare(launch) };
-        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.rhs.prepare(launch) };
         let extents = &self.epilogue.domain[..self.batch];
         let counts: Vec<_> = strides.iter().zip(extents).map(|(&s, &n)| if s == 0 { 1 } else { n }).collect();
         let panels = self.extents.n.div_ceil(self.plan.panel());

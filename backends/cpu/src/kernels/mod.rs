@@ -17,6 +17,7 @@ mod pack;
 mod registers;
 mod right;
 mod short;
+mod sides;
 mod source;
 mod streams;
 mod sweep;
