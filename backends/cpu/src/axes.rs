@@ -57,7 +57,7 @@ impl Nest {
     }
 
     /// How many divisions and remainders the maps hold.
-    fn cuts(&self) -> usize {
+    pub fn cuts(&self) -> usize {
         self.indices().map(cuts).sum()
     }
 

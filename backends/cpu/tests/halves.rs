@@ -2,7 +2,7 @@
 
 mod support;
 
-use eutectic_backend::{AnchorKernel, Body, Instr};
+use eutectic_backend::{AnchorKernel, Body, Instr, Load};
 use eutectic_ir::{
     Attr, DType,
     index::{Index, flatten},
@@ -25,6 +25,8 @@ enum Form {
     Computed(DType),
     /// Rows of a table.
     Gathered(DType),
+    /// Each row is the one before; the first is zeros. As `f32` where that is the type in memory.
+    Shifted(DType),
 }
 use Form::*;
 
@@ -54,6 +56,13 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
             let x = to_f32(&mut b, x);
             let x = map(&mut b, "tanh", &[x], DType::F32);
             map(&mut b, "mul", &[x, y], DType::F32)
+        }
+        Shifted(dtype) => {
+            let slot = build.input(dtype, domain.iter().product());
+            let guards = vec![(Index::coord(rank - 2), 1..domain[rank - 2] as i64)];
+            let at = row_major(domain).plus(&Index::constant(-(domain[rank - 1] as i64)));
+            let load = push(&mut b, Instr::Load(Load { slot, at, guards: guards.clone(), dtype }));
+            push(&mut b, Instr::Select { pieces: vec![(guards, load)], fill: 0.0.into(), dtype })
         }
         Gathered(dtype) => {
             let numbers = domain[..rank - 1].iter().map(|&n| n as i64);
@@ -169,6 +178,17 @@ fn right_operands_that_are_computed() {
             for rhs in [Computed(dtype), Gathered(dtype), Computed(DType::F64)] {
                 case(&[], extents, [Loaded(DType::F32), rhs], Stored(DType::F32));
             }
+        }
+    }
+}
+
+/// Rows that are copied, beside panels of 16 bits.
+#[test]
+fn left_operands_that_are_copied() {
+    for m in [1, 2, 3, 6, 7, 14, 15, 20, 43, 60] {
+        for (n, k, dtype) in [(33, 49, DType::F16), (70, 30, DType::Bf16), (80, 700, DType::F16)] {
+            case(&[], (m, n, k), [Shifted(DType::F32), Loaded(dtype)], Stored(DType::F32));
+            case(&[2], (m, n, k), [Shifted(dtype), Converted(dtype)], Twice(DType::F32));
         }
     }
 }

@@ -208,6 +208,8 @@ fn panels_that_are_packed_on_the_way() {
         ((43, 700, 600), DType::F32),
         ((43, 710, 600), DType::F64),
         ((300, 129, 520), DType::F32),
+        // The last task is narrower, and packs more panels at once.
+        ((45, 1300, 801), DType::F32),
     ] {
         for (layouts, epilogue) in [([Dense, Dense], Epilogue::None), ([Strided, Slice], Epilogue::Sums)] {
             case(&[], extents, layouts, epilogue, dtype);

@@ -1,6 +1,6 @@
 //! How maps reach over a domain: along which axes, over how many points, and how far in one go.
 
-use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel};
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
 use eutectic_ir::index::{Atom, Index};
 
 pub fn points(domain: &[usize], mask: u64) -> f64 {
@@ -52,6 +52,24 @@ pub fn known(body: &Body) -> Vec<bool> {
 pub fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
     let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
     along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
+}
+
+/// Whether a body is no more than 16-bit floats that lie apart by strides, as they are or converted to wider ones.
+pub fn is_short(body: &Body) -> bool {
+    let Some(&result) = body.results.first() else { return false };
+    let value = match &body.instrs[result] {
+        Instr::Map { args, dtype, .. } if args.len() == 1 && dtype.is_float() => args[0],
+        _ => result,
+    };
+    let short = |load: &Load| load.dtype.is_float() && load.dtype.size() == 2 && load.guards.is_empty();
+    let converted = value == result || body.instrs[value].dtype() != body.instrs[result].dtype();
+    converted
+        && matches!(&body.instrs[value], Instr::Load(load) if short(load) && load.at.affine(body.domain.len()).is_some())
+}
+
+/// Whether there are divisions or remainders in a map.
+pub fn is_cut(index: &Index) -> bool {
+    index.terms.iter().any(|(atom, _)| matches!(atom, Atom::Div(..) | Atom::Mod(..)))
 }
 
 /// Whether a guard asks for one coordinate: boxes are copied as a whole.

@@ -9,8 +9,10 @@ use super::{
     left::{Part, Segments},
     micro::Micro,
     operand::Matrix,
-    pack::Panel,
 };
+
+/// Parts of the rows of which each widens panels of 16 bits for itself. For more, the first one stores them, which takes longer.
+const WIDENED: usize = 3;
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
@@ -25,7 +27,7 @@ pub struct Blocked<'a, T: 'static> {
     /// The left operand.
     pub lhs: Left<'a>,
     /// The right operand.
-    pub rhs: Right,
+    pub rhs: Right<'a>,
     /// What becomes of the sums.
     pub finish: Finish<T>,
     /// [`Plan::scratch`].
@@ -37,9 +39,12 @@ pub struct Blocked<'a, T: 'static> {
 struct Panels<T> {
     /// How many are read as they lie.
     in_place: usize,
-    /// The first element of these, and from a row, which is a term, to the next.
-    at: *const T,
+    /// The first element of these, bytes to that of the next one, and elements from a row, which is a term, to the next.
+    at: *const u8,
+    apart: usize,
     terms: isize,
+    /// Whether those are of 16 bits.
+    short: bool,
     /// The first packed one, whether it is there or not, and elements of each.
     packed: *const T,
     size: usize,
@@ -50,7 +55,8 @@ struct Panels<T> {
 impl<T> Panels<T> {
     /// All of them are packed.
     fn packed(packed: *const T, size: usize) -> Panels<T> {
-        Panels { in_place: 0, at: packed, terms: 0, packed, size, packs: false }
+        let at = std::ptr::null();
+        Panels { in_place: 0, at, apart: 0, terms: 0, short: false, packed, size, packs: false }
     }
 
     /// What is left when all of them were read.
@@ -107,7 +113,7 @@ impl<T: Product> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.plan.terms(e.k);
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && self.plan.short.is_none();
+        let packed = matches!(self.rhs, Right::Packed(_)) && (self.plan.short.is_none() || self.widens());
         let group = self.plan.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
@@ -142,52 +148,63 @@ impl<T: Product> Blocked<'_, T> {
         operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.plan.stored())
     }
 
-    /// The panels of a group, as they lie or packed into the scratch memory, where those of 16 bits are widened.
+    /// Whether all rows pass by a panel at once.
+    fn once(&self) -> bool {
+        self.e.m <= self.micro.rows()
+    }
+
+    /// Whether panels of 16 bits are read as they lie by all rows.
+    fn widens(&self) -> bool {
+        self.e.m <= WIDENED * self.micro.rows()
+    }
+
+    /// The panels of a group, packed into the scratch memory, or as they lie: dense rows, and packed ones of 16 bits. These are read in
+    /// place by all rows of the target if these are few, else by the first ones, which pack them.
     unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
         let width = self.micro.panel();
-        let Matrix { at, rows, columns: line } = match self.rhs {
-            Right::Plain(matrix) => matrix,
-            Right::Packed(at) => {
-                let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
-                let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
-                for p in 0..panels {
-                    let (from, to) = (at.wrapping_add(p * size * self.plan.stored()), p * width * k);
-                    // SAFETY: passed on from the caller.
-                    unsafe { short.widen(from, self.scratch.wrapping_add(to), width * k) };
-                }
-                return Panels::packed(self.scratch, width * k);
-            }
-        };
-        let at = |panel: usize| {
-            let offset = ((first + panel) * width) as isize * line + from as isize * rows;
-            at.cast::<T>().wrapping_offset(offset).cast_const()
-        };
-        let columns = |p: usize| width.min(self.e.n - (first + p) * width);
-        let place = |p: usize| self.scratch.wrapping_add(p * width * k);
-        let pack = |p: usize| {
-            let panel = Panel { k, columns: columns(p), from: at(p), rows, line, to: place(p), width };
-            // SAFETY: passed on from the caller.
-            unsafe { (self.micro.pack)(&panel) };
-        };
+        let columns = (panels * width).min(self.e.n - first * width);
         let packed = Panels::packed(self.scratch, width * k);
-        if line != 1 {
-            (0..panels).for_each(pack);
-            return packed;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match self.rhs {
+                Right::Packed(at) => {
+                    let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
+                    let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
+                    let apart = size * self.plan.stored();
+                    // There are kernels for more than few rows, and what they pack is more than a vector wide.
+                    let whole = self.widens() || columns - (panels - 1) * width > self.micro.lanes;
+                    let few = self.e.m <= short.streams().len();
+                    let in_place = if few { 0 } else { panels - usize::from(!whole) };
+                    for p in in_place..panels {
+                        let to = self.scratch.wrapping_add(p * width * k);
+                        short.widen(at.wrapping_add(p * apart), to, width * k);
+                    }
+                    Panels { in_place, at, apart, terms: width as isize, short: true, packs: !self.widens(), ..packed }
+                }
+                Right::Plain(Matrix { at, rows, columns: 1 }) => {
+                    // Kernels read whole vectors, and what they pack is whole.
+                    let last = columns - (panels - 1) * width;
+                    let whole = last == width || self.once() && last == self.micro.lanes;
+                    if !whole {
+                        let before = (panels - 1) * width;
+                        let to = self.scratch.wrapping_add(before * k);
+                        self.rhs.pack(self.micro, (from, k), (first * width + before, last), to);
+                    }
+                    let at = at.cast::<T>().wrapping_offset((first * width) as isize + from as isize * rows);
+                    let (in_place, apart) = (panels - usize::from(!whole), width * size_of::<T>());
+                    Panels { in_place, at: at.cast(), apart, terms: rows, packs: !self.once(), ..packed }
+                }
+                _ => {
+                    self.rhs.pack(self.micro, (from, k), (first * width, columns), self.scratch);
+                    packed
+                }
+            }
         }
-        // Rows that are dense are read in place: by all rows of the target if these are few, else by the first ones, which pack them.
-        let once = self.e.m <= self.micro.rows();
-        // Kernels read whole vectors, and what they pack is whole.
-        let last = columns(panels - 1);
-        let whole = last == width || once && last == self.micro.lanes;
-        if !whole {
-            pack(panels - 1);
-        }
-        Panels { in_place: panels - usize::from(!whole), at: at(0), terms: rows, packs: !once, ..packed }
     }
 
     /// What is fetched while a part of the rows passes by the panels of a group: a part of the panel that has its place in the next
-    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel, if it is
-    /// read as it lies. The address for the first panel, bytes to that for the next one, and bytes for each term.
+    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel. The address
+    /// for the first panel, bytes to that for the next one, and bytes for each term.
     fn ahead(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
         let Group { from, k, first, panels, next } = group;
         let Right::Packed(at) = self.rhs else {
@@ -196,7 +213,7 @@ impl<T: Product> Blocked<'_, T> {
         let all = self.e.n.div_ceil(self.micro.panel());
         let row = self.micro.panel() * self.plan.stored();
         let panel = |number: usize, from: usize| self.packed_panel(at, number, from);
-        if from == 0 && first == 0 && rows.part == 0 && self.plan.short.is_none() {
+        if from == 0 && first == 0 && rows.part == 0 {
             return Some((Ahead { at: panel(1, 0).cast(), step: row as isize }, row * self.e.k));
         }
         let next = first + next;
@@ -231,7 +248,10 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let kernels = self.micro.kernels[rows.count - 1][usize::from(lhs.is_interleaved())];
+        let interleaved = usize::from(lhs.is_interleaved());
+        let kernels = &self.micro.kernels[rows.count - 1][interleaved];
+        let shorts = self.plan.short.as_ref().filter(|_| rhs.in_place > 0 && rhs.short);
+        let as_they_lie = shorts.map_or(kernels, |short| &short.kernels(rows.count)[interleaved]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);
@@ -254,13 +274,17 @@ impl<T: Product> Blocked<'_, T> {
             call.columns = width.min(self.e.n - (group.first + p) * width);
             let packed = rhs.packed.wrapping_add(p * rhs.size);
             let in_place = p < rhs.in_place;
-            (call.b, call.b_rows) =
-                if in_place { (rhs.at.wrapping_add(p * width), rhs.terms) } else { (packed, width as isize) };
+            (call.b, call.b_rows) = if in_place {
+                (rhs.at.wrapping_add(p * rhs.apart).cast(), rhs.terms)
+            } else {
+                (packed, width as isize)
+            };
             call.ahead = match ahead {
                 Some((ahead, apart)) => Ahead { at: ahead.at.wrapping_byte_add(p * apart), ..ahead },
                 None => Ahead::rows(call.b, call.b_rows * size_of::<T>() as isize),
             };
             call.packed = packed.cast_mut();
+            let kernels = if in_place { as_they_lie } else { kernels };
             let kernel = match () {
                 _ if in_place && rhs.packs => kernels.packing,
                 _ if call.columns <= lanes => kernels.narrow,

@@ -5,18 +5,19 @@ use eutectic_ir::DType;
 use super::{
     blocked::Blocked,
     dots::Dots,
-    gathered::Gathered,
     matvec,
     micro::{Float, Micro},
     operand::Matrix,
-    pack::Panel,
     short::Short,
+    source::Source,
 };
 use crate::{
     cache::Caches,
     memory::ALIGN,
     simd::{Isa, arithmetic::Number},
 };
+
+pub use super::right::Right;
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -34,23 +35,14 @@ pub struct Extents {
 pub enum Left<'a> {
     /// A matrix as it lies.
     Plain(Matrix),
-    /// Rows that are copied, from one of them on, from a buffer.
-    Gathered(&'a Gathered, *const u8, usize),
+    /// Rows that are brought near part by part.
+    Parts(Source<'a>),
 }
 
 impl From<Matrix> for Left<'_> {
     fn from(matrix: Matrix) -> Self {
         Left::Plain(matrix)
     }
-}
-
-/// The right operand of a product.
-#[derive(Clone, Copy)]
-pub enum Right {
-    /// A matrix as it lies.
-    Plain(Matrix),
-    /// From the first of the product's columns on, the panels that [`Plan::pack`] makes of all of it.
-    Packed(*const u8),
 }
 
 /// What becomes of the sums.
@@ -145,6 +137,18 @@ impl<T: Product> Plan<T> {
         if self.short.is_some() { size_of::<u16>() } else { size_of::<T>() }
     }
 
+    /// Whether left operands of so many rows may be evaluated part by part: microkernels for fewer read all terms at once.
+    pub fn takes_parts(&self, rows: usize) -> bool {
+        self.micro.is_some_and(|micro| rows > micro.few.len().max(micro.streams.len()))
+    }
+
+    /// Rows and terms of the parts in which left operands of `k` terms are evaluated, the most rows first.
+    pub fn left_parts(&self, k: usize) -> Vec<(usize, usize)> {
+        let (rows, terms) = (self.micro.map_or(1, |m| m.rows()), self.terms(k));
+        let last = Some(k % terms).filter(|&last| last > 0);
+        (1..=rows).rev().flat_map(|m| [(m, terms)].into_iter().chain(last.map(|last| (m, last)))).collect()
+    }
+
     /// Columns in which right operands are packed and tiles of results are best cut; 1 if there is no such form.
     pub fn panel(&self) -> usize {
         self.micro.map_or(1, |m| m.panel())
@@ -199,28 +203,23 @@ impl<T: Product> Plan<T> {
     /// Packs panel `number` of a right operand of `n` columns into its place.
     ///
     /// # Safety
-    /// The matrix must be valid for these extents; there must be room for [`Plan::packed`] bytes. Scratch memory is as for
+    /// The operand must be valid for these extents; there must be room for [`Plan::packed`] bytes. Scratch memory is as for
     /// [`Plan::run`].
-    pub unsafe fn pack(&self, matrix: Matrix, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
+    pub unsafe fn pack(&self, rhs: Right, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
         let Some(micro) = &self.micro else { return };
-        let (width, scratch) = (micro.panel(), scratch.cast::<T>());
+        let (width, terms) = (micro.panel(), self.terms(k));
+        let (size, scratch) = (width * self.stored(), scratch.cast::<T>());
         let first = number * width;
-        let columns = width.min(n - first);
-        let from = matrix.at.cast::<T>().wrapping_offset(first as isize * matrix.columns).cast_const();
-        let to = to.wrapping_add(first * k * self.stored());
-        let panel = Panel { k, columns, from, rows: matrix.rows, line: matrix.columns, to: to.cast(), width };
-        let Some(short) = &self.short else {
-            // SAFETY: passed on from the caller.
-            return unsafe { (micro.pack)(&panel) };
-        };
-        let terms = self.terms(k);
-        for l in (0..k).step_by(terms) {
-            let from = from.wrapping_offset(l as isize * matrix.rows);
-            let part = Panel { k: terms.min(k - l), from, to: scratch, ..panel };
-            // SAFETY: as above; scratch memory has room for a panel of so many terms.
+        for from in (0..k).step_by(terms) {
+            let k_part = terms.min(k - from);
+            let to = to.wrapping_add(number * k * size + from * size);
+            let place = if self.short.is_some() { scratch } else { to.cast() };
+            // SAFETY: passed on from the caller; scratch memory has room for a panel of so many terms.
             unsafe {
-                (micro.pack)(&part);
-                short.narrow(scratch, to.wrapping_add(l * width * self.stored()), part.k * width);
+                rhs.pack(micro, (from, k_part), (first, width.min(n - first)), place);
+                if let Some(short) = &self.short {
+                    short.narrow(place, to, k_part * width);
+                }
             }
         }
     }
@@ -231,14 +230,15 @@ impl<T: Product> Plan<T> {
         if self.stays(n, k) { all } else { all.min(self.half / 2).max(self.panel() * k) }
     }
 
-    /// Bytes of scratch memory that products of at most these extents take.
+    /// Bytes of scratch memory that products of at most these extents take. Narrower ones may pack more of the right operand at once.
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms(e.k);
         // What is packed, and rows that are copied before.
         let left = e.m.div_ceil(micro.rows()) * micro.left(terms) + e.m * pitch::<T>(terms);
         let few = matvec::room::<T>(micro.few.len());
-        ((self.right_room(e.n, terms).max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
+        let right = (e.n.next_multiple_of(self.panel()) * terms).min(self.half + self.panel() * terms);
+        ((right.max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.

@@ -2,7 +2,6 @@
 
 use super::{
     blocked::{Blocked, Rows},
-    gathered::Alike,
     gemm::{Left, Product, pitch},
     operand::Matrix,
     pack::{Interleaved, Lines, Panel},
@@ -118,24 +117,18 @@ impl<T: Product> Blocked<'_, T> {
 
     /// A part of the rows: where they lie, or copied.
     unsafe fn rows(&self, rows: Rows, terms: (usize, usize)) -> Segments<'_, T> {
-        match self.lhs {
-            Left::Plain(lhs) if !self.clash(lhs) || self.packs() => as_it_lies(lhs, terms.0).into(),
-            // SAFETY: passed on from the caller.
-            _ => self
-                .in_place(rows, terms)
-                .unwrap_or_else(|| unsafe { self.copy((rows.first, rows.count), terms) }.into()),
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match &self.lhs {
+                Left::Plain(lhs) if !self.clash(*lhs) || self.packs() => as_it_lies(*lhs, terms.0).into(),
+                Left::Plain(_) => self.copy((rows.first, rows.count), terms).into(),
+                Left::Parts(source) => {
+                    let part = source.part((rows.first, rows.count), terms);
+                    let near = part.filter(|near| self.packs() || !is_multiple::<T>(near.part.step, 4096));
+                    near.unwrap_or_else(|| self.copy((rows.first, rows.count), terms).into())
+                }
+            }
         }
-    }
-
-    /// A part of the rows of a left operand that is read through an index map, where they lie.
-    fn in_place(&self, rows: Rows, terms: (usize, usize)) -> Option<Segments<'_, T>> {
-        let Left::Gathered(gathered, buffer, first) = self.lhs else { return None };
-        let Alike { at, stride, step, starts } = gathered.alike((first + rows.first, rows.count), terms)?;
-        if is_multiple::<T>(stride, 4096) && !self.packs() {
-            return None;
-        }
-        let at = buffer.cast::<T>().wrapping_offset(at - rows.first as isize * stride);
-        Some(Segments { part: Part { at, terms: step, step: stride, block: 0 }, starts })
     }
 
     /// Copies of some rows of a left operand, of terms `from..from + k`.
@@ -146,9 +139,7 @@ impl<T: Product> Blocked<'_, T> {
         // SAFETY: the caller promises the operand and room for all rows.
         unsafe {
             match self.lhs {
-                Left::Gathered(rows, buffer, first) => {
-                    rows.copy(self.micro, buffer.cast::<T>(), (first + row, count), (from, k), to, pitch);
-                }
+                Left::Parts(source) => source.copy(self.micro, (row, count), (from, k), to, pitch),
                 Left::Plain(Matrix { at, rows, .. }) => {
                     let from = at.cast::<T>().wrapping_offset(row as isize * rows).wrapping_add(from);
                     (self.micro.lines)(&Lines { count, len: k, from, apart: rows, to, pitch });

@@ -5,10 +5,11 @@ use eutectic_ir::DType;
 
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
-    gathered::Gathered,
-    gemm::{Extents, Finish, Left, Plan, Product, Right},
-    operand::{Matrix, Operand, in_place, stored},
+    cut::{batch_into_rows, block},
+    gemm::{Extents, Finish, Plan, Product, Right},
+    operand::{Matrix, stored},
     registers::{self, Added, InRegisters},
+    sides::{Lhs, Rhs},
 };
 use crate::{
     axes::{Nest, normalise_batch},
@@ -21,17 +22,6 @@ use crate::{
 const REGISTER: usize = 4096;
 /// Below so many multiplications, getting another thread to work takes longer than the work.
 const SERIAL: usize = 1 << 15;
-/// Multiplications of a task, where there are so many: some microseconds.
-const TASK: usize = 1 << 19;
-/// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
-const COLUMNS: usize = 2048;
-/// The fewest rows, and panels of columns, into which products are cut for several threads.
-const ROWS: usize = 32;
-const PANELS: usize = 3;
-/// Panels of the narrowest tile that is as high as the product.
-const NARROW: usize = 4;
-/// Tasks of each thread, if there are several: the last one to finish is waited for.
-const SHARE: usize = 2;
 
 /// Compiles a contraction.
 ///
@@ -70,7 +60,7 @@ struct Matmul<T: 'static> {
     /// Over `[b.. m n]`: where the right operand is packed, and where it is not.
     grids: [Grid; 2],
     lhs: Lhs,
-    rhs: Operand,
+    rhs: Rhs,
     epilogue: TileProgram,
     /// Rows of a tile that the epilogue takes at once.
     strips: [usize; 2],
@@ -84,12 +74,9 @@ struct Matmul<T: 'static> {
     packed: Option<(usize, Vec<usize>, Constant)>,
 }
 
-/// The left operand.
-enum Lhs {
-    /// Read in place, or evaluated first.
-    Operand(Box<Operand>),
-    /// Copied part by part.
-    Gathered(Gathered),
+/// What operands are evaluated on.
+fn frame<'a>(launch: &'a Launch<'_>, scratch: *mut u8) -> Frame<'a> {
+    Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault }
 }
 
 impl<T: Product> Matmul<T> {
@@ -113,32 +100,30 @@ impl<T: Product> Matmul<T> {
         let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_nest.domain[batch + 1] };
         let mut problems = Vec::new();
         let mut note = |p| problems.extend::<Vec<String>>(p);
-        let copied = in_place(&lhs_nest, acc, slots).is_none() && T::micro(isa).is_some();
-        let lhs = match Gathered::compile(&lhs_nest, acc, slots).filter(|_| copied) {
-            Some(gathered) => Ok(Lhs::Gathered(gathered)),
-            None => Operand::compile(&lhs_nest, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs))),
-        };
-        let operands =
-            (lhs.map_err(&mut note).ok(), Operand::compile(&rhs_nest, acc, slots, isa).map_err(&mut note).ok());
         let vector = extents.m == 1 || extents.n == 1 || T::micro(isa).is_none();
         let (body, taken) = registers::take(body, acc, slots, batch, vector);
-        let epilogue = tile::compile(&body, 0, &slots.types, isa);
-        let ((Some(lhs), Some(rhs)), Ok(mut epilogue)) = (operands, epilogue.as_ref().cloned()) else {
-            problems.extend(epilogue.err().unwrap_or_default());
-            return Err(problems);
-        };
+        let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
         let plan = Plan::<T>::new(isa, extents.m == 1 || extents.n == 1).storing(stored(&rhs_nest), isa);
         // Microkernels write rows.
-        let side_by_side = |w: &tile::Write| w.strides[batch + 1] == 1 || extents.n == 1;
+        let side_by_side = |e: &TileProgram| e.writes[0].strides[batch + 1] == 1 || extents.n == 1;
         let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
             && matches!(body.instrs[store.value], Instr::Anchor { .. }))
-            && side_by_side(&epilogue.writes[0]);
+            && epilogue.as_ref().is_some_and(side_by_side);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
             let mut len = [1; MAX_RANK];
             (len[batch], len[batch + 1]) = block(extents, points, &plan, machine.threads, packed, direct);
             Grid::exactly(&body.domain, &len)
         });
+        // What several tasks read is evaluated once before.
+        let whole = |grid: &Grid, axis: usize| grid.len()[axis] == body.domain[axis];
+        let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && plan.takes_parts(extents.m);
+        let lhs = Lhs::compile::<T>(&lhs_nest, acc, slots, isa, rows.then(|| plan.left_parts(extents.k)));
+        let columns = whole(&grids[1], batch) && extents.n > 1 && T::micro(isa).is_some();
+        let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
+        let rhs = Rhs::compile(&rhs_nest, acc, slots, isa, columns.then(|| plan.right_parts(products)));
+        let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
+        let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
         // A matrix times a vector reads rows of the matrix as they lie.
@@ -148,7 +133,7 @@ impl<T: Product> Matmul<T> {
             let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
             let mut strides = vec![0; batch];
             let mut all = bytes;
-            for (d, _) in rhs.varies().into_iter().enumerate().rev().filter(|v| v.1) {
+            for d in (0..batch).rev().filter(|&d| rhs_nest.depends_on(d)) {
                 strides[d] = all;
                 all = all.saturating_mul(body.domain[d]);
             }
@@ -188,10 +173,11 @@ impl<T: Product> Matmul<T> {
             left /= counts[d];
             offset += strides[d] * point[d];
         }
-        let from = self.rhs.matrix(launch.slots, &point, 0, 0);
+        let frame = frame(launch, scratch);
+        let from = self.rhs.at(&frame, &point, 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
-        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch) };
+        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end())) };
     }
 
     /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
@@ -211,11 +197,16 @@ impl<T: Product> Matmul<T> {
         usize::from(self.constant(launch).is_none())
     }
 
-    /// Where in the scratch memory a tile of the product ends, which lies behind the epilogue's registers.
+    /// Where in the scratch memory a tile of the product ends, which lies behind registers.
     fn tile_end(&self) -> usize {
         let tiles = self.grids.iter().map(|grid| grid.len()[self.batch] * grid.len()[self.batch + 1] * self.size);
         let tile = if self.direct && self.several() { 0 } else { tiles.max().unwrap_or(0) };
-        (self.epilogue.scratch.next_multiple_of(ALIGN) + tile).next_multiple_of(ALIGN)
+        (self.registers() + tile).next_multiple_of(ALIGN)
+    }
+
+    /// Bytes of scratch memory of tile programs, of which one is at work at a time.
+    fn registers(&self) -> usize {
+        self.epilogue.scratch.max(self.lhs.registers()).max(self.rhs.registers()).next_multiple_of(ALIGN)
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
@@ -223,19 +214,15 @@ impl<T: Product> Matmul<T> {
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
-        let lhs = match &self.lhs {
-            Lhs::Operand(lhs) => Left::Plain(lhs.matrix(launch.slots, point, row, 0)),
-            Lhs::Gathered(lhs) => {
-                let matrix = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
-                Left::Gathered(lhs, launch.slots[lhs.slot].cast_const(), matrix * self.extents.m + row)
-            }
-        };
+        let frame = frame(launch, scratch);
+        let number = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
+        let lhs = self.lhs.at(&frame, point, (number, self.extents.m), row);
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
                 Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.plan.stored()))
             }
-            None => Right::Plain(self.rhs.matrix(launch.slots, point, 0, column)),
+            None => self.rhs.at(&frame, point, column),
         };
         // A product may be written over what is added to it, but not over its operands; where there are several rows and
         // columns, no operand is read by one point alone, so that it can be none of these that is in place.
@@ -249,8 +236,8 @@ impl<T: Product> Matmul<T> {
                 columns: write.strides[self.batch + 1] as isize,
             }
         } else {
-            // SAFETY: behind the epilogue's registers there is room for a tile.
-            let at = unsafe { scratch.add(self.epilogue.scratch.next_multiple_of(ALIGN)) };
+            // SAFETY: behind the registers there is room for a tile.
+            let at = unsafe { scratch.add(self.registers()) };
             Matrix { at, rows: n as isize, columns: 1 }
         };
         let extents = Extents { m, n, k: self.extents.k };
@@ -294,55 +281,6 @@ impl<T: Product> Matmul<T> {
     }
 }
 
-/// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
-/// axis becomes rows.
-fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
-    let mut batch = batch;
-    while batch > 0 {
-        let axis = batch - 1;
-        let [lhs, rhs, body] = &*nests;
-        if rhs.depends_on(axis) {
-            break;
-        }
-        let (Some(lhs), Some(body)) = (lhs.merged(axis), body.merged(axis)) else { break };
-        let rhs = rhs.without(axis);
-        *nests = [lhs, rhs, body];
-        batch -= 1;
-    }
-    batch
-}
-
-/// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
-/// second-level cache, and for all threads to share the work. A right operand that is not `packed` before is packed in each task:
-/// these are as high as may be, and if results are written directly, where they do not have to stay near, no more than needed.
-fn block<T: Product>(
-    e: Extents,
-    points: usize,
-    plan: &Plan<T>,
-    threads: usize,
-    packed: bool,
-    direct: bool,
-) -> (usize, usize) {
-    // Of vectors, memory is what limits: as if there were more rows or columns.
-    let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
-    let wanted = if threads == 1 { 1 } else { (work / TASK).clamp(1, SHARE * threads).div_ceil(points.max(1)) };
-    let panel = plan.panel().max(32);
-    let panels = e.n.div_ceil(panel).max(1);
-    let (rows, columns) = if packed || e.m == 1 || e.n == 1 {
-        let columns = e.n.div_ceil(COLUMNS).max(1);
-        let most = plan.rows(e.n.div_ceil(columns), e.k);
-        let rows = e.m.div_ceil(most).max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1);
-        (rows, columns.max(wanted.div_ceil(rows).min(panels.div_ceil(PANELS))))
-    } else {
-        let tile = if direct { usize::MAX } else { plan.tile() };
-        let most = (tile / e.m.max(1)).max(NARROW * panel);
-        let columns = e.n.div_ceil(most).max(wanted.min(panels.div_ceil(PANELS))).max(1);
-        let rows = e.m.div_ceil(tile / most.min(e.n.div_ceil(columns)).max(1));
-        (rows.max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1), columns)
-    };
-    (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
-}
-
 impl<T: Product> Thunk for Matmul<T> {
     unsafe fn run(&self, launch: &Launch<'_>) {
         if self.epilogue.domain.contains(&0) {
@@ -350,9 +288,7 @@ impl<T: Product> Thunk for Matmul<T> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            if let Lhs::Operand(lhs) = &self.lhs {
-                lhs.prepare(launch);
-            }
+            self.lhs.prepare(launch);
             if self.constant(launch).is_none() {
                 self.rhs.prepare(launch);
             }
@@ -370,8 +306,7 @@ impl<T: Product> Thunk for Matmul<T> {
             self.plan.scratch(Extents { m, n, k: self.extents.k })
         });
         let own = self.tile_end() + products.max().unwrap_or(0);
-        let lhs = if let Lhs::Operand(lhs) = &self.lhs { lhs.scratch() } else { 0 };
-        own.max(lhs).max(self.rhs.scratch())
+        own.max(self.lhs.scratch()).max(self.rhs.scratch())
     }
 
     fn buffers(&self) -> Vec<usize> {

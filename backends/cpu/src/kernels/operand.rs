@@ -56,11 +56,6 @@ impl Operand {
         }
     }
 
-    /// Along which batch axes there are different matrices.
-    pub fn varies(&self) -> Vec<bool> {
-        self.strides[..self.strides.len() - 2].iter().map(|&s| s != 0).collect()
-    }
-
     /// Bytes of scratch memory that preparing takes.
     pub fn scratch(&self) -> usize {
         self.pack.as_ref().map_or(0, Thunk::scratch)

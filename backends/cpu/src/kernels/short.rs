@@ -1,11 +1,9 @@
 //! Packed panels of right operands whose elements are 16-bit floats: half the memory, and half of the time where reading it is
 //! what takes long.
 
-use std::marker::PhantomData;
-
 use eutectic_ir::DType;
 
-use super::micro::{Micro, Streams};
+use super::micro::{Kernels, Micro, Shorts, Streams};
 use crate::simd::{
     Call, Isa, PointFn,
     ahead::Ahead,
@@ -14,18 +12,26 @@ use crate::simd::{
 
 /// How such panels are read and written.
 pub struct Short<T: 'static> {
-    /// As [`Micro::streams`], of such panels.
-    pub streams: Streams<T>,
+    shorts: &'static Shorts<T>,
     widen: PointFn,
     narrow: PointFn,
-    wide: PhantomData<T>,
 }
 
 impl<T> Short<T> {
     /// For elements of a type; `None` if it is not a 16-bit float, or not held as `T`.
     pub fn new(micro: &Micro<T>, dtype: DType, isa: Isa) -> Option<Short<T>> {
-        let &(_, streams) = micro.shorts.iter().find(|short| short.0 == dtype)?;
-        Some(Short { streams, widen: widen(dtype, isa)?, narrow: narrow(dtype, isa)?, wide: PhantomData })
+        let shorts = micro.shorts.iter().find(|shorts| shorts.dtype == dtype)?;
+        Some(Short { shorts, widen: widen(dtype, isa)?, narrow: narrow(dtype, isa)? })
+    }
+
+    /// As [`Micro::streams`].
+    pub fn streams(&self) -> Streams<T> {
+        self.shorts.streams
+    }
+
+    /// As [`Micro::kernels`], for a number of rows that there are no streams for.
+    pub fn kernels(&self, rows: usize) -> &'static [Kernels<T>; 2] {
+        &self.shorts.kernels[rows - 1 - self.shorts.streams.len()]
     }
 
     /// Widens `n` elements.

@@ -45,14 +45,14 @@ impl<T: Product> Blocked<'_, T> {
             Right::Plain(Matrix { at, rows, columns: 1 }) => {
                 Panels { at: at.cast_const(), terms: rows, apart: width, size: size_of::<T>() }
             }
-            Right::Plain(_) => return false,
+            Right::Plain(_) | Right::Computed(_) => return false,
         };
         // SAFETY: passed on from the caller.
         unsafe {
             match self.rhs {
                 _ if e.k <= TERMS => self.few_terms(lhs, &rhs),
                 Right::Packed(_) => self.few_rows_packed(lhs, &rhs),
-                Right::Plain(_) => self.few_rows(lhs, &rhs),
+                _ => self.few_rows(lhs, &rhs),
             }
         }
         true
@@ -136,7 +136,7 @@ impl<T: Product> Blocked<'_, T> {
 
     /// The kernels for few rows beside a packed right operand.
     fn kernels(&self) -> Streams<T> {
-        self.plan.short.as_ref().map_or(self.micro.streams, |short| short.streams)
+        self.plan.short.as_ref().map_or(self.micro.streams, Short::streams)
     }
 
     /// As many panels at once as there is a kernel for, from their first to their last term.

@@ -1,0 +1,101 @@
+//! Operands of products that are evaluated part by part, right where they are packed or read: nothing is stored but the part that a
+//! product is at.
+
+use super::Slots;
+use crate::{
+    axes::Nest,
+    simd::Isa,
+    tile::{self, Frame, MAX_RANK, Part, Tile, TileProgram},
+};
+
+/// An operand over `[b.. rows columns]`.
+pub struct Computed {
+    program: TileProgram,
+    batch: usize,
+    /// Rows that are evaluated at once.
+    rows: usize,
+}
+
+/// Such an operand at work: a matrix of it, from a row and a column on.
+#[derive(Clone, Copy)]
+pub struct Evaluated<'a> {
+    operand: &'a Computed,
+    frame: &'a Frame<'a>,
+    start: [usize; MAX_RANK],
+}
+
+impl Computed {
+    /// Compiles an operand whose parts have such rows and columns, the most rows first; `None` if it cannot be, or if parts are better
+    /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
+    pub fn compile(nest: &Nest, slots: &Slots, isa: Isa, parts: &[(usize, usize)]) -> Option<Computed> {
+        let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
+        if nest.domain.contains(&0) || nest.cuts() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
+            return None;
+        }
+        let mut program = tile::compile(nest, 0, &slots.types, isa).ok()?;
+        let mask = program.values[*program.results.first()?].mask;
+        if !all.into_iter().all(|axis| mask >> axis & 1 == 1) {
+            return None;
+        }
+        let extents = |&(rows, columns): &(usize, usize)| {
+            let mut len = [1; MAX_RANK];
+            (len[batch], len[batch + 1]) = (rows, columns);
+            len
+        };
+        program.allocate(&parts.iter().map(extents).collect::<Vec<_>>());
+        Some(Computed { program, batch, rows: parts.first()?.0 })
+    }
+
+    /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    pub fn scratch(&self) -> usize {
+        self.program.scratch
+    }
+
+    /// The matrix at a batch point, from element (`row`, `column`) on.
+    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], (row, column): (usize, usize)) -> Evaluated<'a> {
+        let mut start = [0; MAX_RANK];
+        start[..self.batch].copy_from_slice(point);
+        (start[self.batch], start[self.batch + 1]) = (row, column);
+        Evaluated { operand: self, frame, start }
+    }
+}
+
+impl Evaluated<'_> {
+    /// Evaluates `count` rows of `n` columns: where they are until the next evaluation, and
+    /// from a row to the next; columns lie side by side.
+    ///
+    /// # Safety
+    /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the operand was compiled for.
+    pub unsafe fn part<T>(&self, (row, count): (usize, usize), (column, n): (usize, usize)) -> (*const T, isize) {
+        let Computed { program, batch, .. } = self.operand;
+        let mut tile = Tile { start: self.start, len: [1; MAX_RANK] };
+        tile.start[*batch] += row;
+        tile.start[batch + 1] += column;
+        (tile.len[*batch], tile.len[batch + 1]) = (count, n);
+        // SAFETY: passed on from the caller.
+        unsafe {
+            program.run(self.frame, &tile, Part::WHOLE);
+            let (at, strides) = program.result(self.frame, &tile, program.results[0]);
+            (at.cast(), strides[*batch])
+        }
+    }
+
+    /// As [`Evaluated::part`], of any number of rows: `each` is given the number of the first one of those that are evaluated at once,
+    /// how many there are, where they are, and from one to the next.
+    ///
+    /// # Safety
+    /// As [`Evaluated::part`].
+    pub unsafe fn parts<T>(
+        &self,
+        (row, count): (usize, usize),
+        columns: (usize, usize),
+        mut each: impl FnMut(usize, usize, *const T, isize),
+    ) {
+        for first in (0..count).step_by(self.operand.rows) {
+            let rows = self.operand.rows.min(count - first);
+            // SAFETY: passed on from the caller.
+            let (at, apart) = unsafe { self.part((row + first, rows), columns) };
+            each(first, rows, at, apart);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The two sides of a contraction: what is read in place, what is evaluated before, and what part by part.
+
+use eutectic_ir::DType;
+
+use super::{
+    Launch, Slots,
+    computed::Computed,
+    gathered::Gathered,
+    gemm::{Left, Product, Right},
+    operand::{Operand, in_place},
+    source::Source,
+};
+use crate::{axes::Nest, simd::Isa, tile::Frame};
+
+/// The parts in which an operand would be evaluated, if each is evaluated once.
+pub type Parts = Option<Vec<(usize, usize)>>;
+
+/// The left operand.
+pub enum Lhs {
+    /// Read in place, or evaluated first.
+    Operand(Box<Operand>),
+    /// Copied part by part.
+    Gathered(Gathered),
+    /// Evaluated part by part.
+    Computed(Box<Computed>),
+}
+
+impl Lhs {
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// Everything that stands in the way.
+    pub fn compile<T: Product>(
+        nest: &Nest,
+        acc: DType,
+        slots: &mut Slots,
+        isa: Isa,
+        parts: Parts,
+    ) -> Result<Lhs, Vec<String>> {
+        if in_place(nest, acc, slots).is_none() && T::micro(isa).is_some() {
+            if let Some(gathered) = Gathered::compile(nest, acc, slots) {
+                return Ok(Lhs::Gathered(gathered));
+            }
+            if let Some(computed) = parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+                return Ok(Lhs::Computed(Box::new(computed)));
+            }
+        }
+        Operand::compile(nest, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
+    }
+
+    /// The matrix at a batch point, which is number `number` of all, from a row on; matrices have `rows`.
+    pub fn at<'a>(
+        &'a self,
+        frame: &'a Frame<'a>,
+        point: &[usize],
+        (number, rows): (usize, usize),
+        row: usize,
+    ) -> Left<'a> {
+        match self {
+            Lhs::Operand(lhs) => Left::Plain(lhs.matrix(frame.slots, point, row, 0)),
+            Lhs::Gathered(lhs) => {
+                let buffer = frame.slots[lhs.slot].cast_const();
+                Left::Parts(Source::Gathered(lhs, buffer, number * rows + row))
+            }
+            Lhs::Computed(lhs) => Left::Parts(Source::Computed(lhs.at(frame, point, (row, 0)))),
+        }
+    }
+
+    fn forms(&self) -> (Option<&Operand>, Option<&Computed>) {
+        match self {
+            Lhs::Operand(lhs) => (Some(lhs), None),
+            Lhs::Gathered(_) => (None, None),
+            Lhs::Computed(lhs) => (None, Some(lhs)),
+        }
+    }
+}
+
+/// The right operand.
+pub enum Rhs {
+    /// Read in place, or evaluated first.
+    Operand(Box<Operand>),
+    /// Evaluated part by part.
+    Computed(Box<Computed>),
+}
+
+impl Rhs {
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// Everything that stands in the way.
+    pub fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
+        let parts = parts.filter(|_| in_place(nest, acc, slots).is_none());
+        match parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+            Some(computed) => Ok(Rhs::Computed(Box::new(computed))),
+            None => Operand::compile(nest, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
+        }
+    }
+
+    /// The matrix at a batch point, from a column on.
+    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], column: usize) -> Right<'a> {
+        match self {
+            Rhs::Operand(rhs) => Right::Plain(rhs.matrix(frame.slots, point, 0, column)),
+            Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, (0, column))),
+        }
+    }
+
+    fn forms(&self) -> (Option<&Operand>, Option<&Computed>) {
+        match self {
+            Rhs::Operand(rhs) => (Some(rhs), None),
+            Rhs::Computed(rhs) => (None, Some(rhs)),
+        }
+    }
+}
+
+macro_rules! both {
+    ($($side:ty),*) => {$(
+        impl $side {
+            /// Evaluates it, if that comes first.
+            ///
+            /// # Safety
+            /// As [`super::Thunk::run`].
+            pub unsafe fn prepare(&self, launch: &Launch<'_>) {
+                if let Some(operand) = self.forms().0 {
+                    // SAFETY: passed on from the caller.
+                    unsafe { operand.prepare(launch) };
+                }
+            }
+
+            /// Bytes of scratch memory that this takes.
+            pub fn scratch(&self) -> usize {
+                self.forms().0.map_or(0, Operand::scratch)
+            }
+
+            /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+            pub fn registers(&self) -> usize {
+                self.forms().1.map_or(0, Computed::scratch)
+            }
+        }
+    )*};
+}
+both!(Lhs, Rhs);
