@@ -109,8 +109,8 @@ struct Layout {
 struct Block<'a, T> {
     from: usize,
     keys: usize,
-    key: Right,
-    value: Right,
+    key: Right<'a>,
+    value: Right<'a>,
     /// What products add to each row of scores, if anything.
     row: *const T,
     /// The query block's output, its rows' largest scores and sums of weights.
@@ -264,7 +264,7 @@ impl<T: Rows + Product> Attention<T> {
         tile: &Tile,
         (from, keys): (usize, usize),
         scratch: *mut u8,
-    ) -> [Right; 2] {
+    ) -> [Right<'static>; 2] {
         let point = &tile.start[..self.batch];
         let key = self.key.matrix(launch.slots, point, from, 0);
         let key = Matrix { rows: key.columns, columns: key.rows, ..key };
@@ -276,7 +276,7 @@ impl<T: Rows + Product> Attention<T> {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
             for panel in 0..n.div_ceil(self.plan.panel()) {
                 // SAFETY: passed on from the caller; there is room, see `lay_out`.
-                unsafe { self.plan.pack(matrix, (n, k), panel, to, products) };
+                unsafe { self.plan.pack(Right::Plain(matrix), (n, k), panel, to, products) };
             }
             Right::Packed(to)
         };

@@ -45,7 +45,7 @@ pub trait Vector: Copy {
     /// The lanes of both in turn: the lower halves, then the upper halves.
     unsafe fn zip(self, b: Self) -> (Self, Self);
     /// The lanes from number `N` on, which is 1, 2, 4 or 8, to as many first ones.
-    unsafe fn from<const N: usize>(self) -> Self;
+    unsafe fn upper<const N: usize>(self) -> Self;
     /// The first lane.
     unsafe fn first(self) -> Self::Element;
     /// All lanes, of which the upper half is combined with the lower one, and so on.
@@ -55,15 +55,15 @@ pub trait Vector: Copy {
         // SAFETY: passed on from the caller. No loop, so that all stays in registers.
         unsafe {
             if Self::LANES > 8 {
-                all = combine(all, all.from::<8>());
+                all = combine(all, all.upper::<8>());
             }
             if Self::LANES > 4 {
-                all = combine(all, all.from::<4>());
+                all = combine(all, all.upper::<4>());
             }
             if Self::LANES > 2 {
-                all = combine(all, all.from::<2>());
+                all = combine(all, all.upper::<2>());
             }
-            combine(all, all.from::<1>()).first()
+            combine(all, all.upper::<1>()).first()
         }
     }
     /// All lanes together.
@@ -163,7 +163,7 @@ macro_rules! portable {
                 (Lanes(std::array::from_fn(at)), Lanes(std::array::from_fn(|i| at(i + N))))
             }
             #[inline(always)]
-            unsafe fn from<const LANE: usize>(self) -> Self {
+            unsafe fn upper<const LANE: usize>(self) -> Self {
                 Lanes(std::array::from_fn(|i| self.0[(i + LANE).min(N - 1)]))
             }
             #[inline(always)]

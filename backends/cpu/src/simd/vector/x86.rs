@@ -93,7 +93,7 @@ macro_rules! vector {
                 unsafe { $zip }
             }
             #[inline(always)]
-            unsafe fn from<const N: usize>(self) -> Self {
+            unsafe fn upper<const N: usize>(self) -> Self {
                 let $s = self;
                 // SAFETY: as above.
                 unsafe {
