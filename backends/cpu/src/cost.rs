@@ -8,9 +8,7 @@ use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
 
 pub use coefficients::{Class, Costs, Element, Memory, Product};
-use reach::{
-    inside, is_cut, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length,
-};
+use reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length};
 
 use crate::{simd::table, tile::shape::SHORTEST_LINE, unroll::unrolled};
 
@@ -211,7 +209,7 @@ impl Model {
     }
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
-    /// index map; another is evaluated, and unless that is done part by part, written and read back.
+    /// index map; another is evaluated, written and read back. That this may be done part by part gains next to nothing.
     fn operand(&self, body: &Body, left: bool, work: &mut Work) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
@@ -233,9 +231,6 @@ impl Model {
             }
         } else if !in_place {
             self.body(body, 0, true, work);
-            if left && !body.instrs.iter().flat_map(Instr::maps).any(is_cut) {
-                return;
-            }
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };

@@ -67,11 +67,6 @@ pub fn is_short(body: &Body) -> bool {
         && matches!(&body.instrs[value], Instr::Load(load) if short(load) && load.at.affine(body.domain.len()).is_some())
 }
 
-/// Whether there are divisions or remainders in a map.
-pub fn is_cut(index: &Index) -> bool {
-    index.terms.iter().any(|(atom, _)| matches!(atom, Atom::Div(..) | Atom::Mod(..)))
-}
-
 /// Whether a guard asks for one coordinate: boxes are copied as a whole.
 pub fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
