@@ -11,9 +11,6 @@ use super::{
     operand::Matrix,
 };
 
-/// Parts of the rows of which each widens panels of 16 bits for itself. For more, the first one stores them, which takes longer.
-const WIDENED: usize = 3;
-
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
     /// How.
@@ -113,7 +110,7 @@ impl<T: Product> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.plan.terms(e.k);
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && (self.plan.short.is_none() || self.widens());
+        let packed = matches!(self.rhs, Right::Packed(_)) && self.plan.short.is_none();
         let group = self.plan.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
@@ -153,13 +150,8 @@ impl<T: Product> Blocked<'_, T> {
         self.e.m <= self.micro.rows()
     }
 
-    /// Whether panels of 16 bits are read as they lie by all rows.
-    fn widens(&self) -> bool {
-        self.e.m <= WIDENED * self.micro.rows()
-    }
-
-    /// The panels of a group, packed into the scratch memory, or as they lie: dense rows, and packed ones of 16 bits. These are read in
-    /// place by all rows of the target if these are few, else by the first ones, which pack them.
+    /// The panels of a group, packed into the scratch memory, or as they lie: dense rows, and packed ones of 16 bits. The first rows of
+    /// the target read these in place and pack them for the others; dense rows are not packed if there are no others.
     unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
         let width = self.micro.panel();
         let columns = (panels * width).min(self.e.n - first * width);
@@ -171,15 +163,15 @@ impl<T: Product> Blocked<'_, T> {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
                     let apart = size * self.plan.stored();
-                    // There are kernels for more than few rows, and what they pack is more than a vector wide.
-                    let whole = self.widens() || columns - (panels - 1) * width > self.micro.lanes;
-                    let few = self.e.m <= short.streams().len();
-                    let in_place = if few { 0 } else { panels - usize::from(!whole) };
+                    // What kernels pack is more than a vector wide.
+                    let whole = columns - (panels - 1) * width > self.micro.lanes;
+                    let packs = short.packing(self.e.m.min(self.micro.rows())).is_some();
+                    let in_place = if packs { panels - usize::from(!whole) } else { 0 };
                     for p in in_place..panels {
                         let to = self.scratch.wrapping_add(p * width * k);
                         short.widen(at.wrapping_add(p * apart), to, width * k);
                     }
-                    Panels { in_place, at, apart, terms: width as isize, short: true, packs: !self.widens(), ..packed }
+                    Panels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
                 }
                 Right::Plain(Matrix { at, rows, columns: 1 }) => {
                     // Kernels read whole vectors, and what they pack is whole.
@@ -250,8 +242,8 @@ impl<T: Product> Blocked<'_, T> {
         let finish = self.part_of_terms(group.from, group.k);
         let interleaved = usize::from(lhs.is_interleaved());
         let kernels = &self.micro.kernels[rows.count - 1][interleaved];
-        let shorts = self.plan.short.as_ref().filter(|_| rhs.in_place > 0 && rhs.short);
-        let as_they_lie = shorts.map_or(kernels, |short| &short.kernels(rows.count)[interleaved]);
+        let short = self.plan.short.as_ref().filter(|_| rhs.short);
+        let packing = short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[interleaved]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);
@@ -284,9 +276,8 @@ impl<T: Product> Blocked<'_, T> {
                 None => Ahead::rows(call.b, call.b_rows * size_of::<T>() as isize),
             };
             call.packed = packed.cast_mut();
-            let kernels = if in_place { as_they_lie } else { kernels };
             let kernel = match () {
-                _ if in_place && rhs.packs => kernels.packing,
+                _ if in_place && rhs.packs => packing,
                 _ if call.columns <= lanes => kernels.narrow,
                 _ => kernels.panel,
             };

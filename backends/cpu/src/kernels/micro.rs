@@ -20,9 +20,6 @@ const LONG: usize = 64;
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
 
-/// Kernels by the number of rows: beside a left operand with strides, and beside one that is packed.
-pub type Blocks<T> = &'static [[Kernels<T>; 2]];
-
 /// By the number of rows less one, for few rows: kernels beside a packed right operand, and of how many vectors, the most first. The
 /// last ones take a panel, and a vector.
 pub type Streams<T> = &'static [&'static [(usize, Kernel<T>)]];
@@ -44,16 +41,17 @@ pub struct Shorts<T: 'static> {
     pub dtype: DType,
     /// For few rows.
     pub streams: Streams<T>,
-    /// For more: the first ones for one row more than the last of `streams`.
-    pub kernels: Blocks<T>,
+    /// For more, a panel wide, which is packed widened on the way: the first ones for one row more than the last of `streams`, beside a
+    /// left operand with strides, and beside one that is packed.
+    pub packing: &'static [[Kernel<T>; 2]],
 }
 
 /// The kernels of an element type at a level.
 pub struct Micro<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// By the number of rows less one.
-    pub kernels: Blocks<T>,
+    /// By the number of rows less one: beside a left operand with strides, and beside one that is packed.
+    pub kernels: &'static [[Kernels<T>; 2]],
     /// For few rows.
     pub streams: Streams<T>,
     /// Beside panels of 16-bit floats.
@@ -312,29 +310,36 @@ level!(
 );
 
 macro_rules! micro {
-    (rows $level:ident, $v:ty, $t:ty, $b:ty, $rows:literal, $packed:literal) => {
+    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $packed:literal) => {
         Kernels {
-            narrow: $level::block::<$v, $b, $rows, 1, false, $packed> as Kernel<$t>,
-            panel: $level::block::<$v, $b, $rows, PANEL, false, $packed> as Kernel<$t>,
-            packing: $level::block::<$v, $b, $rows, PANEL, true, $packed> as Kernel<$t>,
+            narrow: $level::block::<$v, $t, $rows, 1, false, $packed> as Kernel<$t>,
+            panel: $level::block::<$v, $t, $rows, PANEL, false, $packed> as Kernel<$t>,
+            packing: $level::block::<$v, $t, $rows, PANEL, true, $packed> as Kernel<$t>,
         }
     };
-    (blocks $level:ident, $v:ty, $t:ty, $b:ty, ($($rows:literal)*)) => {
-        const { &[$([micro!(rows $level, $v, $t, $b, $rows, false), micro!(rows $level, $v, $t, $b, $rows, true)]),*] }
+    (packing $level:ident, $v:ty, $t:ty, $b:ty, ($($rows:literal)*)) => {
+        const {
+            &[$([
+                $level::block::<$v, $b, $rows, PANEL, true, false> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, PANEL, true, true> as Kernel<$t>,
+            ]),*]
+        }
     };
     (streams $level:ident, $v:ty, $t:ty, $b:ty, ($($few:literal: $($vectors:literal)*);*)) => {
         const { &[$(&[$(($vectors, $level::block::<$v, $b, $few, $vectors, false, false> as Kernel<$t>)),*]),*] }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $rows:tt, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)*, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
-            kernels: micro!(blocks $level, $v, $t, $t, $rows),
+            kernels: const {
+                &[$([micro!(rows $level, $v, $t, $rows, false), micro!(rows $level, $v, $t, $rows, true)]),*]
+            },
             streams: micro!(streams $level, $v, $t, $t, $streams),
             shorts: const {
                 &[$(Shorts {
                     dtype: DType::$dtype,
                     streams: micro!(streams $level, $v, $t, $b, $streams),
-                    kernels: micro!(blocks $level, $v, $t, $b, $more),
+                    packing: micro!(packing $level, $v, $t, $b, $more),
                 }),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
@@ -363,11 +368,11 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows (1 2 3 4 5 6 7 8 9 10 11 12 13 14), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, $shorts, rows (1 2 3 4 5 6), streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows (1 2 3 4), streams (), more (1 2 3 4), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    Isa::Avx2 => micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6, streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    _ => micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4, streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use eutectic_ir::DType;
 
-use super::micro::{Kernels, Micro, Shorts, Streams};
+use super::micro::{Kernel, Micro, Shorts, Streams};
 use crate::simd::{
     Call, Isa, PointFn,
     ahead::Ahead,
@@ -29,9 +29,10 @@ impl<T> Short<T> {
         self.shorts.streams
     }
 
-    /// As [`Micro::kernels`], for a number of rows that there are no streams for.
-    pub fn kernels(&self, rows: usize) -> &'static [Kernels<T>; 2] {
-        &self.shorts.kernels[rows - 1 - self.shorts.streams.len()]
+    /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
+    /// beside one that is packed. `None` where panels are widened before.
+    pub fn packing(&self, rows: usize) -> Option<&'static [Kernel<T>; 2]> {
+        self.shorts.packing.get(rows.checked_sub(self.shorts.streams.len() + 1)?)
     }
 
     /// Widens `n` elements.

@@ -1,8 +1,6 @@
 //! What vectors are loaded from: their own elements, or 16-bit floats, which are widened on the way.
 
-use half::{bf16, f16};
-
-use super::vector::{Lanes, Vector};
+use super::vector::Vector;
 
 /// An element in memory.
 ///
@@ -27,24 +25,13 @@ macro_rules! as_they_are {
 }
 as_they_are!(f32, f64);
 
-macro_rules! one_by_one {
-    ($($t:ty),*) => {$(
-        impl<const N: usize> Stored<Lanes<f32, N>> for $t {
-            #[inline(always)]
-            unsafe fn load(at: *const $t) -> Lanes<f32, N> {
-                // SAFETY: the caller promises the elements.
-                Lanes::from(unsafe { at.cast::<[$t; N]>().read_unaligned() }.map(<$t>::to_f32))
-            }
-        }
-    )*};
-}
-one_by_one!(f16, bf16);
-
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Stored, bf16, f16};
+    use half::{bf16, f16};
+
+    use super::Stored;
 
     macro_rules! widened {
         ($($t:ty => $v:ty: $at:ident $widened:expr;)*) => {$(
@@ -70,6 +57,8 @@ mod x86 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use std::arch::x86_64::{__m256, __m512};
+
+    use half::{bf16, f16};
 
     use super::*;
     use crate::simd::Isa;
@@ -109,8 +98,6 @@ mod tests {
         }
         // SAFETY: each is called where the machine has the instruction set.
         unsafe {
-            exercise::<Lanes<f32, 4>, f16>(f16::from_bits, f16::to_f32);
-            exercise::<Lanes<f32, 4>, bf16>(bf16::from_bits, bf16::to_f32);
             if Isa::detect() >= Isa::Avx2 {
                 avx2();
             }

@@ -85,13 +85,6 @@ pub trait Vector: Copy {
 #[repr(transparent)]
 pub struct Lanes<T, const N: usize>([T; N]);
 
-impl<T, const N: usize> From<[T; N]> for Lanes<T, N> {
-    #[inline(always)]
-    fn from(lanes: [T; N]) -> Self {
-        Lanes(lanes)
-    }
-}
-
 macro_rules! portable {
     ($($t:ty),*) => {$(
         impl<const N: usize> Vector for Lanes<$t, N> {
