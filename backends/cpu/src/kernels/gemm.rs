@@ -183,6 +183,11 @@ impl<T: Product> Plan<T> {
         elements <= self.first
     }
 
+    /// Whether an operand of so many elements comes from afar, where asking for it ahead pays: from four times the second-level cache on.
+    pub fn is_far(&self, elements: usize) -> bool {
+        elements > 8 * self.half
+    }
+
     /// The most elements of the result that stay near: half of the second-level cache.
     pub fn tile(&self) -> usize {
         self.half

@@ -29,11 +29,16 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(c: &Call<V::E
         // SAFETY: the caller promises the operands and room for the sums.
         unsafe {
             while from + AT_ONCE <= c.k {
-                terms::<V, M, AT_ONCE>(c, from, (first, columns), piece);
+                let part = (first, columns);
+                if c.asks {
+                    terms::<V, M, AT_ONCE, true>(c, from, part, piece);
+                } else {
+                    terms::<V, M, AT_ONCE, false>(c, from, part, piece);
+                }
                 from += AT_ONCE;
             }
             for from in from..c.k {
-                terms::<V, M, 1>(c, from, (first, columns), piece);
+                terms::<V, M, 1, false>(c, from, (first, columns), piece);
             }
             for j in (0..columns).step_by(V::LANES) {
                 let at = first + j;
@@ -57,7 +62,7 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(c: &Call<V::E
 
 /// Some terms of the sums of some columns; the first ones begin the sums.
 #[inline(always)]
-unsafe fn terms<V: Vector, const M: usize, const TERMS: usize>(
+unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const ASKS: bool>(
     c: &Call<V::Element>,
     from: usize,
     (first, columns): (usize, usize),
@@ -74,18 +79,22 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize>(
         }
         let b = c.b.wrapping_offset(from as isize * c.b_rows).wrapping_add(first);
         for j in (0..columns).step_by(V::LANES) {
-            let mut w = [V::zero(); TERMS];
-            for (l, w) in w.iter_mut().enumerate() {
-                let at = b.wrapping_offset(l as isize * c.b_rows).wrapping_add(j);
-                *w = if j + V::LANES <= columns { V::load(at) } else { V::load_part(at, columns - j) };
+            let mut sums = [V::zero(); M];
+            if from > 0 {
+                sums.iter_mut().enumerate().for_each(|(i, sum)| *sum = V::load(c.packed.add(i * piece + j)));
             }
-            for (i, x) in x.iter().enumerate() {
-                let to = c.packed.add(i * piece + j);
-                let mut sum = if from == 0 { V::zero() } else { V::load(to) };
-                for (&x, &w) in x.iter().zip(&w) {
-                    sum = x.mul_add(w, sum);
+            for l in 0..TERMS {
+                let at = b.wrapping_offset(l as isize * c.b_rows).wrapping_add(j);
+                if ASKS {
+                    V::prefetch_outer(at.wrapping_offset(TERMS as isize * c.b_rows));
                 }
-                sum.store(to);
+                let w = if j + V::LANES <= columns { V::load(at) } else { V::load_part(at, columns - j) };
+                for (sum, x) in sums.iter_mut().zip(&x) {
+                    *sum = x[l].mul_add(w, *sum);
+                }
+            }
+            for (i, sum) in sums.into_iter().enumerate() {
+                sum.store(c.packed.add(i * piece + j));
             }
         }
     }

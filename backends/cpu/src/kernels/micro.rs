@@ -368,7 +368,7 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 4 4: 4 5: 4 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6, streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),

@@ -126,9 +126,9 @@ impl<T: Product> Blocked<'_, T> {
 
     /// A right operand that lies in rows, by whole rows of its pages.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
-        let terms = self.plan.terms(self.e.k);
+        let (terms, asks) = (self.plan.terms(self.e.k), self.plan.is_far(self.e.n * self.e.k));
         for from in (0..self.e.k).step_by(terms) {
-            let call = self.part(lhs, rhs, (from, terms.min(self.e.k - from)), 0);
+            let call = Call { asks, ..self.part(lhs, rhs, (from, terms.min(self.e.k - from)), 0) };
             // SAFETY: passed on from the caller.
             unsafe { self.micro.few[self.e.m - 1](&call) };
         }
