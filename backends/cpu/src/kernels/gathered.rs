@@ -247,10 +247,9 @@ impl Gathered {
         let mut row = Row { at, outer: [(0, i64::MAX); MAX_RANK], line: (0, self.line) };
         for guard in &self.guards {
             let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
-            let within = |factor: i64| {
-                let least = (guard.from - value + factor - 1).div_euclid(factor).max(0);
-                (least, (guard.to - value + factor - 1).div_euclid(factor))
-            };
+            // Divisions take long, and most windows are dense.
+            let up = |n: i64, factor: i64| if factor == 1 { n } else { (n + factor - 1).div_euclid(factor) };
+            let within = |factor: i64| (up(guard.from - value, factor).max(0), up(guard.to - value, factor));
             match guard.along {
                 Along::None if (guard.from..guard.to).contains(&value) => {}
                 Along::None => return None,
