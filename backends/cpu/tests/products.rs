@@ -154,6 +154,11 @@ fn every_number_of_rows_and_columns_up_to_two_blocks() {
     for n in 1..=67 {
         case(&[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
+    // More terms than those of which the sums are bound by writing them.
+    for n in 1..=131 {
+        case(&[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
+        case(&[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
+    }
 }
 
 #[test]
@@ -179,6 +184,8 @@ fn few_rows_of_long_sums() {
         // A column times a transposed matrix: the same with sides changed.
         case(&[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
+    // A right operand that no second-level cache holds.
+    case(&[], (3, 2099, 1051), [Dense, Dense], Epilogue::None, DType::F64);
 }
 
 #[test]

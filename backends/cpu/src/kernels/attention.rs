@@ -69,7 +69,8 @@ pub fn compile(
 }
 
 struct Attention<T: 'static> {
-    plan: Plan<T>,
+    /// Products of queries with keys, and of weights with values.
+    plans: [Plan<T>; 2],
     batch: usize,
     /// Extents: queries, keys, depth of the products, columns of the value.
     queries: usize,
@@ -179,7 +180,7 @@ impl<T: Rows + Product> Attention<T> {
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
         let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
         let mut attention = Attention {
-            plan: Plan::new(isa, true),
+            plans: [key_block, columns].map(|n| Plan::new(isa, [query_block.min(STRIP), n])),
             batch,
             queries,
             keys,
@@ -211,10 +212,12 @@ impl<T: Rows + Product> Attention<T> {
             at
         };
         let strip = query_block.min(STRIP);
-        let packed =
-            |n: usize, k: usize| if query_block > STRIP { self.plan.packed(n, k).unwrap_or(0) / size } else { 0 };
-        let keys = place(packed(self.key_block, self.depth));
-        let values = place(packed(self.columns, self.key_block));
+        let [of_keys, of_values] = &self.plans;
+        let packed = |plan: &Plan<T>, n: usize, k: usize| {
+            if query_block > STRIP { plan.packed(n, k).unwrap_or(0) / size } else { 0 }
+        };
+        let keys = place(packed(of_keys, self.key_block, self.depth));
+        let values = place(packed(of_values, self.columns, self.key_block));
         let scores = place(strip * self.key_block);
         let output = place(query_block * self.columns);
         let largest = place(query_block);
@@ -222,7 +225,7 @@ impl<T: Rows + Product> Attention<T> {
         let products = place(0);
         let scores_of = Extents { m: strip, n: self.key_block, k: self.depth };
         let output_of = Extents { m: strip, n: self.columns, k: self.key_block };
-        end += self.plan.scratch(scores_of).max(self.plan.scratch(output_of));
+        end += of_keys.scratch(scores_of).max(of_values.scratch(output_of));
         Layout { keys, values, scores, output, largest, sums, products, end }
     }
 
@@ -272,15 +275,19 @@ impl<T: Rows + Product> Attention<T> {
         if tile.len[self.batch] <= STRIP {
             return [key, value].map(Right::Plain);
         }
-        let pack = |matrix: Matrix, (n, k): (usize, usize), place: usize| {
+        let pack = |plan: &Plan<T>, matrix: Matrix, (n, k): (usize, usize), place: usize| {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
-            for panel in 0..n.div_ceil(self.plan.panel()) {
+            for panel in 0..n.div_ceil(plan.panel()) {
                 // SAFETY: passed on from the caller; there is room, see `lay_out`.
-                unsafe { self.plan.pack(Right::Plain(matrix), (n, k), panel, to, products) };
+                unsafe { plan.pack(Right::Plain(matrix), (n, k), panel, to, products) };
             }
             Right::Packed(to)
         };
-        [pack(key, (keys, self.depth), self.layout.keys), pack(value, (self.columns, keys), self.layout.values)]
+        let [of_keys, of_values] = &self.plans;
+        [
+            pack(of_keys, key, (keys, self.depth), self.layout.keys),
+            pack(of_values, value, (self.columns, keys), self.layout.values),
+        ]
     }
 
     /// Some of a block's queries past its keys.
@@ -300,7 +307,7 @@ impl<T: Rows + Product> Attention<T> {
             let weights = Matrix { at: scratch.add(self.layout.scores), rows: keys as isize, columns: 1 };
             let extents = Extents { m: strip.len(), n: keys, k: self.depth };
             let scaled = Finish { bias: row, ..Finish::scaled(self.scale) };
-            self.plan.run(extents, weights, (query.into(), key), scaled, products);
+            self.plans[0].run(extents, weights, (query.into(), key), scaled, products);
             let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
             self.softmax.cap(scores);
             if let Some(bias) = self.bias.as_ref().filter(|bias| !bias.is_row) {
@@ -318,7 +325,7 @@ impl<T: Rows + Product> Attention<T> {
             let target = Matrix { at, rows: self.columns as isize, columns: 1 };
             let extents = Extents { m: strip.len(), n: self.columns, k: keys };
             let added = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
-            self.plan.run(extents, target, (weights.into(), value), added, products);
+            self.plans[1].run(extents, target, (weights.into(), value), added, products);
         }
     }
 

@@ -163,8 +163,8 @@ impl<T: Product> Blocked<'_, T> {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
                     let apart = size * self.plan.stored();
-                    // What kernels pack is more than a vector wide.
-                    let whole = columns - (panels - 1) * width > self.micro.lanes;
+                    // What kernels pack is as many vectors wide as a panel.
+                    let whole = panels * width - columns < self.micro.lanes;
                     let packs = short.packing(self.e.m.min(self.micro.rows())).is_some();
                     let in_place = if packs { panels - usize::from(!whole) } else { 0 };
                     for p in in_place..panels {
@@ -176,7 +176,7 @@ impl<T: Product> Blocked<'_, T> {
                 Right::Plain(Matrix { at, rows, columns: 1 }) => {
                     // Kernels read whole vectors, and what they pack is whole.
                     let last = columns - (panels - 1) * width;
-                    let whole = last == width || self.once() && last == self.micro.lanes;
+                    let whole = last == width || self.once() && last.is_multiple_of(self.micro.lanes);
                     if !whole {
                         let before = (panels - 1) * width;
                         let to = self.scratch.wrapping_add(before * k);
@@ -240,10 +240,12 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let interleaved = usize::from(lhs.is_interleaved());
-        let kernels = &self.micro.kernels[rows.count - 1][interleaved];
+        let interleaved = lhs.is_interleaved();
+        let kernels = if interleaved { self.micro.interleaved } else { self.micro.kernels };
+        let kernels = &kernels[rows.count - 1];
         let short = self.plan.short.as_ref().filter(|_| rhs.short);
-        let packing = short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[interleaved]);
+        let packing =
+            short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(interleaved)]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);
@@ -278,8 +280,7 @@ impl<T: Product> Blocked<'_, T> {
             call.packed = packed.cast_mut();
             let kernel = match () {
                 _ if in_place && rhs.packs => packing,
-                _ if call.columns <= lanes => kernels.narrow,
-                _ => kernels.panel,
+                _ => kernels.widths[call.columns.div_ceil(lanes) - 1],
             };
             // SAFETY: passed on from the caller.
             unsafe { kernel(&call) };

@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn threads_share_the_work_evenly() {
-        let plan = Plan::<f32>::new(Isa::detect(), false);
         for (m, n, k) in [(1024, 1152, 384), (1024, 1536, 384), (1024, 384, 1536), (128, 5632, 2048), (3136, 256, 64)] {
+            let plan = Plan::<f32>::new(Isa::detect(), [m, n]);
             for threads in [2, 3, 4] {
                 let (rows, columns) = block(Extents { m, n, k }, 1, &plan, threads, true, true);
                 let tasks = m.div_ceil(rows) * n.div_ceil(columns);

@@ -6,7 +6,7 @@ use super::{
     blocked::Blocked,
     dots::Dots,
     matvec,
-    micro::{Float, Micro},
+    micro::{Float, Micro, Shape},
     operand::Matrix,
     short::Short,
     source::Source,
@@ -89,26 +89,31 @@ pub struct Plan<T: 'static> {
 
 /// A type that contractions accumulate in.
 pub trait Product: Number + From<bool> + Send + Sync {
+    /// Elements of a vector of microkernels; `None` where there are none.
+    fn lanes(isa: Isa) -> Option<usize> {
+        Self::micro(isa, Shape::Wide).map(|micro| micro.lanes)
+    }
+
     /// The microkernels of a level.
-    fn micro(isa: Isa) -> Option<Micro<Self>>;
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<Self>>;
 }
 
 impl Product for f32 {
-    fn micro(isa: Isa) -> Option<Micro<f32>> {
-        Some(<f32 as Float>::micro(isa))
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f32>> {
+        Some(<f32 as Float>::micro(isa, shape))
     }
 }
 
 impl Product for f64 {
-    fn micro(isa: Isa) -> Option<Micro<f64>> {
-        Some(<f64 as Float>::micro(isa))
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f64>> {
+        Some(<f64 as Float>::micro(isa, shape))
     }
 }
 
 macro_rules! by_loops {
     ($($t:ty),*) => {$(
         impl Product for $t {
-            fn micro(_: Isa) -> Option<Micro<$t>> {
+            fn micro(_: Isa, _: Shape) -> Option<Micro<$t>> {
                 None
             }
         }
@@ -117,11 +122,12 @@ macro_rules! by_loops {
 by_loops!(i8, u8, i32, i64, u32);
 
 impl<T: Product> Plan<T> {
-    /// For a level, which the machine must have. Where parts of larger products are computed, `vectors` says whether the whole is
-    /// one with a vector: so that results do not depend on how it is cut.
-    pub fn new(isa: Isa, vectors: bool) -> Plan<T> {
+    /// For a level, which the machine must have, and parts of a product of so many rows and columns, or that product: results do not
+    /// depend on how it is cut.
+    pub fn new(isa: Isa, [m, n]: [usize; 2]) -> Plan<T> {
         let caches = Caches::detect();
-        let micro = T::micro(isa);
+        let micro = T::lanes(isa).and_then(|lanes| T::micro(isa, Shape::of(m, n, lanes)));
+        let vectors = m == 1 || n == 1;
         let elements = caches.l2 / size_of::<T>();
         let first = caches.l1 / size_of::<T>() / 2;
         Plan { vectors, micro, short: None, near: elements * 3 / 32, half: elements / 2, first }

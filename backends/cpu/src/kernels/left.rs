@@ -9,8 +9,8 @@ use super::{
 
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;
-/// From so many rows of panels on, dense rows are packed too.
-const PACKED: usize = 80;
+/// From so many panels on, dense rows are packed too.
+const PACKED: usize = 3;
 
 /// The operand's part of some terms.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ impl<T: Product> Blocked<'_, T> {
         let panels = self.e.n.div_ceil(self.micro.panel());
         match self.lhs {
             Left::Plain(lhs) if lhs.columns != 1 => panels >= COPIED,
-            _ => panels * self.e.m.min(self.micro.rows()) >= PACKED,
+            _ => panels >= PACKED && !self.micro.interleaved.is_empty(),
         }
     }
 

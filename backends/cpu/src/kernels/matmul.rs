@@ -100,10 +100,10 @@ impl<T: Product> Matmul<T> {
         let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_nest.domain[batch + 1] };
         let mut problems = Vec::new();
         let mut note = |p| problems.extend::<Vec<String>>(p);
-        let vector = extents.m == 1 || extents.n == 1 || T::micro(isa).is_none();
+        let vector = extents.m == 1 || extents.n == 1 || T::lanes(isa).is_none();
         let (body, taken) = registers::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
-        let plan = Plan::<T>::new(isa, extents.m == 1 || extents.n == 1).storing(stored(&rhs_nest), isa);
+        let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_nest), isa);
         // Microkernels write rows.
         let side_by_side = |e: &TileProgram| e.writes[0].strides[batch + 1] == 1 || extents.n == 1;
         let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
@@ -119,7 +119,7 @@ impl<T: Product> Matmul<T> {
         let whole = |grid: &Grid, axis: usize| grid.len()[axis] == body.domain[axis];
         let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && plan.takes_parts(extents.m);
         let lhs = Lhs::compile::<T>(&lhs_nest, acc, slots, isa, rows.then(|| plan.left_parts(extents.k)));
-        let columns = whole(&grids[1], batch) && extents.n > 1 && T::micro(isa).is_some();
+        let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
         let rhs = Rhs::compile(&rhs_nest, acc, slots, isa, columns.then(|| plan.right_parts(products)));
         let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);

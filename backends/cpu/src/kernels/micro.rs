@@ -27,10 +27,8 @@ pub type Streams<T> = &'static [&'static [(usize, Kernel<T>)]];
 /// Kernels for as many rows.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
-    /// One vector wide.
-    pub narrow: Kernel<T>,
-    /// A panel wide.
-    pub panel: Kernel<T>,
+    /// By the number of vectors less one, up to a panel's.
+    pub widths: &'static [Kernel<T>],
     /// A panel wide, and the panel is packed on the way.
     pub packing: Kernel<T>,
 }
@@ -41,8 +39,8 @@ pub struct Shorts<T: 'static> {
     pub dtype: DType,
     /// For few rows.
     pub streams: Streams<T>,
-    /// For more, a panel wide, which is packed widened on the way: the first ones for one row more than the last of `streams`, beside a
-    /// left operand with strides, and beside one that is packed.
+    /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
+    /// strides, and beside one that is packed.
     pub packing: &'static [[Kernel<T>; 2]],
 }
 
@@ -50,8 +48,12 @@ pub struct Shorts<T: 'static> {
 pub struct Micro<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// By the number of rows less one: beside a left operand with strides, and beside one that is packed.
-    pub kernels: &'static [[Kernels<T>; 2]],
+    /// Vectors side by side in a panel.
+    vectors: usize,
+    /// By the number of rows less one.
+    pub kernels: &'static [Kernels<T>],
+    /// As many, or none: beside left operands that are packed as [`Interleaved`] says.
+    pub interleaved: &'static [Kernels<T>],
     /// For few rows.
     pub streams: Streams<T>,
     /// Beside panels of 16-bit floats.
@@ -78,13 +80,10 @@ impl<T> Clone for Micro<T> {
 
 impl<T> Copy for Micro<T> {}
 
-/// Vectors side by side in a panel.
-pub(super) const PANEL: usize = 2;
-
 impl<T> Micro<T> {
     /// Columns of a packed panel.
     pub fn panel(&self) -> usize {
-        PANEL * self.lanes
+        self.vectors * self.lanes
     }
 
     /// Elements of a packed column of the left operand.
@@ -103,7 +102,13 @@ impl<T> Micro<T> {
     }
 }
 
-/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel has, the others are those of the
+/// How kernels read right operands: panels that lie near, and something else is fetched meanwhile; panels that are packed on the way; or
+/// panels that come from afar, several at once.
+const NEAR: u8 = 0;
+const PACKS: u8 = 1;
+const STREAMS: u8 = 2;
+
+/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 ///
 /// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
@@ -114,7 +119,8 @@ unsafe fn block<
     B: Stored<V>,
     const ROWS: usize,
     const VECTORS: usize,
-    const PACKS: bool,
+    const PANEL: usize,
+    const READS: u8,
     const PACKED: bool,
 >(
     c: &Call<V::Element>,
@@ -127,6 +133,8 @@ unsafe fn block<
         let mut ahead = c.ahead.at;
         let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
+        // Beside panels that are near, the fewer rows there are, the more is fetched with each term: often less than a line.
+        let more = c.ahead.step > (V::LANES * size_of::<V::Element>()) as isize;
         if c.k >= LONG {
             for i in 0..ROWS {
                 let row = c.c.wrapping_offset(i as isize * c.c_rows);
@@ -142,13 +150,18 @@ unsafe fn block<
             while left > 0 {
                 let terms = if PACKED { left.min(V::LANES) } else { left };
                 for _ in 0..terms {
-                    if VECTORS > PANEL {
+                    if READS == STREAMS {
                         // A line of memory at a time.
                         for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
                             V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
                         }
                     } else {
-                        for j in 0..VECTORS {
+                        let lines = match READS {
+                            PACKS => VECTORS,
+                            _ if more => 2,
+                            _ => 1,
+                        };
+                        for j in 0..lines {
                             V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
                         }
                         ahead = ahead.wrapping_byte_offset(c.ahead.step);
@@ -157,7 +170,7 @@ unsafe fn block<
                     for (j, v) in row.iter_mut().enumerate() {
                         *v = B::load(b.add(place(j)));
                     }
-                    if PACKS {
+                    if READS == PACKS {
                         row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
                         packed = packed.add(VECTORS * V::LANES);
                     }
@@ -247,13 +260,14 @@ macro_rules! level {
                 B: Stored<V>,
                 const ROWS: usize,
                 const VECTORS: usize,
-                const PACKS: bool,
+                const PANEL: usize,
+                const READS: u8,
                 const PACKED: bool,
             >(
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { super::block::<V, B, ROWS, VECTORS, PACKS, PACKED>(call) }
+                unsafe { super::block::<V, B, ROWS, VECTORS, PANEL, READS, PACKED>(call) }
             }
 
             $(#[$attribute])*
@@ -263,12 +277,12 @@ macro_rules! level {
             }
 
             $(#[$attribute])*
-            pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize>(
+            pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
                 call: &Call<V::Element>,
                 rows: usize,
             ) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::sweep::sweep::<V, HIGH, WIDE>(call, rows) }
+                unsafe { crate::kernels::sweep::sweep::<V, HIGH, WIDE, PANEL>(call, rows) }
             }
 
             $(#[$attribute])*
@@ -310,40 +324,43 @@ level!(
 );
 
 macro_rules! micro {
-    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $packed:literal) => {
+    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $packed:literal) => {
         Kernels {
-            narrow: $level::block::<$v, $t, $rows, 1, false, $packed> as Kernel<$t>,
-            panel: $level::block::<$v, $t, $rows, PANEL, false, $packed> as Kernel<$t>,
-            packing: $level::block::<$v, $t, $rows, PANEL, true, $packed> as Kernel<$t>,
+            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $packed> as Kernel<$t>),*] },
+            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $packed> as Kernel<$t>,
         }
     };
-    (packing $level:ident, $v:ty, $t:ty, $b:ty, ($($rows:literal)*)) => {
+    (packing $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($rows:literal)*)) => {
         const {
             &[$([
-                $level::block::<$v, $b, $rows, PANEL, true, false> as Kernel<$t>,
-                $level::block::<$v, $b, $rows, PANEL, true, true> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, false> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, true> as Kernel<$t>,
             ]),*]
         }
     };
-    (streams $level:ident, $v:ty, $t:ty, $b:ty, ($($few:literal: $($vectors:literal)*);*)) => {
-        const { &[$(&[$(($vectors, $level::block::<$v, $b, $few, $vectors, false, false> as Kernel<$t>)),*]),*] }
+    (streams $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($few:literal: $($vectors:literal)*);*)) => {
+        const {
+            &[$(
+                &[$(($vectors, $level::block::<$v, $b, $few, $vectors, $panel, STREAMS, false> as Kernel<$t>)),*]
+            ),*]
+        }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)*, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)*, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
-            kernels: const {
-                &[$([micro!(rows $level, $v, $t, $rows, false), micro!(rows $level, $v, $t, $rows, true)]),*]
-            },
-            streams: micro!(streams $level, $v, $t, $t, $streams),
+            vectors: $panel,
+            kernels: const { &[$(micro!(rows $level, $v, $t, $rows, $panel, $widths, false)),*] },
+            interleaved: const { &[$(micro!(rows $level, $v, $t, $interleaved, $panel, $widths, true)),*] },
+            streams: micro!(streams $level, $v, $t, $t, $panel, $streams),
             shorts: const {
                 &[$(Shorts {
                     dtype: DType::$dtype,
-                    streams: micro!(streams $level, $v, $t, $b, $streams),
-                    packing: micro!(packing $level, $v, $t, $b, $more),
+                    streams: micro!(streams $level, $v, $t, $b, $panel, $streams),
+                    packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                 }),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
-            sweep: $level::sweep::<$v, $high, $wide>,
+            sweep: $level::sweep::<$v, $high, $wide, $panel>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
             interleave: $level::interleave::<$v>,
@@ -352,27 +369,59 @@ macro_rules! micro {
     };
 }
 
-/// An element type that there are microkernels for. How many rows they have is what registers hold besides a row of the right
-/// operand and an element of the left one.
+/// An element type that there are microkernels for.
+///
+/// A block's sums fill the registers, but for a row of the right operand and an element of the left one. The wider blocks are,
+/// the fewer elements they load for each multiplication: with AVX-512, 6 rows of 4 vectors load 10 for 24, and 14 rows of 2 load 16 for
+/// 28, which is a fourth slower where another thread runs on the same core. `Narrow` products have no use for 4 vectors, or read one
+/// panel by few rows, which is faster in several streams.
 pub trait Float: Copy + 'static {
     /// The kernels of a level, which the machine must have.
-    fn micro(isa: Isa) -> Micro<Self>;
+    fn micro(isa: Isa, shape: Shape) -> Micro<Self>;
+}
+
+/// What products have microkernels of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// Of few rows, or few columns.
+    Narrow,
+    /// All others.
+    Wide,
+}
+
+/// The most rows of narrow products, and vectors of columns.
+const FEW_ROWS: usize = 6;
+const FEW_VECTORS: usize = 2;
+
+impl Shape {
+    /// That of a product of `m` by `n` elements, of which a vector has `lanes`.
+    pub fn of(m: usize, n: usize, lanes: usize) -> Shape {
+        if m <= FEW_ROWS || n <= FEW_VECTORS * lanes { Shape::Narrow } else { Shape::Wide }
+    }
 }
 
 macro_rules! float {
     ($t:ty, $wide:ident, $middle:ident, $lanes:literal, $shorts:tt) => {
         impl Float for $t {
-            fn micro(isa: Isa) -> Micro<$t> {
+            fn micro(isa: Isa, shape: Shape) -> Micro<$t> {
                 #[cfg(target_arch = "x86_64")]
                 use std::arch::x86_64::{$middle, $wide};
                 match isa {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                    Isa::Avx512 if shape == Shape::Wide => {
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6, streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
-                    _ => micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4, streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2),
+                    Isa::Avx512 => {
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, interleaved, panel 2 (1 2), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                    }
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => {
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                    }
+                    _ => {
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4, interleaved 1 2 3 4, panel 2 (1 2), streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                    }
                 }
             }
         }

@@ -13,6 +13,8 @@ use crate::simd::{
 /// How such panels are read and written.
 pub struct Short<T: 'static> {
     shorts: &'static Shorts<T>,
+    /// The fewest rows less one that there are kernels for which pack.
+    fewer: usize,
     widen: PointFn,
     narrow: PointFn,
 }
@@ -21,7 +23,8 @@ impl<T> Short<T> {
     /// For elements of a type; `None` if it is not a 16-bit float, or not held as `T`.
     pub fn new(micro: &Micro<T>, dtype: DType, isa: Isa) -> Option<Short<T>> {
         let shorts = micro.shorts.iter().find(|shorts| shorts.dtype == dtype)?;
-        Some(Short { shorts, widen: widen(dtype, isa)?, narrow: narrow(dtype, isa)? })
+        let fewer = micro.rows() - shorts.packing.len();
+        Some(Short { shorts, fewer, widen: widen(dtype, isa)?, narrow: narrow(dtype, isa)? })
     }
 
     /// As [`Micro::streams`].
@@ -32,7 +35,7 @@ impl<T> Short<T> {
     /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
     /// beside one that is packed. `None` where panels are widened before.
     pub fn packing(&self, rows: usize) -> Option<&'static [Kernel<T>; 2]> {
-        self.shorts.packing.get(rows.checked_sub(self.shorts.streams.len() + 1)?)
+        self.shorts.packing.get(rows.checked_sub(self.fewer + 1)?)
     }
 
     /// Widens `n` elements.

@@ -37,7 +37,7 @@ impl Lhs {
         isa: Isa,
         parts: Parts,
     ) -> Result<Lhs, Vec<String>> {
-        if in_place(nest, acc, slots).is_none() && T::micro(isa).is_some() {
+        if in_place(nest, acc, slots).is_none() && T::lanes(isa).is_some() {
             if let Some(gathered) = Gathered::compile(nest, acc, slots) {
                 return Ok(Lhs::Gathered(gathered));
             }

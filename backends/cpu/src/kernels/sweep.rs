@@ -1,35 +1,38 @@
 //! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
 //! rows of the result.
 
-use super::{
-    call::Call,
-    micro::{PANEL, finish},
-};
+use super::{call::Call, micro::finish};
 use crate::simd::vector::Vector;
 
 /// So many rows of [`Call::columns`] sums, of one segment. Blocks have `HIGH` rows and up to `WIDE` vectors: no more than four.
 #[inline(always)]
-pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize>(call: &Call<V::Element>, rows: usize) {
+pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
+    call: &Call<V::Element>,
+    rows: usize,
+) {
     let mut row = 0;
     // SAFETY: passed on from the caller.
     unsafe {
         while row + HIGH <= rows {
-            lines::<V, HIGH, WIDE>(call, row);
+            lines::<V, HIGH, WIDE, PANEL>(call, row);
             row += HIGH;
         }
         while row + 2 <= rows {
-            lines::<V, 2, WIDE>(call, row);
+            lines::<V, 2, WIDE, PANEL>(call, row);
             row += 2;
         }
         if row < rows {
-            lines::<V, 1, WIDE>(call, row);
+            lines::<V, 1, WIDE, PANEL>(call, row);
         }
     }
 }
 
 /// Some rows from one on.
 #[inline(always)]
-unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize>(call: &Call<V::Element>, row: usize) {
+unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
+    call: &Call<V::Element>,
+    row: usize,
+) {
     let row = row as isize;
     let mut block = Call {
         a: call.a.wrapping_offset(row * call.a_rows),
@@ -42,7 +45,7 @@ unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize>(call: &Call<V::
     // SAFETY: the caller promises the operands. Null pointers stay what they are.
     unsafe {
         while left >= WIDE * V::LANES {
-            sums::<V, ROWS, WIDE, true>(&block);
+            sums::<V, ROWS, WIDE, PANEL, true>(&block);
             left -= WIDE * V::LANES;
             block.b = block.b.wrapping_add(WIDE / PANEL * call.b_panels);
             block.c = block.c.wrapping_add(WIDE * V::LANES);
@@ -56,17 +59,19 @@ unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize>(call: &Call<V::
         block.columns = left;
         match left.div_ceil(V::LANES) {
             0 => {}
-            1 => sums::<V, ROWS, 1, false>(&block),
-            2 => sums::<V, ROWS, 2, false>(&block),
-            3 => sums::<V, ROWS, 3, false>(&block),
-            _ => sums::<V, ROWS, 4, false>(&block),
+            1 => sums::<V, ROWS, 1, PANEL, false>(&block),
+            2 => sums::<V, ROWS, 2, PANEL, false>(&block),
+            3 => sums::<V, ROWS, 3, PANEL, false>(&block),
+            _ => sums::<V, ROWS, 4, PANEL, false>(&block),
         }
     }
 }
 
 /// A block; the last vector of a row counts in part unless all are `WHOLE`.
 #[inline(always)]
-unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(c: &Call<V::Element>) {
+unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize, const PANEL: usize, const WHOLE: bool>(
+    c: &Call<V::Element>,
+) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
