@@ -373,14 +373,14 @@ macro_rules! micro {
 ///
 /// A block's sums fill the registers, but for a row of the right operand and an element of the left one. The wider blocks are,
 /// the fewer elements they load for each multiplication: with AVX-512, 6 rows of 4 vectors load 10 for 24, and 14 rows of 2 load 16 for
-/// 28, which is a fourth slower where another thread runs on the same core. `Narrow` products have no use for 4 vectors, or read one
-/// panel by few rows, which is faster in several streams.
+/// 28, which is a fourth slower where another thread runs on the same core. Narrow products have no use for 4 vectors, or so few rows
+/// that these read panels once, a few in several streams, as they lie.
 pub trait Float: Copy + 'static {
     /// The kernels of a level, which the machine must have.
     fn micro(isa: Isa, shape: Shape) -> Micro<Self>;
 }
 
-/// What products have microkernels of their own.
+/// Products that have microkernels of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// Of few rows, or few columns.
@@ -390,7 +390,7 @@ pub enum Shape {
 }
 
 /// The most rows of narrow products, and vectors of columns.
-const FEW_ROWS: usize = 6;
+const FEW_ROWS: usize = 14;
 const FEW_VECTORS: usize = 2;
 
 impl Shape {
@@ -413,7 +413,7 @@ macro_rules! float {
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, interleaved, panel 2 (1 2), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, interleaved, panel 2 (1 2), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
