@@ -80,7 +80,7 @@ impl<T: Product> Call<T> {
     }
 }
 
-/// Memory that will be needed, of which a panel's row is asked for with each term: the address, which need not be valid, and bytes
+/// Memory that will be needed, of which a line or more is asked for with each term: the address, which need not be valid, and bytes
 /// from it to the next.
 #[derive(Clone, Copy)]
 pub struct Ahead<T> {
