@@ -3,21 +3,26 @@
 use super::gemm::{Extents, Plan, Product};
 use crate::axes::Nest;
 
-/// Multiplications of a task, where there are so many: some microseconds.
-const TASK: usize = 1 << 19;
+/// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.
+const TASK: usize = 1 << 17;
 /// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
 const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.
-const ROWS: usize = 32;
+const ROWS: usize = 24;
 const PANELS: usize = 3;
 /// Panels of the narrowest tile that is as high as the product.
 const NARROW: usize = 4;
-/// Tasks of each thread, if there are several: the last one to finish is waited for. Twice as many, if each still has so many
-/// multiplications: threads may be held up.
+/// The most tasks of each thread, and of products of so many multiplications for each of these: threads may be held up, and the
+/// last one is waited for.
 const SHARE: usize = 2;
 const LONG: usize = 1 << 24;
+const LONG_SHARE: usize = 4;
+/// By what part of a task's time some thread is later than the others.
+const LATE: f64 = 0.1;
 /// Multiplications in the time that it takes to read an element of an operand from afar, beside multiplications.
 const READ: f64 = 8.0;
+/// The same for one that is packed.
+const PACK: f64 = 16.0;
 
 /// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
 /// axis becomes rows.
@@ -50,36 +55,38 @@ pub fn block<T: Product>(
 ) -> (usize, usize) {
     // Of vectors, memory is what limits: as if there were more rows or columns.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
-    let all = if work / LONG >= 2 * SHARE * threads { 2 * SHARE * threads } else { SHARE * threads };
-    let wanted = if threads == 1 { 1 } else { (work / TASK).clamp(1, all).div_ceil(points.max(1)) };
+    let share = match work / threads {
+        _ if threads == 1 => 0,
+        each if each / LONG >= LONG_SHARE => LONG_SHARE,
+        each => (each / TASK).min(SHARE),
+    };
+    let points = points.max(1);
+    let wanted = |share: usize| (threads * share).div_ceil(points).max(1);
     let panel = plan.panel().max(32);
     let panels = e.n.div_ceil(panel).max(1);
-    let (rows, columns) = if packed || e.m == 1 || e.n == 1 {
-        let least = e.n.div_ceil(COLUMNS).max(1);
-        let most = least.max(wanted.min(panels.div_ceil(PANELS)));
-        let cut = |columns: usize| {
-            let rows = e.m.div_ceil(plan.rows(e.n.div_ceil(columns), e.k));
-            (rows.max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1), columns)
-        };
-        // As many tasks as are wanted, if there can be; then what takes least: each column's tasks read all of the left operand, each
-        // row's all of the right one, and in the end some threads may have nothing to do.
-        let takes = |&(rows, columns): &(usize, usize)| {
-            let tasks = rows * columns * points.max(1);
-            let idle = tasks.next_multiple_of(threads) as f64 / tasks as f64;
-            let read = columns as f64 / e.n as f64 + rows as f64 / e.m as f64;
-            (wanted.saturating_sub(rows * columns), idle * (1.0 + READ * read))
-        };
-        let order = |a: &(usize, f64), b: &(usize, f64)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
-        let cuts = (least..=most).map(cut).map(|cut| (takes(&cut), cut));
-        cuts.min_by(|a, b| order(&a.0, &b.0)).map_or((1, 1), |best| best.1)
-    } else {
-        let tile = if direct { usize::MAX } else { plan.tile() };
-        let most = (tile / e.m.max(1)).max(NARROW * panel);
-        let columns = e.n.div_ceil(most).max(wanted.min(panels.div_ceil(PANELS))).max(1);
-        let rows = e.m.div_ceil(tile / most.min(e.n.div_ceil(columns)).max(1));
-        (rows.max(wanted.div_ceil(columns).min(e.m / ROWS)).max(1), columns)
+    let packed = packed || e.m == 1 || e.n == 1;
+    let tile = if direct { usize::MAX } else { plan.tile() };
+    let widest = if packed { COLUMNS } else { (tile / e.m.max(1)).max(NARROW * panel) };
+    let highest = |columns: usize| {
+        let width = e.n.div_ceil(columns).min(widest);
+        if packed { plan.rows(width, e.k) } else { tile / width.max(1) }
     };
-    (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
+    let cut = |columns: usize, share: usize| {
+        let least = e.m.div_ceil(highest(columns));
+        let rows = least.max(wanted(share).div_ceil(columns).min(e.m / ROWS)).max(1);
+        (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
+    };
+    // Each column's tasks read all of the left operand, each row's all of the right one, or pack it. In the end threads wait for another.
+    let takes = |&(height, width): &(usize, usize)| {
+        let tasks = e.m.div_ceil(height) * e.n.div_ceil(width) * points;
+        let rounds = tasks.div_ceil(threads) as f64;
+        let time = rounds * (height * width) as f64;
+        time * (1.0 + LATE / rounds) * (1.0 + READ / width as f64 + if packed { READ } else { PACK } / height as f64)
+    };
+    let least = e.n.div_ceil(widest).max(1);
+    let most = least.max(wanted(share).min(panels.div_ceil(PANELS)));
+    let cuts = (least..=most).flat_map(|columns| (share.min(1)..=share).map(move |share| cut(columns, share)));
+    cuts.min_by(|a, b| takes(a).total_cmp(&takes(b))).unwrap_or((1, 1))
 }
 
 #[cfg(test)]
@@ -89,7 +96,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_work_evenly() {
-        for (m, n, k) in [(1024, 1152, 384), (1024, 1536, 384), (1024, 384, 1536), (128, 5632, 2048), (3136, 256, 64)] {
+        for (m, n, k) in [(1024, 1152, 384), (1024, 1536, 384), (1024, 384, 1536), (128, 5632, 2048), (3136, 256, 64), (127, 131, 137), (33, 1000, 65)] {
             let plan = Plan::<f32>::new(Isa::detect(), [m, n]);
             for threads in [2, 3, 4] {
                 let (rows, columns) = block(Extents { m, n, k }, 1, &plan, threads, true, true);
