@@ -69,6 +69,13 @@ struct Matmul<T: 'static> {
     /// What microkernels do to it.
     taken: InRegisters,
     size: usize,
+    /// Bytes of scratch memory of tile programs, of which one is at work at a time, and where the tile of the product that lies behind
+    /// them ends.
+    registers: usize,
+    tile_end: usize,
+    /// There is nothing to do, or too little for several threads.
+    empty: bool,
+    serial: bool,
     added: Vec<usize>,
     /// The right operand's packed form: its slot, the strides of its batch axes in bytes, and what it is made from.
     packed: Option<(usize, Vec<usize>, Constant)>,
@@ -141,6 +148,10 @@ impl<T: Product> Matmul<T> {
         });
         let added = slots.added();
         let size = acc.size();
+        let registers = epilogue.scratch.max(lhs.registers()).max(rhs.registers()).next_multiple_of(ALIGN);
+        let tiles = grids.iter().map(|grid| grid.len()[batch] * grid.len()[batch + 1] * size);
+        let held = if direct && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
+        let all = body.domain.iter().fold(extents.k, |all, &n| all.saturating_mul(n));
         Ok(Box::new(Matmul {
             plan,
             extents,
@@ -153,6 +164,10 @@ impl<T: Product> Matmul<T> {
             direct,
             taken,
             size,
+            registers,
+            tile_end: (registers + held).next_multiple_of(ALIGN),
+            empty: body.domain.contains(&0),
+            serial: all < SERIAL,
             added,
             packed,
         }))
@@ -177,7 +192,7 @@ impl<T: Product> Matmul<T> {
         let from = self.rhs.at(&frame, &point, 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
-        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end())) };
+        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end)) };
     }
 
     /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
@@ -195,18 +210,6 @@ impl<T: Product> Matmul<T> {
     /// How the product is cut into tiles: the number of the grid.
     fn cut(&self, launch: &Launch<'_>) -> usize {
         usize::from(self.constant(launch).is_none())
-    }
-
-    /// Where in the scratch memory a tile of the product ends, which lies behind registers.
-    fn tile_end(&self) -> usize {
-        let tiles = self.grids.iter().map(|grid| grid.len()[self.batch] * grid.len()[self.batch + 1] * self.size);
-        let tile = if self.direct && self.several() { 0 } else { tiles.max().unwrap_or(0) };
-        (self.registers() + tile).next_multiple_of(ALIGN)
-    }
-
-    /// Bytes of scratch memory of tile programs, of which one is at work at a time.
-    fn registers(&self) -> usize {
-        self.epilogue.scratch.max(self.lhs.registers()).max(self.rhs.registers()).next_multiple_of(ALIGN)
     }
 
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
@@ -229,7 +232,8 @@ impl<T: Product> Matmul<T> {
         let direct = self.direct && (self.several() || !launch.in_place);
         let target = if direct {
             let write = &self.epilogue.writes[0];
-            let offset = (0..MAX_RANK).fold(write.base, |sum, d| sum + write.strides[d] * tile.start[d] as i64);
+            let along = write.strides.iter().zip(&tile.start).take(self.batch + 2);
+            let offset = along.fold(write.base, |sum, (s, &i)| sum + s * i as i64);
             Matrix {
                 at: launch.slots[write.slot].wrapping_offset(offset as isize * self.size as isize),
                 rows: write.strides[self.batch] as isize,
@@ -237,7 +241,7 @@ impl<T: Product> Matmul<T> {
             }
         } else {
             // SAFETY: behind the registers there is room for a tile.
-            let at = unsafe { scratch.add(self.registers()) };
+            let at = unsafe { scratch.add(self.registers) };
             Matrix { at, rows: n as isize, columns: 1 }
         };
         let extents = Extents { m, n, k: self.extents.k };
@@ -253,7 +257,7 @@ impl<T: Product> Matmul<T> {
         finish.least = self.taken.relu.then(T::default);
         // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room.
         unsafe {
-            self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end()));
+            self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end));
             if !direct {
                 self.finish(launch, &tile, target.at, scratch);
             }
@@ -283,7 +287,7 @@ impl<T: Product> Matmul<T> {
 
 impl<T: Product> Thunk for Matmul<T> {
     unsafe fn run(&self, launch: &Launch<'_>) {
-        if self.epilogue.domain.contains(&0) {
+        if self.empty {
             return;
         }
         // SAFETY: passed on from the caller.
@@ -293,11 +297,9 @@ impl<T: Product> Thunk for Matmul<T> {
                 self.rhs.prepare(launch);
             }
         }
-        let points: usize = self.epilogue.domain.iter().product();
-        let serial = points.saturating_mul(self.extents.k) < SERIAL;
-        // SAFETY: passed on from the caller.
         let tasks = self.grids[self.cut(launch)].count();
-        launch.workers.for_each(tasks, serial, &|n, scratch| unsafe { self.task(launch, n, scratch) });
+        // SAFETY: passed on from the caller.
+        launch.workers.for_each(tasks, self.serial, &|n, scratch| unsafe { self.task(launch, n, scratch) });
     }
 
     fn scratch(&self) -> usize {
@@ -305,7 +307,7 @@ impl<T: Product> Thunk for Matmul<T> {
             let (m, n) = (grid.len()[self.batch], grid.len()[self.batch + 1]);
             self.plan.scratch(Extents { m, n, k: self.extents.k })
         });
-        let own = self.tile_end() + products.max().unwrap_or(0);
+        let own = self.tile_end + products.max().unwrap_or(0);
         own.max(self.lhs.scratch()).max(self.rhs.scratch())
     }
 

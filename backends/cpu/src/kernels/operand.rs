@@ -63,13 +63,13 @@ impl Operand {
 
     /// The matrix at a batch point, from element (`row`, `column`) on.
     pub fn matrix(&self, slots: &[*mut u8], batch: &[usize], row: usize, column: usize) -> Matrix {
-        let n = self.strides.len();
-        let point = batch.iter().copied().take(n - 2).chain([row, column]);
-        let offset = self.strides.iter().zip(point).fold(self.base, |sum, (s, i)| sum + s * i as i64);
+        let [of_batch @ .., rows, columns] = self.strides.as_slice() else { unreachable!("operands have rows and columns") };
+        let offset = of_batch.iter().zip(batch).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
+        let offset = offset + rows * row as i64 + columns * column as i64;
         Matrix {
             at: slots[self.slot].wrapping_offset(offset as isize * self.size as isize),
-            rows: self.strides[n - 2] as isize,
-            columns: self.strides[n - 1] as isize,
+            rows: *rows as isize,
+            columns: *columns as isize,
         }
     }
 }

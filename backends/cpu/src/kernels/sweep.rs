@@ -1,29 +1,33 @@
 //! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
 //! rows of the result.
 
-use super::{call::Call, micro::finish};
+use super::{block::finish, call::Call};
 use crate::simd::vector::Vector;
 
-/// So many rows of [`Call::columns`] sums, of one segment. Blocks have `HIGH` rows and up to `WIDE` vectors: no more than four.
+/// So many rows of [`Call::columns`] sums, of one segment. Blocks have up to `HIGH` rows, which are four to six, and up to `WIDE`
+/// vectors: no more than four.
 #[inline(always)]
 pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
     call: &Call<V::Element>,
     rows: usize,
 ) {
     let mut row = 0;
-    // SAFETY: passed on from the caller.
-    unsafe {
-        while row + HIGH <= rows {
-            lines::<V, HIGH, WIDE, PANEL>(call, row);
-            row += HIGH;
+    while row < rows {
+        let left = rows - row;
+        // The last two blocks are about as high as each other: one of few rows waits for its sums, not for memory.
+        let high = if (HIGH + 1..2 * HIGH).contains(&left) { left.div_ceil(2) } else { left.min(HIGH) };
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match high {
+                1 => lines::<V, 1, WIDE, PANEL>(call, row),
+                2 => lines::<V, 2, WIDE, PANEL>(call, row),
+                3 => lines::<V, 3, WIDE, PANEL>(call, row),
+                4 if HIGH > 4 => lines::<V, 4, WIDE, PANEL>(call, row),
+                5 if HIGH > 5 => lines::<V, 5, WIDE, PANEL>(call, row),
+                _ => lines::<V, HIGH, WIDE, PANEL>(call, row),
+            }
         }
-        while row + 2 <= rows {
-            lines::<V, 2, WIDE, PANEL>(call, row);
-            row += 2;
-        }
-        if row < rows {
-            lines::<V, 1, WIDE, PANEL>(call, row);
-        }
+        row += high;
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Grid {
     len: [usize; MAX_RANK],
     /// Where tiles begin, and where the last one ends.
     bounds: [Vec<usize>; MAX_RANK],
+    count: usize,
+    first: Tile,
 }
 
 impl Grid {
@@ -59,12 +61,14 @@ impl Grid {
     fn of(rank: usize, bounds: impl Fn(usize) -> Vec<usize>) -> Grid {
         let bounds = std::array::from_fn(|d| if d < rank { bounds(d) } else { vec![0, 1] });
         let len = std::array::from_fn(|d| lengths(&bounds[d]).max().unwrap_or(0));
-        Grid { rank, len, bounds }
+        let count = bounds.iter().map(|b| b.len() - 1).product();
+        let first = Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| bounds[d][1]) };
+        Grid { rank, len, bounds, count, first }
     }
 
     /// Number of tiles.
     pub fn count(&self) -> usize {
-        self.bounds.iter().map(|b| b.len() - 1).product()
+        self.count
     }
 
     /// The largest extents.
@@ -118,14 +122,16 @@ impl Grid {
 
     /// Tile number `n`; the innermost axis varies fastest.
     pub fn tile(&self, mut n: usize) -> Tile {
-        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        for d in (0..MAX_RANK).rev() {
+        let mut tile = self.first;
+        for d in (0..self.rank).rev() {
+            if n == 0 {
+                break;
+            }
             let (bounds, count) = (&self.bounds[d], self.bounds[d].len() - 1);
-            // Divisions take long.
-            let at = if count > 1 { n % count } else { 0 };
+            let at = n % count;
             tile.start[d] = bounds[at];
             tile.len[d] = bounds[at + 1] - tile.start[d];
-            n = if count > 1 { n / count } else { n };
+            n /= count;
         }
         tile
     }
