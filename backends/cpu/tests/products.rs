@@ -184,8 +184,22 @@ fn few_rows_of_long_sums() {
         // A column times a transposed matrix: the same with sides changed.
         case(&[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
-    // A right operand that no second-level cache holds.
+    // Right operands of which a second-level cache does not hold half, or nothing.
+    for m in 1..=8 {
+        case(&[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
+    }
     case(&[], (3, 2099, 1051), [Dense, Dense], Epilogue::None, DType::F64);
+}
+
+/// Blocks beside a right operand as it lies, of which the last vector is read in part.
+#[test]
+fn narrow_products() {
+    for m in 1..=18 {
+        for (i, n) in [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 77].into_iter().enumerate() {
+            let (dtype, layout) = if (m + i) % 2 == 0 { (DType::F64, Dense) } else { (DType::F32, Slice) };
+            case(&[], (m, n, 49 + m), [Dense, layout], EPILOGUES[(m + i / 2) % 4], dtype);
+        }
+    }
 }
 
 #[test]

@@ -174,9 +174,11 @@ impl<T: Product> Blocked<'_, T> {
                     Panels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
                 }
                 Right::Plain(Matrix { at, rows, columns: 1 }) => {
-                    // Kernels read whole vectors, and what they pack is whole.
-                    let last = columns - (panels - 1) * width;
-                    let whole = last == width || self.once() && last.is_multiple_of(self.micro.lanes);
+                    // What kernels pack is as many vectors wide as a panel. It is of no use where there are fewer vectors in all.
+                    let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
+                    let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
+                    let vectors = self.micro.cut || last.is_multiple_of(lanes);
+                    let whole = vectors && (!packs || last + lanes > width);
                     if !whole {
                         let before = (panels - 1) * width;
                         let to = self.scratch.wrapping_add(before * k);
@@ -184,7 +186,7 @@ impl<T: Product> Blocked<'_, T> {
                     }
                     let at = at.cast::<T>().wrapping_offset((first * width) as isize + from as isize * rows);
                     let (in_place, apart) = (panels - usize::from(!whole), width * size_of::<T>());
-                    Panels { in_place, at: at.cast(), apart, terms: rows, packs: !self.once(), ..packed }
+                    Panels { in_place, at: at.cast(), apart, terms: rows, packs, ..packed }
                 }
                 _ => {
                     self.rhs.pack(self.micro, (from, k), (first * width, columns), self.scratch);

@@ -180,7 +180,7 @@ impl<T: Product> Plan<T> {
     }
 
     /// Whether so many lines of `k` terms take no more than half of the second-level cache.
-    fn stays(&self, lines: usize, k: usize) -> bool {
+    pub fn stays(&self, lines: usize, k: usize) -> bool {
         lines.saturating_mul(k) <= self.half
     }
 

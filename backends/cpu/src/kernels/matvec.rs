@@ -1,7 +1,7 @@
 //! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: a page of several of its rows
 //! at once, as processors fetch ahead, while sums wait in the first-level cache.
 
-use super::{call::Call, micro::finish};
+use super::{block::finish, call::Call};
 use crate::simd::vector::Vector;
 
 /// Bytes of the sums that wait, of each row and of all of them.

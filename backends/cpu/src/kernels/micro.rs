@@ -1,10 +1,11 @@
-//! Microkernels: a block of a product that stays in registers, for each instruction-set level.
+//! Microkernels for each element type and instruction-set level.
 
 use eutectic_ir::DType;
 use half::{bf16, f16};
 
 use super::{
-    call::{AHEAD, Call},
+    block::{NEAR, PACKS, STREAMS},
+    call::Call,
     dots::Dots,
     pack::{Interleaved, Lines, Panel},
 };
@@ -13,9 +14,6 @@ use crate::simd::{
     stored::Stored,
     vector::{Lanes, Vector},
 };
-
-/// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
-const LONG: usize = 64;
 
 /// Computes a block.
 pub type Kernel<T> = unsafe fn(&Call<T>);
@@ -50,6 +48,8 @@ pub struct Micro<T: 'static> {
     pub lanes: usize,
     /// Vectors side by side in a panel.
     vectors: usize,
+    /// Whether these read no columns but those that count: whole vectors otherwise.
+    pub cut: bool,
     /// By the number of rows less one.
     pub kernels: &'static [Kernels<T>],
     /// As many, or none: beside left operands that are packed as [`Interleaved`] says.
@@ -102,153 +102,6 @@ impl<T> Micro<T> {
     }
 }
 
-/// How kernels read right operands: panels that lie near, and something else is fetched meanwhile; panels that are packed on the way; or
-/// panels that come from afar, several at once.
-const NEAR: u8 = 0;
-const PACKS: u8 = 1;
-const STREAMS: u8 = 2;
-
-/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
-/// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
-///
-/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
-/// instructions, of which a core that runs a thread beside this one has half as many. Elements of the right one are `B`s.
-#[inline(always)]
-unsafe fn block<
-    V: Vector,
-    B: Stored<V>,
-    const ROWS: usize,
-    const VECTORS: usize,
-    const PANEL: usize,
-    const READS: u8,
-    const PACKED: bool,
->(
-    c: &Call<V::Element>,
-) {
-    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
-    unsafe {
-        let mut sums = [[V::zero(); VECTORS]; ROWS];
-        let mut b = c.b.cast::<B>();
-        let mut packed = c.packed;
-        let mut ahead = c.ahead.at;
-        let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
-        let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
-        // Beside panels that are near, the fewer rows there are, the more is fetched with each term: often less than a line.
-        let more = c.ahead.step > (V::LANES * size_of::<V::Element>()) as isize;
-        if c.k >= LONG {
-            for i in 0..ROWS {
-                let row = c.c.wrapping_offset(i as isize * c.c_rows);
-                (0..VECTORS).for_each(|j| V::prefetch(row.wrapping_add(j * V::LANES)));
-            }
-        }
-        let mut a = c.a;
-        for segment in 0..c.segments {
-            if !PACKED {
-                a = c.a.wrapping_offset(c.starts.add(segment).read());
-            }
-            let mut left = c.k;
-            while left > 0 {
-                let terms = if PACKED { left.min(V::LANES) } else { left };
-                for _ in 0..terms {
-                    if READS == STREAMS {
-                        // A line of memory at a time.
-                        for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
-                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
-                        }
-                    } else {
-                        let lines = match READS {
-                            PACKS => VECTORS,
-                            _ if more => 2,
-                            _ => 1,
-                        };
-                        for j in 0..lines {
-                            V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
-                        }
-                        ahead = ahead.wrapping_byte_offset(c.ahead.step);
-                    }
-                    let mut row = [V::zero(); VECTORS];
-                    for (j, v) in row.iter_mut().enumerate() {
-                        *v = B::load(b.add(place(j)));
-                    }
-                    if READS == PACKS {
-                        row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
-                        packed = packed.add(VECTORS * V::LANES);
-                    }
-                    for (i, sums) in sums.iter_mut().enumerate() {
-                        let x = V::splat(*a.offset(i as isize * a_rows));
-                        for (sum, &v) in sums.iter_mut().zip(&row) {
-                            *sum = x.mul_add(v, *sum);
-                        }
-                    }
-                    a = a.wrapping_offset(a_columns);
-                    b = b.wrapping_offset(c.b_rows);
-                }
-                if PACKED {
-                    a = a.wrapping_add(ROWS * V::LANES - terms);
-                }
-                left -= terms;
-            }
-        }
-        if c.columns == VECTORS * V::LANES {
-            finish::<V, ROWS, VECTORS, true>(c, sums);
-        } else {
-            finish::<V, ROWS, VECTORS, false>(c, sums);
-        }
-    }
-}
-
-/// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
-/// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
-#[inline(always)]
-pub(super) unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
-    c: &Call<V::Element>,
-    sums: [[V; VECTORS]; ROWS],
-) {
-    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
-    unsafe {
-        let mut sums = sums;
-        let last = c.columns - (VECTORS - 1) * V::LANES;
-        let read = |row: *const V::Element, j: usize| {
-            let at = row.add(j * V::LANES);
-            if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, last) }
-        };
-        macro_rules! each {
-            ($sum:ident, $i:pat, $j:pat => $new:expr) => {
-                for ($i, row) in sums.iter_mut().enumerate() {
-                    for ($j, $sum) in row.iter_mut().enumerate() {
-                        *$sum = $new;
-                    }
-                }
-            };
-        }
-        if let Some(scale) = c.scale {
-            let scale = V::splat(scale);
-            each!(sum, _, _ => sum.mul(scale));
-        }
-        if c.add {
-            each!(sum, i, j => sum.add(read(c.c.offset(i as isize * c.c_rows), j)));
-        }
-        if !c.bias.is_null() {
-            let mut bias = [V::zero(); VECTORS];
-            bias.iter_mut().enumerate().for_each(|(j, v)| *v = read(c.bias, j));
-            each!(sum, _, j => sum.add(bias[j]));
-        }
-        if !c.other.is_null() {
-            each!(sum, i, j => sum.add(read(c.other.offset(i as isize * c.other_rows), j)));
-        }
-        if let Some(least) = c.least {
-            let least = V::splat(least);
-            each!(sum, _, _ => sum.at_least(least));
-        }
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, sum) in sums.iter().enumerate() {
-                let to = c.c.offset(i as isize * c.c_rows).add(j * V::LANES);
-                if WHOLE || j + 1 < VECTORS { sum.store(to) } else { sum.store_part(to, last) }
-            }
-        }
-    }
-}
-
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
@@ -263,11 +116,12 @@ macro_rules! level {
                 const PANEL: usize,
                 const READS: u8,
                 const PACKED: bool,
+                const CUT: bool,
             >(
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { super::block::<V, B, ROWS, VECTORS, PANEL, READS, PACKED>(call) }
+                unsafe { crate::kernels::block::block::<V, B, ROWS, VECTORS, PANEL, READS, PACKED, CUT>(call) }
             }
 
             $(#[$attribute])*
@@ -324,38 +178,39 @@ level!(
 );
 
 macro_rules! micro {
-    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $packed:literal) => {
+    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $packed:literal, $cut:literal) => {
         Kernels {
-            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $packed> as Kernel<$t>),*] },
-            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $packed> as Kernel<$t>,
+            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $packed, $cut> as Kernel<$t>),*] },
+            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $packed, $cut> as Kernel<$t>,
         }
     };
     (packing $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($rows:literal)*)) => {
         const {
             &[$([
-                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, false> as Kernel<$t>,
-                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, true> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, false, false> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, true, false> as Kernel<$t>,
             ]),*]
         }
     };
-    (streams $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($few:literal: $($vectors:literal)*);*)) => {
+    (streams $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, $cut:literal, ($($few:literal: $($vectors:literal)*);*)) => {
         const {
             &[$(
-                &[$(($vectors, $level::block::<$v, $b, $few, $vectors, $panel, STREAMS, false> as Kernel<$t>)),*]
+                &[$(($vectors, $level::block::<$v, $b, $few, $vectors, $panel, STREAMS, false, $cut> as Kernel<$t>)),*]
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)*, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
-            kernels: const { &[$(micro!(rows $level, $v, $t, $rows, $panel, $widths, false)),*] },
-            interleaved: const { &[$(micro!(rows $level, $v, $t, $interleaved, $panel, $widths, true)),*] },
-            streams: micro!(streams $level, $v, $t, $t, $panel, $streams),
+            cut: $cut,
+            kernels: const { &[$(micro!(rows $level, $v, $t, $rows, $panel, $widths, false, $cut)),*] },
+            interleaved: const { &[$(micro!(rows $level, $v, $t, $interleaved, $panel, $widths, true, $cut)),*] },
+            streams: micro!(streams $level, $v, $t, $t, $panel, $cut, $streams),
             shorts: const {
                 &[$(Shorts {
                     dtype: DType::$dtype,
-                    streams: micro!(streams $level, $v, $t, $b, $panel, $streams),
+                    streams: micro!(streams $level, $v, $t, $b, $panel, false, $streams),
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                 }),*]
             },
@@ -409,18 +264,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == Shape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14, interleaved, panel 2 (1 2), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4, interleaved 1 2 3 4, panel 2 (1 2), streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
                     }
                 }
             }

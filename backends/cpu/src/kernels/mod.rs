@@ -2,6 +2,7 @@
 
 pub mod attention;
 mod bias;
+mod block;
 mod blocked;
 pub mod call;
 mod computed;

@@ -36,7 +36,13 @@ impl<T: Product> Blocked<'_, T> {
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Plain(lhs) = self.lhs else { return false };
-        let few = if let Right::Packed(_) = self.rhs { self.kernels().len() } else { self.micro.few.len() };
+        // Beside dense rows that stay near, sums do not have to wait.
+        let near = self.micro.cut && self.plan.stays(e.n, e.k);
+        let few = match self.rhs {
+            Right::Packed(_) => self.kernels().len(),
+            _ if near => self.micro.streams.len(),
+            _ => self.micro.few.len(),
+        };
         if e.k > TERMS && e.m > few {
             return false;
         }
@@ -51,7 +57,8 @@ impl<T: Product> Blocked<'_, T> {
         unsafe {
             match self.rhs {
                 _ if e.k <= TERMS => self.few_terms(lhs, &rhs),
-                Right::Packed(_) => self.few_rows_packed(lhs, &rhs),
+                Right::Packed(_) => self.few_panels(lhs, &rhs, self.kernels()),
+                _ if near => self.few_panels(lhs, &rhs, self.micro.streams),
                 _ => self.few_rows(lhs, &rhs),
             }
         }
@@ -61,9 +68,10 @@ impl<T: Product> Blocked<'_, T> {
     /// A group of panels at a time, past which all rows go.
     unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels) {
         let (e, width) = (self.e, self.micro.panel());
-        let group = self.plan.group(e, e.k, true) * width;
+        let near = self.plan.is_nearest(e.n * e.k);
+        let group = if near { e.n } else { self.plan.group(e, e.k, true) * width };
         // Rows that lie apart are packed for many rows of the target, unless they stay in the nearest cache anyway.
-        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !self.plan.is_nearest(e.n * e.k);
+        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !near;
         for first in (0..e.n).step_by(group.max(1)) {
             let columns = group.min(e.n - first);
             let mut call = Call { columns, ..self.part(lhs, rhs, (0, e.k), first) };
@@ -124,7 +132,7 @@ impl<T: Product> Blocked<'_, T> {
         }
     }
 
-    /// A right operand that lies in rows, by whole rows of its pages.
+    /// A right operand that lies in rows, and comes from afar: by whole rows of its pages.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
         let (terms, asks) = (self.plan.terms(self.e.k), self.plan.is_far(self.e.n * self.e.k));
         for from in (0..self.e.k).step_by(terms) {
@@ -139,10 +147,10 @@ impl<T: Product> Blocked<'_, T> {
         self.plan.short.as_ref().map_or(self.micro.streams, Short::streams)
     }
 
-    /// As many panels at once as there is a kernel for, from their first to their last term.
-    unsafe fn few_rows_packed(&self, lhs: Matrix, rhs: &Panels) {
+    /// As many panels at once as there is a kernel for, packed or near, from their first to their last term.
+    unsafe fn few_panels(&self, lhs: Matrix, rhs: &Panels, kernels: Streams<T>) {
         let (e, lanes) = (self.e, self.micro.lanes);
-        let kernels = self.kernels()[e.m - 1];
+        let kernels = kernels[e.m - 1];
         let terms = self.plan.terms(e.k);
         let mut first = 0;
         while first < e.n {

@@ -1,0 +1,158 @@
+//! A block of a product that stays in registers: sums of outer products, and what becomes of them.
+
+use super::call::{AHEAD, Call};
+use crate::simd::{stored::Stored, vector::Vector};
+
+/// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
+const LONG: usize = 64;
+
+/// How kernels read right operands: panels that lie near, and something else is fetched meanwhile; panels that are packed on the way; or
+/// panels that come from afar, several at once.
+pub const NEAR: u8 = 0;
+pub const PACKS: u8 = 1;
+pub const STREAMS: u8 = 2;
+
+/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
+/// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
+///
+/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
+/// instructions, of which a core that runs a thread beside this one has half as many. Elements of the right one are `B`s; if `CUT`, they
+/// are `V`'s, and none is read that is not of [`Call::columns`].
+#[inline(always)]
+pub unsafe fn block<
+    V: Vector,
+    B: Stored<V>,
+    const ROWS: usize,
+    const VECTORS: usize,
+    const PANEL: usize,
+    const READS: u8,
+    const PACKED: bool,
+    const CUT: bool,
+>(
+    c: &Call<V::Element>,
+) {
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        let mut b = c.b.cast::<B>();
+        let last = c.columns - (VECTORS - 1) * V::LANES;
+        let mut packed = c.packed;
+        let mut ahead = c.ahead.at;
+        let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
+        let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
+        // Beside panels that are near, the fewer rows there are, the more is fetched with each term: often less than a line.
+        let more = c.ahead.step > (V::LANES * size_of::<V::Element>()) as isize;
+        if c.k >= LONG {
+            for i in 0..ROWS {
+                let row = c.c.wrapping_offset(i as isize * c.c_rows);
+                (0..VECTORS).for_each(|j| V::prefetch(row.wrapping_add(j * V::LANES)));
+            }
+        }
+        let mut a = c.a;
+        for segment in 0..c.segments {
+            if !PACKED {
+                a = c.a.wrapping_offset(c.starts.add(segment).read());
+            }
+            let mut left = c.k;
+            while left > 0 {
+                let terms = if PACKED { left.min(V::LANES) } else { left };
+                for _ in 0..terms {
+                    if READS == STREAMS {
+                        // A line of memory at a time.
+                        for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
+                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
+                        }
+                    } else {
+                        let lines = match READS {
+                            PACKS => VECTORS,
+                            _ if more => 2,
+                            _ => 1,
+                        };
+                        for j in 0..lines {
+                            V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                        }
+                        ahead = ahead.wrapping_byte_offset(c.ahead.step);
+                    }
+                    let mut row = [V::zero(); VECTORS];
+                    for (j, v) in row.iter_mut().enumerate() {
+                        let at = b.add(place(j));
+                        *v = if CUT && j + 1 == VECTORS { V::load_part(at.cast(), last) } else { B::load(at) };
+                    }
+                    if READS == PACKS {
+                        row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
+                        packed = packed.add(VECTORS * V::LANES);
+                    }
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let x = V::splat(*a.offset(i as isize * a_rows));
+                        for (sum, &v) in sums.iter_mut().zip(&row) {
+                            *sum = x.mul_add(v, *sum);
+                        }
+                    }
+                    a = a.wrapping_offset(a_columns);
+                    b = b.wrapping_offset(c.b_rows);
+                }
+                if PACKED {
+                    a = a.wrapping_add(ROWS * V::LANES - terms);
+                }
+                left -= terms;
+            }
+        }
+        if c.columns == VECTORS * V::LANES {
+            finish::<V, ROWS, VECTORS, true>(c, sums);
+        } else {
+            finish::<V, ROWS, VECTORS, false>(c, sums);
+        }
+    }
+}
+
+/// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
+/// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
+#[inline(always)]
+pub unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
+    c: &Call<V::Element>,
+    sums: [[V; VECTORS]; ROWS],
+) {
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = sums;
+        let last = c.columns - (VECTORS - 1) * V::LANES;
+        let read = |row: *const V::Element, j: usize| {
+            let at = row.add(j * V::LANES);
+            if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, last) }
+        };
+        macro_rules! each {
+            ($sum:ident, $i:pat, $j:pat => $new:expr) => {
+                for ($i, row) in sums.iter_mut().enumerate() {
+                    for ($j, $sum) in row.iter_mut().enumerate() {
+                        *$sum = $new;
+                    }
+                }
+            };
+        }
+        if let Some(scale) = c.scale {
+            let scale = V::splat(scale);
+            each!(sum, _, _ => sum.mul(scale));
+        }
+        if c.add {
+            each!(sum, i, j => sum.add(read(c.c.offset(i as isize * c.c_rows), j)));
+        }
+        if !c.bias.is_null() {
+            let mut bias = [V::zero(); VECTORS];
+            bias.iter_mut().enumerate().for_each(|(j, v)| *v = read(c.bias, j));
+            each!(sum, _, j => sum.add(bias[j]));
+        }
+        if !c.other.is_null() {
+            each!(sum, i, j => sum.add(read(c.other.offset(i as isize * c.other_rows), j)));
+        }
+        if let Some(least) = c.least {
+            let least = V::splat(least);
+            each!(sum, _, _ => sum.at_least(least));
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, sum) in sums.iter().enumerate() {
+                let to = c.c.offset(i as isize * c.c_rows).add(j * V::LANES);
+                if WHOLE || j + 1 < VECTORS { sum.store(to) } else { sum.store_part(to, last) }
+            }
+        }
+    }
+}
