@@ -96,7 +96,15 @@ mod tests {
 
     #[test]
     fn threads_share_the_work_evenly() {
-        for (m, n, k) in [(1024, 1152, 384), (1024, 1536, 384), (1024, 384, 1536), (128, 5632, 2048), (3136, 256, 64), (127, 131, 137), (33, 1000, 65)] {
+        for (m, n, k) in [
+            (1024, 1152, 384),
+            (1024, 1536, 384),
+            (1024, 384, 1536),
+            (128, 5632, 2048),
+            (3136, 256, 64),
+            (127, 131, 137),
+            (33, 1000, 65),
+        ] {
             let plan = Plan::<f32>::new(Isa::detect(), [m, n]);
             for threads in [2, 3, 4] {
                 let (rows, columns) = block(Extents { m, n, k }, 1, &plan, threads, true, true);

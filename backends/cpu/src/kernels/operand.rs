@@ -63,7 +63,9 @@ impl Operand {
 
     /// The matrix at a batch point, from element (`row`, `column`) on.
     pub fn matrix(&self, slots: &[*mut u8], batch: &[usize], row: usize, column: usize) -> Matrix {
-        let [of_batch @ .., rows, columns] = self.strides.as_slice() else { unreachable!("operands have rows and columns") };
+        let [of_batch @ .., rows, columns] = self.strides.as_slice() else {
+            unreachable!("operands have rows and columns")
+        };
         let offset = of_batch.iter().zip(batch).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
         let offset = offset + rows * row as i64 + columns * column as i64;
         Matrix {
