@@ -21,6 +21,7 @@ use crate::{
         Isa,
         convert::register,
         softmax::{Rows, Softmax},
+        stream::{LINE, prefetch},
     },
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
@@ -243,6 +244,7 @@ impl<T: Rows + Product> Attention<T> {
                 std::slice::from_raw_parts_mut(output, rows * self.columns).fill(T::of(0.0));
             }
             let strips = || (0..rows).step_by(STRIP).map(|first| first..rows.min(first + STRIP));
+            let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
             for from in (0..self.keys).step_by(self.key_block) {
                 let keys = self.key_block.min(self.keys - from);
                 let [key, value] = self.bring(launch, &tile, (from, keys), scratch);
@@ -251,7 +253,12 @@ impl<T: Rows + Product> Attention<T> {
                     _ => std::ptr::null(),
                 };
                 let mut block = Block { from, keys, key, value, row, output, largest, sums };
-                strips().for_each(|strip| self.strip(launch, &tile, strip, &mut block, scratch));
+                for strip in strips() {
+                    if let Some(next) = next.as_ref().filter(|_| from == 0) {
+                        self.ask(launch, &tile, next, &strip);
+                    }
+                    self.strip(launch, &tile, strip, &mut block, scratch);
+                }
             }
             for strip in strips() {
                 self.divide(strip.clone(), output, largest, sums);
@@ -288,6 +295,24 @@ impl<T: Rows + Product> Attention<T> {
             pack(of_keys, key, (keys, self.depth), self.layout.keys),
             pack(of_values, value, (self.columns, keys), self.layout.values),
         ]
+    }
+
+    /// Asks for what the next task reads first, a share of it with each strip: rows that lie apart are not fetched ahead by themselves.
+    fn ask(&self, launch: &Launch<'_>, tile: &Tile, next: &Tile, strip: &Range<usize>) {
+        let axis = self.batch;
+        let ask = |operand: &Operand, (first, count): (usize, usize), columns: usize| {
+            let matrix = operand.matrix(launch.slots, &next.start[..axis], first, 0);
+            let share = |n: usize| (n * count / tile.len[axis]) as isize;
+            for row in (share(strip.start)..share(strip.end)).filter(|_| matrix.columns == 1) {
+                let at = matrix.at.wrapping_offset(row * matrix.rows * size_of::<T>() as isize);
+                (0..columns * size_of::<T>()).step_by(LINE).for_each(|byte| prefetch(at.wrapping_add(byte)));
+            }
+        };
+        ask(&self.query, (next.start[axis], next.len[axis]), self.depth);
+        if next.start[..axis] != tile.start[..axis] {
+            ask(&self.key, (0, self.key_block), self.depth);
+            ask(&self.value, (0, self.key_block), self.columns);
+        }
     }
 
     /// Some of a block's queries past its keys.

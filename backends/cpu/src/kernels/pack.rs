@@ -77,26 +77,22 @@ pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
                 let terms = V::LANES.min(p.k - l);
                 let at = source.wrapping_offset(l as isize * p.rows);
                 let mut square = [V::zero(); 16];
-                // Of whole squares, all loops have constant bounds.
+                // Whole squares stay in registers: all loops have constant bounds.
                 if p.rows == 1 && terms == V::LANES && columns == V::LANES {
                     for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
                         *v = V::load(at.wrapping_offset(j as isize * p.line));
                     }
-                } else {
-                    for (j, v) in square.iter_mut().enumerate().take(columns) {
-                        let at = at.wrapping_offset(j as isize * p.line);
-                        *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                    for (i, v) in transpose(square).iter().enumerate().take(V::LANES) {
+                        v.store(to.add((l + i) * width));
                     }
+                    continue;
                 }
-                let square = transpose(square);
-                if terms == V::LANES {
-                    for (i, v) in square.iter().enumerate().take(V::LANES) {
-                        v.store(to.add((l + i) * width));
-                    }
-                } else {
-                    for (i, v) in square.iter().enumerate().take(terms) {
-                        v.store(to.add((l + i) * width));
-                    }
+                for (j, v) in square.iter_mut().enumerate().take(columns) {
+                    let at = at.wrapping_offset(j as isize * p.line);
+                    *v = if p.rows == 1 { V::load_part(at, terms) } else { scattered::<V>(at, p.rows, terms) };
+                }
+                for (i, v) in transpose(square).iter().enumerate().take(terms) {
+                    v.store(to.add((l + i) * width));
                 }
             }
         }
