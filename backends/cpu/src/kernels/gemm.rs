@@ -78,8 +78,8 @@ pub struct Plan<T: 'static> {
     micro: Option<Micro<T>>,
     /// How packed right operands are read, if their elements are of 16 bits.
     pub short: Option<Short<T>>,
-    /// Elements of a right operand that stay in the second-level cache while as many are fetched that come next, beside the left
-    /// operand and the result.
+    /// Elements of a right operand that stay in the second-level cache beside the left operand and the result; half of them, while as
+    /// many are fetched that come next.
     near: usize,
     /// Elements of half of that cache.
     half: usize,
@@ -130,7 +130,7 @@ impl<T: Product> Plan<T> {
         let vectors = m == 1 || n == 1;
         let elements = caches.l2 / size_of::<T>();
         let first = caches.l1 / size_of::<T>() / 2;
-        Plan { vectors, micro, short: None, near: elements * 3 / 32, half: elements / 2, first }
+        Plan { vectors, micro, short: None, near: elements * 3 / 16, half: elements / 2, first }
     }
 
     /// Right operands are packed in this type, if it is one of 16 bits that registers hold as `T`.
@@ -162,8 +162,8 @@ impl<T: Product> Plan<T> {
 
     /// Terms that are summed before the result is written: all of them, unless a panel of so many would not stay near.
     pub fn terms(&self, k: usize) -> usize {
-        let column = self.micro.map_or(1, |m| m.column());
-        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / column).max(1)).max(1);
+        let rows = self.micro.map_or(1, |m| m.rows());
+        let blocks = k.div_ceil((self.near / self.panel()).min(self.first / rows).max(1)).max(1);
         k.div_ceil(blocks).max(1)
     }
 
@@ -174,7 +174,7 @@ impl<T: Product> Plan<T> {
         if self.stays(e.n, k) && !self.stays(e.m, k) {
             return panels;
         }
-        let near = if packed { self.near } else { self.half / 2 };
+        let near = if packed { self.near / 2 } else { self.half / 2 };
         let groups = panels.div_ceil((near / (self.panel() * k).max(1)).max(1));
         panels.div_ceil(groups)
     }
