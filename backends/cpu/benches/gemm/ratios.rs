@@ -12,6 +12,9 @@ use crate::{
     support::Random,
 };
 
+/// Operations of products that take long enough, about ten microseconds, for a second thread to come and go.
+const LONG: f64 = 2e6;
+
 /// What to show.
 pub struct Options {
     words: Vec<String>,
@@ -112,12 +115,17 @@ fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     let mut rows: Vec<_> = random_shapes(200).into_iter().map(|shape| row(shape, options.seconds(0.04))).collect();
     rows.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     let high = || rows.iter().filter(|r| r.shape.1 >= 128);
+    let long = || high().filter(|r| flops(r.shape) >= LONG);
     println!(
-        "200 random shapes: geometric mean {:.3}, of {} with m >= 128 {:.3}, there two threads beside twice one {:.3}; {} below 0.8, {} below 1:",
+        "200 random shapes: geometric mean {:.3}, of {} with m >= 128 {:.3}; there two threads beside twice one {:.3}, of {} with over \
+         {:.0} million operations {:.3}; {} below 0.8, {} below 1:",
         mean(rows.iter().map(Row::ratio)),
         high().count(),
         mean(high().map(Row::ratio)),
         mean(high().map(Row::half_of_two)),
+        long().count(),
+        LONG / 1e6,
+        mean(long().map(Row::half_of_two)),
         rows.iter().filter(|r| r.ratio() < 0.8).count(),
         rows.iter().filter(|r| r.ratio() < 1.0).count(),
     );
