@@ -62,12 +62,15 @@ impl Session {
         Ok(self.executable.run(inputs, outputs)?)
     }
 
-    /// Seconds of each step of one run.
+    /// Seconds of each step, for each of some runs. All of them write to the same buffers: the first one meets new pages.
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn profile(&mut self, inputs: &[Tensor]) -> Result<Vec<f64>, Error> {
-        Ok(self.with_outputs(inputs, |executable, inputs, outputs| executable.profile(inputs, outputs))?.0)
+    pub fn profile(&mut self, inputs: &[Tensor], runs: usize) -> Result<Vec<Vec<f64>>, Error> {
+        let runs = |executable: &mut dyn Executable, inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
+            (0..runs).map(|_| executable.profile(inputs, outputs)).collect()
+        };
+        Ok(self.with_outputs(inputs, runs)?.0)
     }
 
     /// Runs into new tensors.

@@ -133,12 +133,9 @@ impl Bench<'_> {
             session.program().inputs.iter().filter_map(|(name, _)| self.inputs.get(name).cloned()).collect();
         let program = &self.planned.lowered.program;
         let mut times = vec![Times::default(); program.run.len()];
-        for round in 0..self.args.warmup + self.args.iters {
-            for (times, seconds) in times.iter_mut().zip(session.profile(&inputs)?) {
-                if round >= self.args.warmup {
-                    times.0.push(seconds);
-                }
-            }
+        let (warmup, iters) = (self.args.warmup as usize, self.args.iters as usize);
+        for run in session.profile(&inputs, warmup + iters)?.iter().skip(warmup) {
+            times.iter_mut().zip(run).for_each(|(times, &seconds)| times.0.push(seconds));
         }
         let costs = self.planned.step_costs();
         let step = |((step, times), cost): ((&eutectic::engine::backend::Step, &Times), &Option<_>)| StepTime {

@@ -108,11 +108,8 @@ fn kernels(
     let lowered = &planned.lowered.program;
     let mut least = vec![f64::INFINITY; lowered.run.len()];
     // The first run meets cold caches and pages.
-    session.profile(&inputs)?;
-    for _ in 0..iters {
-        for (least, seconds) in least.iter_mut().zip(session.profile(&inputs)?) {
-            *least = least.min(seconds);
-        }
+    for run in session.profile(&inputs, 1 + iters as usize)?.iter().skip(1) {
+        least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
     }
     let of_step = |(step, seconds): (&Step, f64)| {
         let kernel = lowered.kernels[step.kernel].clone();
