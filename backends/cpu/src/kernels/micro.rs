@@ -35,7 +35,7 @@ pub struct Kernels<T: 'static> {
 pub struct Shorts<T: 'static> {
     /// What panels hold.
     pub dtype: DType,
-    /// For few rows.
+    /// For few rows: of panels that are half as long, more at once.
     pub streams: Streams<T>,
     /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
     /// strides, and beside one that is packed.
@@ -199,7 +199,7 @@ macro_rules! micro {
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
@@ -210,7 +210,7 @@ macro_rules! micro {
             shorts: const {
                 &[$(Shorts {
                     dtype: DType::$dtype,
-                    streams: micro!(streams $level, $v, $t, $b, $panel, false, $streams),
+                    streams: micro!(streams $level, $v, $t, $b, $panel, false, $short),
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                 }),*]
             },
@@ -264,18 +264,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == Shape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams () short (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
                     }
                 }
             }
