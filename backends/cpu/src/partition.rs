@@ -44,8 +44,8 @@ struct Taken(AtomicUsize);
 struct Team {
     /// Tasks of the current job that nobody has taken yet. Whoever lowers it may take one, and finds it in some share.
     left: AtomicUsize,
-    /// For each thread.
-    shares: Vec<Taken>,
+    /// Of each thread's share.
+    taken: Vec<Taken>,
     /// The current job: valid while one of its tasks is taken and not done, because its owner waits for that.
     job: AtomicPtr<Job<'static>>,
     /// Threads that sleep, or are about to.
@@ -110,7 +110,7 @@ impl Drop for Workers {
 
 impl Team {
     fn new(threads: usize) -> Team {
-        Team { shares: (0..threads).map(|_| Taken::default()).collect(), ..Team::default() }
+        Team { taken: (0..threads).map(|_| Taken::default()).collect(), ..Team::default() }
     }
 
     /// Whether the current job has a task for whoever asks, who then must [`Team::find`] and do it.
@@ -128,12 +128,12 @@ impl Team {
 
     /// The number of a task that was taken of a job: the next one of the thread's own share, or of the shares that follow it.
     fn find(&self, thread: usize, tasks: usize) -> usize {
-        let threads = self.shares.len();
+        let threads = self.taken.len();
         let (least, more) = (tasks / threads, tasks % threads);
         let mut share = thread;
         loop {
             let first = share * least + share.min(more);
-            let n = self.shares[share].0.fetch_add(1, Ordering::Relaxed);
+            let n = self.taken[share].0.fetch_add(1, Ordering::Relaxed);
             if n < least + usize::from(share < more) {
                 return first + n;
             }
@@ -145,7 +145,7 @@ impl Team {
     /// Publishes a job, works on it, and waits for those who help.
     fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) {
         let job = Job { task, tasks, done: AtomicUsize::new(0) };
-        self.shares.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
+        self.taken.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
         self.job.store((&raw const job).cast_mut().cast(), Ordering::Relaxed);
         self.left.store(tasks, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) > 0 {

@@ -15,7 +15,7 @@ pub const STREAMS: u8 = 2;
 /// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 ///
-/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`Interleaved`]): places that are known take no
+/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`super::pack::Interleaved`]): places that are known take no
 /// instructions, of which a core that runs a thread beside this one has half as many. Elements of the right one are `B`s; if `CUT`, they
 /// are `V`'s, and none is read that is not of [`Call::columns`].
 #[inline(always)]

@@ -174,7 +174,7 @@ impl<T: Product> Blocked<'_, T> {
                     Panels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
                 }
                 Right::Plain(Matrix { at, rows, columns: 1 }) => {
-                    // What kernels pack is as many vectors wide as a panel. It is of no use where there are fewer vectors in all.
+                    // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, rows pass by them as they lie.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
                     let vectors = self.micro.cut || last.is_multiple_of(lanes);

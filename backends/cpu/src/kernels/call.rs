@@ -17,8 +17,8 @@ pub struct Call<T> {
     pub a_rows: isize,
     /// From a term to the next.
     pub a_columns: isize,
-    /// The right operand's first row: whole vectors can be read from it, however many columns count. Some kernels take others than
-    /// `T`s, of which strides then are.
+    /// The right operand's first row: whole vectors can be read from it, however many columns count, but by kernels that read no more
+    /// than these. Some kernels take others than `T`s, of which strides then are.
     pub b: *const T,
     /// From a row of it, which is a term, to the next.
     pub b_rows: isize,

@@ -68,10 +68,10 @@ impl<T: Product> Blocked<'_, T> {
     /// A group of panels at a time, past which all rows go.
     unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels) {
         let (e, width) = (self.e, self.micro.panel());
-        let near = self.plan.is_nearest(e.n * e.k);
-        let group = if near { e.n } else { self.plan.group(e, e.k, true) * width };
+        let nearest = self.plan.is_nearest(e.n * e.k);
+        let group = if nearest { e.n } else { self.plan.group(e, e.k, true) * width };
         // Rows that lie apart are packed for many rows of the target, unless they stay in the nearest cache anyway.
-        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !near;
+        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !nearest;
         for first in (0..e.n).step_by(group.max(1)) {
             let columns = group.min(e.n - first);
             let mut call = Call { columns, ..self.part(lhs, rhs, (0, e.k), first) };

@@ -27,6 +27,7 @@ pub struct Grid {
     len: [usize; MAX_RANK],
     /// Where tiles begin, and where the last one ends.
     bounds: [Vec<usize>; MAX_RANK],
+    /// Number of tiles, and the first one.
     count: usize,
     first: Tile,
 }
