@@ -174,7 +174,7 @@ fn few_rows_and_few_terms_in_every_layout() {
     }
 }
 
-/// Rows that are read a page at a time, of which the last one is not whole.
+/// Rows that are read in pieces, as many sums as may wait, of which the last one is not whole.
 #[test]
 fn few_rows_of_long_sums() {
     for m in 1..=9 {
@@ -184,6 +184,7 @@ fn few_rows_of_long_sums() {
         // A column times a transposed matrix: the same with sides changed.
         case(&[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
+    case(&[], (1, 13_001, 67), [Dense, Dense], Epilogue::Sums, DType::F32);
     // Right operands of which a second-level cache does not hold half, or nothing.
     for m in 1..=8 {
         case(&[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
@@ -334,6 +335,43 @@ fn constants_are_packed_anew_with_new_parameters() {
         let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-4, "parameters {seed}: {worst}");
+    }
+}
+
+/// Operands that take more than caches hold, of which the right one changes and is packed in each run: as if it were constant.
+#[test]
+fn right_operands_that_are_packed_before_each_run() {
+    let (m, n, k) = (4200, 1030, 301);
+    let mut build = Build::new(7);
+    let mut b = body(&[m, n]);
+    let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let lhs = operand(&mut build, &[m, k], Dense, DType::F32);
+    let rhs = operand(&mut build, &[k, n], Scaled, DType::F32);
+    build.store(&[m, n], DType::F32, product);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    let changing = support::program(&kernel);
+    let mut constant = changing.clone();
+    constant.params.push(constant.inputs.remove(1));
+    constant.buffers[1].place = Place::Param(0);
+    let numbers = |seed: usize| (0..k * n).map(move |i| ((i * 37 + seed) % 101) as f64 / 50.0 - 1.0);
+    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+        let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
+        let [mut changing, mut constant] = [&changing, &constant].map(|p| cpu.compile(p).expect("a product"));
+        changing.load(&[]).unwrap();
+        let [mut got, mut want] = [0, 0].map(|byte| vec![byte; m * n * 4]);
+        for seed in [3, 70] {
+            let w = Tensor::from_f64(DType::F32, &[k * n], numbers(seed));
+            changing.run(&[inputs[0].bytes(), w.bytes()], &mut [&mut got]).unwrap();
+            constant.load(std::slice::from_ref(&w)).unwrap();
+            constant.run(&[inputs[0].bytes()], &mut [&mut want]).unwrap();
+            assert!(got == want, "{isa:?}, operand {seed}");
+        }
+        let (x, w) = (inputs[0].to_f64(), numbers(70).collect::<Vec<_>>());
+        let got = Tensor::new(DType::F32, &[m, n], got).unwrap().to_f64();
+        for (i, j) in (0..200).map(|s| (s * 7919 % m, s * 104_729 % n)) {
+            let want: f64 = (0..k).map(|l| x[i * k + l] * w[l * n + j] * 0.5).sum();
+            assert!((got[i * n + j] - want).abs() < 1e-4 * k as f64, "{isa:?}: row {i}, column {j}");
+        }
     }
 }
 

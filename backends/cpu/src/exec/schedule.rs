@@ -20,6 +20,8 @@ struct Bound {
     /// Its part of [`Schedule::slots`].
     slots: Range<usize>,
     in_place: bool,
+    /// Whether an operand is packed first in each run.
+    packs: bool,
     origin: Origin,
 }
 
@@ -42,6 +44,8 @@ pub struct Schedule {
     /// Bytes of all packed constants, and where they are.
     packed_bytes: usize,
     packed: Option<Block>,
+    /// Where steps that pack an operand in each run have it: one at a time.
+    _passing: Option<Block>,
 }
 
 /// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
@@ -78,6 +82,7 @@ impl Binder<'_> {
     pub fn schedule(&self, steps: &[Step], constants: bool) -> Schedule {
         let mut schedule = Schedule::default();
         let mut known = FxHashMap::default();
+        let mut passing = (Vec::new(), 0);
         for (number, step) in steps.iter().enumerate() {
             let kernel = &self.program.kernels[step.kernel];
             let from = schedule.slots.len();
@@ -98,6 +103,7 @@ impl Binder<'_> {
                 schedule.slots.push(Pointer(own));
                 own = own.wrapping_add(bytes.next_multiple_of(ALIGN));
             }
+            let mut packs = false;
             if let Some(constant) = thunk.constant() {
                 let slot = schedule.slots.len();
                 schedule.slots.push(Pointer(std::ptr::null_mut()));
@@ -113,12 +119,19 @@ impl Binder<'_> {
                     // Nothing else reads these: once it is packed, the parameters need not be kept.
                     let only = constant.only.iter().map(|&s| from + s);
                     schedule.late.iter_mut().filter(|l| only.clone().any(|s| s == l.0)).for_each(|l| l.2 = true);
+                } else if constant.each_run {
+                    packs = true;
+                    passing = (passing.0, constant.bytes.max(passing.1));
+                    passing.0.push(slot);
                 }
             }
             let in_place = self.in_place(kernel, step);
             let slots = from..schedule.slots.len();
-            schedule.steps.push(Bound { thunk, slots, in_place, origin: step.origin.clone() });
+            schedule.steps.push(Bound { thunk, slots, in_place, packs, origin: step.origin.clone() });
         }
+        let block = Block::new(passing.1);
+        passing.0.into_iter().for_each(|slot| schedule.slots[slot] = Pointer(block.at()));
+        schedule._passing = Some(block);
         schedule
     }
 
@@ -191,8 +204,14 @@ impl Schedule {
         let mut times = times;
         for (n, step) in self.steps.iter().enumerate() {
             let start = times.is_some().then(Instant::now);
-            // SAFETY: `check` compared buffers with what the kernel states.
-            unsafe { step.thunk.run(&self.launch(step, workers, fault)) };
+            let launch = self.launch(step, workers, fault);
+            // SAFETY: `check` compared buffers with what the kernel states; there is room for what the thunk packs.
+            unsafe {
+                if step.packs {
+                    step.thunk.pack(&launch);
+                }
+                step.thunk.run(&launch);
+            }
             step.report(fault)?;
             if let (Some(times), Some(start)) = (&mut times, start) {
                 times[n] = start.elapsed().as_secs_f64();

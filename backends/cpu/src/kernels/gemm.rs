@@ -5,7 +5,6 @@ use eutectic_ir::DType;
 use super::{
     blocked::Blocked,
     dots::Dots,
-    matvec,
     micro::{Float, Micro, Shape},
     operand::Matrix,
     short::Short,
@@ -18,6 +17,9 @@ use crate::{
 };
 
 pub use super::right::Right;
+
+/// Elements that come from afar: so many times what half of the second-level cache holds.
+const FAR: usize = 16;
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -189,9 +191,16 @@ impl<T: Product> Plan<T> {
         elements <= self.first
     }
 
-    /// Whether an operand of so many elements comes from afar, where asking for it ahead pays: from four times the second-level cache on.
-    pub fn is_far(&self, elements: usize) -> bool {
-        elements > 8 * self.half
+    /// Whether a right operand that is not constant is better packed before a product than on the way, where all rows pass by each
+    /// group of its panels: unless these and their results come from afar.
+    pub fn packs_before(&self, e: Extents) -> bool {
+        let pass = e.m.saturating_mul(self.terms(e.k) + e.n);
+        !self.stays(e.n, e.k) && pass > FAR * self.half
+    }
+
+    /// Columns of the sums of so many rows that wait in half of the first-level cache: whole panels.
+    pub fn waiting(&self, rows: usize) -> usize {
+        (self.first / rows / self.panel()).max(1) * self.panel()
     }
 
     /// The most elements of the result that stay near: half of the second-level cache.
@@ -247,7 +256,7 @@ impl<T: Product> Plan<T> {
         let terms = self.terms(e.k);
         // What is packed, and rows that are copied before.
         let left = e.m.div_ceil(micro.rows()) * micro.left(terms) + e.m * pitch::<T>(terms);
-        let few = matvec::room::<T>(micro.few.len());
+        let few = (1..=micro.few.len()).map(|m| m * self.waiting(m)).max().unwrap_or(0);
         let right = (e.n.next_multiple_of(self.panel()) * terms).min(self.half + self.panel() * terms);
         ((right.max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN
     }

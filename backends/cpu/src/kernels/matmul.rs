@@ -133,6 +133,7 @@ impl<T: Product> Matmul<T> {
         let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
+        let each_run = plan.packs_before(extents);
         // A matrix times a vector reads rows of the matrix as they lie.
         let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
             let reads = rhs_nest.slots();
@@ -144,7 +145,7 @@ impl<T: Product> Matmul<T> {
                 strides[d] = all;
                 all = all.saturating_mul(body.domain[d]);
             }
-            (slots.types.len(), strides, Constant { reads, only, bytes: all })
+            (slots.types.len(), strides, Constant { reads, only, bytes: all, each_run })
         });
         let added = slots.added();
         let size = acc.size();
@@ -178,18 +179,18 @@ impl<T: Product> Matmul<T> {
         &self,
         launch: &Launch<'_>,
         (matrix, panel): (usize, usize),
-        counts: &[usize],
+        counts: &[usize; MAX_RANK],
         scratch: *mut u8,
     ) {
         let Some((slot, strides, _)) = &self.packed else { return };
-        let (mut left, mut point, mut offset) = (matrix, vec![0; self.batch], 0);
+        let (mut left, mut point, mut offset) = (matrix, [0; MAX_RANK], 0);
         for d in (0..self.batch).rev() {
             point[d] = left % counts[d];
             left /= counts[d];
             offset += strides[d] * point[d];
         }
         let frame = frame(launch, scratch);
-        let from = self.rhs.at(&frame, &point, 0);
+        let from = self.rhs.at(&frame, &point[..self.batch], 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
         unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end)) };
@@ -323,8 +324,11 @@ impl<T: Product> Thunk for Matmul<T> {
         let Some((_, strides, _)) = &self.packed else { return };
         // SAFETY: passed on from the caller.
         unsafe { self.rhs.prepare(launch) };
-        let extents = &self.epilogue.domain[..self.batch];
-        let counts: Vec<_> = strides.iter().zip(extents).map(|(&s, &n)| if s == 0 { 1 } else { n }).collect();
+        let mut counts = [1; MAX_RANK];
+        for ((count, &extent), _) in counts.iter_mut().zip(&self.epilogue.domain).zip(strides).filter(|(_, s)| **s > 0)
+        {
+            *count = extent;
+        }
         let panels = self.extents.n.div_ceil(self.plan.panel());
         let tasks = counts.iter().product::<usize>() * panels;
         // SAFETY: passed on from the caller.

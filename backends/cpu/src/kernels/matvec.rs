@@ -1,72 +1,48 @@
-//! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: a page of several of its rows
-//! at once, as processors fetch ahead, while sums wait in the first-level cache.
+//! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: several of its rows at once, as
+//! long as may be, as processors fetch ahead, while sums wait in the first-level cache.
 
 use super::{block::finish, call::Call};
 use crate::simd::vector::Vector;
 
-/// Bytes of the sums that wait, of each row and of all of them.
-const PAGE: usize = 4096;
-const PAGES: usize = 4;
-
-/// Elements of each row whose sums wait, and so of the pieces that are read.
-fn piece<T>(rows: usize) -> usize {
-    let pieces = rows.div_ceil(PAGES).max(1);
-    (PAGE / pieces / size_of::<T>()).next_multiple_of(16)
-}
-
-/// Elements of all sums that wait.
-pub fn room<T>(rows: usize) -> usize {
-    rows * piece::<T>(rows)
-}
-
-/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`]; `AT_ONCE` terms at a time.
+/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`], each from a whole vector on; `AT_ONCE` terms at a
+/// time.
 #[inline(always)]
-pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(c: &Call<V::Element>) {
-    let piece = piece::<V::Element>(M);
-    for first in (0..c.columns).step_by(piece) {
-        let columns = piece.min(c.columns - first);
-        let mut from = 0;
-        // SAFETY: the caller promises the operands and room for the sums.
-        unsafe {
-            while from + AT_ONCE <= c.k {
-                let part = (first, columns);
-                if c.asks {
-                    terms::<V, M, AT_ONCE, true>(c, from, part, piece);
-                } else {
-                    terms::<V, M, AT_ONCE, false>(c, from, part, piece);
-                }
-                from += AT_ONCE;
+pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(c: &Call<V::Element>) {
+    let pitch = c.columns.next_multiple_of(V::LANES);
+    let mut from = 0;
+    // SAFETY: the caller promises the operands and room for the sums.
+    unsafe {
+        while from + AT_ONCE <= c.k {
+            terms::<V, M, AT_ONCE, WIDE>(c, from, pitch);
+            from += AT_ONCE;
+        }
+        for from in from..c.k {
+            terms::<V, M, 1, WIDE>(c, from, pitch);
+        }
+        for j in (0..c.columns).step_by(V::LANES) {
+            let shifted = |p: *const V::Element| if p.is_null() { p } else { p.wrapping_add(j) };
+            let part = Call {
+                c: c.c.wrapping_add(j),
+                bias: shifted(c.bias),
+                other: shifted(c.other),
+                columns: V::LANES.min(c.columns - j),
+                ..*c
+            };
+            let mut sums = [[V::zero()]; M];
+            if c.k > 0 {
+                sums.iter_mut().enumerate().for_each(|(i, sum)| sum[0] = V::load(c.packed.add(i * pitch + j)));
             }
-            for from in from..c.k {
-                terms::<V, M, 1, false>(c, from, (first, columns), piece);
-            }
-            for j in (0..columns).step_by(V::LANES) {
-                let at = first + j;
-                let shifted = |p: *const V::Element| if p.is_null() { p } else { p.wrapping_add(at) };
-                let part = Call {
-                    c: c.c.wrapping_add(at),
-                    bias: shifted(c.bias),
-                    other: shifted(c.other),
-                    columns: V::LANES.min(columns - j),
-                    ..*c
-                };
-                let mut sums = [[V::zero()]; M];
-                if c.k > 0 {
-                    sums.iter_mut().enumerate().for_each(|(i, sum)| sum[0] = V::load(c.packed.add(i * piece + j)));
-                }
-                finish::<V, M, 1, false>(&part, sums);
-            }
+            finish::<V, M, 1, false>(&part, sums);
         }
     }
 }
 
-/// Some terms of the sums of some columns; the first ones begin the sums.
+/// Some terms of the sums; the first ones begin them.
 #[inline(always)]
-unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const ASKS: bool>(
+unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize>(
     c: &Call<V::Element>,
     from: usize,
-    (first, columns): (usize, usize),
-    piece: usize,
+    pitch: usize,
 ) {
     // SAFETY: passed on from the caller.
     unsafe {
@@ -77,25 +53,55 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const ASKS: bool>
                 *x = V::splat(c.a.wrapping_offset(at).read());
             }
         }
-        let b = c.b.wrapping_offset(from as isize * c.b_rows).wrapping_add(first);
-        for j in (0..columns).step_by(V::LANES) {
-            let mut sums = [V::zero(); M];
-            if from > 0 {
-                sums.iter_mut().enumerate().for_each(|(i, sum)| *sum = V::load(c.packed.add(i * piece + j)));
+        let mut b = c.b.wrapping_offset(from as isize * c.b_rows);
+        let mut sums = c.packed;
+        let mut left = c.columns;
+        while left >= WIDE * V::LANES {
+            vectors::<V, M, TERMS, WIDE>(&x, (b, c.b_rows), (sums, pitch), from > 0, None);
+            left -= WIDE * V::LANES;
+            (b, sums) = (b.wrapping_add(WIDE * V::LANES), sums.wrapping_add(WIDE * V::LANES));
+        }
+        while left > 0 {
+            let columns = left.min(V::LANES);
+            vectors::<V, M, TERMS, 1>(&x, (b, c.b_rows), (sums, pitch), from > 0, Some(columns));
+            left -= columns;
+            (b, sums) = (b.wrapping_add(V::LANES), sums.wrapping_add(V::LANES));
+        }
+    }
+}
+
+/// The same of some vectors of columns: all of them, or so many columns of the only one.
+#[inline(always)]
+unsafe fn vectors<V: Vector, const M: usize, const TERMS: usize, const VECTORS: usize>(
+    x: &[[V; TERMS]; M],
+    (b, rows): (*const V::Element, isize),
+    (to, pitch): (*mut V::Element, usize),
+    add: bool,
+    part: Option<usize>,
+) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; M];
+        if add {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                sums.iter_mut().enumerate().for_each(|(j, sum)| *sum = V::load(to.add(i * pitch + j * V::LANES)));
             }
-            for l in 0..TERMS {
-                let at = b.wrapping_offset(l as isize * c.b_rows).wrapping_add(j);
-                if ASKS {
-                    V::prefetch_outer(at.wrapping_offset(TERMS as isize * c.b_rows));
+        }
+        for l in 0..TERMS {
+            let at = b.wrapping_offset(l as isize * rows);
+            for j in 0..VECTORS {
+                let at = at.wrapping_add(j * V::LANES);
+                if M > 1 {
+                    V::prefetch(at.wrapping_byte_add(1024));
                 }
-                let w = if j + V::LANES <= columns { V::load(at) } else { V::load_part(at, columns - j) };
-                for (sum, x) in sums.iter_mut().zip(&x) {
-                    *sum = x[l].mul_add(w, *sum);
+                let w = part.map_or_else(|| V::load(at), |n| V::load_part(at, n));
+                for (sums, x) in sums.iter_mut().zip(x) {
+                    sums[j] = x[l].mul_add(w, sums[j]);
                 }
             }
-            for (i, sum) in sums.into_iter().enumerate() {
-                sum.store(c.packed.add(i * piece + j));
-            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            sums.into_iter().enumerate().for_each(|(j, sum)| sum.store(to.add(i * pitch + j * V::LANES)));
         }
     }
 }

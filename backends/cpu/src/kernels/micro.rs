@@ -125,9 +125,11 @@ macro_rules! level {
             }
 
             $(#[$attribute])*
-            pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize>(call: &Call<V::Element>) {
+            pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(
+                call: &Call<V::Element>,
+            ) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::matvec::few::<V, M, AT_ONCE>(call) }
+                unsafe { crate::kernels::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
             }
 
             $(#[$attribute])*
@@ -199,7 +201,7 @@ macro_rules! micro {
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few $($m:literal: $at_once:literal)*, sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
@@ -214,7 +216,7 @@ macro_rules! micro {
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                 }),*]
             },
-            few: const { &[$($level::few::<$v, $m, $at_once> as Kernel<$t>),*] },
+            few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as Kernel<$t>),*] },
             sweep: $level::sweep::<$v, $high, $wide, $panel>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
@@ -264,18 +266,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == Shape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 5 by 2; 5: 4 by 2; 6: 3 by 2; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few 1: 8 2: 8 3: 8 4: 6 5: 5 6: 4 7: 2 8: 2, sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 5 by 2; 5: 4 by 2; 6: 3 by 2; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams () short (), more (), few 1: 8 2: 4 3: 4 4: 2, sweep 4 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
                     }
                 }
             }

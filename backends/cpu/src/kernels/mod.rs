@@ -54,6 +54,8 @@ pub struct Constant {
     pub only: Vec<usize>,
     /// Bytes of its own form.
     pub bytes: usize,
+    /// Whether it is better packed before each run where that is not the same.
+    pub each_run: bool,
 }
 
 /// A compiled kernel, shared by all steps that run it.
@@ -71,12 +73,12 @@ pub trait Thunk: Send + Sync {
     fn buffers(&self) -> Vec<usize>;
 
     /// The operand that is packed once where it is constant. Its slot follows the thunk's own buffers; it is null where the
-    /// operand is not constant.
+    /// operand is not packed before a run.
     fn constant(&self) -> Option<Constant> {
         None
     }
 
-    /// Packs that operand into its slot. May allocate.
+    /// Packs that operand into its slot.
     ///
     /// # Safety
     /// As [`Thunk::run`], and the slot must have room for as many bytes as the constant states.

@@ -132,13 +132,17 @@ impl<T: Product> Blocked<'_, T> {
         }
     }
 
-    /// A right operand that lies in rows, and comes from afar: by whole rows of its pages.
+    /// A right operand that lies in rows, and comes from afar: whole rows of it, or as much of them as sums may wait.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
-        let (terms, asks) = (self.plan.terms(self.e.k), self.plan.is_far(self.e.n * self.e.k));
-        for from in (0..self.e.k).step_by(terms) {
-            let call = Call { asks, ..self.part(lhs, rhs, (from, terms.min(self.e.k - from)), 0) };
-            // SAFETY: passed on from the caller.
-            unsafe { self.micro.few[self.e.m - 1](&call) };
+        let (e, terms) = (self.e, self.plan.terms(self.e.k));
+        let most = self.plan.waiting(e.m);
+        for first in (0..e.n).step_by(most) {
+            let columns = most.min(e.n - first);
+            for from in (0..e.k).step_by(terms) {
+                let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
+                // SAFETY: passed on from the caller.
+                unsafe { self.micro.few[e.m - 1](&call) };
+            }
         }
     }
 
