@@ -4,13 +4,16 @@
 #[path = "reading.rs"]
 mod reading;
 
-use std::{hint::black_box, time::Instant};
+use std::{hint::black_box, sync::Barrier, time::Instant};
 
 use eutectic_cpu::Isa;
 use reading::read;
 
 /// Seconds that a thread works at least: less than what it is interrupted for when others want the processor.
 const TURN: f64 = 0.001;
+
+/// Calls in a turn, at least: all but the first one find in the last level of cache what fits into it.
+pub const CALLS: u32 = 4;
 
 /// Chains of multiply-adds: as many as hide their latency, and registers hold.
 const CHAINS: usize = 12;
@@ -85,11 +88,14 @@ fn copy_streaming(to: &mut [f32], from: &[f32]) {
     copy(to, from);
 }
 
-/// Seconds of one of many calls on each of several threads, each with its part.
+/// Seconds of one of many calls on each of several threads, each with its part. They begin together: one that is alone has all of the
+/// memory's bandwidth.
 fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
+    let together = Barrier::new(parts.len());
     let worker = |part: &mut P| {
+        together.wait();
         let (start, mut calls) = (Instant::now(), 0);
-        while start.elapsed().as_secs_f64() < TURN {
+        while calls < CALLS || start.elapsed().as_secs_f64() < TURN {
             call(part);
             calls += 1;
         }

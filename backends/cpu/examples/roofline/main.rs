@@ -7,7 +7,7 @@ mod kernels;
 
 use std::time::Instant;
 
-use ceilings::{Memory, flops_per_second};
+use ceilings::{CALLS, Memory, flops_per_second};
 use eutectic_backend::Backend;
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use kernels::Single;
@@ -24,7 +24,7 @@ fn turn(mut f: impl FnMut()) -> f64 {
         f();
         runs += 1;
         let seconds = start.elapsed().as_secs_f64();
-        if seconds >= TURN {
+        if runs >= CALLS && seconds >= TURN {
             return seconds / f64::from(runs);
         }
     }

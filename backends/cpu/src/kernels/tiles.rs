@@ -13,8 +13,8 @@ use crate::{
 /// Below so many evaluated elements, waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 14;
 
-/// Elements of a task, where there are many.
-const TASK: usize = 1 << 15;
+/// Elements of a task, where there are many: after each, what went past the caches is waited for.
+const TASK: usize = 1 << 18;
 /// Tasks, where there are enough tiles: the last one to finish is waited for.
 const TASKS: usize = 32;
 

@@ -30,9 +30,13 @@ pub fn copy(isa: Isa) -> Copy {
         let tail = bytes - (bytes - head) % LINE;
         // SAFETY: the three parts make up what the caller promises.
         unsafe {
-            to.copy_from_nonoverlapping(from, head);
+            if head > 0 {
+                to.copy_from_nonoverlapping(from, head);
+            }
             (head..tail).step_by(LINE).for_each(|at| line(to.add(at), from.add(at)));
-            to.add(tail).copy_from_nonoverlapping(from.add(tail), bytes - tail);
+            if tail < bytes {
+                to.add(tail).copy_from_nonoverlapping(from.add(tail), bytes - tail);
+            }
         }
     }
     #[cfg(target_arch = "x86_64")]

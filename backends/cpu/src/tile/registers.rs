@@ -1,6 +1,7 @@
 //! Where registers lie in scratch memory.
 
 use super::{MAX_RANK, Mask, Shape, Step, Tile, TileProgram};
+use crate::simd::stream::LINE;
 
 impl TileProgram {
     /// Places registers for tiles of these extents: a register is free again after its last use; none is an argument's and the
@@ -30,13 +31,15 @@ impl TileProgram {
         let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, Step::Point { .. })).collect();
         for (id, &last) in last_use.iter().enumerate() {
             places.release(id, id > 0 && is_point[id - 1] && is_point[id]);
+            // What goes past the caches lies where its target does within a line: see `points`.
+            let shift = if self.streams.is_some() && self.values[id].direct.is_some() { LINE } else { 0 };
             let value = &mut self.values[id];
             let keeps = self.row != 0 && value.mask & self.row == 0;
             let (elements, size) = (largest.count(value.mask), value.dtype.size());
-            let kind = (value.mask, size);
-            value.offset = places.take(kind, elements * size, if keeps { n } else { last.max(id) });
+            let kind = (shift == 0).then_some((value.mask, size));
+            value.offset = places.take(kind, elements * size + shift, if keeps { n } else { last.max(id) });
             if let Step::Reduce { offset, .. } = &mut self.steps[id] {
-                *offset = places.take((0, 0), elements * 8, n);
+                *offset = places.take(None, elements * 8, n);
             }
         }
         self.scratch = places.end;
@@ -50,7 +53,8 @@ type Kind = (Mask, usize);
 struct Place {
     at: usize,
     bytes: usize,
-    kind: Kind,
+    /// If another value may have it while it is read.
+    kind: Option<Kind>,
     /// The last step that needs it.
     until: usize,
 }
@@ -77,9 +81,9 @@ impl Places {
         }
     }
 
-    fn take(&mut self, kind: Kind, bytes: usize, until: usize) -> usize {
+    fn take(&mut self, kind: Option<Kind>, bytes: usize, until: usize) -> usize {
         let bytes = bytes.next_multiple_of(64);
-        let at = match self.read.iter().position(|p| p.kind == kind) {
+        let at = match self.read.iter().position(|p| kind.is_some() && p.kind == kind) {
             Some(n) => self.read.swap_remove(n).at,
             None => self.gap(bytes),
         };

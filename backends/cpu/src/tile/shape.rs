@@ -6,7 +6,7 @@ use crate::simd::{BLOCK, stream::LINE};
 /// Lines that are asked for at a time: fewer than a core waits for at once.
 const LINES: usize = 10;
 /// The shortest strips, in elements: fewer take less time than starting anew.
-const SHORTEST: usize = 128;
+const SHORTEST: usize = 256;
 /// The most pointwise steps that run together, strip by strip.
 pub const TOGETHER: usize = 8;
 /// The shortest lines, in elements, that are read or written in place: a run of each takes less time than a copy.

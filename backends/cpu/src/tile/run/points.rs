@@ -81,8 +81,10 @@ impl Run<'_> {
         let Step::Point { function, k, args } = &self.program.steps[id] else {
             unreachable!("only pointwise steps run in strips")
         };
-        let register = self.register(id);
-        let out = self.direct(id).unwrap_or(register);
+        let past = self.past(id).map(|(copy, write)| (copy, self.target(write)));
+        // Lines that are copied past the caches are read whole: one that spans two which were just written would wait for both.
+        let shift = past.map_or(0, |(_, to)| to.addr() % LINE);
+        let out = self.direct(id).unwrap_or(self.register(id).wrapping_add(shift));
         let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k, ahead };
         for (at, &arg) in call.args.iter_mut().zip(args) {
             // SAFETY: arguments were computed before, or are by a job before this one.
@@ -90,14 +92,8 @@ impl Run<'_> {
         }
         // SAFETY: passed on from the caller.
         unsafe { self.point_to(id, out) };
-        let past = self.past(id).map(|(copy, write)| Past {
-            copy,
-            from: register,
-            to: self.target(write),
-            size: self.program.values[id].dtype.size(),
-            ready: 0,
-            done: 0,
-        });
+        let size = self.program.values[id].dtype.size();
+        let past = past.map(|(copy, to)| Past { copy, from: out, to, size, ready: 0, done: 0 });
         Job { run: function.run, call, loops, past }
     }
 
