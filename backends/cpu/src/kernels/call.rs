@@ -26,6 +26,8 @@ pub struct Call<T> {
     pub b_panels: usize,
     /// What is asked for meanwhile, where a kernel takes one panel.
     pub ahead: Ahead<T>,
+    /// Whether kernels for few rows ask ahead for a right operand that is not packed.
+    pub asks: bool,
     /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
     pub packed: *mut T,
     /// The result's first element; its columns lie side by side.
@@ -63,6 +65,7 @@ impl<T: Product> Call<T> {
             b_rows: 0,
             b_panels: 0,
             ahead: Ahead { at: null, step: 0 },
+            asks: false,
             packed: std::ptr::null_mut(),
             c: std::ptr::null_mut(),
             c_rows: 0,

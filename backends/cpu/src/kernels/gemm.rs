@@ -191,6 +191,11 @@ impl<T: Product> Plan<T> {
         elements <= self.first
     }
 
+    /// Whether an operand of so many elements comes from afar, where asking for it ahead pays.
+    pub fn is_far(&self, elements: usize) -> bool {
+        elements > 8 * self.half
+    }
+
     /// Whether a right operand that is not constant is better packed before a product than on the way, where all rows pass by each
     /// group of its panels: unless these and their results come from afar.
     pub fn packs_before(&self, e: Extents) -> bool {

@@ -135,11 +135,11 @@ impl<T: Product> Blocked<'_, T> {
     /// A right operand that lies in rows, and comes from afar: whole rows of it, or as much of them as sums may wait.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
         let (e, terms) = (self.e, self.plan.terms(self.e.k));
-        let most = self.plan.waiting(e.m);
+        let (most, asks) = (self.plan.waiting(e.m), e.m > 1 && self.plan.is_far(e.n * e.k));
         for first in (0..e.n).step_by(most) {
             let columns = most.min(e.n - first);
             for from in (0..e.k).step_by(terms) {
-                let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
+                let call = Call { columns, asks, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
                 // SAFETY: passed on from the caller.
                 unsafe { self.micro.few[e.m - 1](&call) };
             }
