@@ -239,6 +239,11 @@ impl Single {
         let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
         // Weights do not change between runs.
         let constant = |slot: usize| slot == 1 && matches!(kernel.anchor, AnchorKernel::Contraction { .. });
+        // Of a table, no more is read than there are points.
+        let points = |slot: usize| {
+            let reads = |body: &&Body| body.instrs.iter().any(|i| matches!(i, Instr::Load(load) if load.slot == slot));
+            kernel.bodies().into_iter().filter(reads).map(|body| body.domain.iter().product()).max()
+        };
         let (mut read, mut written) = (0, 0);
         for (slot, &(dtype, count)) in kernel.slots.iter().enumerate() {
             let (ports, place, bytes): (_, fn(usize) -> Place, _) = match slot {
@@ -246,7 +251,7 @@ impl Single {
                 s if constant(s) => (&mut program.params, Place::Param, &mut read),
                 _ => (&mut program.inputs, Place::Input, &mut read),
             };
-            *bytes += dtype.size() * count;
+            *bytes += dtype.size() * points(slot).map_or(count, |points: usize| points.min(count));
             let place = place(ports.len());
             ports.push((format!("{slot}"), Type::tensor(dtype, &[count])));
             program.buffers.push(Buffer { dtype, count, place });
