@@ -191,9 +191,9 @@ impl<T: Product> Plan<T> {
         elements <= self.first
     }
 
-    /// Whether an operand of so many elements comes from afar, where asking for it ahead pays.
+    /// Whether an operand of so many elements comes from afar.
     pub fn is_far(&self, elements: usize) -> bool {
-        elements > 8 * self.half
+        elements > FAR * self.half
     }
 
     /// Whether a right operand that is not constant is better packed before a product than on the way, where all rows pass by each

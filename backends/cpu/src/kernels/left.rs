@@ -162,6 +162,6 @@ fn as_it_lies<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> Part<T> {
 }
 
 /// Whether a stride in elements is a multiple of so many bytes.
-fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
+pub(super) fn is_multiple<T>(stride: isize, bytes: usize) -> bool {
     (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(bytes)
 }

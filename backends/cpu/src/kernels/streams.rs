@@ -4,7 +4,8 @@
 use super::{
     blocked::{Blocked, at},
     call::{Ahead, Call},
-    gemm::{Left, Product, Right},
+    gemm::{Extents, Left, Product, Right},
+    left::is_multiple,
     micro::Streams,
     operand::Matrix,
     pack::Panel,
@@ -13,6 +14,9 @@ use super::{
 
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
+
+/// The fewest rows of the target that are some.
+const SOME: usize = 4;
 
 /// Of products of few terms with more rows, the right operand is packed first.
 const PACKED: usize = 32;
@@ -36,8 +40,7 @@ impl<T: Product> Blocked<'_, T> {
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Plain(lhs) = self.lhs else { return false };
-        // Beside dense rows that stay near, sums do not have to wait.
-        let near = self.micro.cut && self.plan.stays(e.n, e.k);
+        let near = self.micro.cut && self.is_near();
         let few = match self.rhs {
             Right::Packed(_) => self.kernels().len(),
             _ if near => self.micro.streams.len(),
@@ -63,6 +66,15 @@ impl<T: Product> Blocked<'_, T> {
             }
         }
         true
+    }
+
+    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Some rows of the target take as
+    /// long as single lines that are asked for ahead, unless these come from afar; lines a page apart push each other out.
+    fn is_near(&self) -> bool {
+        let Extents { m, n, k } = self.e;
+        let apart = matches!(self.rhs, Right::Plain(rhs) if !is_multiple::<T>(rhs.rows, 4096));
+        let some = (SOME..=self.micro.streams.len()).contains(&m);
+        self.plan.stays(n, k) || some && apart && !self.plan.is_far(n * k)
     }
 
     /// A group of panels at a time, past which all rows go.
@@ -135,7 +147,8 @@ impl<T: Product> Blocked<'_, T> {
     /// A right operand that lies in rows, and comes from afar: whole rows of it, or as much of them as sums may wait.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
         let (e, terms) = (self.e, self.plan.terms(self.e.k));
-        let (most, asks) = (self.plan.waiting(e.m), e.m > 1 && self.plan.is_far(e.n * e.k));
+        let most = self.plan.waiting(e.m);
+        let asks = e.m >= SOME && (e.m > self.micro.streams.len() || self.plan.is_far(e.n * e.k));
         for first in (0..e.n).step_by(most) {
             let columns = most.min(e.n - first);
             for from in (0..e.k).step_by(terms) {
