@@ -190,6 +190,7 @@ fn few_rows_of_long_sums() {
         case(&[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
     }
     case(&[], (3, 2099, 1051), [Dense, Dense], Epilogue::None, DType::F64);
+    case(&[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
 /// Blocks beside a right operand as it lies, of which the last vector is read in part.

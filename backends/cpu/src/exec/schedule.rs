@@ -44,7 +44,7 @@ pub struct Schedule {
     /// Bytes of all packed constants, and where they are.
     packed_bytes: usize,
     packed: Option<Block>,
-    /// Where steps that pack an operand in each run have it: one at a time.
+    /// Where steps that pack an operand in each run put it, one after the other.
     _passing: Option<Block>,
 }
 
@@ -82,7 +82,7 @@ impl Binder<'_> {
     pub fn schedule(&self, steps: &[Step], constants: bool) -> Schedule {
         let mut schedule = Schedule::default();
         let mut known = FxHashMap::default();
-        let mut passing = (Vec::new(), 0);
+        let (mut passing, mut bytes) = (Vec::new(), 0);
         for (number, step) in steps.iter().enumerate() {
             let kernel = &self.program.kernels[step.kernel];
             let from = schedule.slots.len();
@@ -121,17 +121,19 @@ impl Binder<'_> {
                     schedule.late.iter_mut().filter(|l| only.clone().any(|s| s == l.0)).for_each(|l| l.2 = true);
                 } else if constant.each_run {
                     packs = true;
-                    passing = (passing.0, constant.bytes.max(passing.1));
-                    passing.0.push(slot);
+                    passing.push(slot);
+                    bytes = constant.bytes.max(bytes);
                 }
             }
             let in_place = self.in_place(kernel, step);
             let slots = from..schedule.slots.len();
             schedule.steps.push(Bound { thunk, slots, in_place, packs, origin: step.origin.clone() });
         }
-        let block = Block::new(passing.1);
-        passing.0.into_iter().for_each(|slot| schedule.slots[slot] = Pointer(block.at()));
-        schedule._passing = Some(block);
+        if !passing.is_empty() {
+            let block = Block::new(bytes);
+            passing.into_iter().for_each(|slot| schedule.slots[slot] = Pointer(block.at()));
+            schedule._passing = Some(block);
+        }
         schedule
     }
 

@@ -26,7 +26,7 @@ pub struct Call<T> {
     pub b_panels: usize,
     /// What is asked for meanwhile, where a kernel takes one panel.
     pub ahead: Ahead<T>,
-    /// Whether kernels for few rows ask ahead for a right operand that is not packed.
+    /// Whether kernels for few rows ask for the next rows of a right operand that is not packed.
     pub asks: bool,
     /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
     pub packed: *mut T,

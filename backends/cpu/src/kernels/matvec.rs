@@ -4,13 +4,13 @@
 use super::{block::finish, call::Call};
 use crate::simd::vector::Vector;
 
-/// One row leaves the processor time enough to fetch ahead by itself. Up to so many rows of the target ask for what comes so many bytes
-/// later in the same row, more of them for the next rows, if these come from afar (measured on two processors, AMD's and Intel's).
-const NEXT: usize = 3;
+/// One row of the target leaves the processor time enough to fetch ahead by itself. Up to so many ask for what comes so many bytes later
+/// in the same row of the matrix, more of them for its next rows, if [`Call::asks`]: on an AMD and an Intel processor that is fastest.
+const IN_ROW: usize = 3;
 const AHEAD: usize = 1024;
 
-/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`], each from a whole vector on; `AT_ONCE` terms at a
-/// time.
+/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`], each from a whole vector on; `AT_ONCE` terms of
+/// `WIDE` vectors at a time, so that there are fewer instructions for addresses than for data.
 #[inline(always)]
 pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(c: &Call<V::Element>) {
     let pitch = c.columns.next_multiple_of(V::LANES);
@@ -97,7 +97,7 @@ unsafe fn vectors<V: Vector, const M: usize, const TERMS: usize, const VECTORS: 
             let at = b.wrapping_offset(l as isize * rows);
             for j in 0..VECTORS {
                 let at = at.wrapping_add(j * V::LANES);
-                if (2..=NEXT).contains(&M) {
+                if (2..=IN_ROW).contains(&M) {
                     V::prefetch(at.wrapping_byte_add(AHEAD));
                 } else if asks {
                     V::prefetch_outer(at.wrapping_offset(TERMS as isize * rows));

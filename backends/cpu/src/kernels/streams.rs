@@ -15,7 +15,7 @@ use super::{
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
 
-/// The fewest rows of the target that are some.
+/// From so many rows of the target on, multiplying takes as long as single lines that are asked for ahead, unless these come from afar.
 const SOME: usize = 4;
 
 /// Of products of few terms with more rows, the right operand is packed first.
@@ -68,8 +68,8 @@ impl<T: Product> Blocked<'_, T> {
         true
     }
 
-    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Some rows of the target take as
-    /// long as single lines that are asked for ahead, unless these come from afar; lines a page apart push each other out.
+    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Beside more rows it may come from
+    /// further off, but lines a page apart push each other out of the cache.
     fn is_near(&self) -> bool {
         let Extents { m, n, k } = self.e;
         let apart = matches!(self.rhs, Right::Plain(rhs) if !is_multiple::<T>(rhs.rows, 4096));
