@@ -325,9 +325,8 @@ impl<T: Product> Thunk for Matmul<T> {
         // SAFETY: passed on from the caller.
         unsafe { self.rhs.prepare(launch) };
         let mut counts = [1; MAX_RANK];
-        for ((count, &extent), _) in counts.iter_mut().zip(&self.epilogue.domain).zip(strides).filter(|(_, s)| **s > 0)
-        {
-            *count = extent;
+        for (d, _) in strides.iter().enumerate().filter(|(_, stride)| **stride > 0) {
+            counts[d] = self.epilogue.domain[d];
         }
         let panels = self.extents.n.div_ceil(self.plan.panel());
         let tasks = counts.iter().product::<usize>() * panels;

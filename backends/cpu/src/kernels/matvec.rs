@@ -5,8 +5,9 @@ use super::{block::finish, call::Call};
 use crate::simd::vector::Vector;
 
 /// One row of the target leaves the processor time enough to fetch ahead by itself. Up to so many ask for what comes so many bytes later
-/// in the same row of the matrix, more of them for its next rows, if [`Call::asks`]: on an AMD and an Intel processor that is fastest.
-const IN_ROW: usize = 3;
+/// in the same row of the matrix. Beside more, multiplying counts too, and what comes from afar is asked for a row of the matrix ahead, if
+/// [`Call::asks`]. On an AMD and an Intel processor that is fastest.
+pub const IN_ROW: usize = 3;
 const AHEAD: usize = 1024;
 
 /// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`], each from a whole vector on; `AT_ONCE` terms of

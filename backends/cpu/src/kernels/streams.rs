@@ -6,6 +6,7 @@ use super::{
     call::{Ahead, Call},
     gemm::{Extents, Left, Product, Right},
     left::is_multiple,
+    matvec::IN_ROW,
     micro::Streams,
     operand::Matrix,
     pack::Panel,
@@ -14,9 +15,6 @@ use super::{
 
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
-
-/// From so many rows of the target on, multiplying takes as long as single lines that are asked for ahead, unless these come from afar.
-const SOME: usize = 4;
 
 /// Of products of few terms with more rows, the right operand is packed first.
 const PACKED: usize = 32;
@@ -68,13 +66,12 @@ impl<T: Product> Blocked<'_, T> {
         true
     }
 
-    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Beside more rows it may come from
-    /// further off, but lines a page apart push each other out of the cache.
+    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Where multiplying takes as long as
+    /// single lines that are asked for, it may come from further off, but lines a page apart push each other out of the cache.
     fn is_near(&self) -> bool {
         let Extents { m, n, k } = self.e;
         let apart = matches!(self.rhs, Right::Plain(rhs) if !is_multiple::<T>(rhs.rows, 4096));
-        let some = (SOME..=self.micro.streams.len()).contains(&m);
-        self.plan.stays(n, k) || some && apart && !self.plan.is_far(n * k)
+        self.plan.stays(n, k) || m > IN_ROW && apart && !self.plan.is_far(n * k) && m <= self.micro.streams.len()
     }
 
     /// A group of panels at a time, past which all rows go.
@@ -148,7 +145,7 @@ impl<T: Product> Blocked<'_, T> {
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
         let (e, terms) = (self.e, self.plan.terms(self.e.k));
         let most = self.plan.waiting(e.m);
-        let asks = e.m >= SOME && (e.m > self.micro.streams.len() || self.plan.is_far(e.n * e.k));
+        let asks = e.m > IN_ROW && (e.m > self.micro.streams.len() || self.plan.is_far(e.n * e.k));
         for first in (0..e.n).step_by(most) {
             let columns = most.min(e.n - first);
             for from in (0..e.k).step_by(terms) {

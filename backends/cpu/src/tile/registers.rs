@@ -53,7 +53,7 @@ type Kind = (Mask, usize);
 struct Place {
     at: usize,
     bytes: usize,
-    /// If another value may have it while it is read.
+    /// How elements lie in it, if another value may have it while it is read.
     kind: Option<Kind>,
     /// The last step that needs it.
     until: usize,
