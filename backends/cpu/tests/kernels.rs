@@ -150,6 +150,22 @@ fn results_past_the_caches() {
     check(&kernel, &inputs, 4.0);
 }
 
+/// What is computed last goes past the caches, and could have the place of the copied load, which is still read strip by strip.
+#[test]
+fn a_result_past_the_caches_beside_a_copied_load() {
+    let n = (1 << 20) + 5;
+    let mut build = Build::new(8);
+    let mut b = body(&[n]);
+    let x = build.dense(&mut b, DType::F32);
+    let apart = build.input(DType::F32, 2 * n);
+    let z = build.load(&mut b, apart, Index::coord(0).times(2));
+    let t = map(&mut b, "abs", &[z], DType::F32);
+    let y = map(&mut b, "mul", &[t, x], DType::F32);
+    build.store(&[n], DType::F32, y);
+    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    check(&kernel, &inputs, 4.0);
+}
+
 /// More ops than run together, on values of one byte and of four, over more memory than the caches of a core hold: places in scratch
 /// memory change hands while a tile is computed strip by strip.
 #[test]

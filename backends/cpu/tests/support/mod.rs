@@ -79,11 +79,14 @@ pub fn run_with(
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
     let mut twice = Vec::new();
-    for _ in 0..2 {
-        let mut outputs: Vec<Vec<u8>> = types.iter().map(|t| vec![0; t.bytes()]).collect();
-        let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    // Where results begin within a line of memory must not matter.
+    for place in [0, 40] {
+        let mut outputs: Vec<Vec<u8>> = types.iter().map(|t| vec![0; t.bytes() + 128]).collect();
+        let starts: Vec<_> = outputs.iter().map(|o| o.as_ptr().align_offset(64) + place).collect();
+        let parts = outputs.iter_mut().zip(&starts).zip(&types);
+        let mut slices: Vec<&mut [u8]> = parts.map(|((o, &start), t)| &mut o[start..][..t.bytes()]).collect();
         executable.run(&inputs, &mut slices)?;
-        twice.push(outputs);
+        twice.push(slices.into_iter().map(|slice| slice.to_vec()).collect::<Vec<_>>());
     }
     assert_eq!(twice[0], twice[1], "a second run gives the same bits");
     let tensor = |(bytes, ty): (Vec<u8>, &Type)| {

@@ -92,7 +92,12 @@ impl Run<'_> {
         }
         // SAFETY: passed on from the caller.
         unsafe { self.point_to(id, out) };
-        let size = self.program.values[id].dtype.size();
+        let value = &self.program.values[id];
+        let size = value.dtype.size();
+        debug_assert!(
+            value.offset + shift + self.tile.count(value.mask) * size <= self.program.scratch,
+            "room for a shift"
+        );
         let past = past.map(|(copy, to)| Past { copy, from: out, to, size, ready: 0, done: 0 });
         Job { run: function.run, call, loops, past }
     }
