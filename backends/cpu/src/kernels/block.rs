@@ -15,9 +15,8 @@ pub const STREAMS: u8 = 2;
 /// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 ///
-/// Rows of the left operand may be `PACKED`, a vector of each after the other (see [`super::pack::Interleaved`]): places that are known take no
-/// instructions, of which a core that runs a thread beside this one has half as many. Elements of the right one are `B`s; if `CUT`, they
-/// are `V`'s, and none is read that is not of [`Call::columns`].
+/// Rows of the left operand may be `DENSE`, with terms side by side, which takes fewer instructions. Elements of the right one are `B`s;
+/// if `CUT`, they are `V`'s, and none is read that is not of [`Call::columns`].
 #[inline(always)]
 pub unsafe fn block<
     V: Vector,
@@ -26,7 +25,7 @@ pub unsafe fn block<
     const VECTORS: usize,
     const PANEL: usize,
     const READS: u8,
-    const PACKED: bool,
+    const DENSE: bool,
     const CUT: bool,
 >(
     c: &Call<V::Element>,
@@ -38,7 +37,7 @@ pub unsafe fn block<
         let last = c.columns - (VECTORS - 1) * V::LANES;
         let mut packed = c.packed;
         let mut ahead = c.ahead.at;
-        let (a_rows, a_columns) = if PACKED { (V::LANES as isize, 1) } else { (c.a_rows, c.a_columns) };
+        let a_columns = if DENSE { 1 } else { c.a_columns };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
         // Beside panels that are near, the fewer rows there are, the more is fetched with each term: often less than a line.
         let more = c.ahead.step > (V::LANES * size_of::<V::Element>()) as isize;
@@ -48,53 +47,42 @@ pub unsafe fn block<
                 (0..VECTORS).for_each(|j| V::prefetch(row.wrapping_add(j * V::LANES)));
             }
         }
-        let mut a = c.a;
         for segment in 0..c.segments {
-            if !PACKED {
-                a = c.a.wrapping_offset(c.starts.add(segment).read());
-            }
-            let mut left = c.k;
-            while left > 0 {
-                let terms = if PACKED { left.min(V::LANES) } else { left };
-                for _ in 0..terms {
-                    if READS == STREAMS {
-                        // A line of memory at a time.
-                        for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
-                            V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
-                        }
-                    } else {
-                        let lines = match READS {
-                            PACKS => VECTORS,
-                            _ if more => 2,
-                            _ => 1,
-                        };
-                        for j in 0..lines {
-                            V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
-                        }
-                        ahead = ahead.wrapping_byte_offset(c.ahead.step);
+            let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
+            for _ in 0..c.k {
+                if READS == STREAMS {
+                    // A line of memory at a time.
+                    for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
+                        V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
                     }
-                    let mut row = [V::zero(); VECTORS];
-                    for (j, v) in row.iter_mut().enumerate() {
-                        let at = b.add(place(j));
-                        *v = if CUT && j + 1 == VECTORS { V::load_part(at.cast(), last) } else { B::load(at) };
+                } else {
+                    let lines = match READS {
+                        PACKS => VECTORS,
+                        _ if more => 2,
+                        _ => 1,
+                    };
+                    for j in 0..lines {
+                        V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
                     }
-                    if READS == PACKS {
-                        row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
-                        packed = packed.add(VECTORS * V::LANES);
-                    }
-                    for (i, sums) in sums.iter_mut().enumerate() {
-                        let x = V::splat(*a.offset(i as isize * a_rows));
-                        for (sum, &v) in sums.iter_mut().zip(&row) {
-                            *sum = x.mul_add(v, *sum);
-                        }
-                    }
-                    a = a.wrapping_offset(a_columns);
-                    b = b.wrapping_offset(c.b_rows);
+                    ahead = ahead.wrapping_byte_offset(c.ahead.step);
                 }
-                if PACKED {
-                    a = a.wrapping_add(ROWS * V::LANES - terms);
+                let mut row = [V::zero(); VECTORS];
+                for (j, v) in row.iter_mut().enumerate() {
+                    let at = b.add(place(j));
+                    *v = if CUT && j + 1 == VECTORS { V::load_part(at.cast(), last) } else { B::load(at) };
                 }
-                left -= terms;
+                if READS == PACKS {
+                    row.iter().enumerate().for_each(|(j, v)| v.store(packed.add(j * V::LANES)));
+                    packed = packed.add(VECTORS * V::LANES);
+                }
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let x = V::splat(*a.offset(i as isize * c.a_rows));
+                    for (sum, &v) in sums.iter_mut().zip(&row) {
+                        *sum = x.mul_add(v, *sum);
+                    }
+                }
+                a = a.wrapping_offset(a_columns);
+                b = b.wrapping_offset(c.b_rows);
             }
         }
         if c.columns == VECTORS * V::LANES {

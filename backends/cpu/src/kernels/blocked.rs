@@ -242,12 +242,12 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let interleaved = lhs.is_interleaved();
-        let kernels = if interleaved { self.micro.interleaved } else { self.micro.kernels };
+        let dense = lhs.terms == 1 && !self.micro.dense.is_empty();
+        let kernels = if dense { self.micro.dense } else { self.micro.kernels };
         let kernels = &kernels[rows.count - 1];
         let short = self.plan.short.as_ref().filter(|_| rhs.short);
         let packing =
-            short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(interleaved)]);
+            short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let ahead = self.ahead(rows, lhs, group);

@@ -259,8 +259,8 @@ impl<T: Product> Plan<T> {
     pub fn scratch(&self, e: Extents) -> usize {
         let Some(micro) = &self.micro else { return 0 };
         let terms = self.terms(e.k);
-        // What is packed, and rows that are copied before.
-        let left = e.m.div_ceil(micro.rows()) * micro.left(terms) + e.m * pitch::<T>(terms);
+        // Rows that are packed, or copied.
+        let left = (e.m.div_ceil(micro.rows()) * micro.column() * terms).max(e.m * pitch::<T>(terms));
         let few = (1..=micro.few.len()).map(|m| m * self.waiting(m)).max().unwrap_or(0);
         let right = (e.n.next_multiple_of(self.panel()) * terms).min(self.half + self.panel() * terms);
         ((right.max(few) + left) * size_of::<T>()).next_multiple_of(ALIGN) + ALIGN

@@ -7,7 +7,7 @@ use super::{
     block::{NEAR, PACKS, STREAMS},
     call::Call,
     dots::Dots,
-    pack::{Interleaved, Lines, Panel},
+    pack::{Lines, Panel},
 };
 use crate::simd::{
     Isa,
@@ -38,7 +38,7 @@ pub struct Shorts<T: 'static> {
     /// For few rows: of panels that are half as long, more at once.
     pub streams: Streams<T>,
     /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
-    /// strides, and beside one that is packed.
+    /// strides, and beside one whose terms lie side by side.
     pub packing: &'static [[Kernel<T>; 2]],
 }
 
@@ -52,8 +52,8 @@ pub struct Micro<T: 'static> {
     pub cut: bool,
     /// By the number of rows less one.
     pub kernels: &'static [Kernels<T>],
-    /// As many, or none: beside left operands that are packed as [`Interleaved`] says.
-    pub interleaved: &'static [Kernels<T>],
+    /// As many, or none: beside left operands whose terms lie side by side.
+    pub dense: &'static [Kernels<T>],
     /// For few rows.
     pub streams: Streams<T>,
     /// Beside panels of 16-bit floats.
@@ -66,8 +66,6 @@ pub struct Micro<T: 'static> {
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
     pub lines: unsafe fn(&Lines<T>),
-    /// Packs rows of the left operand.
-    pub interleave: unsafe fn(&Interleaved<T>),
     /// Computes sums of products.
     pub dots: unsafe fn(&Dots<T>),
 }
@@ -91,11 +89,6 @@ impl<T> Micro<T> {
         self.rows().next_multiple_of(self.lanes)
     }
 
-    /// Elements that a part of the left operand's rows takes, however it is packed.
-    pub fn left(&self, k: usize) -> usize {
-        self.column() * k.next_multiple_of(self.lanes)
-    }
-
     /// Rows of the highest kernel.
     pub fn rows(&self) -> usize {
         self.kernels.len()
@@ -105,7 +98,7 @@ impl<T> Micro<T> {
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
-            use super::{Call, Dots, Interleaved, Lines, Panel, Stored, Vector};
+            use super::{Call, Dots, Lines, Panel, Stored, Vector};
 
             $(#[$attribute])*
             pub unsafe fn block<
@@ -115,13 +108,13 @@ macro_rules! level {
                 const VECTORS: usize,
                 const PANEL: usize,
                 const READS: u8,
-                const PACKED: bool,
+                const DENSE: bool,
                 const CUT: bool,
             >(
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { crate::kernels::block::block::<V, B, ROWS, VECTORS, PANEL, READS, PACKED, CUT>(call) }
+                unsafe { crate::kernels::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
             }
 
             $(#[$attribute])*
@@ -154,12 +147,6 @@ macro_rules! level {
             }
 
             $(#[$attribute])*
-            pub unsafe fn interleave<V: Vector>(rows: &Interleaved<V::Element>) {
-                // SAFETY: as above.
-                unsafe { crate::kernels::pack::interleave::<V>(rows) }
-            }
-
-            $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
                 unsafe { crate::kernels::dots::dots::<V>(dots) }
@@ -180,10 +167,10 @@ level!(
 );
 
 macro_rules! micro {
-    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $packed:literal, $cut:literal) => {
+    (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $dense:literal, $cut:literal) => {
         Kernels {
-            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $packed, $cut> as Kernel<$t>),*] },
-            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $packed, $cut> as Kernel<$t>,
+            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $dense, $cut> as Kernel<$t>),*] },
+            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $dense, $cut> as Kernel<$t>,
         }
     };
     (packing $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($rows:literal)*)) => {
@@ -201,13 +188,13 @@ macro_rules! micro {
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, interleaved $($interleaved:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, dense $($dense:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $high:literal $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
             cut: $cut,
             kernels: const { &[$(micro!(rows $level, $v, $t, $rows, $panel, $widths, false, $cut)),*] },
-            interleaved: const { &[$(micro!(rows $level, $v, $t, $interleaved, $panel, $widths, true, $cut)),*] },
+            dense: const { &[$(micro!(rows $level, $v, $t, $dense, $panel, $widths, true, $cut)),*] },
             streams: micro!(streams $level, $v, $t, $t, $panel, $cut, $streams),
             shorts: const {
                 &[$(Shorts {
@@ -220,7 +207,6 @@ macro_rules! micro {
             sweep: $level::sweep::<$v, $high, $wide, $panel>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
-            interleave: $level::interleave::<$v>,
             dots: $level::dots::<$v>,
         }
     };
@@ -266,18 +252,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == Shape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, interleaved, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, interleaved 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, interleaved 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
                     }
                 }
             }

@@ -37,20 +37,6 @@ pub struct Lines<T> {
     pub pitch: usize,
 }
 
-/// Dense rows of a left operand, to be packed: of each row a vector of terms, then the next terms of each; the last ones count in part.
-pub struct Interleaved<T> {
-    /// How many rows.
-    pub rows: usize,
-    /// Terms of each.
-    pub k: usize,
-    /// The first one.
-    pub from: *const T,
-    /// From a row to the next.
-    pub apart: isize,
-    /// Where they go.
-    pub to: *mut T,
-}
-
 /// Packs a panel: vectors where columns or rows lie side by side, else element by element.
 #[inline(always)]
 pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
@@ -112,25 +98,6 @@ pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
             }
             if whole < l.len {
                 V::load_part(from.add(whole), l.len - whole).store_part(to.add(whole), l.len - whole);
-            }
-        }
-    }
-}
-
-/// Packs rows.
-#[inline(always)]
-pub unsafe fn interleave<V: Vector>(r: &Interleaved<V::Element>) {
-    let whole = r.k / V::LANES * V::LANES;
-    for row in 0..r.rows {
-        let from = r.from.wrapping_offset(row as isize * r.apart);
-        let to = r.to.wrapping_add(row * V::LANES);
-        // SAFETY: the caller promises the elements and room for whole vectors.
-        unsafe {
-            for l in (0..whole).step_by(V::LANES) {
-                V::load(from.add(l)).store(to.add(l * r.rows));
-            }
-            if whole < r.k {
-                V::load_part(from.add(whole), r.k - whole).store(to.add(whole * r.rows));
             }
         }
     }

@@ -33,7 +33,7 @@ impl<T> Short<T> {
     }
 
     /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
-    /// beside one that is packed. `None` where panels are widened before.
+    /// beside one whose terms lie side by side. `None` where panels are widened before.
     pub fn packing(&self, rows: usize) -> Option<&'static [Kernel<T>; 2]> {
         self.shorts.packing.get(rows.checked_sub(self.fewer + 1)?)
     }
