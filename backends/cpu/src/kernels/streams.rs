@@ -66,12 +66,16 @@ impl<T: Product> Blocked<'_, T> {
         true
     }
 
-    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. Where multiplying takes as long as
-    /// single lines that are asked for, it may come from further off, but lines a page apart push each other out of the cache.
+    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. The longer multiplying takes, the
+    /// further off it may come from; but lines a page apart push each other out of the cache.
     fn is_near(&self) -> bool {
         let Extents { m, n, k } = self.e;
         let apart = matches!(self.rhs, Right::Plain(rhs) if !is_multiple::<T>(rhs.rows, 4096));
-        self.plan.stays(n, k) || m > IN_ROW && apart && !self.plan.is_far(n * k) && m <= self.micro.streams.len()
+        match m {
+            _ if self.plan.stays(n, k) => true,
+            _ if m > self.micro.streams.len() => self.plan.stays(n.div_ceil(2), k),
+            _ => m > IN_ROW && apart && !self.plan.is_far(n * k),
+        }
     }
 
     /// A group of panels at a time, past which all rows go.
