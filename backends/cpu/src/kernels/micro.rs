@@ -252,11 +252,11 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == Shape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 2 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
