@@ -86,6 +86,8 @@ struct Attention<T: 'static> {
     key: Operand,
     value: Operand,
     bias: Option<Bias>,
+    /// Where the result may be written at once; otherwise the epilogue stores it.
+    target: Option<Operand>,
     epilogue: TileProgram,
     epilogue_rows: usize,
     layout: Layout,
@@ -117,7 +119,7 @@ struct Block<'a, T> {
     /// What products add to each row of scores, if anything.
     row: *const T,
     /// The query block's output, its rows' largest scores and sums of weights.
-    output: *mut T,
+    output: Matrix,
     largest: &'a mut [T],
     sums: &'a mut [T],
 }
@@ -194,6 +196,7 @@ impl<T: Rows + Product> Attention<T> {
             key,
             value,
             bias,
+            target: Operand::target(&body, acc, slots),
             epilogue,
             epilogue_rows,
             layout: Layout::default(),
@@ -236,14 +239,15 @@ impl<T: Rows + Product> Attention<T> {
         let rows = tile.len[self.batch];
         // SAFETY: the layout was made for blocks of this size; see `lay_out`.
         unsafe {
-            let output = scratch.add(self.layout.output).cast::<T>();
+            let direct = self.target.as_ref().filter(|_| !launch.in_place);
+            let output = match direct {
+                Some(target) => target.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch], 0),
+                None => Matrix { at: scratch.add(self.layout.output), rows: self.columns as isize, columns: 1 },
+            };
             let largest = std::slice::from_raw_parts_mut(scratch.add(self.layout.largest).cast::<T>(), rows);
             let sums = std::slice::from_raw_parts_mut(scratch.add(self.layout.sums).cast::<T>(), rows);
             largest.fill(T::of(f64::NEG_INFINITY));
             sums.fill(T::of(0.0));
-            if self.keys == 0 {
-                std::slice::from_raw_parts_mut(output, rows * self.columns).fill(T::of(0.0));
-            }
             let strips = || (0..rows).step_by(STRIP).map(|first| first..rows.min(first + STRIP));
             let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
             for from in (0..self.keys).step_by(self.key_block) {
@@ -263,7 +267,9 @@ impl<T: Rows + Product> Attention<T> {
             }
             for strip in strips() {
                 self.divide(strip.clone(), output, largest, sums);
-                self.finish(launch, &tile, strip, output, scratch);
+                if direct.is_none() {
+                    self.finish(launch, &tile, strip, output.at, scratch);
+                }
             }
         }
     }
@@ -295,23 +301,28 @@ impl<T: Rows + Product> Attention<T> {
             for (r, scores) in strip.clone().zip(scores.chunks_exact_mut(keys)) {
                 let correction = self.softmax.step(scores, &mut block.largest[r], &mut block.sums[r]);
                 if from > 0 && correction != T::of(1.0) {
-                    let out = std::slice::from_raw_parts_mut(output.add(r * self.columns), self.columns);
-                    self.softmax.scale(out, correction);
+                    self.softmax.scale(self.row(output, r), correction);
                 }
             }
-            let at = output.add(strip.start * self.columns).cast();
-            let target = Matrix { at, rows: self.columns as isize, columns: 1 };
+            let target = Matrix { at: self.row(output, strip.start).as_mut_ptr().cast(), ..output };
             let extents = Extents { m: strip.len(), n: self.columns, k: keys };
             let added = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
             self.plans[1].run(extents, target, (weights.into(), value), added, products);
         }
     }
 
+    /// A query's output.
+    unsafe fn row<'a>(&self, output: Matrix, row: usize) -> &'a mut [T] {
+        let at = output.at.cast::<T>().wrapping_offset(row as isize * output.rows);
+        // SAFETY: the caller promises the output of so many queries, whose columns lie side by side.
+        unsafe { std::slice::from_raw_parts_mut(at, self.columns) }
+    }
+
     /// Divides some queries' output by their sums of weights.
-    unsafe fn divide(&self, strip: Range<usize>, output: *mut T, largest: &[T], sums: &[T]) {
+    unsafe fn divide(&self, strip: Range<usize>, output: Matrix, largest: &[T], sums: &[T]) {
         for r in strip {
             // SAFETY: passed on from the caller.
-            let out = unsafe { std::slice::from_raw_parts_mut(output.add(r * self.columns), self.columns) };
+            let out = unsafe { self.row(output, r) };
             // Beside a NaN, whose sum is one too, a row is not empty.
             if largest[r] == T::of(f64::NEG_INFINITY) && sums[r] == T::of(0.0) {
                 let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
@@ -323,13 +334,13 @@ impl<T: Rows + Product> Attention<T> {
     }
 
     /// The epilogue of some queries.
-    unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, strip: Range<usize>, output: *mut T, scratch: *mut u8) {
+    unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, strip: Range<usize>, output: *mut u8, scratch: *mut u8) {
         for first in strip.clone().step_by(self.epilogue_rows) {
             let mut part = *tile;
             part.start[self.batch] += first;
             part.len[self.batch] = self.epilogue_rows.min(strip.end - first);
             // SAFETY: within the output block.
-            let anchor = unsafe { output.add(first * self.columns).cast() };
+            let anchor = unsafe { output.add(first * self.columns * size_of::<T>()) };
             let frame = Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
             // SAFETY: registers were placed for strips of this size.
             unsafe { self.epilogue.run(&frame, &part, Part::WHOLE) };

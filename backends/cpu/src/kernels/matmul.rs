@@ -1,13 +1,12 @@
 //! Contractions: a product per tile of the result, and the epilogue on each tile while it is hot.
 
-use eutectic_backend::Instr;
 use eutectic_ir::DType;
 
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
     cut::{batch_into_rows, block},
     gemm::{Extents, Finish, Plan, Product, Right},
-    operand::{Matrix, stored},
+    operand::{Matrix, Operand, stored},
     registers::{self, Added, InRegisters},
     sides::{Lhs, Rhs},
 };
@@ -64,8 +63,8 @@ struct Matmul<T: 'static> {
     epilogue: TileProgram,
     /// Rows of a tile that the epilogue takes at once.
     strips: [usize; 2],
-    /// The product can be written to where the only store goes.
-    direct: bool,
+    /// Where the product may be written at once.
+    target: Option<Operand>,
     /// What microkernels do to it.
     taken: InRegisters,
     size: usize,
@@ -111,15 +110,11 @@ impl<T: Product> Matmul<T> {
         let (body, taken) = registers::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
         let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_nest), isa);
-        // Microkernels write rows.
-        let side_by_side = |e: &TileProgram| e.writes[0].strides[batch + 1] == 1 || extents.n == 1;
-        let direct = matches!(body.stores.as_slice(), [store] if slots.types[store.slot].0 == acc
-            && matches!(body.instrs[store.value], Instr::Anchor { .. }))
-            && epilogue.as_ref().is_some_and(side_by_side);
+        let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
             let mut len = [1; MAX_RANK];
-            (len[batch], len[batch + 1]) = block(extents, points, &plan, machine.threads, packed, direct);
+            (len[batch], len[batch + 1]) = block(extents, points, &plan, machine.threads, packed, target.is_some());
             Grid::exactly(&body.domain, &len)
         });
         // What several tasks read is evaluated once before.
@@ -151,7 +146,7 @@ impl<T: Product> Matmul<T> {
         let size = acc.size();
         let registers = epilogue.scratch.max(lhs.registers()).max(rhs.registers()).next_multiple_of(ALIGN);
         let tiles = grids.iter().map(|grid| grid.len()[batch] * grid.len()[batch + 1] * size);
-        let held = if direct && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
+        let held = if target.is_some() && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
         let all = body.domain.iter().fold(extents.k, |all, &n| all.saturating_mul(n));
         Ok(Box::new(Matmul {
             plan,
@@ -162,7 +157,7 @@ impl<T: Product> Matmul<T> {
             rhs,
             epilogue,
             strips,
-            direct,
+            target,
             taken,
             size,
             registers,
@@ -230,20 +225,11 @@ impl<T: Product> Matmul<T> {
         };
         // A product may be written over what is added to it, but not over its operands; where there are several rows and
         // columns, no operand is read by one point alone, so that it can be none of these that is in place.
-        let direct = self.direct && (self.several() || !launch.in_place);
-        let target = if direct {
-            let write = &self.epilogue.writes[0];
-            let along = write.strides.iter().zip(&tile.start).take(self.batch + 2);
-            let offset = along.fold(write.base, |sum, (s, &i)| sum + s * i as i64);
-            Matrix {
-                at: launch.slots[write.slot].wrapping_offset(offset as isize * self.size as isize),
-                rows: write.strides[self.batch] as isize,
-                columns: write.strides[self.batch + 1] as isize,
-            }
-        } else {
+        let direct = self.target.as_ref().filter(|_| self.several() || !launch.in_place);
+        let target = match direct {
+            Some(target) => target.matrix(launch.slots, point, row, column),
             // SAFETY: behind the registers there is room for a tile.
-            let at = unsafe { scratch.add(self.registers) };
-            Matrix { at, rows: n as isize, columns: 1 }
+            None => Matrix { at: unsafe { scratch.add(self.registers) }, rows: n as isize, columns: 1 },
         };
         let extents = Extents { m, n, k: self.extents.k };
         let mut finish = Finish::scaled(T::from(true));
@@ -259,7 +245,7 @@ impl<T: Product> Matmul<T> {
         // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room.
         unsafe {
             self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end));
-            if !direct {
+            if direct.is_none() {
                 self.finish(launch, &tile, target.at, scratch);
             }
         }

@@ -1,4 +1,5 @@
-//! Operands of anchors: read in place where their body is one affine load, else evaluated into a dense buffer first.
+//! Operands of anchors: read in place where their body is one affine load, else evaluated into a dense buffer first. And where results
+//! go that are stored as they are.
 
 use eutectic_backend::{Instr, Store};
 use eutectic_ir::{
@@ -43,6 +44,16 @@ impl Operand {
             Some((slot, base, strides)) => Ok(Operand { slot, base, strides, size: acc.size(), pack: None }),
             None => packed(nest, acc, slots, isa),
         }
+    }
+
+    /// Where a body stores the result of its anchor, if it does nothing else and columns lie side by side there.
+    pub fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<Operand> {
+        let [store] = body.stores.as_slice() else { return None };
+        let is_result = matches!(body.instrs[store.value], Instr::Anchor { .. });
+        let strides = store.at.affine(body.domain.len()).filter(|_| is_result && slots.types[store.slot].0 == acc)?;
+        let side_by_side = strides.last() == Some(&1) || body.domain.last() == Some(&1);
+        let (slot, base, size) = (store.slot, store.at.constant, acc.size());
+        side_by_side.then_some(Operand { slot, base, strides, size, pack: None })
     }
 
     /// Evaluates the operand, if it is not read in place.
