@@ -378,7 +378,7 @@ fn attentions() {
     ];
     for (n, c) in cases.iter().enumerate() {
         for dtype in [DType::F32, DType::F64, DType::F16] {
-            for seed in 0..3_u64 {
+            for seed in 0..4_u64 {
                 let mut build = Build::new(seed * 10 + n as u64);
                 let extents = |a, b| c.batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
                 let kinds = [0, 1, 3].map(|k| if seed == 0 { k } else { build.random.below(5) });
@@ -416,17 +416,22 @@ fn attentions() {
                     b.results = vec![x];
                     b
                 });
-                // Stored as [b.. e s].
                 let domain = extents(c.s, c.e);
                 let mut b = body(&domain);
-                let y = push(&mut b, Instr::Anchor { dtype });
-                let y = map(&mut b, "add", &[y, y], dtype);
+                let mut y = push(&mut b, Instr::Anchor { dtype });
                 let rank = domain.len();
-                let (mut dims, mut at) = (domain.clone(), (0..rank).map(Index::coord).collect::<Vec<_>>());
-                dims.swap(rank - 1, rank - 2);
-                at.swap(rank - 1, rank - 2);
+                let mut axes: Vec<_> = (0..rank).collect();
+                if seed < 2 {
+                    // Something is done to it, and it is stored as [b.. e s].
+                    y = map(&mut b, "add", &[y, y], dtype);
+                    axes.swap(rank - 1, rank - 2);
+                } else {
+                    // As it is, as [s b.. e].
+                    axes[..rank - 1].rotate_right(1);
+                }
+                let (dims, at): (Vec<_>, Vec<_>) = axes.iter().map(|&d| (domain[d], Index::coord(d))).unzip();
                 build.store_at(domain.iter().product(), eutectic_ir::index::flatten(&at, &dims), dtype, y);
-                let empty = if seed == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
+                let empty = if seed % 2 == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
                 let (scale, softcap) = (0.4.into(), c.softcap.into());
                 let anchor = AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty };
                 let (kernel, inputs) = build.kernel(anchor, b);
