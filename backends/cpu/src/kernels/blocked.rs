@@ -242,8 +242,8 @@ impl<T: Product> Blocked<'_, T> {
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
-        let dense = lhs.terms == 1 && !self.micro.dense.is_empty();
-        let kernels = if dense { self.micro.dense } else { self.micro.kernels };
+        let dense = lhs.terms == 1;
+        let kernels = if dense && !self.micro.dense.is_empty() { self.micro.dense } else { self.micro.kernels };
         let kernels = &kernels[rows.count - 1];
         let short = self.plan.short.as_ref().filter(|_| rhs.short);
         let packing =

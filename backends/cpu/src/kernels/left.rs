@@ -44,10 +44,11 @@ impl<T: Product> Blocked<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe {
             match self.lhs {
-                Left::Plain(lhs) if self.is_apart(lhs.columns) => {
+                Left::Plain(lhs) if self.is_apart(lhs.columns) && again => {
                     let pack = |part| self.packed(as_it_lies(lhs, from), Rows::new(part, parts, self.e.m), k, part);
-                    (0..parts).filter(|_| again).map(pack).last()
+                    (0..parts).map(pack).last()
                 }
+                Left::Plain(lhs) if self.is_apart(lhs.columns) => None,
                 Left::Plain(lhs) if !self.clash(lhs) => Some(as_it_lies(lhs, from)),
                 _ => again.then(|| self.copy((0, self.e.m), (from, k))),
             }
@@ -72,20 +73,20 @@ impl<T: Product> Blocked<'_, T> {
         }
     }
 
-    /// Whether the operand is read again and again, for many panels.
-    fn again(&self) -> bool {
+    /// Whether rows pass by so many panels that how they lie counts.
+    fn many_panels(&self) -> bool {
         self.e.n.div_ceil(self.micro.panel()) >= COPIED
     }
 
     /// Whether rows are read again and again, and have their lines a page apart: they fall into the same few sets of the first-level
     /// cache, where they push each other out.
     pub(super) fn clash(&self, lhs: Matrix) -> bool {
-        self.again() && self.e.m >= self.micro.rows() && lhs.columns == 1 && is_multiple::<T>(lhs.rows, 4096)
+        self.many_panels() && self.e.m >= self.micro.rows() && lhs.columns == 1 && is_multiple::<T>(lhs.rows, 4096)
     }
 
-    /// Whether terms so far from each other are read again and again.
+    /// Whether terms do not lie side by side, and are read again and again.
     fn is_apart(&self, terms: isize) -> bool {
-        terms != 1 && self.again()
+        terms != 1 && self.many_panels()
     }
 
     /// Packs `k` terms of a part of the rows to a place: where it is, if all parts follow each other from the first place on.
