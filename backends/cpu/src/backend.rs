@@ -4,8 +4,8 @@ use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program}
 
 use crate::{
     cost::{Costs, Model},
-    exec,
     kernels::{self, Machine},
+    runtime::exec,
     simd::Isa,
 };
 

@@ -3,6 +3,7 @@
 //! Keys and values of a block are packed once. Past them queries go a strip at a time, whose scores stay in the first-level cache
 //! from the one product to the other.
 
+mod bias;
 mod near;
 
 use std::ops::Range;
@@ -10,15 +11,15 @@ use std::ops::Range;
 use eutectic_backend::EmptyRow;
 use eutectic_ir::DType;
 
+use self::bias::Bias;
 use super::{
     Launch, Slots, Thunk,
-    bias::Bias,
-    gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand},
 };
 use crate::{
     axes::{Nest, normalise_batch},
-    memory::ALIGN,
+    gemm::plan::{Extents, Finish, Plan, Product, Right},
+    runtime::memory::ALIGN,
     simd::{
         Isa,
         convert::register,

@@ -1,34 +1,19 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
 pub mod attention;
-mod bias;
-mod block;
-mod blocked;
-pub mod call;
-mod computed;
-mod cut;
-mod dots;
-pub mod gathered;
-pub mod gemm;
-mod left;
-pub mod matmul;
-mod matvec;
-pub mod micro;
+pub mod contraction;
+pub mod map_rows;
 pub mod operand;
-mod pack;
-mod registers;
-mod right;
-mod short;
-mod sides;
-mod source;
-mod streams;
-mod sweep;
-pub mod tiles;
 
 use eutectic_backend::{AnchorKernel, Kernel};
 use eutectic_ir::DType;
 
-use crate::{axes::Nest, fault::Fault, partition::Workers, simd::Isa, unroll::unrolled};
+use crate::{
+    axes::Nest,
+    runtime::{fault::Fault, threads::Workers},
+    simd::Isa,
+    unroll::unrolled,
+};
 
 /// What a thunk runs on.
 pub struct Launch<'a> {
@@ -126,10 +111,10 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
     let body = Nest::new(&kernel.body, &kernel.stores);
     let isa = machine.isa;
     match &kernel.anchor {
-        AnchorKernel::Map => Ok(Box::new(tiles::Tiles::compile(&body, 0, &slots.types, isa)?)),
-        AnchorKernel::Rows { axes } => Ok(Box::new(tiles::Tiles::compile(&body, *axes, &slots.types, isa)?)),
+        AnchorKernel::Map => Ok(Box::new(map_rows::Tiles::compile(&body, 0, &slots.types, isa)?)),
+        AnchorKernel::Rows { axes } => Ok(Box::new(map_rows::Tiles::compile(&body, *axes, &slots.types, isa)?)),
         AnchorKernel::Contraction { lhs, rhs } => {
-            matmul::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, machine)
+            contraction::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, machine)
         }
         AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => {
             let operands = [query, key, value].map(|b| Nest::new(b, &[]));

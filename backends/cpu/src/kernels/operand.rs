@@ -7,7 +7,7 @@ use eutectic_ir::{
     index::{Index, strides},
 };
 
-use super::{Launch, Slots, Thunk, tiles::Tiles};
+use super::{Launch, Slots, Thunk, map_rows::Tiles};
 use crate::{
     axes::Nest,
     simd::{Isa, convert::register},

@@ -239,5 +239,5 @@ pub struct Frame<'a> {
     /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
     pub direct: bool,
     /// Where an index out of range is reported.
-    pub fault: &'a crate::fault::Fault,
+    pub fault: &'a crate::runtime::fault::Fault,
 }

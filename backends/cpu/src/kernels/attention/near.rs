@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::{Attention, STRIP};
 use crate::{
+    gemm::plan::{Plan, Product, Right},
     kernels::{
         Launch,
-        gemm::{Plan, Product, Right},
         operand::{Matrix, Operand},
     },
     simd::{

@@ -3,8 +3,7 @@
 use eutectic_backend::{Instr, Load, ValueId};
 use eutectic_ir::{Attr, DType};
 
-use super::Slots;
-use crate::axes::Nest;
+use crate::{axes::Nest, kernels::Slots};
 
 /// That part: sums plus a row, plus a matrix, and no less than zero.
 #[derive(Clone, Debug, Default)]

@@ -9,10 +9,12 @@ use eutectic_ir::{DType, Origin, Tensor, Type};
 
 use self::schedule::{Binder, Late, Schedule};
 use crate::{
-    fault::Fault,
     kernels::{self, Machine, Thunk},
-    memory::{ALIGN, Block},
-    partition::Workers,
+    runtime::{
+        fault::Fault,
+        memory::{ALIGN, Block},
+        threads::Workers,
+    },
 };
 
 /// A tensor at an address that suits its element type.

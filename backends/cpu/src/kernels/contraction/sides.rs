@@ -2,15 +2,21 @@
 
 use eutectic_ir::DType;
 
-use super::{
-    Launch, Slots,
-    computed::Computed,
-    gathered::Gathered,
-    gemm::{Left, Product, Right},
-    operand::{Operand, in_place},
-    source::Source,
+use crate::{
+    axes::Nest,
+    gemm::{
+        computed::Computed,
+        gathered::Gathered,
+        plan::{Left, Product, Right},
+        source::Source,
+    },
+    kernels::{
+        Launch, Slots,
+        operand::{Operand, in_place},
+    },
+    simd::Isa,
+    tile::Frame,
 };
-use crate::{axes::Nest, simd::Isa, tile::Frame};
 
 /// The parts in which an operand would be evaluated, if each is evaluated once.
 pub type Parts = Option<Vec<(usize, usize)>>;
@@ -118,7 +124,7 @@ macro_rules! both {
             /// Evaluates it, if that comes first.
             ///
             /// # Safety
-            /// As [`super::Thunk::run`].
+            /// As [`crate::kernels::Thunk::run`].
             pub unsafe fn prepare(&self, launch: &Launch<'_>) {
                 if let Some(operand) = self.forms().0 {
                     // SAFETY: passed on from the caller.

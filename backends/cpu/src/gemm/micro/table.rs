@@ -114,7 +114,7 @@ macro_rules! level {
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { crate::kernels::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
+                unsafe { crate::gemm::micro::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
             }
 
             $(#[$attribute])*
@@ -122,7 +122,7 @@ macro_rules! level {
                 call: &Call<V::Element>,
             ) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
+                unsafe { crate::gemm::micro::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
             }
 
             $(#[$attribute])*
@@ -131,25 +131,25 @@ macro_rules! level {
                 rows: usize,
             ) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::sweep::sweep::<V, HIGH, WIDE, PANEL>(call, rows) }
+                unsafe { crate::gemm::micro::sweep::sweep::<V, HIGH, WIDE, PANEL>(call, rows) }
             }
 
             $(#[$attribute])*
             pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::pack::pack::<V>(panel) }
+                unsafe { crate::gemm::micro::pack::pack::<V>(panel) }
             }
 
             $(#[$attribute])*
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::pack::lines::<V>(lines) }
+                unsafe { crate::gemm::micro::pack::lines::<V>(lines) }
             }
 
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
-                unsafe { crate::kernels::dots::dots::<V>(dots) }
+                unsafe { crate::gemm::micro::dots::dots::<V>(dots) }
             }
         }
     };

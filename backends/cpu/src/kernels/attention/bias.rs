@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use eutectic_ir::DType;
 
-use super::{Launch, Slots};
 use crate::{
     axes::Nest,
+    kernels::{Launch, Slots},
     simd::{Isa, arithmetic::Number},
     tile::{self, Frame, Part, Tile, TileProgram},
 };
@@ -43,7 +43,7 @@ impl Bias {
     /// query's to the next, and from a key's.
     ///
     /// # Safety
-    /// As [`super::Thunk::run`]; scratch memory must have room for the program's registers.
+    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers.
     pub unsafe fn run(
         &self,
         launch: &Launch<'_>,

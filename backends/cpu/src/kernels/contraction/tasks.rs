@@ -1,7 +1,9 @@
 //! How contractions are cut into tasks.
 
-use super::gemm::{Extents, Plan, Product};
-use crate::axes::Nest;
+use crate::{
+    axes::Nest,
+    gemm::plan::{Extents, Plan, Product},
+};
 
 /// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.
 const TASK: usize = 1 << 17;

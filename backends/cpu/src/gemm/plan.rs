@@ -4,15 +4,17 @@ use eutectic_ir::DType;
 
 use super::{
     blocked::Blocked,
-    dots::Dots,
-    micro::{Float, Micro, Shape},
-    operand::Matrix,
+    micro::{
+        dots::Dots,
+        table::{Float, Micro, Shape},
+    },
     short::Short,
     source::Source,
 };
 use crate::{
     cache::Caches,
-    memory::ALIGN,
+    kernels::operand::Matrix,
+    runtime::memory::ALIGN,
     simd::{Isa, arithmetic::Number},
 };
 

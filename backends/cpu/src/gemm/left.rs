@@ -2,10 +2,10 @@
 
 use super::{
     blocked::{Blocked, Rows},
-    gemm::{Left, Product, pitch},
-    operand::Matrix,
-    pack::{Lines, Panel},
+    micro::pack::{Lines, Panel},
+    plan::{Left, Product, pitch},
 };
+use crate::kernels::operand::Matrix;
 
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;

@@ -2,11 +2,10 @@
 
 use super::{
     computed::Evaluated,
-    gemm::{Extents, Plan, Product},
-    micro::Micro,
-    operand::Matrix,
-    pack::Panel,
+    micro::{pack::Panel, table::Micro},
+    plan::{Extents, Plan, Product},
 };
+use crate::kernels::operand::Matrix;
 
 /// Elements of a part that is evaluated, and the fewest terms of it: lines of memory may lie along these.
 const PART: usize = 4096;

@@ -1,9 +1,9 @@
 //! Operands of products that are evaluated part by part, right where they are packed or read: nothing is stored but the part that a
 //! product is at.
 
-use super::Slots;
 use crate::{
     axes::Nest,
+    kernels::Slots,
     simd::Isa,
     tile::{self, Frame, MAX_RANK, Part, Tile, TileProgram},
 };

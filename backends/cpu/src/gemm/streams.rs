@@ -3,15 +3,17 @@
 
 use super::{
     blocked::{Blocked, at},
-    call::{Ahead, Call},
-    gemm::{Extents, Left, Product, Right},
     left::is_multiple,
-    matvec::IN_ROW,
-    micro::Streams,
-    operand::Matrix,
-    pack::Panel,
+    micro::{
+        call::{Ahead, Call},
+        matvec::IN_ROW,
+        pack::Panel,
+        table::Streams,
+    },
+    plan::{Extents, Left, Product, Right},
     short::Short,
 };
+use crate::kernels::operand::Matrix;
 
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
@@ -34,7 +36,7 @@ impl<T: Product> Blocked<'_, T> {
     /// Computes the product if it is of such a kind.
     ///
     /// # Safety
-    /// As [`super::gemm::Plan::run`].
+    /// As [`super::plan::Plan::run`].
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Plain(lhs) = self.lhs else { return false };

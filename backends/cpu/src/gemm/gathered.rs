@@ -10,9 +10,13 @@ use std::ops::Range;
 use eutectic_backend::{Guard, Instr};
 use eutectic_ir::{DType, index::Index};
 
-use super::{Slots, gemm::Product, micro::Micro, pack::Lines};
+use super::{
+    micro::{pack::Lines, table::Micro},
+    plan::Product,
+};
 use crate::{
     axes::{Nest, normalise},
+    kernels::Slots,
     tile::{MAX_RANK, number},
 };
 

@@ -3,7 +3,7 @@
 
 use eutectic_ir::DType;
 
-use super::micro::{Kernel, Micro, Shorts, Streams};
+use super::micro::table::{Kernel, Micro, Shorts, Streams};
 use crate::simd::{
     Call, Isa, PointFn,
     ahead::Ahead,

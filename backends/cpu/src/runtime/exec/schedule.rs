@@ -8,10 +8,12 @@ use rustc_hash::FxHashMap;
 
 use super::Aligned;
 use crate::{
-    fault::Fault,
     kernels::{Launch, Thunk},
-    memory::{ALIGN, Block},
-    partition::Workers,
+    runtime::{
+        fault::Fault,
+        memory::{ALIGN, Block},
+        threads::Workers,
+    },
 };
 
 /// A step, bound.

@@ -3,10 +3,9 @@
 use super::{
     computed::Evaluated,
     gathered::{Alike, Gathered},
-    gemm::Product,
     left::{Part, Segments},
-    micro::Micro,
-    pack::Lines,
+    micro::{pack::Lines, table::Micro},
+    plan::Product,
 };
 
 /// Such an operand, from one of its rows on.
@@ -22,7 +21,7 @@ impl Source<'_> {
     /// Where some rows lie, of some terms: in the buffer, or evaluated until others are; `None` if they have to be copied.
     ///
     /// # Safety
-    /// As [`super::gemm::Plan::run`]; there may be no more rows than a microkernel has.
+    /// As [`super::plan::Plan::run`]; there may be no more rows than a microkernel has.
     pub(super) unsafe fn part<T>(
         &self,
         (row, count): (usize, usize),
@@ -48,7 +47,7 @@ impl Source<'_> {
     /// Copies some terms of some rows, each `pitch` elements after the one before.
     ///
     /// # Safety
-    /// As [`super::gemm::Plan::run`]; and there must be room for the rows.
+    /// As [`super::plan::Plan::run`]; and there must be room for the rows.
     pub unsafe fn copy<T: Product>(
         &self,
         micro: &Micro<T>,

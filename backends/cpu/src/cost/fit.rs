@@ -4,7 +4,7 @@ use eutectic_backend::Kernel;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::cost::{Costs, Model};
+use super::{Costs, Model};
 
 /// A kernel and how long it took.
 #[derive(Clone, Debug)]

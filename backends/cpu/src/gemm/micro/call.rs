@@ -1,6 +1,6 @@
 //! What a microkernel is called with.
 
-use super::gemm::{Finish, Product};
+use crate::gemm::plan::{Finish, Product};
 
 /// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
 #[derive(Clone, Copy)]

@@ -1,18 +1,24 @@
 //! Contractions: a product per tile of the result, and the epilogue on each tile while it is hot.
 
+mod epilogue;
+mod sides;
+mod tasks;
+
 use eutectic_ir::DType;
 
+use self::{
+    epilogue::{Added, InRegisters},
+    sides::{Lhs, Rhs},
+    tasks::{batch_into_rows, block},
+};
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
-    cut::{batch_into_rows, block},
-    gemm::{Extents, Finish, Plan, Product, Right},
     operand::{Matrix, Operand, stored},
-    registers::{self, Added, InRegisters},
-    sides::{Lhs, Rhs},
 };
 use crate::{
     axes::{Nest, normalise_batch},
-    memory::ALIGN,
+    gemm::plan::{Extents, Finish, Plan, Product, Right},
+    runtime::memory::ALIGN,
     simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
@@ -107,7 +113,7 @@ impl<T: Product> Matmul<T> {
         let mut problems = Vec::new();
         let mut note = |p| problems.extend::<Vec<String>>(p);
         let vector = extents.m == 1 || extents.n == 1 || T::lanes(isa).is_none();
-        let (body, taken) = registers::take(body, acc, slots, batch, vector);
+        let (body, taken) = epilogue::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
         let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_nest), isa);
         let target = Operand::target(&body, acc, slots);

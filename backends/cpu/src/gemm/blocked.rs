@@ -4,12 +4,14 @@
 //! While rows pass by a group, the next one is fetched: constant operands come from afar, once in a run.
 
 use super::{
-    call::{Ahead, Call},
-    gemm::{Extents, Finish, Left, Plan, Product, Right},
     left::{Part, Segments},
-    micro::Micro,
-    operand::Matrix,
+    micro::{
+        call::{Ahead, Call},
+        table::Micro,
+    },
+    plan::{Extents, Finish, Left, Plan, Product, Right},
 };
+use crate::kernels::operand::Matrix;
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {

@@ -16,7 +16,7 @@ use std::sync::{
 
 use eutectic_backend::BackendError;
 
-use crate::memory::Block;
+use super::memory::Block;
 
 /// How often a thread looks for work before it sleeps: about a tenth of a millisecond. And how often between offers of the
 /// processor to others, of which there may be more than there are cores.

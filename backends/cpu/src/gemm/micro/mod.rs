@@ -1,0 +1,9 @@
+//! Micro-kernels: the blocks of products that stay in registers, and what packs operands for them.
+
+mod block;
+pub mod call;
+pub mod dots;
+pub mod matvec;
+pub mod pack;
+mod sweep;
+pub mod table;

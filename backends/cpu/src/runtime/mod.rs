@@ -1,0 +1,6 @@
+//! What runs programs: bound steps, memory, threads.
+
+pub mod exec;
+pub mod fault;
+pub mod memory;
+pub mod threads;
