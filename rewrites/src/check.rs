@@ -21,7 +21,7 @@ use crate::{
     pattern::{Pat, Pattern},
     recipe::Compiled,
     rule::{Phase, Rule, Variable, VariableKind},
-    sample::{Draw, Palette, Sample, draw},
+    sample::{Generic, Sample, draw},
 };
 
 /// Draws until so many samples have a left side that is well typed.
@@ -156,10 +156,8 @@ fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<Sample> {
     each.chain([&sequences[..]]).filter_map(&mut narrow).collect()
 }
 
-/// In two of three draws extents are told apart; in the third the relations choose first.
 fn drawn(rule: &Rule, seed: u64, bound: Bindings) -> Option<Sample> {
-    let palette = Palette { relations_first: seed % 3 == 2, ..Palette::generic() };
-    draw(rule, &mut Draw(seed), &palette, bound)
+    draw(rule, &mut Generic::new(seed), bound)
 }
 
 fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Problem>> {

@@ -10,7 +10,7 @@ use eutectic_ir::{
 
 /// An expression over numbers, dims and attributes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Expr {
+pub enum Expr {
     /// A literal.
     Number(Number),
     /// A dim, an integer attribute or a number variable.
@@ -23,12 +23,15 @@ pub(crate) enum Expr {
 
 /// A number that remembers whether it is an integer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
+pub enum Number {
+    /// An integer.
     Int(i64),
+    /// Any other.
     Float(f64),
 }
 
 impl Number {
+    /// Its value.
     pub fn get(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,
@@ -64,7 +67,8 @@ impl Number {
 
 /// A function: its name, how many arguments it takes, on integers (`None` where it leaves them) and on floats.
 #[derive(Debug)]
-pub(crate) struct FunctionDef {
+pub struct FunctionDef {
+    /// What rules call it.
     pub name: &'static str,
     arity: std::ops::RangeInclusive<usize>,
     int: fn(&[i64]) -> Option<i64>,
@@ -72,7 +76,7 @@ pub(crate) struct FunctionDef {
 }
 
 /// A function of the table.
-pub(crate) type Function = &'static FunctionDef;
+pub type Function = &'static FunctionDef;
 
 impl PartialEq for FunctionDef {
     fn eq(&self, other: &FunctionDef) -> bool {
@@ -115,7 +119,7 @@ const FUNCTIONS: &[FunctionDef] = &[
 ];
 
 /// The function of that name for that many arguments.
-pub(crate) fn function(name: &str, arguments: usize) -> Option<Function> {
+pub fn function(name: &str, arguments: usize) -> Option<Function> {
     FUNCTIONS.iter().find(|f| f.name == name && f.arity.contains(&arguments))
 }
 

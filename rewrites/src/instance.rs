@@ -1,15 +1,10 @@
-//! Instances of a rule: values for its variables, and both its sides as graphs. What checks rules stands on this.
+//! One application of a rule by itself: both its sides, as graphs, for given values of its variables. What checks rules stands
+//! on this; how values are drawn is its own.
 
 use std::sync::Arc;
 
 use egg::Id;
-use eutectic_ir::{
-    Attr, Graph, GraphError, NodeId, Op, Type,
-    lang::{
-        Bindings,
-        typing::{Bound, SlotKind},
-    },
-};
+use eutectic_ir::{Attr, Graph, GraphError, NodeId, Op, lang::Bindings};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -19,23 +14,15 @@ use crate::{
     instantiate::{Builder, Fault, Instr, Ref},
     pattern::Match,
     recipe::Compiled,
-    rule::{Rule, Term, VariableKind},
+    rule::Rule,
     ruleset::RuleSet,
-    sample::{Draw, Palette, Sample, draw},
+    sample::Sample,
 };
 
 /// A rule by itself, with all legal forms of its left side.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub(crate) forms: Vec<Arc<Compiled>>,
-}
-
-/// Values for all variables of a rule.
-#[derive(Clone, Debug)]
-pub struct Instance {
-    pub(crate) rule: Arc<Rule>,
-    /// One for each member where the rule is a group, else one.
-    pub(crate) members: Vec<Sample>,
 }
 
 /// Both sides of an instance. Inputs and parameters are named after the rule's tensor variables, outputs after its roots.
@@ -82,48 +69,21 @@ impl Probe {
         RuleSet { rules: self.forms.clone() }
     }
 
-    /// Draws values for all variables; of three members where the rule is a group. `None` where what was drawn does not go
-    /// together: draw again.
-    pub fn draw(&self, random: &mut Draw, palette: &Palette) -> Option<Instance> {
-        let rule = self.forms[0].rule.clone();
-        let first = draw(&rule, random, palette, Bindings::default())?;
-        let mut members = vec![first];
-        if rule.group {
-            for _ in 1..3 {
-                let agreed = agreed(&rule, &members[0])?;
-                members.push(draw(&rule, random, palette, agreed)?);
-            }
-        }
-        Some(Instance { rule, members })
+    /// The probe of a changed rule, whose left side is still matched as it was: a mutant.
+    pub fn with(&self, rule: Rule) -> Probe {
+        let rule = Arc::new(rule);
+        let form = |c: &Arc<Compiled>| {
+            Arc::new(Compiled { rule: rule.clone(), pattern: c.pattern.clone(), variant: c.variant })
+        };
+        Probe { forms: self.forms.iter().map(form).collect() }
     }
 
-    /// How many ops of the left side can be written the other way round.
-    pub fn commutable(&self) -> usize {
-        let mut seen = Vec::new();
-        self.rule().roots.iter().for_each(|root| {
-            commuted(&root.left, 0, &mut seen);
-        });
-        seen.len()
-    }
-
-    /// The sides of an instance, with the operands of the `n`th commutative op of the left side swapped where bit `n` is set.
+    /// The sides of one sample, or of each member's where the rule is a group. The left side is that of `rule`, which may be
+    /// another than the one that is matched.
     ///
     /// # Errors
     /// Why there are none.
-    pub fn sides(&self, instance: &Instance, swaps: u64) -> Result<Sides, Unmatched> {
-        if swaps == 0 {
-            return self.sides_of(&instance.rule, &instance.members);
-        }
-        let mut rule = (*instance.rule).clone();
-        let mut seen = Vec::new();
-        for root in &mut rule.roots {
-            root.left = commuted(&root.left, swaps, &mut seen);
-        }
-        self.sides_of(&rule, &instance.members)
-    }
-
-    /// The sides, where `rule` has another left side than the one that is matched.
-    pub(crate) fn sides_of(&self, rule: &Rule, members: &[Sample]) -> Result<Sides, Unmatched> {
+    pub fn sides(&self, rule: &Rule, members: &[Sample]) -> Result<Sides, Unmatched> {
         let written = Built::new(rule, members, false)?;
         let mut legal = Built::new(rule, members, true)?;
         let matched = self.forms.iter().find_map(|form| Some((form, legal.matches(form)?)));
@@ -143,67 +103,6 @@ impl Probe {
         right.prune();
         Ok(Sides { written: written.finished()?, left: legal.finished()?, right })
     }
-}
-
-impl Instance {
-    /// Name and value of every variable that is no tensor, member by member.
-    pub fn values(&self) -> Vec<(String, String)> {
-        let mut values: Vec<(String, String)> = Vec::new();
-        for member in &self.members {
-            for (slot, (name, _)) in self.rule.scope.variables.iter().enumerate() {
-                let value = member.bindings.get(slot).map_or("?".to_string(), Bound::to_string);
-                let value = (name.to_string(), value);
-                if !values.contains(&value) {
-                    values.push(value);
-                }
-            }
-        }
-        values
-    }
-
-    /// The number of elements of all tensors together.
-    pub fn size(&self) -> usize {
-        self.members.iter().flat_map(|m| &m.types).map(Type::count).sum()
-    }
-
-    /// The element types of its tensors.
-    pub fn dtypes(&self) -> impl Iterator<Item = eutectic_ir::DType> {
-        self.members.iter().flat_map(|m| &m.types).filter_map(Type::dtype)
-    }
-}
-
-/// What the members of a group agree in: attributes, and the types of what the right side does not splat.
-fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
-    let mut bindings = Bindings::default();
-    for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
-        if let (SlotKind::Attr | SlotKind::DType(_), Some(bound)) = (kind, first.bindings.get(slot)) {
-            bindings.bind(slot, bound.clone()).ok()?;
-        }
-    }
-    let splatted = rule.splatted();
-    for (at, variable) in rule.variables.iter().enumerate() {
-        if let (VariableKind::Tensor { ty, .. }, false) = (&variable.kind, splatted[at]) {
-            ty.unify(&first.types[rule.tensor(at)], &mut bindings).ok()?;
-        }
-    }
-    Some(bindings)
-}
-
-/// A term with the operands of its commutative ops swapped as the bits say; equal subterms go together.
-fn commuted(term: &Term, swaps: u64, seen: &mut Vec<Term>) -> Term {
-    let Term::Call(call) = term else { return term.clone() };
-    let mut swapped = call.clone();
-    swapped.args = call.args.iter().map(|a| commuted(a, swaps, seen)).collect();
-    if call.op.def().commutative && call.args.len() == 2 && call.args[0] != call.args[1] {
-        let at = seen.iter().position(|t| t == term).unwrap_or_else(|| {
-            seen.push(term.clone());
-            seen.len() - 1
-        });
-        if at < 64 && swaps >> at & 1 == 1 {
-            swapped.args.swap(0, 1);
-        }
-    }
-    Term::Call(swapped)
 }
 
 /// A left side as a graph and as an e-graph.

@@ -1,4 +1,4 @@
-//! What a rule is, once it is read: variables, terms and sides.
+//! What a rule is, once it is read: variables, terms and sides. Public for tools that check and change rules.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -103,12 +103,18 @@ pub struct Rule {
     pub source: Source,
     /// Where it stands in the file.
     pub span: Range<usize>,
-    pub(crate) scope: Scope,
-    pub(crate) variables: Vec<Variable>,
-    pub(crate) relations: Vec<(RelationCall, Range<usize>)>,
-    pub(crate) lets: Vec<(String, Term)>,
-    pub(crate) roots: Vec<Root>,
-    pub(crate) group: bool,
+    /// Its dims, element types and attributes.
+    pub scope: Scope,
+    /// What `forall` declares, in order.
+    pub variables: Vec<Variable>,
+    /// The `where` relations, and where they stand.
+    pub relations: Vec<(RelationCall, Range<usize>)>,
+    /// The terms that `let` names.
+    pub lets: Vec<(String, Term)>,
+    /// The pairs of sides.
+    pub roots: Vec<Root>,
+    /// Whether it takes all members of a group.
+    pub group: bool,
     /// Variables of the right, and where they stand.
     pub(crate) uses: Vec<(Slot, Range<usize>)>,
     /// Calls of the left; a call's id is its place here.
@@ -124,20 +130,36 @@ impl Rule {
     }
 
     /// The place of a tensor variable among the tensor variables.
-    pub(crate) fn tensor(&self, variable: usize) -> usize {
+    pub fn tensor(&self, variable: usize) -> usize {
         self.variables[..variable].iter().filter(|v| matches!(v.kind, VariableKind::Tensor { .. })).count()
     }
 
-    /// The tensor variables.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&Variable, &TypePattern, bool)> {
+    /// The tensor variables: each with its type, and whether it is to be constant.
+    pub fn tensors(&self) -> impl Iterator<Item = (&Variable, &TypePattern, bool)> {
         self.variables.iter().filter_map(|v| match &v.kind {
             VariableKind::Tensor { ty, constant } => Some((v, ty, *constant)),
             _ => None,
         })
     }
 
+    /// What an attribute variable stands for; `None` of any other.
+    pub fn attribute(&self, slot: Slot) -> Option<&AttrVariable> {
+        self.variables.iter().find_map(|v| match &v.kind {
+            VariableKind::Attr(s, kind) if *s == slot => Some(kind),
+            _ => None,
+        })
+    }
+
+    /// The number that a number variable is to be near.
+    pub fn near(&self, slot: Slot) -> Option<f64> {
+        self.variables.iter().find_map(|v| match v.kind {
+            VariableKind::Number(s) if s == slot => v.near,
+            _ => None,
+        })
+    }
+
     /// For each variable, whether the right side takes it of all members of the group at once.
-    pub(crate) fn splatted(&self) -> Vec<bool> {
+    pub fn splatted(&self) -> Vec<bool> {
         let mut splatted = vec![false; self.variables.len()];
         let rights = self.roots.iter().map(|r| &r.right).chain(self.lets.iter().map(|(_, t)| t));
         for right in rights {
@@ -162,31 +184,27 @@ impl Rule {
     pub fn place(&self) -> String {
         format!("{}:{}", self.source.name, self.source.position(self.span.start).0)
     }
-
-    /// Number of roots; a group has one for each member.
-    pub fn roots(&self) -> usize {
-        self.roots.len()
-    }
-
-    /// Whether it is a group rule.
-    pub fn is_group(&self) -> bool {
-        self.group
-    }
 }
 
 /// `(=> left right)`.
 #[derive(Clone, Debug)]
-pub(crate) struct Root {
+pub struct Root {
+    /// What is matched.
     pub left: Term,
+    /// What it is equal to.
     pub right: Term,
+    /// Where it stands.
     pub span: Range<usize>,
 }
 
 /// A variable that `forall` declares.
 #[derive(Clone, Debug)]
-pub(crate) struct Variable {
+pub struct Variable {
+    /// With its question mark.
     pub name: String,
+    /// Where it is declared.
     pub span: Range<usize>,
+    /// What it stands for.
     pub kind: VariableKind,
     /// The number that its elements are to be near.
     pub near: Option<f64>,
@@ -201,35 +219,57 @@ impl Variable {
     }
 }
 
+/// What a variable stands for.
 #[derive(Clone, Debug)]
-pub(crate) enum VariableKind {
-    Tensor { ty: TypePattern, constant: bool },
+pub enum VariableKind {
+    /// A tensor.
+    Tensor {
+        /// What its type is to be.
+        ty: TypePattern,
+        /// Whether it is to be constant.
+        constant: bool,
+    },
+    /// A number.
     Number(Slot),
+    /// An attribute.
     Attr(Slot, AttrVariable),
 }
 
 /// What an attribute variable stands for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum AttrVariable {
+pub enum AttrVariable {
+    /// An integer.
     Int,
+    /// An axis.
     Axis,
+    /// Axes, ascending.
     Axes,
+    /// A permutation.
     Perm,
+    /// A shape.
     Shape,
+    /// A truth value.
     Bool,
+    /// An element type.
     DType,
+    /// One of these words.
     OneOf(Vec<String>),
 }
 
 /// A term of either side.
 #[derive(Clone, Debug)]
-pub(crate) enum Term {
+pub enum Term {
     /// A tensor variable.
     Tensor(usize),
     /// A tensor variable in all members of the group.
     Splat(usize),
     /// A number as an operand.
-    Number { id: usize, expr: Expr },
+    Number {
+        /// Its place among the numbers of the left.
+        id: usize,
+        /// What it is.
+        expr: Expr,
+    },
     /// An op.
     Call(Call),
     /// A term that `let` names.
@@ -238,18 +278,22 @@ pub(crate) enum Term {
 
 /// An op applied to terms.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct Call {
+    /// Its place among the calls of the left.
     pub id: usize,
+    /// The op.
     pub op: Op,
+    /// Its operands.
     pub args: Vec<Term>,
     /// One for each attribute of the op; `None`: its default.
     pub attrs: Vec<Option<AttrTerm>>,
+    /// Where it stands.
     pub span: Range<usize>,
 }
 
 /// An attribute in a term.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum AttrTerm {
+pub enum AttrTerm {
     /// A literal.
     Value(Attr),
     /// An attribute or number variable, or an element type.

@@ -9,7 +9,7 @@ use std::{
 
 use clap::ValueEnum;
 use eutectic::{Compiler, Cpu, CpuOptions, Error, RuleSet, engine::rewrites::Probe};
-use eutectic_proptests::rules::{Checker, Failure, Options, Report};
+use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
 use crate::{

@@ -7,7 +7,7 @@ use eutectic::{
     Compiler, Cpu, CpuOptions, Error,
     engine::rewrites::{Rule, lint},
 };
-use eutectic_proptests::rules::worth;
+use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{

@@ -1,13 +1,19 @@
 //! Whether the cases of a rule are good enough: they must tell it from rules whose right side was made wrong on purpose.
 
-use eutectic_rewrites::{Contract, Mutant, Probe, Unmatched};
+use eutectic_rewrites::{Contract, Probe, Unmatched};
 
-use super::{cases::Case, equivalent, judge::Verdict, report::Mutants};
+use crate::{
+    cases::Case,
+    equivalent,
+    judge::Verdict,
+    mutate::{self, Mutant},
+    report::Mutants,
+};
 
 /// Tries every mutant on the cases, until one tells.
 pub fn mutants(probe: &Probe, cases: &[Case]) -> Mutants {
     let mut result = Mutants::default();
-    for mutant in probe.mutants() {
+    for mutant in mutate::mutants(probe) {
         if killed(&mutant, cases) {
             result.killed += 1;
         } else if let Some(reason) = equivalent::reason(&probe.rule().name, &mutant.what) {
@@ -24,7 +30,7 @@ fn killed(mutant: &Mutant, cases: &[Case]) -> bool {
     let mut applied = false;
     let mut all = Verdict::default();
     for case in cases {
-        let sides = match mutant.probe.sides(&case.instance, 0) {
+        let sides = match case.instance.sides(&mutant.probe, 0) {
             Ok(sides) => sides,
             Err(Unmatched::Types(_) | Unmatched::IllTyped(_)) => return true,
             Err(Unmatched::NoMatch | Unmatched::NoRight) => continue,

@@ -7,7 +7,7 @@ use eutectic::{
         ir::{Attr, lang::sexp::Source},
     },
 };
-use eutectic_proptests::conformance::{Fault, check};
+use eutectic_checker::run::{Fault, check};
 
 /// The CPU, but each result is off by so many units of roundoff.
 struct Off(Cpu, f64);

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use eutectic_rewrites::Contract;
 
-use super::{cases::Case, judge::Difference};
+use crate::{cases::Case, judge::Difference};
 
 /// Tensors with more elements are shown by their type only.
 const READABLE: usize = 48;

@@ -1,9 +1,11 @@
 //! Whether a rule fires where it should, and stays silent where it does not hold.
 
-use eutectic_rewrites::{Choice, Contract, Draw, Fp, Options, Probe, RuleSet, Unmatched, optimize};
+use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched, optimize};
 
-use super::{
+use crate::{
     cases::{Case, fitting},
+    instance::commutable,
+    mutate::broken,
     report::{Check, Failure},
     values::Style,
 };
@@ -31,7 +33,7 @@ pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites:
 pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
     let rule = probe.rule();
     let failure = |what: String| Box::new(Failure::of(Check::Fires, what, case, None));
-    let ways = 1_u64 << probe.commutable().min(6);
+    let ways = 1_u64 << commutable(rule).min(6);
     let mut fired = 0;
     // All ways where they are few, else those that swap one op, or all.
     let some: Vec<u64> = match ways <= WAYS {
@@ -39,7 +41,7 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
         false => (0..WAYS - 1).map(|n| (1 << n) & (ways - 1)).chain([ways - 1]).collect(),
     };
     for swaps in some {
-        let sides = match probe.sides(&case.instance, swaps) {
+        let sides = match case.instance.sides(probe, swaps) {
             Ok(sides) => sides,
             Err(Unmatched::NoMatch) => {
                 return Err(failure(format!(
@@ -64,8 +66,8 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
 }
 
 /// Breaks a guard; the rule must be silent, or right where it matches in another way.
-pub fn guarded(probe: &Probe, case: &Case, draw: &mut Draw) -> Result<bool, Box<Failure>> {
-    let Some(broken) = probe.broken(&case.instance, draw) else { return Ok(false) };
+pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result<bool, Box<Failure>> {
+    let Some(broken) = broken(probe, &case.instance, random) else { return Ok(false) };
     let failure = |what: String| Box::new(Failure::of(Check::Guard, what, case, None));
     let sides = match broken.sides {
         Ok(sides) => sides,
@@ -77,7 +79,7 @@ pub fn guarded(probe: &Probe, case: &Case, draw: &mut Draw) -> Result<bool, Box<
         return Err(failure(format!("it fires although {}", broken.what)));
     }
     let contract = probe.rule().contract;
-    let values = fitting(&sides, Style::Ordinary, contract, draw);
+    let values = fitting(&sides, Style::Ordinary, contract, random);
     let other = Case { instance: case.instance.clone(), sides, style: Style::Ordinary, values };
     match other.judge(contract) {
         // A single case says nothing of a `fast` rule.

@@ -1,7 +1,7 @@
-//! `cargo run --release -p eutectic-proptests --example sweep -- PROGRAMS SEED`: random programs in every way.
+//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED`: random programs in every way.
 
 use anyhow::{Context, ensure};
-use eutectic_proptests::sweep::{Sweep, Way};
+use eutectic_conformance::sweep::{Sweep, Way};
 
 /// Programs are at most so long.
 const STEPS: [usize; 3] = [4, 8, 14];

@@ -10,10 +10,9 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use crate::{
-    conformance::check,
-    program::{Case, programs},
-};
+use eutectic_checker::run::check;
+
+use crate::program::{Case, programs};
 
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -105,11 +104,11 @@ fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Res
 
 /// Drops rules by the bits of a seed, but for those that programs need to have kernels at all.
 fn some_rules(rules: &RuleSet, seed: u64) -> Result<RuleSet, LoadError> {
-    let mut bits = seed;
+    let mut random = fastrand::Rng::with_seed(seed);
     let dropped = rules.iter().filter(|rule| {
-        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let stays = random.bool();
         let needed = rule.phase == Phase::Legalize || rule.name.starts_with("decompose/");
-        !needed && bits >> 63 == 0
+        !needed && !stays
     });
     rules.choose(&Choice { without: dropped.map(|rule| rule.name.to_string()).collect(), ..Choice::default() })
 }

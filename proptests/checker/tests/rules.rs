@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eutectic::{Compiler, Cpu, CpuOptions, RuleSet};
-use eutectic_proptests::rules::{Check, Checker, Options, Report};
+use eutectic_checker::{Check, Checker, Options, Report};
 use eutectic_rewrites::Probe;
 
 fn check(rules: &RuleSet, options: Options) -> Vec<Report> {
@@ -26,7 +26,7 @@ fn embedded_rules_hold() {
 
 #[test]
 fn wrong_rules_are_refuted() {
-    let rules = RuleSet::load_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong")).unwrap();
+    let rules = RuleSet::load_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong")).unwrap();
     assert!(rules.len() >= 40, "{}", rules.len());
     let reports = check(&rules, Options::default());
     let missed: Vec<_> = reports.iter().filter(|r| r.holds()).map(|r| &r.rule).collect();

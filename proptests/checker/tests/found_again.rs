@@ -1,8 +1,12 @@
 //! What the `decompose` pack takes apart the other packs put together again: every composite op, from the ops that kernels take.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet};
+use eutectic_checker::{
+    instance::Instance,
+    palette::{Drawn, Palette},
+};
 use eutectic_ir::{Attr, Class, graph::Node, text};
-use eutectic_rewrites::{Choice, Draw, Options, Palette, Phase, Probe, Sides, optimize};
+use eutectic_rewrites::{Choice, Options, Phase, Probe, Sides, optimize};
 
 /// How many instances of each rule.
 const INSTANCES: usize = 6;
@@ -50,8 +54,9 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         relations_first: true,
     };
     let of_seed = |seed| {
-        let instance = probe.draw(&mut Draw(seed), &palette)?;
-        let sides = probe.sides(&instance, 0).ok()?;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random))?;
+        let sides = instance.sides(probe, 0).ok()?;
         // Of an axis of extent 1 little is left to recognise.
         let wide = |node: &Node| node.ty.dims().is_some_and(|dims| dims.iter().all(|d| *d > 1));
         let is_wide = sides.written.nodes().all(|(_, node)| wide(node));

@@ -9,23 +9,26 @@ mod cases;
 mod equivalent;
 mod evaluate;
 mod fire;
+pub mod instance;
 mod judge;
 mod mutants;
+pub mod mutate;
+pub mod palette;
 mod report;
+pub mod run;
 mod shrink;
 mod values;
 pub mod worth;
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Instant,
-};
+use std::time::Instant;
 
 use eutectic::{Compiler, DType};
-use eutectic_rewrites::{Contract, Instance, LoadError, Phase, Probe, RuleSet};
+use eutectic_rewrites::{Contract, LoadError, Phase, Probe, RuleSet};
+use rayon::prelude::*;
 
 use backend::Outcome;
 use cases::{Case, Corpus};
+use instance::Instance;
 pub use judge::Difference;
 use judge::Verdict;
 pub use report::{Check, Failure, Mutants, Report};
@@ -74,26 +77,7 @@ impl Checker {
     /// # Errors
     /// As [`Checker::check`].
     pub fn check_all(&self, probes: &[Probe]) -> Result<Vec<Report>, LoadError> {
-        let next = AtomicUsize::new(0);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(probes.len().max(1));
-        let work = || {
-            let mut done = Vec::new();
-            while let Some((at, probe)) =
-                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, probes.get(n)?)))
-            {
-                done.push((at, self.check(probe)));
-            }
-            done
-        };
-        let mut done: Vec<_> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers
-                .into_iter()
-                .flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
-        done.sort_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, report)| report).collect()
+        probes.par_iter().map(|probe| self.check(probe)).collect()
     }
 
     /// Checks one rule.
@@ -223,8 +207,8 @@ impl Checker {
             }
         }
         for (n, case) in corpus.cases.iter().enumerate() {
-            let mut draw = cases::random(self.options.seed, &report.rule, 2_000_000 + n);
-            match fire::guarded(probe, case, &mut draw) {
+            let mut random = cases::random(self.options.seed, &report.rule, 2_000_000 + n);
+            match fire::guarded(probe, case, &mut random) {
                 Ok(tried) => report.guarded += usize::from(tried),
                 Err(failure) => return report.failures.push(*failure),
             }

@@ -1,23 +1,20 @@
 //! Mutants: rules whose right side was made wrong on purpose, to see whether whoever checks rules notices.
 
-use std::sync::Arc;
-
 use eutectic_ir::{
-    Attr, Class, Op,
+    Attr, Class, DType, Op, Type,
     lang::{
         Bindings,
-        typing::{Bound, DimPattern, DimsPattern},
+        typing::{Bound, DTypePattern, DimPattern, DimsPattern},
     },
     ops::{AttrKind, Default as AttrDefault},
 };
-
-use crate::{
+use eutectic_rewrites::{
+    Probe, Sides, Unmatched,
     expr::{Expr, Number, function},
-    instance::{Instance, Probe, Sides, Unmatched},
-    recipe::Compiled,
     rule::{AttrTerm, AttrVariable, Call, Rule, Term, VariableKind},
-    sample::Draw,
 };
+
+use crate::instance::Instance;
 
 /// A rule with another right side.
 #[derive(Clone, Debug)]
@@ -39,95 +36,83 @@ pub struct Broken {
     pub sides: Result<Sides, Unmatched>,
 }
 
-impl Probe {
-    /// Every mutant with one change: an op, an operand, their order, an attribute, a dim, a sign, a number.
-    pub fn mutants(&self) -> Vec<Mutant> {
-        let rule = self.rule();
-        let mut mutants = Vec::new();
-        let several = rule.roots.len() + rule.lets.len() > 1;
-        for (at, root) in rule.roots.iter().enumerate() {
-            for (what, right) in mutations(rule, &root.right) {
-                let mut changed = rule.clone();
-                changed.roots[at].right = right;
-                let place = if several { format!("root {at}: ") } else { String::new() };
-                mutants.push(self.mutant(format!("{place}{what}"), changed));
-            }
+/// Every mutant of a rule with one change: an op, an operand, their order, an attribute, a dim, a sign, a number.
+pub fn mutants(probe: &Probe) -> Vec<Mutant> {
+    let rule = probe.rule();
+    let mut mutants = Vec::new();
+    let several = rule.roots.len() + rule.lets.len() > 1;
+    for (at, root) in rule.roots.iter().enumerate() {
+        for (what, right) in mutations(rule, &root.right) {
+            let mut changed = rule.clone();
+            changed.roots[at].right = right;
+            let place = if several { format!("root {at}: ") } else { String::new() };
+            mutants.push(Mutant { what: format!("{place}{what}"), probe: probe.with(changed) });
         }
-        for (at, (name, term)) in rule.lets.iter().enumerate() {
-            for (what, right) in mutations(rule, term) {
-                let mut changed = rule.clone();
-                changed.lets[at].1 = right;
-                mutants.push(self.mutant(format!("{name}: {what}"), changed));
-            }
-        }
-        mutants
     }
+    for (at, (name, term)) in rule.lets.iter().enumerate() {
+        for (what, right) in mutations(rule, term) {
+            let mut changed = rule.clone();
+            changed.lets[at].1 = right;
+            mutants.push(Mutant { what: format!("{name}: {what}"), probe: probe.with(changed) });
+        }
+    }
+    mutants
+}
 
-    fn mutant(&self, what: String, rule: Rule) -> Mutant {
-        let rule = Arc::new(rule);
-        let form = |c: &Arc<Compiled>| {
-            Arc::new(Compiled { rule: rule.clone(), pattern: c.pattern.clone(), variant: c.variant })
+/// An instance with something broken that the rule asks for: an element type, a rank, an extent, an attribute (and with it a
+/// relation), a literal of the left side. `None` where there is nothing of the kind that was drawn.
+pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) -> Option<Broken> {
+    let rule = probe.rule();
+    let mut members = instance.members.clone();
+    let tensors = members[0].types.len();
+    let kind = random.usize(..5);
+    if kind < 3 && tensors > 0 {
+        let at = random.usize(..tensors);
+        let (variable, pattern, _) = rule.tensors().nth(at)?;
+        let Type::Tensor(dtype, shape) = &mut members[0].types[at] else { return None };
+        let (what, never) = match kind {
+            0 => {
+                let had = std::mem::replace(dtype, DType::ALL[random.usize(..DType::ALL.len())]);
+                let admitted = match pattern.dtype {
+                    DTypePattern::Fixed(d) => d == *dtype,
+                    DTypePattern::Var(_, class) => class.contains(*dtype),
+                };
+                (format!("{} is {dtype} instead of {had}", variable.name), !admitted)
+            }
+            1 => {
+                shape.0.insert(0, 2_i64.into());
+                (format!("{} has an axis more", variable.name), false)
+            }
+            _ => {
+                let axis = random.usize(..shape.rank().max(1));
+                let extent = shape.0.get_mut(axis)?;
+                *extent = (&*extent) + &1_i64.into();
+                (format!("axis {axis} of {} is one longer", variable.name), false)
+            }
         };
-        Mutant { what, probe: Probe { forms: self.forms.iter().map(form).collect() } }
+        // What is computed from the tensors is then computed anew, by the guard.
+        return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }
-
-    /// An instance with something broken that the rule asks for: an element type, a rank, an extent, an attribute (and with it a
-    /// relation), a literal of the left side. `None` where there is nothing of the kind that was drawn.
-    pub fn broken(&self, instance: &Instance, draw: &mut Draw) -> Option<Broken> {
-        let rule = &*instance.rule;
-        let mut members = instance.members.clone();
-        let tensors: Vec<usize> = (0..members[0].types.len()).collect();
-        let kind = draw.below(5);
-        if kind < 3 && !tensors.is_empty() {
-            let at = *draw.of(&tensors);
-            let (variable, pattern, _) = rule.tensors().nth(at)?;
-            let ty = &mut members[0].types[at];
-            let eutectic_ir::Type::Tensor(dtype, shape) = ty else { return None };
-            let (what, never) = match kind {
-                0 => {
-                    let had = *dtype;
-                    *dtype = *draw.of(&eutectic_ir::DType::ALL);
-                    let admitted = match pattern.dtype {
-                        eutectic_ir::lang::typing::DTypePattern::Fixed(d) => d == *dtype,
-                        eutectic_ir::lang::typing::DTypePattern::Var(_, class) => class.contains(*dtype),
-                    };
-                    (format!("{} is {dtype} instead of {had}", variable.name), !admitted)
-                }
-                1 => {
-                    shape.0.insert(0, 2_i64.into());
-                    (format!("{} has an axis more", variable.name), false)
-                }
-                _ => {
-                    let axis = draw.below(shape.rank().max(1));
-                    let extent = shape.0.get_mut(axis)?;
-                    *extent = (&*extent) + &1_i64.into();
-                    (format!("axis {axis} of {} is one longer", variable.name), false)
-                }
-            };
-            // What is computed from the tensors is then computed anew, by the guard.
-            return Some(Broken { what, never, sides: self.sides_of(rule, &members) });
-        }
-        if kind == 3 {
-            let (what, bindings, never) = other_attribute(rule, &members[0].bindings, draw)?;
-            members.iter_mut().for_each(|m| m.bindings = bindings.clone());
-            return Some(Broken { what, never, sides: self.sides_of(rule, &members) });
-        }
-        let literals = literals(rule);
-        if literals.is_empty() {
-            return None;
-        }
-        let (what, left, never) = draw.of(&literals).clone();
-        let mut changed = rule.clone();
-        for (root, left) in changed.roots.iter_mut().zip(left) {
-            root.left = left;
-        }
-        Some(Broken { what, never, sides: self.sides_of(&changed, &members) })
+    if kind == 3 {
+        let (what, bindings, never) = other_attribute(rule, &members[0].bindings, random)?;
+        members.iter_mut().for_each(|m| m.bindings = bindings.clone());
+        return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }
+    let literals = literals(rule);
+    if literals.is_empty() {
+        return None;
+    }
+    let (what, left, never) = literals[random.usize(..literals.len())].clone();
+    let mut changed = rule.clone();
+    for (root, left) in changed.roots.iter_mut().zip(left) {
+        root.left = left;
+    }
+    Some(Broken { what, never, sides: probe.sides(&changed, &members) })
 }
 
 /// The bindings with one attribute variable of the left side bound to something else, and whether that is a word that the rule does
 /// not admit.
-fn other_attribute(rule: &Rule, bindings: &Bindings, draw: &mut Draw) -> Option<(String, Bindings, bool)> {
+fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng) -> Option<(String, Bindings, bool)> {
     let mut places: Vec<(usize, Op, usize)> = Vec::new();
     for root in &rule.roots {
         root.left.visit(&mut |term| {
@@ -142,14 +127,14 @@ fn other_attribute(rule: &Rule, bindings: &Bindings, draw: &mut Draw) -> Option<
     if places.is_empty() {
         return None;
     }
-    let (slot, op, at) = *draw.of(&places);
+    let (slot, op, at) = places[random.usize(..places.len())];
     let value = AttrTerm::Value(bindings.attr(slot)?.clone());
     let declared = rule.variables.iter().find_map(|v| match &v.kind {
         VariableKind::Attr(s, AttrVariable::OneOf(words)) if *s == slot => Some(words),
         _ => None,
     });
     let others = attribute_values(rule, op, at, Some(&value));
-    let AttrTerm::Value(other) = others.get(draw.below(others.len()))?.1.clone() else { return None };
+    let AttrTerm::Value(other) = others.get(random.usize(..others.len().max(1)))?.1.clone() else { return None };
     let never = declared.is_some_and(|words| !words.iter().any(|w| other.word() == Some(w)));
     let mut changed = Bindings::default();
     for n in 0..rule.scope.variables.len() {
@@ -364,7 +349,7 @@ fn words(kind: AttrKind, but: &str) -> impl Iterator<Item = &'static str> {
 }
 
 fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, AttrTerm)> {
-    let of = |v: &crate::rule::Variable| match &v.kind {
+    let of = |v: &eutectic_rewrites::rule::Variable| match &v.kind {
         VariableKind::Number(s) => Some((*s, None)),
         VariableKind::Attr(s, kind) => Some((*s, Some(kind.clone()))),
         VariableKind::Tensor { .. } => None,

@@ -1,8 +1,8 @@
 //! Random programs through the whole engine, in every way, against the interpreter. `examples/sweep.rs` tries more of them.
 
 use eutectic::Strategy;
+use eutectic_conformance::sweep::{Sweep, Way};
 use eutectic_ir::{lang::sexp::Source, text::parse};
-use eutectic_proptests::sweep::{Sweep, Way};
 
 fn agree(way: Way) {
     Sweep::new().unwrap().programs(way, 250, 9, 0).unwrap_or_else(|failure| panic!("{failure}"));
@@ -36,7 +36,7 @@ fn rules_come_to_rest() {
 #[test]
 fn programs_that_once_failed() {
     let sweep = Sweep::new().unwrap();
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once_failed")).unwrap() {
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/once_failed")).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let graph = parse(&Source::new(path.display().to_string(), text)).unwrap_or_else(|e| panic!("{e}"));

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use eutectic::DType;
 use eutectic_ir::{Graph, InterpError, Type, graph::Node};
-use eutectic_rewrites::{Contract, Draw, Instance, Palette, Phase, Probe, Rule, Sides, Unmatched};
+use eutectic_rewrites::{Contract, Phase, Probe, Rule, Sides, Unmatched};
 
-use super::{
+use crate::{
     evaluate::rounded,
+    instance::Instance,
     judge::{Verdict, judge},
+    palette::{Drawn, Palette},
     values::{self, Style, Values},
 };
 
@@ -63,11 +65,10 @@ const LARGEST: usize = 2500;
 const WORK: f64 = 1e6;
 
 /// The generator for a case: it depends on the seed, the rule and the case only, so that a rule replays alone.
-pub fn random(seed: u64, rule: &str, case: usize) -> Draw {
+pub fn random(seed: u64, rule: &str, case: usize) -> fastrand::Rng {
     let name = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    let mut draw = Draw(seed ^ name);
-    let first = draw.bits();
-    Draw(first.wrapping_add(case as u64))
+    let first = fastrand::Rng::with_seed(seed ^ name).u64(..);
+    fastrand::Rng::with_seed(first.wrapping_add(case as u64))
 }
 
 /// What the `n`th case is drawn from.
@@ -95,13 +96,18 @@ pub fn palette(n: usize) -> Palette {
 }
 
 /// Draws an instance and its sides; what does not fit is put into the corpus.
-pub fn instance(probe: &Probe, palette: &Palette, draw: &mut Draw, corpus: &mut Corpus) -> Option<(Instance, Sides)> {
+pub fn instance(
+    probe: &Probe,
+    palette: &Palette,
+    random: &mut fastrand::Rng,
+    corpus: &mut Corpus,
+) -> Option<(Instance, Sides)> {
     for _ in 0..DRAWS {
-        let Some(instance) = probe.draw(draw, palette) else { continue };
+        let Some(instance) = Instance::draw(probe.rule(), &mut Drawn::from(palette, random)) else { continue };
         if instance.size() > LARGEST {
             continue;
         }
-        match probe.sides(&instance, 0) {
+        match instance.sides(probe, 0) {
             Ok(sides) if work(&sides.left).max(work(&sides.right)) > WORK => {}
             Ok(sides) => return Some((instance, sides)),
             Err(Unmatched::IllTyped(_) | Unmatched::NoRight) => {}
@@ -134,10 +140,10 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
     for n in 0..cases {
-        let mut draw = random(seed, &rule.name, n);
+        let mut random = random(seed, &rule.name, n);
         let narrow = Palette { relations_first: true, ..palette(n) };
-        let found = instance(probe, &palette(n), &mut draw, &mut corpus)
-            .or_else(|| instance(probe, &narrow, &mut draw, &mut corpus));
+        let found = instance(probe, &palette(n), &mut random, &mut corpus)
+            .or_else(|| instance(probe, &narrow, &mut random, &mut corpus));
         if corpus.ill_typed.is_some() {
             return corpus;
         }
@@ -145,8 +151,8 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
         let styles = Style::of(rule.contract);
         let style = styles[if styles.len().is_multiple_of(3) { n + n / 6 } else { n } % styles.len()];
         let (style, values) = match style {
-            Style::Masked => masked(&sides, rule.contract, &mut draw),
-            style => (style, fitting(&sides, style, rule.contract, &mut draw)),
+            Style::Masked => masked(&sides, rule.contract, &mut random),
+            style => (style, fitting(&sides, style, rule.contract, &mut random)),
         };
         corpus.cases.push(Case { instance, sides, style, values });
     }
@@ -158,10 +164,11 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     let large = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..palette(0) };
     let empty = palette(2);
     (0..TYPED).find_map(|n| {
-        let mut draw = random(seed, &probe.rule().name, 3_000_000 + n);
-        let instance = probe.draw(&mut draw, if n % 2 == 0 { &large } else { &empty })?;
+        let mut random = random(seed, &probe.rule().name, 3_000_000 + n);
+        let palette = if n % 2 == 0 { &large } else { &empty };
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(palette, &mut random))?;
         let fits = instance.size() <= LARGEST_TYPED;
-        match fits.then(|| probe.sides(&instance, 0))? {
+        match fits.then(|| instance.sides(probe, 0))? {
             Err(Unmatched::Types(how)) => Some((instance, how)),
             _ => None,
         }
@@ -173,24 +180,24 @@ const MASKS: usize = 8;
 
 /// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
 /// with ∞ there it is not (functions that saturate absorb both).
-fn masked(sides: &Sides, contract: Contract, draw: &mut Draw) -> (Style, Values) {
+fn masked(sides: &Sides, contract: Contract, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
     let absorbs = |values: &Values| rounded(&sides.written, values).is_ok_and(|left| left.iter().all(finite));
-    let plain = fitting(sides, Style::Ordinary, contract, draw);
+    let plain = fitting(sides, Style::Ordinary, contract, random);
     let names: Vec<String> = plain.keys().cloned().collect();
-    let first = draw.below(names.len());
+    let first = random.usize(..names.len().max(1));
     for n in 0..names.len() {
         let name = &names[(first + n) % names.len()];
         let mut saturates = true;
         let takes_one_in = (0..MASKS).all(|_| {
-            let plain = fitting(sides, Style::Ordinary, contract, draw);
-            let partly = values::masked(&plain, name, false, draw).filter(&absorbs);
+            let plain = fitting(sides, Style::Ordinary, contract, random);
+            let partly = values::masked(&plain, name, false, random).filter(&absorbs);
             saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
             partly.is_some()
         });
         if takes_one_in
             && !saturates
-            && let Some(values) = values::masked(&plain, name, true, draw)
+            && let Some(values) = values::masked(&plain, name, true, random)
         {
             return (Style::Masked, values);
         }
@@ -199,10 +206,10 @@ fn masked(sides: &Sides, contract: Contract, draw: &mut Draw) -> (Style, Values)
 }
 
 /// Values on which the left side can be evaluated: integers that index something lie within it.
-pub fn fitting(sides: &Sides, style: Style, contract: Contract, draw: &mut Draw) -> Values {
+pub fn fitting(sides: &Sides, style: Style, contract: Contract, random: &mut fastrand::Rng) -> Values {
     let mut most = None;
     loop {
-        let values = values::draw(&sides.written, style, contract, most, draw);
+        let values = values::draw(&sides.written, style, contract, most, random);
         match rounded(&sides.written, &values) {
             Err(InterpError::IndexOutOfRange { extent, .. }) if most.is_none_or(|m| m > extent) => most = Some(extent),
             _ => return values,

@@ -7,7 +7,7 @@ use eutectic_ir::{
     ops::{Leaf, eval::Value},
 };
 
-use super::values::Values;
+use crate::values::Values;
 
 /// The outputs of a graph, every intermediate result rounded to its element type once.
 ///

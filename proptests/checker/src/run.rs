@@ -45,10 +45,10 @@ pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ 
         let (_, id) = graph.named("input").chain(graph.named("param")).find(|(n, _)| *n == name)?;
         let ty = graph.ty(id);
         let (dtype, dims) = (ty.dtype()?, ty.dims()?);
-        let mut state = name.bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let seed = name.bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let mut random = fastrand::Rng::with_seed(seed);
         let mut next = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let x = (state >> 40) as f64 / (1 << 24) as f64;
+            let x = random.f64();
             if x < 0.03 { 0.0 } else { 3.0 * x - 1.5 }
         };
         let number = |x: f64| match dtype {

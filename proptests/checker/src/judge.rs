@@ -7,7 +7,7 @@ use eutectic_ir::{
 };
 use eutectic_rewrites::{Contract, Sides};
 
-use super::{
+use crate::{
     evaluate::rounded,
     values::{Style, Values},
 };

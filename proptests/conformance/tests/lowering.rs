@@ -1,13 +1,13 @@
 //! Lowered programs mean what the graph means: kernels evaluated point by point give what the interpreter gives.
 
-#[path = "../../lowering/tests/support/graphs.rs"]
+#[path = "../../../lowering/tests/support/graphs.rs"]
 mod graphs;
 
 use eutectic_backend::Backend;
+use eutectic_conformance::naive::Naive;
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{Bounded, Graph, Tensor, eclasses::EClasses, interp::interpret, ops::eval::Data, outline};
 use eutectic_lowering::{PlannedBlock, SearchOptions, Space, Strategy, lower, search};
-use eutectic_proptests::naive::Naive;
 use graphs::{Rng, random_graph};
 
 fn results(backend: &dyn Backend, graph: &Graph, strategy: Strategy, inputs: &[Tensor]) -> Vec<Vec<f64>> {

@@ -1,9 +1,13 @@
 //! Whether a rule can pay: what both its sides are predicted to take, at dims that matter.
 
 use eutectic::{Compiler, Graph, RuleSet};
-use eutectic_rewrites::{Lint, LoadError, Palette, Probe};
+use eutectic_rewrites::{Lint, LoadError, Probe};
 
-use super::{cases, fire};
+use crate::{
+    cases, fire,
+    instance::Instance,
+    palette::{Drawn, Palette},
+};
 
 /// Instances that are compared.
 const INSTANCES: usize = 12;
@@ -38,9 +42,10 @@ pub fn worth(probe: &Probe, embedded: &RuleSet, backends: &[Compiler]) -> Result
             relations_first: n % 2 == 1,
             ..cases::palette(1)
         };
-        let instance = probe.draw(&mut cases::random(1, &probe.rule().name, n), &palette);
+        let mut random = cases::random(1, &probe.rule().name, n);
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random));
         let Some(instance) = instance.filter(|i| (SMALLEST..=LARGEST).contains(&i.size())) else { continue };
-        let Ok(sides) = probe.sides(&instance, 0) else { continue };
+        let Ok(sides) = instance.sides(probe, 0) else { continue };
         // What only the rule makes computable takes forever without it.
         let left = |compiler| seconds(compiler, &sides.left).unwrap_or(f64::INFINITY);
         let ratios = compilers.iter().filter_map(|c| Some(seconds(c, &sides.right)? / left(c)));

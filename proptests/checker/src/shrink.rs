@@ -1,9 +1,13 @@
 //! Makes a failing case small: smaller dims by drawing again, then plainer numbers one by one.
 
 use eutectic::{DType, Tensor};
-use eutectic_rewrites::{Palette, Probe};
+use eutectic_rewrites::Probe;
 
-use super::cases::{self, Case};
+use crate::{
+    cases::{self, Case},
+    instance::Instance,
+    palette::{Drawn, Palette},
+};
 
 /// How many instances with smaller dims are tried.
 const DRAWS: usize = 240;
@@ -22,14 +26,14 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, fails: &dyn Fn(&Case) -> bo
             relations_first: n % 4 == 3,
             ..cases::palette(n)
         };
-        let mut draw = cases::random(seed, &probe.rule().name, 1_000_000 + n);
-        let Some(instance) = probe.draw(&mut draw, &palette) else { continue };
+        let mut random = cases::random(seed, &probe.rule().name, 1_000_000 + n);
+        let Some(instance) = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random)) else { continue };
         if instance.size() >= smallest.instance.size() {
             continue;
         }
-        let Ok(sides) = probe.sides(&instance, 0) else { continue };
+        let Ok(sides) = instance.sides(probe, 0) else { continue };
         for _ in 0..3 {
-            let values = cases::fitting(&sides, case.style, probe.rule().contract, &mut draw);
+            let values = cases::fitting(&sides, case.style, probe.rule().contract, &mut random);
             let smaller = Case { instance: instance.clone(), sides: sides.clone(), style: case.style, values };
             if fails(&smaller) {
                 smallest = smaller;

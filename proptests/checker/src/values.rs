@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use eutectic::{DType, Graph, Tensor};
-use eutectic_rewrites::{Contract, Draw};
+use eutectic_rewrites::Contract;
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,13 @@ impl Style {
 pub type Values = BTreeMap<String, Tensor>;
 
 /// Values for all inputs and parameters of a graph. `most` bounds integers where they turned out to be indices.
-pub fn draw(graph: &Graph, style: Style, contract: Contract, most: Option<usize>, draw: &mut Draw) -> Values {
+pub fn draw(
+    graph: &Graph,
+    style: Style,
+    contract: Contract,
+    most: Option<usize>,
+    random: &mut fastrand::Rng,
+) -> Values {
     let leaves = graph.named("input").chain(graph.named("param"));
     let tensor = |(name, id): (&str, eutectic::NodeId)| {
         let ty = graph.ty(id);
@@ -52,10 +58,14 @@ pub fn draw(graph: &Graph, style: Style, contract: Contract, most: Option<usize>
         let count = dims.iter().product();
         let tensor = if dtype.is_float() {
             // A tensor in three is ordinary whatever the style: what is special meets what is not.
-            let style = if draw.below(3) == 0 && style != Style::Positive { Style::Ordinary } else { style };
-            Tensor::from_f64(dtype, &dims, (0..count).map(|_| float(dtype, style, contract, draw)).collect::<Vec<_>>())
+            let style = if random.usize(..3) == 0 && style != Style::Positive { Style::Ordinary } else { style };
+            Tensor::from_f64(
+                dtype,
+                &dims,
+                (0..count).map(|_| float(dtype, style, contract, random)).collect::<Vec<_>>(),
+            )
         } else {
-            Tensor::from_i64(dtype, &dims, (0..count).map(|_| integer(dtype, style, most, draw)).collect::<Vec<_>>())
+            Tensor::from_i64(dtype, &dims, (0..count).map(|_| integer(dtype, style, most, random)).collect::<Vec<_>>())
         };
         Some((name.to_string(), tensor))
     };
@@ -63,15 +73,15 @@ pub fn draw(graph: &Graph, style: Style, contract: Contract, most: Option<usize>
 }
 
 /// The tensors with −∞ at random places of one of them: in every row something stays, or (`rows`) some rows go whole.
-pub fn masked(values: &Values, name: &str, rows: bool, draw: &mut Draw) -> Option<Values> {
+pub fn masked(values: &Values, name: &str, rows: bool, random: &mut fastrand::Rng) -> Option<Values> {
     let tensor = values.get(name).filter(|t| t.dtype().is_float())?;
     let width = *tensor.dims().last().filter(|width| **width > 1)?;
     let mut elements = tensor.to_f64();
     for row in elements.chunks_mut(width) {
-        let kept = draw.below(width);
-        let whole = rows && draw.below(2) == 0;
+        let kept = random.usize(..width);
+        let whole = rows && random.usize(..2) == 0;
         for (at, x) in row.iter_mut().enumerate() {
-            if whole || at != kept && draw.below(2) == 0 {
+            if whole || at != kept && random.usize(..2) == 0 {
                 *x = f64::NEG_INFINITY;
             }
         }
@@ -93,13 +103,13 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
 }
 
 /// A number below 1 with all the bits of an `f64`.
-fn unit(draw: &mut Draw) -> f64 {
-    (draw.bits() >> 11) as f64 / (1_u64 << 53) as f64
+fn unit(random: &mut fastrand::Rng) -> f64 {
+    (random.u64(..) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-fn ordinary(draw: &mut Draw) -> f64 {
-    let sign = if draw.below(2) == 0 { 1.0 } else { -1.0 };
-    sign * (0.5 + unit(draw)) * 2_f64.powi(draw.below(6) as i32 - 3)
+fn ordinary(random: &mut fastrand::Rng) -> f64 {
+    let sign = if random.usize(..2) == 0 { 1.0 } else { -1.0 };
+    sign * (0.5 + unit(random)) * 2_f64.powi(random.usize(..6) as i32 - 3)
 }
 
 /// Least normal and largest number.
@@ -111,12 +121,12 @@ fn range(dtype: DType) -> (f64, f64) {
     }
 }
 
-fn float(dtype: DType, style: Style, contract: Contract, draw: &mut Draw) -> f64 {
-    let x = ordinary(draw);
+fn float(dtype: DType, style: Style, contract: Contract, random: &mut fastrand::Rng) -> f64 {
+    let x = ordinary(random);
     let (least, largest) = range(dtype);
     // In `f64` the reference overflows where a kernel does and cannot tell: what is promised is promised of moderate sizes.
     let moderate = dtype == DType::F64 && contract != Contract::Exact;
-    match (style, draw.below(6)) {
+    match (style, random.usize(..6)) {
         (Style::Ordinary, _) => x,
         (Style::Positive, _) => x.abs(),
         (Style::Near, n) => 1.0 + dtype.unit_roundoff() * (n as f64 - 2.0),
@@ -131,29 +141,29 @@ fn float(dtype: DType, style: Style, contract: Contract, draw: &mut Draw) -> f64
         }
         (Style::Zeros, 3) => -1.0,
         (Style::Tiny, 0..4) if moderate => x * 2_f64.powi(-37),
-        (Style::Large, 0..3) if moderate => x * 2_f64.powi(draw.below(38) as i32),
+        (Style::Large, 0..3) if moderate => x * 2_f64.powi(random.usize(..38) as i32),
         (Style::Tiny, 0..3) => x * least / 64.0,
         (Style::Tiny, 3) => x * least * 4.0,
-        (Style::Large, 0) => x.signum() * largest * (0.5 + unit(draw) / 2.0),
+        (Style::Large, 0) => x.signum() * largest * (0.5 + unit(random) / 2.0),
         (Style::Large, 1 | 2) => x * largest.sqrt(),
         (Style::NonFinite, 0) => x.signum() * f64::INFINITY,
-        (Style::NonFinite, 1) if draw.below(3) == 0 => f64::NAN,
+        (Style::NonFinite, 1) if random.usize(..3) == 0 => f64::NAN,
         _ => x,
     }
 }
 
-fn integer(dtype: DType, style: Style, most: Option<usize>, draw: &mut Draw) -> i64 {
+fn integer(dtype: DType, style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64 {
     if dtype == DType::Bool {
         // Masks that leave something: three in four.
-        return i64::from(draw.below(4) > 0);
+        return i64::from(random.usize(..4) > 0);
     }
     if let Some(most) = most {
-        return draw.below(most) as i64;
+        return random.usize(..most) as i64;
     }
     match style {
         // Integers wrap: any bits are legal.
-        Style::Large | Style::NonFinite => draw.bits() as i64,
-        Style::Zeros => draw.below(3) as i64 - 1,
-        _ => draw.below(21) as i64 - 8,
+        Style::Large | Style::NonFinite => random.i64(..),
+        Style::Zeros => random.usize(..3) as i64 - 1,
+        _ => random.usize(..21) as i64 - 8,
     }
 }

@@ -2,12 +2,12 @@
 
 use eutectic::{Compiler, Error, Graph, RuleSet, Strategy};
 
-use super::{
+use crate::run::{Fault, check_on};
+use crate::{
     cases::Case,
     judge::Difference,
     report::{Check, Failure},
 };
-use crate::conformance::{self, Fault};
 
 /// What became of a case on a backend.
 pub enum Outcome {
@@ -53,7 +53,7 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
 /// The first difference between what a backend computes and the reference.
 fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<(Fault, Difference)>, Error> {
     let given = |name: &str| case.values.get(name).cloned();
-    let Err(differences) = conformance::check_on(compiler, graph, &given)? else { return Ok(None) };
+    let Err(differences) = check_on(compiler, graph, &given)? else { return Ok(None) };
     let Some(first) = differences.into_iter().next() else { return Ok(None) };
     let root = graph.outputs().iter().position(|(name, _)| *name == first.output).unwrap_or(0);
     let allowed = format!("{:.3e} (the propagated bound)", first.want.err);

@@ -1,0 +1,129 @@
+//! Instances of a rule: values for all its variables, of every member where it is a group.
+
+use eutectic::{DType, Type};
+use eutectic_ir::lang::{
+    Bindings,
+    typing::{Bound, SlotKind},
+};
+use eutectic_rewrites::{
+    Choices, Probe, Sample, Sides, Unmatched, draw,
+    rule::{Rule, Term, VariableKind},
+};
+
+/// How many members an instance of a group has.
+const MEMBERS: usize = 3;
+
+/// Values for all variables of a rule.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// One for each member where the rule is a group, else one.
+    pub members: Vec<Sample>,
+    /// Dims, attributes and element types, by name, as they are shown.
+    names: Vec<(String, String)>,
+}
+
+impl Instance {
+    /// Draws values for all variables. `None` where what was drawn does not go together: draw again.
+    pub fn draw(rule: &Rule, choices: &mut dyn Choices) -> Option<Instance> {
+        let mut members = vec![draw(rule, choices, Bindings::default())?];
+        for _ in 1..if rule.group { MEMBERS } else { 1 } {
+            let agreed = agreed(rule, &members[0])?;
+            members.push(draw(rule, choices, agreed)?);
+        }
+        Some(Instance::of(rule, members))
+    }
+
+    /// The instance of these samples.
+    pub fn of(rule: &Rule, members: Vec<Sample>) -> Instance {
+        let names = values(rule, &members);
+        Instance { members, names }
+    }
+
+    /// Both sides, with the operands of the `n`th commutative op of the left side swapped where bit `n` is set.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn sides(&self, probe: &Probe, swaps: u64) -> Result<Sides, Unmatched> {
+        if swaps == 0 {
+            return probe.sides(probe.rule(), &self.members);
+        }
+        let mut rule = probe.rule().clone();
+        let mut seen = Vec::new();
+        for root in &mut rule.roots {
+            root.left = commuted(&root.left, swaps, &mut seen);
+        }
+        probe.sides(&rule, &self.members)
+    }
+
+    /// Name and value of every variable that is no tensor, member by member.
+    pub fn values(&self) -> Vec<(String, String)> {
+        self.names.clone()
+    }
+
+    /// The number of elements of all tensors together.
+    pub fn size(&self) -> usize {
+        self.members.iter().flat_map(|m| &m.types).map(Type::count).sum()
+    }
+
+    /// The element types of its tensors.
+    pub fn dtypes(&self) -> impl Iterator<Item = DType> {
+        self.members.iter().flat_map(|m| &m.types).filter_map(Type::dtype)
+    }
+}
+
+fn values(rule: &Rule, members: &[Sample]) -> Vec<(String, String)> {
+    let mut values: Vec<(String, String)> = Vec::new();
+    for member in members {
+        for (slot, (name, _)) in rule.scope.variables.iter().enumerate() {
+            let value = member.bindings.get(slot).map_or("?".to_string(), Bound::to_string);
+            let value = (name.to_string(), value);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+    values
+}
+
+/// How many ops of the left side can be written the other way round.
+pub fn commutable(rule: &Rule) -> usize {
+    let mut seen = Vec::new();
+    rule.roots.iter().for_each(|root| {
+        commuted(&root.left, 0, &mut seen);
+    });
+    seen.len()
+}
+
+/// What the members of a group agree in: attributes, and the types of what the right side does not splat.
+fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
+    let mut bindings = Bindings::default();
+    for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
+        if let (SlotKind::Attr | SlotKind::DType(_), Some(bound)) = (kind, first.bindings.get(slot)) {
+            bindings.bind(slot, bound.clone()).ok()?;
+        }
+    }
+    let splatted = rule.splatted();
+    for (at, variable) in rule.variables.iter().enumerate() {
+        if let (VariableKind::Tensor { ty, .. }, false) = (&variable.kind, splatted[at]) {
+            ty.unify(&first.types[rule.tensor(at)], &mut bindings).ok()?;
+        }
+    }
+    Some(bindings)
+}
+
+/// A term with the operands of its commutative ops swapped as the bits say; equal subterms go together.
+fn commuted(term: &Term, swaps: u64, seen: &mut Vec<Term>) -> Term {
+    let Term::Call(call) = term else { return term.clone() };
+    let mut swapped = call.clone();
+    swapped.args = call.args.iter().map(|a| commuted(a, swaps, seen)).collect();
+    if call.op.def().commutative && call.args.len() == 2 && call.args[0] != call.args[1] {
+        let at = seen.iter().position(|t| t == term).unwrap_or_else(|| {
+            seen.push(term.clone());
+            seen.len() - 1
+        });
+        if at < 64 && swaps >> at & 1 == 1 {
+            swapped.args.swap(0, 1);
+        }
+    }
+    Term::Call(swapped)
+}
