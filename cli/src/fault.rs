@@ -92,7 +92,7 @@ impl From<Error> for Fault {
                 input(error, "--rules takes a directory; the rule files in it (*.rules) are UTF-8 text")
             }
             Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
-            Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::NotLoaded(_)) => Fault::run(error),
+            Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
             error => Fault::input(error),
         }
     }

@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum};
 use eutectic::{
     DType, Graph, NodeId, Tensor,
     engine::{
-        cpu::memory::Block,
         ir::{Class, index::Index, lang::Source, ops::ViewCall, text},
         models::{
             BertConfig, Output, Weights,
@@ -291,9 +290,7 @@ impl Program {
                 let help = "give an array of exactly this element type and shape, or bind other extents";
                 return Err(input(format!("input `{name}` is {ty}, but {} was given", value.ty()), help));
             }
-            // In a file, numbers begin anywhere; kernels read what begins with a line, in pages as large as the system has, faster.
-            let placed = Tensor::new(value.dtype(), value.dims(), Block::of(value.bytes()));
-            values.insert(name.into(), placed.map_err(|e| Fault::input(e.to_string()))?);
+            values.insert(name.into(), value);
         }
         Ok(values)
     }

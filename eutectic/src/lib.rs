@@ -24,16 +24,19 @@
 mod compile;
 mod error;
 mod extract;
+mod loaded;
+mod ports;
 mod session;
 mod text;
 
 pub use compile::{Compiler, Options, Planned, StageTimes};
 pub use error::Error;
-pub use eutectic_backend::{Backend, Program};
+pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program};
 pub use eutectic_cpu::{Cpu, CpuOptions};
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::RuleSet;
+pub use loaded::Loaded;
 pub use session::Session;
 pub use text::TextEncoder;
 

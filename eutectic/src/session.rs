@@ -1,19 +1,35 @@
 //! A compiled program with its parameters: what runs.
 
+use std::sync::Arc;
+
 use eutectic_backend::{BackendError, Executable, Program};
 use eutectic_ir::{Tensor, Type};
 
-use crate::Error;
+use crate::{Error, Loaded};
 
-/// A compiled program. `Send`, reusable, and free of allocation once it has run (outside the GEMM library).
+/// A compiled program. `Send`, reusable, and free of allocation once it has run.
+///
+/// Sessions of one [`Loaded`] program share its parameters; each has its own states, and memory for inputs and outputs.
 pub struct Session {
-    program: Program,
-    executable: Box<dyn Executable>,
+    program: Arc<Program>,
+    executable: Arc<dyn Executable>,
+    running: Option<Running>,
+}
+
+/// A session that has parameters.
+pub(crate) struct Running {
+    pub(crate) loaded: Loaded,
+    pub(crate) session: Box<dyn eutectic_backend::Session>,
 }
 
 impl Session {
-    pub(crate) fn new(program: Program, executable: Box<dyn Executable>) -> Session {
-        Session { program, executable }
+    pub(crate) fn new(program: Program, executable: Arc<dyn Executable>) -> Session {
+        Session { program: Arc::new(program), executable, running: None }
+    }
+
+    pub(crate) fn on(loaded: Loaded, session: Box<dyn eutectic_backend::Session>) -> Session {
+        let (program, executable) = (loaded.program.clone(), loaded.executable.clone());
+        Session { program, executable, running: Some(Running { loaded, session }) }
     }
 
     /// The program, for reports.
@@ -21,13 +37,20 @@ impl Session {
         &self.program
     }
 
-    /// Takes the parameters, in the order of [`Program::params`], and runs the load program.
+    /// Takes the parameters, in the order of [`Program::params`], and runs the load program. States stay.
     ///
     /// # Errors
     /// When their number or types are not the program's.
     pub fn load(&mut self, params: &[Tensor]) -> Result<(), Error> {
         check("parameter", &self.program.params, params)?;
-        Ok(self.executable.load(params)?)
+        let parameters = self.executable.clone().load(params)?;
+        let (program, executable) = (self.program.clone(), self.executable.clone());
+        let loaded = Loaded { program, executable, parameters };
+        if self.running.is_some() {
+            return self.adopt(&loaded);
+        }
+        *self = loaded.session()?;
+        Ok(())
     }
 
     /// As [`Session::load`], with the parameters by name.
@@ -36,6 +59,43 @@ impl Session {
     /// As [`Session::load`]; and every parameter that has no value.
     pub fn load_named(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), Error> {
         self.load(&named("parameter", &self.program.params, value)?)
+    }
+
+    /// What it runs on, for more sessions.
+    ///
+    /// # Errors
+    /// When parameters were not loaded.
+    pub fn loaded(&self) -> Result<&Loaded, Error> {
+        self.running.as_ref().map(|r| &r.loaded).ok_or_else(|| not_loaded(&self.program))
+    }
+
+    /// From now on runs on other parameters of the same compiled program; states stay.
+    ///
+    /// # Errors
+    /// When parameters were not loaded, or those given are another program's.
+    pub fn adopt(&mut self, loaded: &Loaded) -> Result<(), Error> {
+        let running = self.running()?;
+        running.session.adopt(loaded.parameters.clone())?;
+        running.loaded = loaded.clone();
+        Ok(())
+    }
+
+    /// Replaces some parameters by name, for this session; see [`Loaded::replace`]. States stay.
+    ///
+    /// # Errors
+    /// As [`Loaded::replace`].
+    pub fn replace(&mut self, parameters: &[(&str, Tensor)]) -> Result<(), Error> {
+        let loaded = self.loaded()?.replace(parameters)?;
+        self.adopt(&loaded)
+    }
+
+    /// An independent session on the same parameters, whose states are copies of this one's.
+    ///
+    /// # Errors
+    /// When parameters were not loaded, or the device has no memory left.
+    pub fn fork(&mut self) -> Result<Session, Error> {
+        let running = self.running()?;
+        Ok(Session::on(running.loaded.clone(), running.session.fork()?))
     }
 
     /// As [`Session::run`], with the inputs by name.
@@ -51,7 +111,7 @@ impl Session {
     /// # Errors
     /// When inputs do not fit, parameters were not loaded, or an index read from an input is out of range.
     pub fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        Ok(self.with_outputs(inputs, |executable, inputs, outputs| executable.run(inputs, outputs))?.1)
+        Ok(self.with_outputs(inputs, |session, inputs, outputs| session.run(inputs, outputs))?.1)
     }
 
     /// Runs once, from and into the caller's bytes (dense, row-major, little-endian); allocates nothing.
@@ -59,7 +119,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_into(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        Ok(self.executable.run(inputs, outputs)?)
+        Ok(self.running()?.session.run(inputs, outputs)?)
     }
 
     /// Seconds of each step, for each of some runs. All of them write to the same buffers: the first one meets new pages.
@@ -67,29 +127,41 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn profile(&mut self, inputs: &[Tensor], runs: usize) -> Result<Vec<Vec<f64>>, Error> {
-        let runs = |executable: &mut dyn Executable, inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
-            (0..runs).map(|_| executable.profile(inputs, outputs)).collect()
+        let runs = |session: &mut dyn eutectic_backend::Session, inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
+            (0..runs).map(|_| session.profile(inputs, outputs)).collect()
         };
         Ok(self.with_outputs(inputs, runs)?.0)
+    }
+
+    pub(crate) fn running(&mut self) -> Result<&mut Running, Error> {
+        self.running.as_mut().ok_or_else(|| not_loaded(&self.program))
     }
 
     /// Runs into new tensors.
     fn with_outputs<T>(
         &mut self,
         inputs: &[Tensor],
-        run: impl FnOnce(&mut dyn Executable, &[&[u8]], &mut [&mut [u8]]) -> Result<T, BackendError>,
+        run: impl FnOnce(&mut dyn eutectic_backend::Session, &[&[u8]], &mut [&mut [u8]]) -> Result<T, BackendError>,
     ) -> Result<(T, Vec<Tensor>), Error> {
         check("input", &self.program.inputs, inputs)?;
         let mut results: Vec<Vec<u8>> = self.program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        let value = run(&mut *self.executable, &inputs, &mut slices)?;
-        let outputs = self.program.outputs.iter().zip(results).map(|((_, ty), bytes)| {
-            let (dtype, dims) = (ty.dtype().expect("an output is a tensor"), ty.dims().expect("dims are bound"));
-            Tensor::new(dtype, &dims, bytes).expect("as many bytes as the type asks for")
-        });
+        let value = run(&mut *self.running()?.session, &inputs, &mut slices)?;
+        let outputs = self.program.outputs.iter().zip(results).map(|((_, ty), bytes)| tensor(ty, bytes));
         Ok((value, outputs.collect()))
     }
+}
+
+fn not_loaded(program: &Program) -> Error {
+    let count = program.params.len();
+    Error::Arguments(vec![format!("the program has {count} parameters; call `load` with them before it runs")])
+}
+
+/// A tensor of a type whose bytes are there.
+pub(crate) fn tensor(ty: &Type, bytes: Vec<u8>) -> Tensor {
+    let (dtype, dims) = (ty.dtype().expect("ports are tensors"), ty.dims().expect("dims are bound"));
+    Tensor::new(dtype, &dims, bytes).expect("as many bytes as the type asks for")
 }
 
 /// The tensors that are wanted, in order.
@@ -106,7 +178,7 @@ fn named(what: &str, wanted: &[(String, Type)], value: impl Fn(&str) -> Option<T
     if missing.is_empty() { Ok(tensors) } else { Err(Error::Arguments(missing)) }
 }
 
-fn check(what: &'static str, wanted: &[(String, Type)], given: &[Tensor]) -> Result<(), Error> {
+pub(crate) fn check(what: &'static str, wanted: &[(String, Type)], given: &[Tensor]) -> Result<(), Error> {
     let mut problems: Vec<String> = wanted
         .iter()
         .zip(given)

@@ -41,10 +41,12 @@ impl Names {
         match place {
             Place::Input(n) if self.anonymous => format!("in:{n}"),
             Place::Output(n) if self.anonymous => format!("out:{n}"),
+            Place::State(n) if self.anonymous => format!("state:{n}"),
             Place::Param(_) if self.anonymous => self.number(id, next, *dtype, *count),
             Place::Input(n) => program.inputs[*n].0.clone(),
             Place::Param(n) => program.params[*n].0.clone(),
             Place::Output(n) => format!("out:{}", program.outputs[*n].0),
+            Place::State(n) => program.states[*n].0.clone(),
             Place::Const(value) if *count <= 16 => value.to_string(),
             Place::Const(_) | Place::Loaded(_) | Place::Arena(_) => self.number(id, next, *dtype, *count),
         }

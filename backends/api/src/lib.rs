@@ -1,15 +1,20 @@
 //! What lowering hands to a backend, and what a backend answers.
 //!
 //! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is the
-//! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and makes programs run.
+//! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
+//! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s.
 
 mod kernel;
 mod program;
+mod run;
 
 pub use kernel::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId};
 pub use program::{Buffer, BufferId, Place, Program, Step};
+pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 
-use eutectic_ir::{Origin, Tensor};
+use std::sync::Arc;
+
+use eutectic_ir::Origin;
 
 /// What a kernel is predicted to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,33 +49,11 @@ pub trait Backend: Send + Sync {
     /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
     fn cost(&self, kernel: &Kernel) -> Cost;
 
-    /// Resolves a program to something that runs.
+    /// Resolves a program to code that takes parameters.
     ///
     /// # Errors
     /// Everything that the backend cannot build.
-    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError>;
-}
-
-/// A compiled program.
-pub trait Executable: Send {
-    /// Takes the parameters and runs the load program. `params` are in the order of [`Program::params`].
-    ///
-    /// # Errors
-    /// When a parameter's type is not the program's, or an index is out of range.
-    fn load(&mut self, params: &[Tensor]) -> Result<(), BackendError>;
-
-    /// Runs once. `inputs` and `outputs` are in the order of [`Program::inputs`] and [`Program::outputs`], dense, row-major,
-    /// little-endian. Does not allocate, once it has run.
-    ///
-    /// # Errors
-    /// When a buffer's length is wrong, parameters were not loaded, or an index read from a tensor is out of range.
-    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), BackendError>;
-
-    /// Seconds of each step of the run program, in order, of one run; for `bench` and `explain`.
-    ///
-    /// # Errors
-    /// As [`Executable::run`].
-    fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError>;
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError>;
 }
 
 /// Why a backend could not do what was asked.
@@ -87,7 +70,7 @@ pub enum BackendError {
     /// A buffer or parameter that does not fit.
     #[error("{what} `{name}`: {problem}")]
     Binding {
-        /// `input`, `output` or `parameter`.
+        /// `input`, `output`, `state` or `parameter`.
         what: &'static str,
         /// Its name.
         name: String,
@@ -104,9 +87,9 @@ pub enum BackendError {
         /// The model part that reads.
         origin: Origin,
     },
-    /// `run` before `load`.
-    #[error("the program has {0} parameters; call `load` with them before `run`")]
-    NotLoaded(usize),
+    /// Parameters that must be given again, because they were let go when what is computed from them was there.
+    #[error("{} must be given too: what is computed anew depends on them, and they were let go after loading", .0.join(", "))]
+    Released(Vec<String>),
     /// The device failed.
     #[error("{0}")]
     Device(String),

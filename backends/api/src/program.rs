@@ -33,6 +33,8 @@ pub enum Place {
     Arena(usize),
     /// The `n`th output of a run.
     Output(usize),
+    /// The `n`th state: kept from run to run. A step that writes it comes after those that read what it held before.
+    State(usize),
 }
 
 /// One launch: a kernel and the buffers for its slots.
@@ -67,4 +69,34 @@ pub struct Program {
     pub params: Vec<(String, Type)>,
     /// Names and types of the outputs.
     pub outputs: Vec<(String, Type)>,
+    /// Names and types of the states.
+    pub states: Vec<(String, Type)>,
+}
+
+impl Program {
+    /// For each step of the run program, which outputs need it, in their order; and last, whether a state does.
+    pub fn needed_for(&self) -> Vec<Vec<bool>> {
+        let of_states = self.outputs.len();
+        // Who needs what is in each buffer before the steps that were looked at.
+        let mut wanted = vec![vec![false; of_states + 1]; self.buffers.len()];
+        for (buffer, wanted) in self.buffers.iter().zip(&mut wanted) {
+            match buffer.place {
+                Place::Output(n) => wanted[n] = true,
+                Place::State(_) => wanted[of_states] = true,
+                _ => {}
+            }
+        }
+        let step = |step: &Step| {
+            let mut needed = vec![false; of_states + 1];
+            let join = |to: &mut [bool], from: &[bool]| to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
+            for store in &self.kernels[step.kernel].stores {
+                join(&mut needed, &wanted[step.buffers[store.slot]]);
+            }
+            step.buffers.iter().for_each(|&buffer| join(&mut wanted[buffer], &needed));
+            needed
+        };
+        let mut steps: Vec<_> = self.run.iter().rev().map(step).collect();
+        steps.reverse();
+        steps
+    }
 }

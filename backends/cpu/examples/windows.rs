@@ -12,7 +12,7 @@ mod support;
 use std::time::Instant;
 
 use ceilings::flops_per_second;
-use eutectic_backend::{Backend, Body, Executable, Place};
+use eutectic_backend::{Backend, Body, Place, Session};
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::DType;
 use support::{
@@ -66,7 +66,7 @@ impl Aligned {
 
 /// A product with constant right operand, ready to run.
 struct Work {
-    executable: Box<dyn Executable>,
+    session: Box<dyn Session>,
     input: Aligned,
     output: Aligned,
     predicted: f64,
@@ -80,17 +80,17 @@ impl Work {
         program.params.push(program.inputs.remove(1));
         program.buffers[1].place = Place::Param(0);
         let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-        let mut executable = cpu.compile(&program).expect("a product");
-        executable.load(&[inputs.remove(1)]).expect("the program's parameter");
+        let loaded = cpu.compile(&program).expect("a product").load(&[inputs.remove(1)]);
+        let session = loaded.expect("the program's parameter").session().expect("a session");
         let predicted = cpu.cost(&kernel).seconds;
         let (input, output) = (Aligned::new(inputs.remove(0).bytes()), Aligned::new(&vec![0; count * 4]));
-        Work { executable, input, output, predicted }
+        Work { session, input, output, predicted }
     }
 
     fn run(&mut self) -> f64 {
         let start = Instant::now();
         let (input, output) = (&self.input.room[self.input.from..], &mut self.output.room[self.output.from..]);
-        self.executable.run(&[input], &mut [output]).expect("a run");
+        self.session.run(&[input], &mut [output]).expect("a run");
         start.elapsed().as_secs_f64()
     }
 }

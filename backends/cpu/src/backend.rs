@@ -1,5 +1,7 @@
 //! The backend's options, and its answers to the planner.
 
+use std::sync::Arc;
+
 use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program};
 
 use crate::{
@@ -68,7 +70,7 @@ impl Backend for Cpu {
         self.model.cost(kernel)
     }
 
-    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
-        Ok(Box::new(exec::compile(program, self.machine)?))
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
+        Ok(Arc::new(exec::compile(program, self.machine)?))
     }
 }

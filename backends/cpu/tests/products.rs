@@ -321,13 +321,13 @@ fn constants_are_packed_anew_with_new_parameters() {
     let step = program.run[0].clone();
     program.run =
         vec![Step { buffers: vec![0, 1, middle], ..step.clone() }, Step { buffers: vec![middle, 1, 2], ..step }];
-    let mut executable = Cpu::default().compile(&program).unwrap_or_else(|e| panic!("{e}"));
+    let executable = Cpu::default().compile(&program).unwrap_or_else(|e| panic!("{e}"));
     let numbers = |seed: usize| (0..N * N).map(move |i| ((i * 37 + seed) % 101) as f64 / 200.0 - 0.25);
     for seed in [1, 50, 3] {
         let w = Tensor::from_f64(DType::F32, &[N * N], numbers(seed));
-        executable.load(std::slice::from_ref(&w)).unwrap();
+        let mut session = executable.clone().load(std::slice::from_ref(&w)).unwrap().session().unwrap();
         let mut out = vec![0; N * N * 4];
-        executable.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
+        session.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
         let product = |x: Tensor| {
             let y = support::naive::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
             Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("all is stored")))
@@ -357,13 +357,13 @@ fn right_operands_that_are_packed_before_each_run() {
     let numbers = |seed: usize| (0..k * n).map(move |i| ((i * 37 + seed) % 101) as f64 / 50.0 - 1.0);
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
-        let [mut changing, mut constant] = [&changing, &constant].map(|p| cpu.compile(p).expect("a product"));
-        changing.load(&[]).unwrap();
+        let [changing, constant] = [&changing, &constant].map(|p| cpu.compile(p).expect("a product"));
+        let mut changing = changing.load(&[]).unwrap().session().unwrap();
         let [mut got, mut want] = [0, 0].map(|byte| vec![byte; m * n * 4]);
         for seed in [3, 70] {
             let w = Tensor::from_f64(DType::F32, &[k * n], numbers(seed));
             changing.run(&[inputs[0].bytes(), w.bytes()], &mut [&mut got]).unwrap();
-            constant.load(std::slice::from_ref(&w)).unwrap();
+            let mut constant = constant.clone().load(std::slice::from_ref(&w)).unwrap().session().unwrap();
             constant.run(&[inputs[0].bytes()], &mut [&mut want]).unwrap();
             assert!(got == want, "{isa:?}, operand {seed}");
         }
@@ -405,11 +405,11 @@ fn sums_replace_what_is_added_to_them() {
         let want = support::naive::kernel(&kernel, &inputs).swap_remove(0);
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
             let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
-            let mut executable = cpu.compile(&program).unwrap_or_else(|e| panic!("{e}"));
-            executable.load(&[]).unwrap();
+            let executable = cpu.compile(&program).unwrap_or_else(|e| panic!("{e}"));
+            let mut session = executable.load(&[]).unwrap().session().unwrap();
             let mut out = vec![0; m * n * 4];
             let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-            executable.run(&inputs, &mut [&mut out]).unwrap();
+            session.run(&inputs, &mut [&mut out]).unwrap();
             let got = Tensor::new(DType::F32, &[m * n], out).unwrap().to_f64();
             let close =
                 |(got, want): (&f64, &Option<f64>)| (got - want.expect("all is stored")).abs() < 1e-5 * k as f64;

@@ -5,11 +5,14 @@ mod support;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program, Step,
+    AnchorKernel, Backend, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program, Session, Step,
     Store,
 };
 use eutectic_cpu::{Cpu, CpuOptions};
@@ -174,14 +177,18 @@ fn program(with_products: bool) -> Program {
         inputs: vec![port("x", &[ROWS, WIDTH])],
         params: vec![port("g", &[WIDTH])],
         outputs: vec![port("y", &[ROWS, WIDTH]), port("z", &[ROWS, WIDTH])],
+        states: Vec::new(),
     }
 }
 
-fn compiled(program: &Program, threads: usize) -> Box<dyn Executable> {
+fn executable(program: &Program, threads: usize) -> Arc<dyn Executable> {
     let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
-    let mut executable = cpu.compile(program).unwrap_or_else(|e| panic!("{e}"));
-    executable.load(&[Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()]).unwrap();
-    executable
+    cpu.compile(program).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn session(program: &Program, threads: usize) -> Box<dyn Session> {
+    let g = Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap();
+    executable(program, threads).load(&[g]).unwrap().session().unwrap()
 }
 
 fn bytes(x: &[f32]) -> Vec<u8> {
@@ -212,20 +219,20 @@ fn a_program_of_all_kernels_runs_and_allocates_nothing() {
     let want = expected();
     let mut results: Vec<[Vec<u8>; 2]> = Vec::new();
     for threads in [1, 2] {
-        let mut executable = compiled(&program(true), threads);
+        let mut session = session(&program(true), threads);
         // Aligned and misaligned buffers.
         for offset in [0, 1] {
             let mut input = vec![0; offset];
             input.extend(bytes(&numbers(N, 1)));
             let mut outputs = [vec![0_u8; N * 4 + offset], vec![0_u8; N * 4 + offset]];
             let [y, z] = &mut outputs;
-            executable.run(&[&input[offset..]], &mut [&mut y[offset..], &mut z[offset..]]).unwrap();
+            session.run(&[&input[offset..]], &mut [&mut y[offset..], &mut z[offset..]]).unwrap();
             results.push([y[offset..].to_vec(), z[offset..].to_vec()]);
         }
         let input = bytes(&numbers(N, 1));
         let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
         let [y, z] = &mut outputs;
-        assert_eq!(executable.profile(&[&input], &mut [y, z]).unwrap().len(), 4);
+        assert_eq!(session.profile(&[&input], &mut [y, z]).unwrap().len(), 4);
     }
     assert!(results.iter().all(|r| *r == results[0]), "threads and alignment change nothing");
     for (got, want) in results[0].iter().zip(&want) {
@@ -256,11 +263,11 @@ fn a_value_stored_in_place_is_read_before() {
     let other = program.buffers.len() - 1;
     program.run = vec![step(5, &[0, 3, 5]), step(5, &[3, 4, 5]), step(5, &[3, other, 6])];
     for threads in [1, 2] {
-        let mut executable = compiled(&program, threads);
+        let mut session = session(&program, threads);
         let input = numbers(N, 1);
         let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
         let [y, z] = &mut outputs;
-        executable.run(&[&bytes(&input)], &mut [y, z]).unwrap();
+        session.run(&[&bytes(&input)], &mut [y, z]).unwrap();
         let squares =
             |add: &[f32]| bytes(&input.iter().map(|x| add.iter().fold(*x, |x, a| x + a).powi(2)).collect::<Vec<_>>());
         assert!(outputs[0] == squares(&[1.0]) && outputs[1] == squares(&[1.0, 1.0]), "{threads} threads");
@@ -269,18 +276,18 @@ fn a_value_stored_in_place_is_read_before() {
 
 fn runs_allocate_nothing() {
     for threads in [1, 2] {
-        let mut executable = compiled(&program(true), threads);
+        let mut session = session(&program(true), threads);
         let input = bytes(&numbers(N, 1));
         let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
         let [y, z] = &mut outputs;
         for _ in 0..20 {
-            executable.run(&[&input], &mut [y, z]).unwrap();
+            session.run(&[&input], &mut [y, z]).unwrap();
         }
         HARNESS.store(if thread() == 0 { usize::MAX } else { 0 }, Ordering::Relaxed);
         // A thread sets itself up when it first gets work, which on a busy machine may be late: the steady state is what counts.
         let batch = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
-            (0..200).for_each(|_| executable.run(&[&input], &mut [y, z]).unwrap());
+            (0..200).for_each(|_| session.run(&[&input], &mut [y, z]).unwrap());
             ALLOCATIONS.load(Ordering::Relaxed) - before
         };
         let batches: Vec<_> = std::iter::repeat_with(batch).take(8).collect();
@@ -291,18 +298,18 @@ fn runs_allocate_nothing() {
 
 fn wrong_bindings_are_errors() {
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-    let mut executable = cpu.compile(&program(true)).unwrap_or_else(|e| panic!("{e}"));
+    let executable = executable(&program(true), 1);
     let input = bytes(&numbers(N, 1));
     let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
     let [y, z] = &mut outputs;
-    assert!(matches!(executable.run(&[&input], &mut [y, z]), Err(BackendError::NotLoaded(1))));
     let short = Tensor::from_f32(&[2], &[1.0, 2.0]).unwrap();
-    let error = executable.load(&[short]).unwrap_err().to_string();
+    let error = executable.clone().load(&[short]).err().unwrap().to_string();
     assert!(error.contains("parameter `g`"), "{error}");
-    executable.load(&[Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()]).unwrap();
-    let error = executable.run(&[&input[4..]], &mut [y, z]).unwrap_err().to_string();
+    let g = Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap();
+    let mut session = executable.load(&[g]).unwrap().session().unwrap();
+    let error = session.run(&[&input[4..]], &mut [y, z]).unwrap_err().to_string();
     assert!(error.contains("input `x`") && error.contains("24572"), "{error}");
-    assert!(executable.run(&[&input], &mut [y]).is_err());
+    assert!(session.run(&[&input], &mut [y]).is_err());
 
     let mut bad = program(true);
     bad.run[0].buffers[0] = 1;

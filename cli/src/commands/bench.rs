@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use eutectic::{Compiler, Planned, Session, Tensor, engine::cpu::memory::Block};
+use eutectic::{Compiler, DeviceBuffer, Memory, Planned, Session, Tensor};
 use serde_json::{Value, json};
 
 use crate::{
@@ -65,6 +65,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let mut session = compiler.build(&planned)?;
     session.load_named(|name| params.get(name).cloned())?;
     drop(bar);
+    // In a file, numbers begin anywhere.
+    let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
+    let inputs = placed.collect::<Result<Tensors, eutectic::Error>>()?;
     let mut bench = Bench { args, compiler: &compiler, planned: &planned, inputs, source, times: Times::default() };
     let first = bench.measure(&mut session)?;
     if let (Some(path), Some(tensor)) = (&args.output, first) {
@@ -116,9 +119,11 @@ impl Bench<'_> {
         let first = session.run_named(|name| self.inputs.get(name).cloned())?.into_iter().next();
         let program = session.program();
         let names: Vec<String> = program.inputs.iter().map(|(name, _)| name.clone()).collect();
-        let mut outputs: Vec<Block> = program.outputs.iter().map(|(_, ty)| Block::new(ty.bytes())).collect();
+        let sizes: Vec<usize> = program.outputs.iter().map(|(_, ty)| ty.bytes()).collect();
+        let host = |bytes: usize| session.buffer(bytes, Memory::Host);
+        let mut outputs: Vec<Box<dyn DeviceBuffer>> = sizes.into_iter().map(host).collect::<Result<_, _>>()?;
         let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();
-        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Block::as_mut).collect();
+        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().filter_map(|buffer| buffer.host_mut()).collect();
         let (warmup, iters) = (self.args.warmup as usize, self.args.iters as usize);
         let bar = progress("measuring", Some((warmup + iters) as u64));
         let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));

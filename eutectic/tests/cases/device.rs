@@ -1,5 +1,7 @@
 //! The device of the cases: it has every kernel that a case does not take away, and its costs never change.
 
+use std::sync::Arc;
+
 use eutectic::Backend;
 use eutectic_backend::{AnchorKernel, BackendError, Body, Cost, Executable, Kernel, Program};
 
@@ -43,7 +45,7 @@ impl Backend for Device {
         Cost { seconds: LAUNCH + bytes / BYTES_A_SECOND + flops / FLOPS, flops, bytes }
     }
 
-    fn compile(&self, _: &Program) -> Result<Box<dyn Executable>, BackendError> {
+    fn compile(&self, _: &Program) -> Result<Arc<dyn Executable>, BackendError> {
         Err(BackendError::Device("this device plans, and runs nothing".into()))
     }
 }

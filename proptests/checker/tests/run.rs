@@ -1,9 +1,11 @@
 //! What judges programs finds kernels that are off and rules that are wrong, in every floating type, and tells them apart.
 
+use std::sync::Arc;
+
 use eutectic::{
     Backend, Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Strategy, Tensor, Type,
     engine::{
-        backend::{BackendError, Cost, Executable, Kernel},
+        backend::{BackendError, Cost, DeviceBuffer, Executable, Input, Kernel, Loaded, Memory, Output, Port, Session},
         ir::{Attr, lang::sexp::Source},
     },
 };
@@ -12,10 +14,20 @@ use eutectic_checker::run::{Fault, check};
 /// The CPU, but each result is off by so many units of roundoff.
 struct Off(Cpu, f64);
 
-struct Run {
-    run: Box<dyn Executable>,
+struct Code {
+    code: Arc<dyn Executable>,
     units: f64,
     outputs: Vec<Type>,
+}
+
+struct Parameters {
+    loaded: Arc<dyn Loaded>,
+    code: Arc<Code>,
+}
+
+struct Run {
+    session: Box<dyn Session>,
+    code: Arc<Code>,
 }
 
 impl Backend for Off {
@@ -35,30 +47,88 @@ impl Backend for Off {
         self.0.cost(kernel)
     }
 
-    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
         let outputs = program.outputs.iter().map(|(_, ty)| ty.clone()).collect();
-        Ok(Box::new(Run { run: self.0.compile(program)?, units: self.1, outputs }))
+        Ok(Arc::new(Code { code: self.0.compile(program)?, units: self.1, outputs }))
     }
 }
 
-impl Executable for Run {
-    fn load(&mut self, params: &[Tensor]) -> Result<(), BackendError> {
-        self.run.load(params)
+impl Executable for Code {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(Parameters { loaded: self.code.clone().load(params)?, code: self }))
+    }
+}
+
+impl Loaded for Parameters {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(Parameters { loaded: self.loaded.clone().replace(params)?, code: self.code.clone() }))
     }
 
-    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), BackendError> {
-        self.run.run(inputs, outputs)?;
-        for (bytes, ty) in outputs.iter_mut().zip(&self.outputs) {
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(Run { session: self.loaded.clone().session()?, code: self.code.clone() }))
+    }
+
+    fn bytes(&self) -> usize {
+        self.loaded.bytes()
+    }
+}
+
+impl Session for Run {
+    fn loaded(&self) -> Arc<dyn Loaded> {
+        self.session.loaded()
+    }
+
+    fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
+        self.session.adopt(loaded)
+    }
+
+    fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(Run { session: self.session.fork()?, code: self.code.clone() }))
+    }
+
+    fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
+        self.session.buffer(bytes, memory)
+    }
+
+    fn bind(
+        &mut self,
+        port: Port,
+        buffer: Option<Box<dyn DeviceBuffer>>,
+    ) -> Result<Option<Box<dyn DeviceBuffer>>, BackendError> {
+        self.session.bind(port, buffer)
+    }
+
+    fn write(&mut self, port: Port, at: usize, from: &[u8]) -> Result<(), BackendError> {
+        self.session.write(port, at, from)
+    }
+
+    fn read(&mut self, port: Port, at: usize, to: &mut [u8]) -> Result<(), BackendError> {
+        self.session.read(port, at, to)
+    }
+
+    fn execute(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &mut [Output<'_>],
+        times: Option<&mut Vec<f64>>,
+    ) -> Result<(), BackendError> {
+        self.session.execute(inputs, outputs, times)?;
+        for (output, ty) in outputs.iter_mut().zip(&self.code.outputs) {
+            let Output::Host(bytes) = output else { continue };
             let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
             let right = Tensor::new(dtype, &dims, bytes.to_vec()).unwrap();
-            let off = right.to_f64().into_iter().map(|x| x * (1.0 + self.units * dtype.unit_roundoff()));
+            let off = right.to_f64().into_iter().map(|x| x * (1.0 + self.code.units * dtype.unit_roundoff()));
             bytes.copy_from_slice(Tensor::from_f64(dtype, &dims, off).bytes());
         }
         Ok(())
     }
 
-    fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError> {
-        self.run.profile(inputs, outputs)
+    fn submit(&mut self, wanted: &[bool]) -> Result<(), BackendError> {
+        self.session.submit(wanted)
+    }
+
+    fn wait(&mut self) -> Result<(), BackendError> {
+        self.session.wait()
     }
 }
 

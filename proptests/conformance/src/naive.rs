@@ -1,11 +1,11 @@
 //! A backend that computes kernels point by point in `f64`: what a kernel description means, and the smallest example of a
 //! backend.
 
-use std::collections::HashMap;
+use std::{any::Any, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Cost, EmptyRow, Executable, Guard, Instr, Kernel, Place, Program, Step,
-    ValueId,
+    AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DeviceBuffer, EmptyRow, Executable, Guard, Input, Instr,
+    Kernel, Loaded, Memory, Output, Place, Port, Program, Session, Step, ValueId,
 };
 use eutectic_ir::{
     DType, Origin, Tensor,
@@ -44,56 +44,170 @@ impl Backend for Naive {
         }
     }
 
-    fn compile(&self, program: &Program) -> Result<Box<dyn Executable>, BackendError> {
-        let memory = program.buffers.iter().map(|b| match &b.place {
-            Place::Const(value) => elements(value.dtype(), value.dims(), value.bytes()),
-            _ => Vec::new(),
-        });
-        Ok(Box::new(Run { memory: memory.collect(), program: program.clone(), loaded: program.params.is_empty() }))
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
+        Ok(Arc::new(Code(program.clone())))
     }
 }
 
 type Elements = Vec<Element<f64>>;
 
-struct Run {
-    program: Program,
-    memory: Vec<Elements>,
-    loaded: bool,
+/// What is in each buffer of a program.
+type Contents = Vec<Elements>;
+
+struct Code(Program);
+
+struct Parameters {
+    code: Arc<Code>,
+    /// Those of constants, parameters and what the load program computes; the others are zeros.
+    contents: Contents,
 }
 
-impl Executable for Run {
-    fn load(&mut self, params: &[Tensor]) -> Result<(), BackendError> {
-        for (buffer, memory) in self.program.buffers.iter().zip(&mut self.memory) {
-            if let Place::Param(n) = buffer.place {
-                *memory = elements(params[n].dtype(), params[n].dims(), params[n].bytes());
+struct Run {
+    parameters: Arc<Parameters>,
+    contents: Contents,
+    wanted: Vec<bool>,
+}
+
+impl Executable for Code {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        let contents = self.0.buffers.iter().map(|b| match &b.place {
+            Place::Const(value) => elements(value.dtype(), value.dims(), value.bytes()),
+            Place::Param(n) => elements(b.dtype, &[b.count], params[*n].bytes()),
+            _ => elements(b.dtype, &[b.count], &vec![0; b.count * b.dtype.size()]),
+        });
+        let mut contents: Contents = contents.collect();
+        steps(&self.0, &self.0.load, &mut contents)?;
+        Ok(Arc::new(Parameters { code: self, contents }))
+    }
+}
+
+impl Loaded for Parameters {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        let program = &self.code.0;
+        let mut contents = self.contents.clone();
+        for (buffer, contents) in program.buffers.iter().zip(&mut contents) {
+            if let Place::Param(n) = buffer.place
+                && let Some((_, param)) = params.iter().find(|(of, _)| *of == n)
+            {
+                *contents = elements(buffer.dtype, &[buffer.count], param.bytes());
             }
         }
-        self.loaded = true;
-        self.steps(&self.program.load.clone())
+        steps(program, &program.load, &mut contents)?;
+        Ok(Arc::new(Parameters { code: self.code.clone(), contents }))
     }
 
-    fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), BackendError> {
-        if !self.loaded {
-            return Err(BackendError::NotLoaded(self.program.params.len()));
-        }
-        for (buffer, memory) in self.program.buffers.iter().zip(&mut self.memory) {
-            if let Place::Input(n) = buffer.place {
-                *memory = elements(buffer.dtype, &[buffer.count], inputs[n]);
-            }
-        }
-        self.steps(&self.program.run.clone())?;
-        for (buffer, memory) in self.program.buffers.iter().zip(&self.memory) {
-            if let Place::Output(n) = buffer.place {
-                let value = Value::from_elements(buffer.dtype, &[buffer.count], memory.iter().copied());
-                outputs[n].copy_from_slice(value.to_tensor().bytes());
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        let wanted = vec![true; self.code.0.outputs.len()];
+        Ok(Box::new(Run { contents: self.contents.clone(), parameters: self, wanted }))
+    }
+
+    fn bytes(&self) -> usize {
+        let kept = |b: &&Buffer| matches!(b.place, Place::Const(_) | Place::Param(_) | Place::Loaded(_));
+        self.code.0.buffers.iter().filter(kept).map(|b| b.count * b.dtype.size()).sum()
+    }
+}
+
+impl Session for Run {
+    fn loaded(&self) -> Arc<dyn Loaded> {
+        self.parameters.clone()
+    }
+
+    fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
+        let other = BackendError::Device("these are the parameters of another backend's program".into());
+        self.parameters = (loaded as Arc<dyn Any + Send + Sync>).downcast().map_err(|_| other)?;
+        for (n, buffer) in self.parameters.code.0.buffers.iter().enumerate() {
+            if !matches!(buffer.place, Place::State(_)) {
+                self.contents[n] = self.parameters.contents[n].clone();
             }
         }
         Ok(())
     }
 
-    fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError> {
-        self.run(inputs, outputs)?;
-        Ok(vec![0.0; self.program.run.len()])
+    fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
+        let (parameters, contents) = (self.parameters.clone(), self.contents.clone());
+        Ok(Box::new(Run { parameters, contents, wanted: self.wanted.clone() }))
+    }
+
+    fn buffer(&self, _: usize, _: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
+        Err(BackendError::Device("this backend has no buffers that could be bound".into()))
+    }
+
+    fn bind(
+        &mut self,
+        _: Port,
+        buffer: Option<Box<dyn DeviceBuffer>>,
+    ) -> Result<Option<Box<dyn DeviceBuffer>>, BackendError> {
+        match buffer {
+            Some(_) => Err(BackendError::Device("this backend has no buffers that could be bound".into())),
+            None => Ok(None),
+        }
+    }
+
+    fn write(&mut self, port: Port, at: usize, from: &[u8]) -> Result<(), BackendError> {
+        let (buffer, mut bytes) = self.bytes(port);
+        bytes[at..at + from.len()].copy_from_slice(from);
+        let Buffer { dtype, count, .. } = self.parameters.code.0.buffers[buffer];
+        self.contents[buffer] = elements(dtype, &[count], &bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, port: Port, at: usize, to: &mut [u8]) -> Result<(), BackendError> {
+        to.copy_from_slice(&self.bytes(port).1[at..at + to.len()]);
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &mut [Output<'_>],
+        times: Option<&mut Vec<f64>>,
+    ) -> Result<(), BackendError> {
+        for (n, input) in inputs.iter().enumerate() {
+            if let Input::Host(bytes) = input {
+                self.write(Port::Input(n), 0, bytes)?;
+            }
+        }
+        let wanted: Vec<_> = outputs.iter().map(|output| !matches!(output, Output::Unwanted)).collect();
+        self.submit(&wanted)?;
+        for (n, output) in outputs.iter_mut().enumerate() {
+            if let Output::Host(bytes) = output {
+                self.read(Port::Output(n), 0, bytes)?;
+            }
+        }
+        if let Some(times) = times {
+            times.extend(vec![0.0; self.parameters.code.0.run.len()]);
+        }
+        Ok(())
+    }
+
+    /// Runs at once.
+    fn submit(&mut self, wanted: &[bool]) -> Result<(), BackendError> {
+        let program = &self.parameters.code.0;
+        let wanted = [wanted, &[true]].concat();
+        let needed = program.needed_for();
+        let is_needed = |step: usize| needed[step].iter().zip(&wanted).any(|(needed, wanted)| *needed && *wanted);
+        let run: Vec<_> = (0..program.run.len()).filter(|&n| is_needed(n)).map(|n| program.run[n].clone()).collect();
+        steps(program, &run, &mut self.contents)
+    }
+
+    fn wait(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+impl Run {
+    /// The buffer of a port, and what is in it.
+    fn bytes(&self, port: Port) -> (usize, Vec<u8>) {
+        let is_port = |b: &Buffer| match (&b.place, port) {
+            (Place::Input(n), Port::Input(of)) => *n == of,
+            (Place::Output(n), Port::Output(of)) => *n == of,
+            (Place::State(n), Port::State(of)) => *n == of,
+            _ => false,
+        };
+        let buffers = &self.parameters.code.0.buffers;
+        let at = buffers.iter().position(is_port).expect("ports have buffers");
+        let value = Value::from_elements(buffers[at].dtype, &[buffers[at].count], self.contents[at].iter().copied());
+        (at, value.to_tensor().bytes().to_vec())
     }
 }
 
@@ -103,18 +217,16 @@ fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
     (0..value.count()).map(|at| value.get(at)).collect()
 }
 
-impl Run {
-    fn steps(&mut self, steps: &[Step]) -> Result<(), BackendError> {
-        for step in steps {
-            let kernel = &self.program.kernels[step.kernel];
-            let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &self.memory[b]).collect();
-            let stored = run_kernel(kernel, &slots, &step.origin)?;
-            for (store, values) in kernel.stores.iter().zip(stored) {
-                self.memory[step.buffers[store.slot]] = values;
-            }
+fn steps(program: &Program, steps: &[Step], contents: &mut Contents) -> Result<(), BackendError> {
+    for step in steps {
+        let kernel = &program.kernels[step.kernel];
+        let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &contents[b]).collect();
+        let stored = run_kernel(kernel, &slots, &step.origin)?;
+        for (store, values) in kernel.stores.iter().zip(stored) {
+            contents[step.buffers[store.slot]] = values;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Every store's buffer, as the kernel leaves it.

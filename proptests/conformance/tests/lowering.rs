@@ -20,11 +20,10 @@ fn results(backend: &dyn Backend, graph: &Graph, strategy: Strategy, inputs: &[T
     };
     let blocks: Vec<_> = outlined.blocks.iter().map(|b| plan(&b.graph)).collect();
     let program = lower(graph, &outlined, &blocks).unwrap().program;
-    let mut run = backend.compile(&program).unwrap();
-    run.load(&[]).unwrap();
+    let mut session = backend.compile(&program).unwrap().load(&[]).unwrap().session().unwrap();
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let mut bytes: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
-    run.run(&inputs, &mut bytes.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
+    session.run(&inputs, &mut bytes.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
     let tensors = program.outputs.iter().zip(bytes);
     tensors.map(|((_, ty), b)| Tensor::new(ty.dtype().unwrap(), &ty.dims().unwrap(), b).unwrap().to_f64()).collect()
 }

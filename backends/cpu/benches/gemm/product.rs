@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use eutectic_backend::{AnchorKernel, Backend, Body, Executable, Instr, Kernel, Load, Place, Store};
+use eutectic_backend::{AnchorKernel, Backend, Body, Instr, Kernel, Load, Place, Session, Store};
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Tensor};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, traits::ComplexField};
@@ -80,7 +80,7 @@ impl<T: Element> Operands<T> {
 
 /// Our way.
 pub struct Ours<T> {
-    executable: Box<dyn Executable>,
+    session: Box<dyn Session>,
     constant: bool,
     /// The result.
     pub out: Vec<T>,
@@ -110,16 +110,16 @@ impl<T: Element> Ours<T> {
             params.push(Tensor::from_f64(T::DTYPE, &[of.rhs.len()], of.rhs.iter().map(|x| x.to())));
         }
         let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
-        let mut executable = cpu.compile(&program).expect("a product");
-        executable.load(&params).expect("the program's parameter");
-        Ours { executable, constant, out: vec![T::of(0.0); counts[2]] }
+        let loaded = cpu.compile(&program).expect("a product").load(&params).expect("the program's parameter");
+        let session = loaded.session().expect("a session");
+        Ours { session, constant, out: vec![T::of(0.0); counts[2]] }
     }
 
     /// Computes it.
     pub fn run(&mut self, of: &Operands<T>) {
         let inputs = [bytes(&of.lhs), bytes(&of.rhs)];
         let inputs = &inputs[..if self.constant { 1 } else { 2 }];
-        self.executable.run(inputs, &mut [bytes_mut(&mut self.out)]).expect("a run");
+        self.session.run(inputs, &mut [bytes_mut(&mut self.out)]).expect("a run");
     }
 
     /// Panics unless the result is close to another.

@@ -1,7 +1,7 @@
 //! Kernels as programs have them, and programs of one kernel with data: what is measured.
 
 use eutectic_backend::{
-    AnchorKernel, Backend, Body, Buffer, EmptyRow, Executable, Guard, Instr, Kernel, Load, Place, Program, Step, Store,
+    AnchorKernel, Backend, Body, Buffer, EmptyRow, Guard, Instr, Kernel, Load, Place, Program, Session, Step, Store,
 };
 use eutectic_cpu::Cpu;
 use eutectic_ir::{
@@ -224,7 +224,7 @@ pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
 
 /// A program of one kernel, with data.
 pub struct Single {
-    executable: Box<dyn Executable>,
+    session: Box<dyn Session>,
     inputs: Vec<Tensor>,
     outputs: Vec<Vec<u8>>,
     /// Bytes that it reads.
@@ -258,7 +258,7 @@ impl Single {
         }
         let buffers = (0..kernel.slots.len()).collect();
         program.run.push(Step { kernel: 0, buffers, origin: Origin::default() });
-        let mut executable = cpu.compile(&program).expect("a kernel of this file");
+        let executable = cpu.compile(&program).expect("a kernel of this file");
         let tensor = |(_, ty): &(String, Type)| {
             let (n, dtype) = (ty.count(), ty.dtype().unwrap_or(DType::F32));
             // Indices are zero.
@@ -266,16 +266,16 @@ impl Single {
             Tensor::from_f64(dtype, &[n], numbers)
         };
         let params: Vec<_> = program.params.iter().map(tensor).collect();
-        executable.load(&params).expect("the program's parameters");
+        let session = executable.load(&params).expect("the program's parameters").session().expect("a session");
         let inputs = program.inputs.iter().map(tensor).collect();
         let outputs = program.outputs.iter().map(|o| vec![0; o.1.bytes()]).collect();
-        Single { executable, inputs, outputs, read, written }
+        Single { session, inputs, outputs, read, written }
     }
 
     pub fn run(&mut self) {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Tensor::bytes).collect();
         let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        self.executable.run(&inputs, &mut outputs).expect("a run");
+        self.session.run(&inputs, &mut outputs).expect("a run");
     }
 }
 

@@ -6,6 +6,9 @@
 //! The caller publishes a job and works on it itself; the other threads spin for the next job for a while before they sleep. So
 //! between the kernels of a run they take over in a fraction of a microsecond, where waking a thread takes ten.
 //!
+//! The threads belong to a program, and its sessions share them: one at a time has their help. A session that finds them at work for
+//! another does a kernel alone, so that many sessions on many threads do not wait for each other.
+//!
 //! Each thread begins with a share of the tasks that is the same in all jobs of as many tasks, and takes from the others' when its
 //! own is done: what a kernel writes is mostly in the caches of the core that goes on with it, or that wrote there in the last run.
 
@@ -42,6 +45,8 @@ struct Taken(AtomicUsize);
 /// What the threads share.
 #[derive(Default)]
 struct Team {
+    /// Whether some job has their help.
+    taken_up: AtomicBool,
     /// Tasks of the current job that nobody has taken yet. Whoever lowers it may take one, and finds it in some share.
     left: AtomicUsize,
     /// Of each thread's share.
@@ -55,25 +60,22 @@ struct Team {
     quit: AtomicBool,
 }
 
-/// The threads of a program, each with its scratch memory.
-pub struct Workers {
-    scratch: Arc<Vec<Block>>,
-    /// None where the caller works alone.
+/// The threads that help the sessions of a program, each with its scratch memory.
+pub struct Pool {
+    /// None where callers work alone.
     team: Option<Arc<Team>>,
     /// Lends the threads; ends when it is dropped and they have quit.
-    _pool: Option<rayon::ThreadPool>,
+    _threads: Option<rayon::ThreadPool>,
 }
 
-impl Workers {
-    /// `threads` threads with `scratch` bytes each. One of them is the caller's own.
+impl Pool {
+    /// So many threads that one of them is the caller's own; the others have `scratch` bytes each.
     ///
     /// # Errors
     /// When threads cannot be started.
-    pub fn new(threads: usize, scratch: usize) -> Result<Workers, BackendError> {
-        let threads = threads.max(1);
-        let scratch: Arc<Vec<_>> = Arc::new((0..threads).map(|_| Block::new(scratch)).collect());
-        if threads == 1 {
-            return Ok(Workers { scratch, team: None, _pool: None });
+    pub fn new(threads: usize, scratch: usize) -> Result<Pool, BackendError> {
+        if threads <= 1 {
+            return Ok(Pool { team: None, _threads: None });
         }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads - 1)
@@ -81,29 +83,46 @@ impl Workers {
             .build()
             .map_err(|e| BackendError::Device(format!("cannot start {threads} threads: {e}")))?;
         let team = Arc::new(Team::new(threads));
-        let (shared, blocks) = (team.clone(), scratch.clone());
+        let blocks: Arc<Vec<_>> = Arc::new((1..threads).map(|_| Block::new(scratch)).collect());
+        let shared = team.clone();
         pool.spawn_broadcast(move |context| {
             let thread = context.index() + 1;
-            shared.help(thread, blocks[thread].at());
+            shared.help(thread, blocks[thread - 1].at());
         });
-        Ok(Workers { scratch, team: Some(team), _pool: Some(pool) })
-    }
-
-    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call it again.
-    pub fn for_each(&self, tasks: usize, serial: bool, task: Task<'_>) {
-        let scratch = self.scratch[0].at();
-        match &self.team {
-            Some(team) if !serial && tasks > 1 => team.share(tasks, task, scratch),
-            _ => (0..tasks).for_each(|n| task(n, scratch)),
-        }
+        Ok(Pool { team: Some(team), _threads: Some(pool) })
     }
 }
 
-impl Drop for Workers {
+impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(team) = &self.team {
             team.quit.store(true, Ordering::SeqCst);
             team.wake_all();
+        }
+    }
+}
+
+/// Who works for a session: the thread that calls, with scratch memory of the session's, and those that help it.
+pub struct Workers {
+    pool: Arc<Pool>,
+    scratch: Block,
+}
+
+impl Workers {
+    /// Of a program, with `scratch` bytes for the caller.
+    pub fn new(pool: Arc<Pool>, scratch: usize) -> Workers {
+        Workers { pool, scratch: Block::new(scratch) }
+    }
+
+    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call it again.
+    pub fn for_each(&self, tasks: usize, serial: bool, task: Task<'_>) {
+        let scratch = self.scratch.at();
+        let shared = match &self.pool.team {
+            Some(team) if !serial && tasks > 1 => team.share(tasks, task, scratch),
+            _ => false,
+        };
+        if !shared {
+            (0..tasks).for_each(|n| task(n, scratch));
         }
     }
 }
@@ -142,8 +161,11 @@ impl Team {
         }
     }
 
-    /// Publishes a job, works on it, and waits for those who help.
-    fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) {
+    /// Publishes a job, works on it, and waits for those who help; or says that they have another job.
+    fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) -> bool {
+        if self.taken_up.swap(true, Ordering::Acquire) {
+            return false;
+        }
         let job = Job { task, tasks, done: AtomicUsize::new(0) };
         self.taken.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
         self.job.store((&raw const job).cast_mut().cast(), Ordering::Relaxed);
@@ -156,6 +178,7 @@ impl Team {
             help.own += 1;
             task(self.find(0, tasks), scratch);
         }
+        true
     }
 
     /// Works on jobs until the team is dissolved.
@@ -207,6 +230,7 @@ impl Drop for Help<'_> {
         while self.own + self.job.done.load(Ordering::Acquire) < taken {
             wait(&mut looks);
         }
+        self.team.taken_up.store(false, Ordering::Release);
     }
 }
 
@@ -223,9 +247,13 @@ fn wait(looks: &mut usize) {
 mod tests {
     use super::*;
 
+    fn workers(threads: usize) -> Workers {
+        Workers::new(Arc::new(Pool::new(threads, 64).unwrap()), 64)
+    }
+
     #[test]
     fn every_task_of_every_job_runs_once_on_a_scratch_of_its_own() {
-        let workers = Workers::new(3, 64).unwrap();
+        let workers = workers(3);
         for job in 0..2000 {
             let tasks = job % 37;
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
@@ -248,9 +276,9 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_leaves_the_team_usable() {
-        let workers = Workers::new(1, 64).unwrap();
+        let workers = workers(1);
         let team = Team::new(1);
-        let scratch = workers.scratch[0].at();
+        let scratch = workers.scratch.at();
         let job = || team.share(4, &|n, _| assert!(n != 2, "on purpose"), scratch);
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
         let done = AtomicUsize::new(0);
@@ -262,5 +290,24 @@ mod tests {
             scratch,
         );
         assert_eq!(done.into_inner(), 4, "none of the tasks that the panic left over");
+    }
+
+    #[test]
+    fn sessions_on_several_threads_share_the_helpers() {
+        let pool = Arc::new(Pool::new(2, 64).unwrap());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let workers = Workers::new(pool.clone(), 64);
+                    for job in 0..500 {
+                        let runs: Vec<AtomicUsize> = (0..job % 37).map(|_| AtomicUsize::new(0)).collect();
+                        workers.for_each(runs.len(), false, &|n, _| {
+                            runs[n].fetch_add(1, Ordering::Relaxed);
+                        });
+                        assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1), "job {job}");
+                    }
+                });
+            }
+        });
     }
 }

@@ -74,8 +74,7 @@ pub fn run_with(
         }
     }
     let cpu = Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() });
-    let mut executable = cpu.compile(&program)?;
-    executable.load(given)?;
+    let mut session = cpu.compile(&program)?.load(given)?.session()?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
     let mut twice = Vec::new();
@@ -85,7 +84,7 @@ pub fn run_with(
         let starts: Vec<_> = outputs.iter().map(|o| o.as_ptr().align_offset(64) + place).collect();
         let parts = outputs.iter_mut().zip(&starts).zip(&types);
         let mut slices: Vec<&mut [u8]> = parts.map(|((o, &start), t)| &mut o[start..][..t.bytes()]).collect();
-        executable.run(&inputs, &mut slices)?;
+        session.run(&inputs, &mut slices)?;
         twice.push(slices.into_iter().map(|slice| slice.to_vec()).collect::<Vec<_>>());
     }
     assert_eq!(twice[0], twice[1], "a second run gives the same bits");

@@ -1,0 +1,58 @@
+//! Buffers: on the CPU all memory is the host's.
+
+use eutectic_backend::{BackendError, DeviceBuffer};
+
+use super::{super::memory::Block, wrong};
+
+/// A block that its holder may bind.
+pub struct CpuBuffer(Block);
+
+impl CpuBuffer {
+    /// Of so many bytes.
+    pub fn new(bytes: usize) -> CpuBuffer {
+        CpuBuffer(Block::new(bytes))
+    }
+
+    /// Its memory.
+    pub fn block(&self) -> &Block {
+        &self.0
+    }
+}
+
+impl DeviceBuffer for CpuBuffer {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn host(&self) -> Option<&[u8]> {
+        Some(self.0.as_ref())
+    }
+
+    fn host_mut(&mut self) -> Option<&mut [u8]> {
+        Some(self.0.as_mut())
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<(), BackendError> {
+        to.copy_from_slice(part(self.0.as_ref(), "buffer", "*", at, to.len())?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, from: &[u8]) -> Result<(), BackendError> {
+        part(self.0.as_ref(), "buffer", "*", at, from.len())?;
+        self.0.as_mut()[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Some bytes of memory, if it has them.
+pub fn part<'a>(
+    memory: &'a [u8],
+    what: &'static str,
+    name: &str,
+    at: usize,
+    bytes: usize,
+) -> Result<&'a [u8], BackendError> {
+    let range = at.checked_add(bytes).and_then(|end| memory.get(at..end));
+    range
+        .ok_or_else(|| wrong(what, name, format!("{bytes} bytes from byte {at} on, but it has {} bytes", memory.len())))
+}

@@ -1,0 +1,356 @@
+//! Code: thunks and where each of their slots points to, before there is memory.
+
+use std::{ops::Range, sync::Arc, time::Instant};
+
+use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Place, Port, Program, Step};
+use eutectic_ir::{DType, Origin, Tensor, Type};
+use rustc_hash::FxHashMap;
+
+use super::{Aligned, Pointer, check, loaded};
+use crate::{
+    kernels::{self, Launch, Machine, Thunk},
+    runtime::{
+        fault::Fault,
+        memory::ALIGN,
+        threads::{Pool, Workers},
+    },
+};
+
+/// Where a slot points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A byte of the session's arena.
+    Arena(usize),
+    /// What a session has for a port.
+    Port(Port),
+    /// A constant of the program, by number.
+    Const(usize),
+    /// A parameter.
+    Param(usize),
+    /// What the load program computed, by number.
+    Loaded(usize),
+    /// A constant operand in packed form, by number.
+    Packed(usize),
+    /// A byte of the thunks' own memory, which steps share.
+    Own(usize),
+    /// Where an operand is packed anew in each run.
+    Passing,
+    /// Nowhere: the operand is not packed.
+    Nowhere,
+}
+
+/// A step whose slots are known.
+pub struct Bound {
+    pub thunk: Arc<dyn Thunk>,
+    /// Its part of [`Steps::sources`].
+    pub slots: Range<usize>,
+    /// The slots that it writes.
+    pub stores: Vec<usize>,
+    in_place: bool,
+    /// Whether an operand is packed first in each run.
+    packs: bool,
+    origin: Origin,
+}
+
+/// Steps in order, with the sources of all of their slots.
+#[derive(Default)]
+pub struct Steps {
+    pub steps: Vec<Bound>,
+    pub sources: Vec<Source>,
+}
+
+/// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
+pub struct PackedConstant {
+    /// The step of the run program that packs it.
+    pub step: usize,
+    /// Bytes of its packed form.
+    pub bytes: usize,
+    /// The step's slots that it is packed from.
+    pub reads: Vec<usize>,
+}
+
+/// A compiled program.
+pub struct Code {
+    pub load: Steps,
+    pub run: Steps,
+    pub packed: Vec<PackedConstant>,
+    pub constants: Vec<Aligned>,
+    /// Bytes of each buffer that the load program computes.
+    pub loaded_bytes: Vec<usize>,
+    /// For each source of a run's slots, whether steps read it themselves; others are only packed.
+    pub read: Vec<bool>,
+    pub params: Vec<(String, Type)>,
+    pub inputs: Vec<(String, Type)>,
+    pub outputs: Vec<(String, Type)>,
+    pub states: Vec<(String, Type)>,
+    /// For each step of a run, which outputs need it, and whether a state does.
+    pub needed: Vec<Vec<bool>>,
+    pub arena_bytes: usize,
+    /// Bytes of the thunks' own memory, and of what is packed anew in each run.
+    pub own_bytes: usize,
+    pub passing_bytes: usize,
+    /// Bytes of scratch memory that a thread needs.
+    pub scratch: usize,
+    pub pool: Arc<Pool>,
+}
+
+/// Compiles a program.
+///
+/// # Errors
+/// Every kernel that cannot be built, with its place in the model; and what is not right about the program.
+pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError> {
+    let mut problems = Vec::new();
+    let thunks: Vec<Option<Arc<dyn Thunk>>> = program
+        .kernels
+        .iter()
+        .enumerate()
+        .map(|(k, kernel)| match kernels::compile(kernel, machine) {
+            Ok(thunk) => Some(thunk.into()),
+            Err(why) => {
+                let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
+                let origin = used.map_or_else(Origin::default, |s| s.origin.clone());
+                problems.extend(why.into_iter().map(|w| (origin.clone(), w)));
+                None
+            }
+        })
+        .collect();
+    check(program, &mut problems);
+    if !problems.is_empty() {
+        return Err(BackendError::Unsupported { backend: "cpu".into(), problems });
+    }
+    let thunks: Vec<_> = thunks.into_iter().flatten().collect();
+    let scratch = thunks.iter().map(|t| t.scratch()).max().unwrap_or(0);
+    let own = |t: &Arc<dyn Thunk>| t.buffers().into_iter().map(|b| b.next_multiple_of(ALIGN)).sum();
+    let mut binder = Binder::new(program, &thunks);
+    let load = binder.steps(&program.load, false);
+    let run = binder.steps(&program.run, true);
+    Ok(Code {
+        load,
+        run,
+        constants: binder.constants,
+        packed: binder.packed,
+        loaded_bytes: binder.loaded_bytes,
+        read: binder.read,
+        params: program.params.clone(),
+        inputs: program.inputs.clone(),
+        outputs: program.outputs.clone(),
+        states: program.states.clone(),
+        needed: program.needed_for(),
+        arena_bytes: program.arena_bytes,
+        own_bytes: thunks.iter().map(own).max().unwrap_or(0),
+        passing_bytes: binder.passing_bytes,
+        scratch,
+        pool: Arc::new(Pool::new(machine.threads, scratch)?),
+    })
+}
+
+impl Executable for Code {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(loaded::load(self, params)?))
+    }
+}
+
+/// Finds the sources of steps.
+struct Binder<'a> {
+    program: &'a Program,
+    thunks: &'a [Arc<dyn Thunk>],
+    /// For each buffer, the source of slots that it is bound to.
+    sources: Vec<Source>,
+    constants: Vec<Aligned>,
+    loaded_bytes: Vec<usize>,
+    packed: Vec<PackedConstant>,
+    read: Vec<bool>,
+    passing_bytes: usize,
+}
+
+impl<'a> Binder<'a> {
+    fn new(program: &'a Program, thunks: &'a [Arc<dyn Thunk>]) -> Binder<'a> {
+        let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
+        let source = |buffer: &eutectic_backend::Buffer| match &buffer.place {
+            Place::Arena(at) => Source::Arena(*at),
+            Place::Input(n) => Source::Port(Port::Input(*n)),
+            Place::Output(n) => Source::Port(Port::Output(*n)),
+            Place::State(n) => Source::Port(Port::State(*n)),
+            Place::Param(n) => Source::Param(*n),
+            Place::Const(tensor) => {
+                constants.push(Aligned::new(tensor));
+                Source::Const(constants.len() - 1)
+            }
+            Place::Loaded(_) => {
+                loaded_bytes.push(buffer.count * buffer.dtype.size());
+                Source::Loaded(loaded_bytes.len() - 1)
+            }
+        };
+        let sources = program.buffers.iter().map(source).collect();
+        let (packed, read) = (Vec::new(), Vec::new());
+        Binder { program, thunks, sources, constants, loaded_bytes, packed, read, passing_bytes: 0 }
+    }
+
+    /// The steps of the load program, or of a run: these have constant operands packed before.
+    fn steps(&mut self, steps: &[Step], run: bool) -> Steps {
+        let mut bound = Steps::default();
+        let mut known = FxHashMap::default();
+        for (number, step) in steps.iter().enumerate() {
+            let from = bound.sources.len();
+            bound.sources.extend(step.buffers.iter().map(|&id| self.sources[id]));
+            let thunk = self.thunks[step.kernel].clone();
+            let mut own = 0;
+            for bytes in thunk.buffers() {
+                bound.sources.push(Source::Own(own));
+                own += bytes.next_multiple_of(ALIGN);
+            }
+            let mut packs = false;
+            let mut only_packed = Vec::new();
+            if let Some(constant) = thunk.constant() {
+                let source = if run && constant.reads.iter().all(|&s| self.is_constant(step.buffers[s])) {
+                    let buffers: Vec<_> = constant.reads.iter().map(|&s| step.buffers[s]).collect();
+                    let next = self.packed.len();
+                    let at = *known.entry((step.kernel, buffers)).or_insert(next);
+                    if at == next {
+                        let (bytes, reads) = (constant.bytes, constant.reads);
+                        self.packed.push(PackedConstant { step: number, bytes, reads });
+                    }
+                    only_packed = constant.only;
+                    Source::Packed(at)
+                } else if constant.each_run {
+                    packs = true;
+                    self.passing_bytes = self.passing_bytes.max(constant.bytes);
+                    Source::Passing
+                } else {
+                    Source::Nowhere
+                };
+                bound.sources.push(source);
+            }
+            if run {
+                self.read.extend((0..bound.sources.len() - from).map(|slot| !only_packed.contains(&slot)));
+            }
+            let kernel = &self.program.kernels[step.kernel];
+            bound.steps.push(Bound {
+                thunk,
+                slots: from..bound.sources.len(),
+                stores: kernel.stores.iter().map(|s| s.slot).collect(),
+                in_place: self.in_place(kernel, step),
+                packs,
+                origin: step.origin.clone(),
+            });
+        }
+        bound
+    }
+
+    /// Whether a buffer holds the same in all runs.
+    fn is_constant(&self, id: usize) -> bool {
+        matches!(self.sources[id], Source::Param(_) | Source::Const(_) | Source::Loaded(_))
+    }
+
+    /// Whether memory that is stored to is also loaded from.
+    fn in_place(&self, kernel: &Kernel, step: &Step) -> bool {
+        let bodies = kernel.bodies();
+        let loads = bodies.iter().flat_map(|b| &b.instrs).filter_map(|i| match i {
+            Instr::Load(load) => Some(load.slot),
+            _ => None,
+        });
+        let region = |slot: usize| {
+            let buffer = &self.program.buffers[step.buffers[slot]];
+            let bytes = buffer.count * buffer.dtype.size();
+            match self.sources[step.buffers[slot]] {
+                Source::Arena(at) => (Source::Arena(0), at..at + bytes),
+                source => (source, 0..bytes),
+            }
+        };
+        let stored: Vec<_> = kernel.stores.iter().map(|s| region(s.slot)).collect();
+        let meet = |a: &(Source, Range<usize>), b: &(Source, Range<usize>)| {
+            a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end
+        };
+        loads.map(region).any(|load| stored.iter().any(|store| meet(&load, store)))
+    }
+}
+
+impl Bound {
+    /// Runs it on a table of slots that has all of its steps'.
+    ///
+    /// # Safety
+    /// The table's pointers must be those that the sources tell, to memory of the sizes that the program states, which nobody else
+    /// writes meanwhile.
+    unsafe fn run(&self, slots: &[Pointer], workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
+        let launch = self.launch(slots, workers, fault);
+        // SAFETY: `check` compared buffers with what the kernel states; there is room for what the thunk packs.
+        unsafe {
+            if self.packs {
+                self.thunk.pack(&launch);
+            }
+            self.thunk.run(&launch);
+        }
+        self.report(fault)
+    }
+
+    /// Packs its constant operand.
+    ///
+    /// # Safety
+    /// As [`Bound::run`], for the slots from which the operand is packed, and its own.
+    pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
+        self.report(fault)
+    }
+
+    fn launch<'a>(&self, slots: &'a [Pointer], workers: &'a Workers, fault: &'a Fault) -> Launch<'a> {
+        let slots = &slots[self.slots.clone()];
+        // SAFETY: `Pointer` is transparent.
+        let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
+        Launch { slots, workers, in_place: self.in_place, fault }
+    }
+
+    /// What went wrong in it, if something did.
+    fn report(&self, fault: &Fault) -> Result<(), BackendError> {
+        match fault.take() {
+            Some((index, extent)) => Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Steps {
+    /// Runs the steps that are `wanted`, by number.
+    ///
+    /// # Safety
+    /// As [`Bound::run`].
+    pub unsafe fn run(
+        &self,
+        slots: &[Pointer],
+        (workers, fault): (&Workers, &Fault),
+        wanted: impl Fn(usize) -> bool,
+        mut times: Option<&mut Vec<f64>>,
+    ) -> Result<(), BackendError> {
+        for (n, step) in self.steps.iter().enumerate() {
+            let start = times.is_some().then(Instant::now);
+            if wanted(n) {
+                // SAFETY: passed on from the caller.
+                unsafe { step.run(slots, workers, fault)? };
+            }
+            if let (Some(times), Some(start)) = (&mut times, start) {
+                times.push(start.elapsed().as_secs_f64());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one step.
+    ///
+    /// # Safety
+    /// As [`Bound::run`].
+    pub unsafe fn run_one(
+        &self,
+        n: usize,
+        slots: &[Pointer],
+        workers: &Workers,
+        fault: &Fault,
+    ) -> Result<(), BackendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.steps[n].run(slots, workers, fault) }
+    }
+}
+
+/// Element type of an input, output or state.
+pub fn dtype(ty: &Type) -> DType {
+    ty.dtype().unwrap_or(DType::U8)
+}

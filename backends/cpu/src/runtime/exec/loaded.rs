@@ -1,0 +1,373 @@
+//! Parameters and what is computed from them when they arrive: what sessions share.
+//!
+//! What the load program computes is streamed: an operand is packed as soon as what it is packed from is there, and what only
+//! packing or later load steps read lives until the last of them. Parts are shared with the program that a replacement starts from.
+
+use std::sync::Arc;
+
+use eutectic_backend::{BackendError, Loaded, Session};
+use eutectic_ir::{DType, Tensor};
+
+use super::{
+    Aligned, NOWHERE, Pointer,
+    code::{Code, Source, Steps},
+    expect,
+    session::CpuSession,
+    wrong,
+};
+use crate::runtime::{
+    fault::Fault,
+    memory::{ALIGN, Block},
+    threads::Workers,
+};
+
+/// A part of a block that others share.
+#[derive(Clone)]
+struct Piece {
+    block: Arc<Block>,
+    from: usize,
+}
+
+impl Piece {
+    fn at(&self) -> *mut u8 {
+        self.block.at().wrapping_add(self.from)
+    }
+}
+
+/// A program with its parameters.
+pub struct CpuLoaded {
+    pub code: Arc<Code>,
+    values: Values,
+}
+
+/// What there is; what runs do not read is let go.
+#[derive(Clone)]
+struct Values {
+    params: Vec<Option<Arc<Aligned>>>,
+    loaded: Vec<Option<Piece>>,
+    packed: Vec<Option<Piece>>,
+}
+
+/// One thing to do when parameters arrive.
+struct Action {
+    what: What,
+    /// Parameters and results of other actions.
+    reads: Vec<Source>,
+    /// Results.
+    writes: Vec<Source>,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// A step of the load program.
+    Step(usize),
+    /// Packing a constant operand.
+    Pack(usize),
+}
+
+/// Loads a program.
+///
+/// # Errors
+/// When a parameter's type is not the program's, or an index is out of range.
+pub fn load(code: Arc<Code>, params: &[Tensor]) -> Result<CpuLoaded, BackendError> {
+    expect("parameter", params.len(), code.params.len())?;
+    for (n, param) in params.iter().enumerate() {
+        fits(&code, n, param)?;
+    }
+    let actions = actions(&code);
+    let values = Values {
+        params: vec![None; params.len()],
+        loaded: vec![None; code.loaded_bytes.len()],
+        packed: vec![None; code.packed.len()],
+    };
+    let given = params.iter().cloned().map(Some).collect();
+    let todo = vec![true; actions.len()];
+    Loading::new(&code, &actions, &todo, values, given).run().map(|values| CpuLoaded { code, values })
+}
+
+fn fits(code: &Code, n: usize, param: &Tensor) -> Result<(), BackendError> {
+    let Some((name, ty)) = code.params.get(n) else {
+        return Err(wrong("parameter", &n.to_string(), format!("the program has {}", code.params.len())));
+    };
+    match param.ty() == *ty {
+        true => Ok(()),
+        false => Err(wrong("parameter", name, format!("{} given, the program takes {ty}", param.ty()))),
+    }
+}
+
+/// The load program and packing, in an order in which what is in between lives shortly.
+fn actions(code: &Code) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let mut there = vec![false; code.loaded_bytes.len()];
+    let mut packed = vec![false; code.packed.len()];
+    let mut pack = |there: &[bool], actions: &mut Vec<Action>| {
+        for (n, constant) in code.packed.iter().enumerate().filter(|(n, _)| !packed[*n]).collect::<Vec<_>>() {
+            let from = code.run.steps[constant.step].slots.start;
+            let reads: Vec<_> = constant.reads.iter().map(|&slot| code.run.sources[from + slot]).collect();
+            if reads.iter().all(|read| !matches!(read, Source::Loaded(n) if !there[*n])) {
+                packed[n] = true;
+                actions.push(Action { what: What::Pack(n), reads, writes: vec![Source::Packed(n)] });
+            }
+        }
+    };
+    pack(&there, &mut actions);
+    for (n, step) in code.load.steps.iter().enumerate() {
+        let sources = || code.load.sources[step.slots.clone()].iter().copied().enumerate();
+        let writes: Vec<_> = sources().filter(|(slot, _)| step.stores.contains(slot)).map(|s| s.1).collect();
+        let given =
+            |source: &Source| matches!(source, Source::Param(_) | Source::Loaded(_)) && !writes.contains(source);
+        let reads = sources().map(|s| s.1).filter(given).collect();
+        for write in &writes {
+            if let Source::Loaded(n) = write {
+                there[*n] = true;
+            }
+        }
+        actions.push(Action { what: What::Step(n), reads, writes });
+        pack(&there, &mut actions);
+    }
+    actions
+}
+
+impl Code {
+    /// Whether runs read a parameter, or what the load program computed, itself.
+    fn reads(&self, source: Source) -> bool {
+        self.run.sources.iter().zip(&self.read).any(|(s, read)| *read && *s == source)
+    }
+}
+
+/// Some actions on their way.
+struct Loading<'a> {
+    code: &'a Code,
+    actions: &'a [Action],
+    todo: &'a [bool],
+    values: Values,
+    given: Vec<Option<Tensor>>,
+    /// How many actions are still to read each parameter and each result of a load step.
+    uses: (Vec<usize>, Vec<usize>),
+}
+
+impl<'a> Loading<'a> {
+    fn new(
+        code: &'a Code,
+        actions: &'a [Action],
+        todo: &'a [bool],
+        values: Values,
+        given: Vec<Option<Tensor>>,
+    ) -> Loading<'a> {
+        let mut uses = (vec![0; values.params.len()], vec![0; values.loaded.len()]);
+        for action in actions.iter().zip(todo).filter(|(_, todo)| **todo).map(|(action, _)| action) {
+            for read in &action.reads {
+                match *read {
+                    Source::Param(n) => uses.0[n] += 1,
+                    Source::Loaded(n) => uses.1[n] += 1,
+                    _ => {}
+                }
+            }
+        }
+        Loading { code, actions, todo, values, given, uses }
+    }
+
+    fn run(mut self) -> Result<Values, BackendError> {
+        let code = self.code;
+        let kept_params: Vec<_> = (0..self.given.len()).map(|n| code.reads(Source::Param(n))).collect();
+        let kept: Vec<_> = code.loaded_bytes.iter().enumerate().map(|(n, _)| code.reads(Source::Loaded(n))).collect();
+        self.place(&kept);
+        for (n, given) in self.given.iter().enumerate().filter(|(n, _)| kept_params[*n]) {
+            if let Some(tensor) = given {
+                self.values.params[n] = Some(Arc::new(Aligned::new(tensor)));
+            }
+        }
+        let workers = Workers::new(code.pool.clone(), code.scratch);
+        let (own, fault) = (Block::new(code.own_bytes), Fault::default());
+        for (action, _) in self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo) {
+            for source in action.reads.iter().chain(&action.writes) {
+                match *source {
+                    // Where its address does not suit, a copy is made for as long as it is read.
+                    Source::Param(n) if self.values.params[n].is_none() => {
+                        self.values.params[n] = self.given[n].as_ref().map(|t| Arc::new(Aligned::new(t)));
+                    }
+                    Source::Loaded(n) if self.values.loaded[n].is_none() => {
+                        let block = Arc::new(Block::new(code.loaded_bytes[n]));
+                        self.values.loaded[n] = Some(Piece { block, from: 0 });
+                    }
+                    _ => {}
+                }
+            }
+            let steps = if let What::Step(_) = action.what { &code.load } else { &code.run };
+            let slots = self.slots(steps, self.step(action), &own);
+            // SAFETY: slots of the step point to memory of their size; what it writes is shared with nobody yet.
+            unsafe {
+                match action.what {
+                    What::Step(n) => steps.run_one(n, &slots, &workers, &fault)?,
+                    What::Pack(_) => steps.steps[self.step(action)].pack(&slots, &workers, &fault)?,
+                }
+            }
+            for read in &action.reads {
+                match *read {
+                    Source::Param(n) => {
+                        self.uses.0[n] -= 1;
+                        if self.uses.0[n] == 0 && !kept_params[n] {
+                            (self.values.params[n], self.given[n]) = (None, None);
+                        }
+                    }
+                    Source::Loaded(n) => {
+                        self.uses.1[n] -= 1;
+                        if self.uses.1[n] == 0 && !kept[n] {
+                            self.values.loaded[n] = None;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(self.values)
+    }
+
+    /// The step of its program that an action runs, or has pack.
+    fn step(&self, action: &Action) -> usize {
+        match action.what {
+            What::Step(n) => n,
+            What::Pack(n) => self.code.packed[n].step,
+        }
+    }
+
+    /// Gives what stays a place, all in one block.
+    fn place(&mut self, kept: &[bool]) {
+        let mut bytes = 0;
+        let mut places = Vec::new();
+        let todo = self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo);
+        for write in todo.flat_map(|(action, _)| &action.writes) {
+            let size = match *write {
+                Source::Loaded(n) => {
+                    // What is there belongs to the program that this one is made from.
+                    self.values.loaded[n] = None;
+                    if !kept[n] {
+                        continue;
+                    }
+                    self.code.loaded_bytes[n]
+                }
+                Source::Packed(n) => self.code.packed[n].bytes,
+                _ => continue,
+            };
+            places.push((*write, bytes));
+            bytes += size.next_multiple_of(ALIGN);
+        }
+        let block = Arc::new(Block::new(bytes));
+        for (write, from) in places {
+            let piece = Some(Piece { block: block.clone(), from });
+            match write {
+                Source::Loaded(n) => self.values.loaded[n] = piece,
+                Source::Packed(n) => self.values.packed[n] = piece,
+                _ => unreachable!("only these were given places"),
+            }
+        }
+    }
+
+    /// A table of slots that has those of one step.
+    fn slots(&self, steps: &Steps, step: usize, own: &Block) -> Vec<Pointer> {
+        let mut slots = vec![NOWHERE; steps.sources.len()];
+        for slot in steps.steps[step].slots.clone() {
+            slots[slot] = self.values.at(self.code, steps.sources[slot], own);
+        }
+        slots
+    }
+}
+
+impl Values {
+    /// Where a source is, if all sessions share it; what a session has for itself is nowhere.
+    fn at(&self, code: &Code, source: Source, own: &Block) -> Pointer {
+        let piece = |piece: &Option<Piece>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
+        match source {
+            Source::Const(n) => Pointer(code.constants[n].at()),
+            Source::Param(n) => self.params[n].as_ref().map_or(NOWHERE, |p| Pointer(p.at())),
+            Source::Loaded(n) => piece(&self.loaded[n]),
+            Source::Packed(n) => piece(&self.packed[n]),
+            Source::Own(at) => Pointer(own.at().wrapping_add(at)),
+            Source::Arena(_) | Source::Port(_) | Source::Passing | Source::Nowhere => NOWHERE,
+        }
+    }
+}
+
+impl CpuLoaded {
+    /// As [`Values::at`].
+    pub fn at(&self, source: Source, own: &Block) -> Pointer {
+        self.values.at(&self.code, source, own)
+    }
+
+    /// Which actions a replacement of parameters takes: those that depend on them, and those whose results these read and that
+    /// were let go.
+    fn dependents(&self, actions: &[Action], replaced: &[Option<Tensor>]) -> Vec<bool> {
+        let mut changed = vec![false; self.values.loaded.len()];
+        let mut todo = vec![false; actions.len()];
+        for (action, todo) in actions.iter().zip(&mut todo) {
+            let depends = |read: &Source| match *read {
+                Source::Param(n) => replaced[n].is_some(),
+                Source::Loaded(n) => changed[n],
+                _ => false,
+            };
+            *todo = action.reads.iter().any(depends);
+            for write in action.writes.iter().filter(|_| *todo) {
+                if let Source::Loaded(n) = write {
+                    changed[*n] = true;
+                }
+            }
+        }
+        let mut wanted = vec![false; self.values.loaded.len()];
+        for (action, todo) in actions.iter().zip(&mut todo).rev() {
+            *todo |= action.writes.iter().any(|write| matches!(write, Source::Loaded(n) if wanted[*n]));
+            for read in action.reads.iter().filter(|_| *todo) {
+                if let Source::Loaded(n) = read {
+                    wanted[*n] |= self.values.loaded[*n].is_none();
+                }
+            }
+        }
+        todo
+    }
+}
+
+impl Loaded for CpuLoaded {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        let code = &self.code;
+        let mut given: Vec<Option<Tensor>> = vec![None; code.params.len()];
+        for (n, param) in params {
+            fits(code, *n, param)?;
+            given[*n] = Some(param.clone());
+        }
+        let actions = actions(code);
+        let todo = self.dependents(&actions, &given);
+        let mut released: Vec<usize> = Vec::new();
+        for read in actions.iter().zip(&todo).filter(|(_, todo)| **todo).flat_map(|(action, _)| &action.reads) {
+            if let Source::Param(n) = *read
+                && given[n].is_none()
+                && self.values.params[n].is_none()
+                && !released.contains(&n)
+            {
+                released.push(n);
+            }
+        }
+        if !released.is_empty() {
+            let names = released.into_iter().map(|n| format!("`{}`", code.params[n].0)).collect();
+            return Err(BackendError::Released(names));
+        }
+        let mut values = self.values.clone();
+        values.params.iter_mut().zip(&given).filter(|(_, given)| given.is_some()).for_each(|(value, _)| *value = None);
+        let values = Loading::new(code, &actions, &todo, values, given).run()?;
+        Ok(Arc::new(CpuLoaded { code: code.clone(), values }))
+    }
+
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(CpuSession::new(self)))
+    }
+
+    fn bytes(&self) -> usize {
+        let params = self.values.params.iter().zip(&self.code.params).filter(|(value, _)| value.is_some());
+        let params: usize = params.map(|(_, (_, ty))| ty.bytes()).sum();
+        let size = |dtype: DType, count: usize| dtype.size() * count;
+        let constants: usize = self.code.constants.iter().map(|c| size(c.tensor.dtype(), c.tensor.count())).sum();
+        let mut blocks: Vec<&Arc<Block>> =
+            self.values.loaded.iter().chain(&self.values.packed).flatten().map(|piece| &piece.block).collect();
+        blocks.sort_unstable_by_key(|block| Arc::as_ptr(block));
+        blocks.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        params + constants + blocks.into_iter().map(|block| block.bytes()).sum::<usize>()
+    }
+}

@@ -1,0 +1,224 @@
+//! The memory of a session's inputs, outputs and states: buffers, parts of tensors, and runs that are waited for later.
+
+use std::ops::Range;
+
+use eutectic_backend::{DeviceBuffer, Input, Memory, Output, Port};
+use eutectic_ir::{Tensor, Type};
+
+use crate::{
+    Error, Session,
+    loaded::position,
+    session::{check, tensor},
+};
+
+impl Session {
+    /// The input of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn input(&self, name: &str) -> Result<Port, Error> {
+        position("input", names(&self.program().inputs), name).map(Port::Input)
+    }
+
+    /// The output of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn output(&self, name: &str) -> Result<Port, Error> {
+        position("output", names(&self.program().outputs), name).map(Port::Output)
+    }
+
+    /// The state of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn state(&self, name: &str) -> Result<Port, Error> {
+        position("state", names(&self.program().states), name).map(Port::State)
+    }
+
+    /// New memory for inputs, outputs or states, aligned as kernels like it, all zeros.
+    ///
+    /// # Errors
+    /// When parameters were not loaded, or the device has no memory left.
+    pub fn buffer(&mut self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, Error> {
+        Ok(self.running()?.session.buffer(bytes, memory)?)
+    }
+
+    /// The tensor in [`Memory::Host`], where runs read it faster than wherever it is now.
+    ///
+    /// # Errors
+    /// When parameters were not loaded, or the device has no memory left.
+    pub fn placed(&mut self, value: &Tensor) -> Result<Tensor, Error> {
+        let mut buffer = self.buffer(value.bytes().len(), Memory::Host)?;
+        buffer.write(0, value.bytes())?;
+        Ok(Tensor::new(value.dtype(), value.dims(), HostBuffer(buffer)).expect("as many bytes as the tensor has"))
+    }
+
+    /// Makes a buffer the memory of a port, or gives the port its own memory back; returns the buffer that was bound. A state's
+    /// contents are those of the buffer; without one, those that it had before.
+    ///
+    /// # Errors
+    /// When the buffer is of another device or not as large as the port.
+    pub fn bind(
+        &mut self,
+        port: Port,
+        buffer: Option<Box<dyn DeviceBuffer>>,
+    ) -> Result<Option<Box<dyn DeviceBuffer>>, Error> {
+        Ok(self.running()?.session.bind(port, buffer)?)
+    }
+
+    /// What is in a port's memory.
+    ///
+    /// # Errors
+    /// What went wrong in the run that was submitted last.
+    pub fn read(&mut self, port: Port) -> Result<Tensor, Error> {
+        let ty = self.port(port)?.1.1.clone();
+        let mut bytes = vec![0; ty.bytes()];
+        self.running()?.session.read(port, 0, &mut bytes)?;
+        Ok(tensor(&ty, bytes))
+    }
+
+    /// Writes a port's memory.
+    ///
+    /// # Errors
+    /// When the tensor is not of the port's type.
+    pub fn write(&mut self, port: Port, value: &Tensor) -> Result<(), Error> {
+        let (what, named) = self.port(port)?;
+        check(what, std::slice::from_ref(named), std::slice::from_ref(value))?;
+        Ok(self.running()?.session.write(port, 0, value.bytes())?)
+    }
+
+    /// Fills a port's memory with zeros: what states are at first.
+    ///
+    /// # Errors
+    /// When parameters were not loaded.
+    pub fn clear(&mut self, port: Port) -> Result<(), Error> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let bytes = self.port(port)?.1.1.bytes();
+        let session = &mut self.running()?.session;
+        for at in (0..bytes).step_by(ZEROS.len()) {
+            session.write(port, at, &ZEROS[..ZEROS.len().min(bytes - at)])?;
+        }
+        Ok(())
+    }
+
+    /// Some of the rows along an axis of what is in a port's memory.
+    ///
+    /// # Errors
+    /// When there are no such rows; and as [`Session::read`].
+    pub fn read_rows(&mut self, port: Port, axis: usize, rows: Range<usize>) -> Result<Tensor, Error> {
+        let part = self.rows(port, axis, rows)?;
+        let mut bytes = vec![0; part.ty.bytes()];
+        let session = &mut self.running()?.session;
+        for (outer, chunk) in bytes.chunks_exact_mut(part.chunk.max(1)).enumerate() {
+            session.read(port, part.from + outer * part.stride, chunk)?;
+        }
+        Ok(tensor(&part.ty, bytes))
+    }
+
+    /// Writes rows along an axis of a port's memory, from row `from` on; other rows stay.
+    ///
+    /// # Errors
+    /// When the tensor has another type than so many rows have, or they do not fit.
+    pub fn write_rows(&mut self, port: Port, axis: usize, from: usize, value: &Tensor) -> Result<(), Error> {
+        let count = value.dims().get(axis).copied().unwrap_or(0);
+        let part = self.rows(port, axis, from..from.saturating_add(count))?;
+        let (what, (name, _)) = self.port(port)?;
+        check(what, &[(name.clone(), part.ty)], std::slice::from_ref(value))?;
+        let session = &mut self.running()?.session;
+        for (outer, chunk) in value.bytes().chunks_exact(part.chunk.max(1)).enumerate() {
+            session.write(port, part.from + outer * part.stride, chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a run from and into the memory of the ports that computes the outputs of these names, and may return before it is done.
+    ///
+    /// # Errors
+    /// When there is no such output, parameters were not loaded, or what went wrong in the run that was submitted before.
+    pub fn submit(&mut self, outputs: &[&str]) -> Result<(), Error> {
+        let mut wanted = vec![false; self.program().outputs.len()];
+        for name in outputs {
+            wanted[position("output", names(&self.program().outputs), name)?] = true;
+        }
+        Ok(self.running()?.session.submit(&wanted)?)
+    }
+
+    /// Waits for the run that was submitted last.
+    ///
+    /// # Errors
+    /// What went wrong in it.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        Ok(self.running()?.session.wait()?)
+    }
+
+    /// As [`Session::run`], but computes and gives only the outputs of these names, in this order.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; and when there is no such output.
+    pub fn run_some(&mut self, inputs: &[Tensor], outputs: &[&str]) -> Result<Vec<Tensor>, Error> {
+        check("input", &self.program().inputs, inputs)?;
+        let types = &self.program().outputs;
+        let wanted: Vec<usize> =
+            outputs.iter().map(|name| position("output", names(types), name)).collect::<Result<_, _>>()?;
+        let bytes = |n: usize| if wanted.contains(&n) { vec![0; types[n].1.bytes()] } else { Vec::new() };
+        let mut results: Vec<Vec<u8>> = (0..types.len()).map(bytes).collect();
+        let given: Vec<_> = inputs.iter().map(|input| Input::Host(input.bytes())).collect();
+        let is_wanted = |n: usize| wanted.contains(&n);
+        let places = results.iter_mut().enumerate();
+        let mut places: Vec<_> =
+            places.map(|(n, bytes)| if is_wanted(n) { Output::Host(bytes) } else { Output::Unwanted }).collect();
+        self.running()?.session.execute(&given, &mut places, None)?;
+        Ok(wanted.iter().map(|&n| tensor(&self.program().outputs[n].1, results[n].clone())).collect())
+    }
+
+    /// What a port is, its name and its type.
+    fn port(&self, port: Port) -> Result<(&'static str, &(String, Type)), Error> {
+        let program = self.program();
+        let (what, list, n) = match port {
+            Port::Input(n) => ("input", &program.inputs, n),
+            Port::Output(n) => ("output", &program.outputs, n),
+            Port::State(n) => ("state", &program.states, n),
+        };
+        let missing = || Error::Arguments(vec![format!("the program has {} {what}s, none of number {n}", list.len())]);
+        Ok((what, list.get(n).ok_or_else(missing)?))
+    }
+
+    fn rows(&self, port: Port, axis: usize, rows: Range<usize>) -> Result<Rows, Error> {
+        let (what, (name, ty)) = self.port(port)?;
+        let (dtype, mut dims) = ty.dtype().zip(ty.dims()).expect("ports are tensors whose dims are bound");
+        let Some(extent) = dims.get(axis).copied().filter(|&n| rows.start <= rows.end && rows.end <= n) else {
+            let problem = format!("{what} `{name}` is {ty}: it has no rows {rows:?} along axis {axis}");
+            return Err(Error::Arguments(vec![problem]));
+        };
+        let row = dims[axis + 1..].iter().product::<usize>() * dtype.size();
+        dims[axis] = rows.len();
+        Ok(Rows {
+            ty: Type::tensor(dtype, &dims),
+            from: rows.start * row,
+            chunk: rows.len() * row,
+            stride: extent * row,
+        })
+    }
+}
+
+/// A buffer that the host reaches.
+struct HostBuffer(Box<dyn DeviceBuffer>);
+
+impl AsRef<[u8]> for HostBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self.0.host().unwrap_or_default()
+    }
+}
+
+/// Rows along an axis of a dense tensor: chunks of bytes that are a stride apart.
+struct Rows {
+    ty: Type,
+    from: usize,
+    chunk: usize,
+    stride: usize,
+}
+
+fn names(list: &[(String, Type)]) -> impl Iterator<Item = &str> + Clone {
+    list.iter().map(|(name, _)| name.as_str())
+}
