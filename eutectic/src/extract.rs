@@ -33,7 +33,7 @@ pub(crate) fn whole(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock])
     let mut made: FxHashMap<NodeId, NodeId> = FxHashMap::default();
     for call in &outlined.calls {
         let mut given = FxHashMap::default();
-        for (prefix, values) in [("in", &call.inputs), ("p", &call.params)] {
+        for (prefix, values) in [("in", &call.inputs), ("p", &call.params), ("s", &call.states)] {
             for (at, &id) in values.iter().enumerate() {
                 given.insert(format!("{prefix}{at}"), value(graph, id, &mut whole, &mut made)?);
             }
@@ -48,6 +48,10 @@ pub(crate) fn whole(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock])
     for (name, id) in graph.outputs() {
         let value = value(graph, *id, &mut whole, &mut made)?;
         whole.output(name, value)?;
+    }
+    for (name, id) in graph.updates() {
+        let value = value(graph, *id, &mut whole, &mut made)?;
+        whole.update(name, value)?;
     }
     Ok(whole)
 }
@@ -102,7 +106,7 @@ struct Extraction<'a> {
     classes: &'a EClasses,
     choice: &'a [usize],
     graph: &'a mut Graph,
-    /// What inputs and parameters of the block are in the graph, by name; the others become its own.
+    /// What inputs, parameters and states of the block are in the graph, by name; the others become its own.
     given: FxHashMap<String, NodeId>,
     made: FxHashMap<ClassId, NodeId>,
 }
@@ -126,7 +130,7 @@ impl Extraction<'_> {
         // What is given needs no other way to it, and plans choose none: `x` may be known to be `cast(cast x)`.
         let given = c.nodes.iter().find(|node| matches!(node.op.def().class, Class::Leaf(_)));
         let node = given.unwrap_or(&c.nodes[self.choice[class]]);
-        if let (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) =
+        if let (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) =
             (node.op.def().class, node.attrs.first())
             && let Some(&given) = self.given.get(&**name)
         {

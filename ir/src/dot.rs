@@ -30,9 +30,11 @@ pub fn dot(graph: &Graph) -> String {
             boxes.add_edge(ids[operand.0 as usize], ids[id.0 as usize], "");
         }
     }
-    for (name, id) in graph.outputs() {
-        let output = boxes.add_node(Label(format!("output {name}")));
-        boxes.add_edge(ids[id.0 as usize], output, "");
+    for (kind, results) in [("output", graph.outputs()), ("update", graph.updates())] {
+        for (name, id) in results {
+            let result = boxes.add_node(Label(format!("{kind} {name}")));
+            boxes.add_edge(ids[id.0 as usize], result, "");
+        }
     }
     let content = Dot::with_config(&boxes, &[Config::GraphContentOnly, Config::EdgeNoLabel]);
     let mut text = format!("digraph {:?} {{\n    node [shape=box]\n{content}", graph.name);

@@ -5,10 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::{
-    Attrs, Graph, Op, Origin, Type,
-    ops::{Class, Leaf},
-};
+use crate::{Attrs, Graph, Op, Origin, Type, ops::Class};
 
 /// The number of an e-class in [`EClasses::classes`].
 pub type ClassId = usize;
@@ -53,7 +50,7 @@ pub struct Bundle {
 pub struct EClasses {
     /// The classes.
     pub classes: Vec<EClass>,
-    /// The program's outputs, in order; a class may occur twice.
+    /// The program's results, in order: outputs, then what states become. A class may occur twice.
     pub outputs: Vec<ClassId>,
     /// What can be flipped together.
     pub bundles: Vec<Bundle>,
@@ -67,8 +64,7 @@ impl EClasses {
         for (_, node) in graph.nodes() {
             let operands: SmallVec<[ClassId; 4]> = node.operands.iter().map(|id| id.0 as usize).collect();
             let constant = match node.op.def().class {
-                Class::Leaf(Leaf::Input) => false,
-                Class::Leaf(_) => true,
+                Class::Leaf(leaf) => leaf.is_constant(),
                 _ => operands.iter().all(|&c| classes[c].constant),
             };
             let types: Vec<&Type> = operands.iter().map(|&c| &classes[c].ty).collect();
@@ -83,7 +79,7 @@ impl EClasses {
                 origins: vec![node.origin.clone()],
             });
         }
-        let outputs = graph.outputs().iter().map(|(_, id)| id.0 as usize).collect();
+        let outputs = graph.results().map(|(_, id)| id.0 as usize).collect();
         EClasses { classes, outputs, bundles: Vec::new() }
     }
 }

@@ -91,8 +91,9 @@ pub struct Graph {
     pub name: String,
     nodes: Vec<Node>,
     outputs: Vec<(String, NodeId)>,
+    updates: Vec<(String, NodeId)>,
     scope: Vec<String>,
-    /// The names of inputs and parameters.
+    /// The names of inputs, parameters and states.
     names: FxHashSet<Arc<str>>,
 }
 
@@ -125,6 +126,16 @@ impl Graph {
         &self.outputs
     }
 
+    /// What states become at the end of a run, by their names; other states stay.
+    pub fn updates(&self) -> &[(String, NodeId)] {
+        &self.updates
+    }
+
+    /// The values that a run computes, with their names: outputs, then what states become.
+    pub fn results(&self) -> impl DoubleEndedIterator<Item = &(String, NodeId)> {
+        self.outputs.iter().chain(&self.updates)
+    }
+
     /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -135,7 +146,7 @@ impl Graph {
         self.nodes.is_empty()
     }
 
-    /// The leaves of an op (`input`, `param`) by name.
+    /// The leaves of an op (`input`, `param`, `state`) by name.
     pub fn named(&self, op: &str) -> impl Iterator<Item = (&str, NodeId)> {
         let op = Op::named(op);
         self.nodes().filter(move |(_, n)| Some(n.op) == op).filter_map(|(id, n)| Some((n.attrs.first()?.word()?, id)))
@@ -217,7 +228,7 @@ impl Graph {
             error(m.describe(&signature.scope), format!("its signature is {}", known.def().signature))
         })?;
         if let Some(name) = name_of(known, &attrs).filter(|name| self.names.contains(name)) {
-            let problem = format!("there is an input or a parameter named {name} already");
+            let problem = format!("there is an input, a parameter or a state named {name} already");
             return Err(error(problem, "give it another name, or use the node that you have".into()));
         }
         Ok((known, attrs, ty))
@@ -237,6 +248,14 @@ impl Graph {
     /// When the name is taken.
     pub fn param(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
         self.apply("param", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
+    }
+
+    /// A tensor that is kept from run to run: all zeros at first, then what [`Graph::update`] says.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn state(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
+        self.apply("state", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
     }
 
     /// A constant.
@@ -284,6 +303,36 @@ impl Graph {
         Ok(())
     }
 
+    /// Makes a value what a state becomes at the end of each run. Whatever reads the state reads what it was before the run.
+    ///
+    /// # Errors
+    /// When there is no state of that name, it has another type, or it is updated already.
+    pub fn update(&mut self, state: &str, value: NodeId) -> Result<(), GraphError> {
+        let error = |problem: String, help: &str| GraphError {
+            op: "update".into(),
+            operands: format!("{state} : {}", self.ty(value)),
+            origin: self.origin(),
+            problem,
+            help: help.into(),
+        };
+        let Some((_, leaf)) = self.named("state").find(|(name, _)| *name == state) else {
+            let names: Vec<_> = self.named("state").map(|(name, _)| name).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            return Err(error(format!("there is no state of that name, but {known}"), "make it with `state`"));
+        };
+        if self.ty(leaf) != self.ty(value) {
+            return Err(error(
+                format!("the state is {}", self.ty(leaf)),
+                "the types must be equal; `cast` or `expand` first",
+            ));
+        }
+        if self.updates.iter().any(|(taken, _)| taken == state) {
+            return Err(error("it is updated already".into(), "a state becomes one value at the end of a run"));
+        }
+        self.updates.push((state.to_string(), value));
+        Ok(())
+    }
+
     /// The same program with symbols bound to numbers; types are inferred anew.
     ///
     /// # Errors
@@ -309,7 +358,7 @@ impl Graph {
                 .collect();
             bound.apply_at(node.op.name(), &node.operands, &attrs, node.origin.clone())?;
         }
-        bound.outputs = self.outputs.clone();
+        (bound.outputs, bound.updates) = (self.outputs.clone(), self.updates.clone());
         match bound.symbols().as_slice() {
             [] => Ok(bound),
             open => Err(GraphError {
@@ -322,12 +371,12 @@ impl Graph {
         }
     }
 
-    /// Drops what no output needs; inputs stay, because whoever runs the program gives them. Returns the new number of
-    /// each old node.
+    /// Drops what no output and no state needs; inputs and states stay, because whoever runs the program knows them. Returns the
+    /// new number of each old node.
     pub fn prune(&mut self) -> Vec<Option<NodeId>> {
         let mut needed: Vec<bool> =
-            self.nodes.iter().map(|n| matches!(n.op.def().class, Class::Leaf(Leaf::Input))).collect();
-        self.outputs.iter().for_each(|(_, id)| needed[id.0 as usize] = true);
+            self.nodes.iter().map(|n| matches!(n.op.def().class, Class::Leaf(Leaf::Input | Leaf::State))).collect();
+        self.results().for_each(|(_, id)| needed[id.0 as usize] = true);
         for i in (0..self.nodes.len()).rev() {
             if needed[i] {
                 self.nodes[i].operands.iter().for_each(|o| needed[o.0 as usize] = true);
@@ -349,7 +398,7 @@ impl Graph {
         let mut keep = needed.iter();
         self.nodes.retain(|_| *keep.next().expect("one mark a node"));
         self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
-        self.outputs.iter_mut().for_each(|(_, id)| renumber(id));
+        self.outputs.iter_mut().chain(&mut self.updates).for_each(|(_, id)| renumber(id));
         new
     }
 
@@ -359,7 +408,7 @@ impl Graph {
     }
 }
 
-/// The name of an input or a parameter.
+/// The name of an input, a parameter or a state.
 fn name_of(op: Op, attrs: &Attrs) -> Option<Arc<str>> {
     match (op.def().class, attrs.first()) {
         (Class::Leaf(_), Some(Attr::Word(name))) => Some(name.clone()),
@@ -371,6 +420,25 @@ fn name_of(op: Op, attrs: &Attrs) -> Option<Arc<str>> {
 mod tests {
     use super::*;
     use crate::DType;
+
+    #[test]
+    fn states_are_updated_once_by_a_value_of_their_type() {
+        let mut graph = Graph::new("g");
+        let ty = Type::tensor(DType::F32, &[2]);
+        let sum = graph.state("sum", ty.clone()).unwrap();
+        let x = graph.input("x", ty).unwrap();
+        let wrong = graph.slice(x, 0, 0, 1).unwrap();
+        let error = |graph: &mut Graph, name, value| graph.update(name, value).unwrap_err().to_string();
+        assert!(error(&mut graph, "total", x).contains("no state of that name, but sum"));
+        assert!(error(&mut graph, "sum", wrong).contains("the state is f32[2]"));
+        let next = graph.add(sum, x).unwrap();
+        graph.update("sum", next).unwrap();
+        assert!(error(&mut graph, "sum", x).contains("updated already"));
+        assert!(graph.verify().is_ok());
+        // What a state becomes is needed, although no output is.
+        let new = graph.prune();
+        assert_eq!((graph.len(), new[wrong.0 as usize], graph.updates()), (3, None, &[("sum".into(), NodeId(2))][..]));
+    }
 
     #[test]
     fn pruning_keeps_what_outputs_and_callers_need() {

@@ -45,7 +45,7 @@ fn list(given: &[(String, Type, Option<Type>)]) -> String {
     given.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
-/// The outputs of a graph, in order. `given` has the inputs and the parameters by name; what it has for a name that the
+/// The results of a graph, in order: outputs, then what states become. `given` has inputs, parameters and states by name; what it has for a name that the
 /// graph does not use is not asked for.
 ///
 /// # Errors
@@ -81,15 +81,15 @@ pub fn interpret<S: Scalar>(
             }
         }
     }
-    Ok(graph.outputs().iter().map(|(_, id)| values[id.0 as usize][0].clone()).collect())
+    Ok(graph.results().map(|(_, id)| values[id.0 as usize][0].clone()).collect())
 }
 
-/// The tensor of each input, parameter and constant.
+/// The tensor of each input, parameter, state and constant.
 fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<Option<Tensor>>, InterpError> {
     let (mut leaves, mut wrong) = (vec![None; graph.len()], Vec::new());
     for (id, node) in graph.nodes() {
         let tensor = match (node.op.def().class, node.attrs.first()) {
-            (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) => {
+            (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) => {
                 let tensor = given(name);
                 if tensor.as_ref().map(Tensor::ty).as_ref() != Some(&node.ty) {
                     wrong.push((name.to_string(), node.ty.clone(), tensor.as_ref().map(Tensor::ty)));
@@ -104,10 +104,10 @@ fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<O
     if wrong.is_empty() { Ok(leaves) } else { Err(InterpError::Given(wrong)) }
 }
 
-/// The last node that reads each value: `usize::MAX` for outputs, 0 for what nothing needs.
+/// The last node that reads each value: `usize::MAX` for results, 0 for what nothing needs.
 fn last_uses(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.len()];
-    for (_, id) in graph.outputs() {
+    for (_, id) in graph.results() {
         last[id.0 as usize] = usize::MAX;
     }
     let nodes: Vec<_> = graph.nodes().collect();

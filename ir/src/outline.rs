@@ -23,7 +23,7 @@ const SMALL: usize = 64;
 pub struct Outlined {
     /// The distinct bodies, in the order in which they are first called.
     pub blocks: Vec<Block>,
-    /// In topological order; together they compute every output of the graph, each exactly once.
+    /// In topological order; together they compute every result of the graph, each exactly once.
     pub calls: Vec<Call>,
     /// The run-time values that one call makes and another reads. They are stored; fusion across them is given up.
     pub cuts: Vec<NodeId>,
@@ -32,7 +32,7 @@ pub struct Outlined {
 /// A body that one or more calls share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Its inputs are named `in0`…, its parameters `p0`…, its outputs `out0`…. A value that an op with an
+    /// Its inputs are named `in0`…, its parameters `p0`…, its states `s0`…, its outputs `out0`…. A value that an op with an
     /// [`along`](crate::ops::OpDef::along) reads across a cut goes in and out with that axis last.
     pub graph: Graph,
 }
@@ -46,6 +46,8 @@ pub struct Call {
     pub inputs: Vec<NodeId>,
     /// The parameters, and constants of more than 64 elements.
     pub params: Vec<NodeId>,
+    /// The states that it reads.
+    pub states: Vec<NodeId>,
     /// The values that come out.
     pub outputs: Vec<NodeId>,
     /// For each model part that the body remembers: the part that it is in this call.
@@ -82,8 +84,8 @@ fn assemble(graph: &Graph, segments: Segments<'_, '_>) -> Outlined {
             blocks.len() - 1
         });
         let origins = blocks[block].0.origins(&body, graph);
-        let Body { inputs, params, outputs, .. } = body;
-        calls.push(Call { block, inputs, params, outputs, origins });
+        let Body { inputs, params, states, outputs, .. } = body;
+        calls.push(Call { block, inputs, params, states, outputs, origins });
     }
     let made: Vec<NodeId> = calls.iter().flat_map(|c: &Call| c.outputs.iter().copied()).collect();
     let mut cuts: Vec<NodeId> =

@@ -12,6 +12,7 @@ pub mod print;
 pub mod program;
 pub mod report;
 pub mod search;
+mod settle;
 pub mod space;
 
 pub use plan::{Plan, PlanError};

@@ -86,8 +86,8 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool)
 }
 
 /// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes.
-fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
-    let [store] = kernel.stores.as_slice() else { return false };
+pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
+    let Some(store) = kernel.stores.iter().find(|s| s.slot == write) else { return false };
     let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
         body.instrs.iter().any(|i| match i {
             Instr::Load(l) if l.slot == read => !allowed || l.at != store.at || !l.guards.is_empty(),
@@ -99,65 +99,73 @@ fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     same && !reads_elsewhere(&kernel.body, true) && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
 }
 
-/// Reorders steps so that less is alive at once, where that helps; dependencies are kept.
+/// Reorders steps so that less is alive at once, where that helps; what reads a buffer stays between what writes it. Gives the
+/// numbers of the steps in their new order, and the bytes of the arena.
 ///
 /// Among the steps that can run, the one that frees most (or allocates least) goes first; the given order breaks ties and
 /// stays if this makes nothing better.
-pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: Vec<Step>) -> (Vec<Step>, usize) {
-    let before = plan(kernels, buffers, &steps, true);
-    let sorted = list_schedule(kernels, buffers, &steps);
+pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step]) -> (Vec<usize>, usize) {
+    let before = plan(kernels, buffers, steps, true);
+    let order = list_schedule(kernels, buffers, steps);
+    let sorted: Vec<_> = order.iter().map(|&at| steps[at].clone()).collect();
     let after = plan(kernels, buffers, &sorted, true);
     if after < before {
-        return (sorted, after);
+        return (order, after);
     }
-    let bytes = plan(kernels, buffers, &steps, true);
-    (steps, bytes)
+    let bytes = plan(kernels, buffers, steps, true);
+    ((0..steps.len()).collect(), bytes)
 }
 
-fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<Step> {
-    let reads = |s: &Step| s.buffers.len() - kernels[s.kernel].stores.len();
-    let mut writer = vec![None; buffers.len()];
-    let mut readers = vec![0_usize; buffers.len()];
+/// For each step, those that must come after it: they read what it writes, write what it reads, or write it again.
+fn hazards(kernels: &[Kernel], buffers: usize, steps: &[Step]) -> Vec<Vec<usize>> {
+    let (mut writer, mut readers) = (vec![None; buffers], vec![Vec::new(); buffers]);
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
     for (at, step) in steps.iter().enumerate() {
-        let (operands, stores) = step.buffers.split_at(reads(step));
-        stores.iter().for_each(|&b| writer[b] = Some(at));
-        operands.iter().for_each(|&b| readers[b] += 1);
+        let (reads, writes) = step.buffers.split_at(step.buffers.len() - kernels[step.kernel].stores.len());
+        for &read in reads {
+            writer[read].into_iter().for_each(|from: usize| after[from].push(at));
+            readers[read].push(at);
+        }
+        for &write in writes {
+            let before = readers[write].drain(..).chain(writer[write].replace(at));
+            before.filter(|&from| from != at).for_each(|from| after[from].push(at));
+        }
     }
+    after
+}
+
+fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<usize> {
+    let split = |s: &Step| s.buffers.len() - kernels[s.kernel].stores.len();
+    let mut readers = vec![0_usize; buffers.len()];
+    steps.iter().flat_map(|s| &s.buffers[..split(s)]).for_each(|&b| readers[b] += 1);
     let size = |b: BufferId| match buffers[b].place {
         Place::Arena(_) => (buffers[b].count * buffers[b].dtype.size()) as i64,
         _ => 0,
     };
-    // How many results a step still waits for, and the steps that wait for each.
+    let after = hazards(kernels, buffers.len(), steps);
     let mut waiting = vec![0_usize; steps.len()];
-    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    for (at, step) in steps.iter().enumerate() {
-        for from in step.buffers[..reads(step)].iter().filter_map(|&b| writer[b]).filter(|&from| from != at) {
-            waiting[at] += 1;
-            waiters[from].push(at);
-        }
-    }
+    after.iter().flatten().for_each(|&at| waiting[at] += 1);
+    let mut alive = vec![false; buffers.len()];
     let mut ready: Vec<usize> = (0..steps.len()).filter(|&at| waiting[at] == 0).collect();
-    let mut sorted = Vec::with_capacity(steps.len());
+    let mut order = Vec::with_capacity(steps.len());
     while !ready.is_empty() {
         let growth = |at: usize| {
-            let (operands, stores) = steps[at].buffers.split_at(reads(&steps[at]));
+            let (operands, stores) = steps[at].buffers.split_at(split(&steps[at]));
             let freed: i64 = operands.iter().filter(|&&b| readers[b] == 1).map(|&b| size(b)).sum();
-            stores.iter().map(|&b| size(b)).sum::<i64>() - freed
+            stores.iter().filter(|&&b| !alive[b]).map(|&b| size(b)).sum::<i64>() - freed
         };
         let least = (0..ready.len()).min_by_key(|&i| (growth(ready[i]), ready[i])).unwrap_or(0);
         let next = ready.swap_remove(least);
-        steps[next].buffers[..reads(&steps[next])].iter().for_each(|&b| readers[b] -= 1);
-        for &at in &waiters[next] {
+        let (operands, stores) = steps[next].buffers.split_at(split(&steps[next]));
+        operands.iter().for_each(|&b| readers[b] -= 1);
+        stores.iter().for_each(|&b| alive[b] = true);
+        for &at in &after[next] {
             waiting[at] -= 1;
             if waiting[at] == 0 {
                 ready.push(at);
             }
         }
-        sorted.push(steps[next].clone());
+        order.push(next);
     }
-    if sorted.len() < steps.len() {
-        // Only a cycle leaves steps waiting, and a valid plan has none.
-        return steps.to_vec();
-    }
-    sorted
+    order
 }

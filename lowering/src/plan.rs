@@ -70,7 +70,7 @@ pub fn is_given(classes: &EClasses, class: ClassId) -> bool {
 
 /// Whether a leaf has a buffer of its own (others, such as iota, are computed where they are wanted).
 pub fn is_buffer(op: Op) -> bool {
-    matches!(op.def().class, Class::Leaf(Leaf::Input | Leaf::Param | Leaf::Const))
+    matches!(op.def().class, Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State | Leaf::Const))
 }
 
 impl Plan {

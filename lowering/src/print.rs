@@ -94,7 +94,12 @@ pub fn kernel(kernel: &Kernel) -> String {
         }
         for (root, number) in numbers.iter().enumerate() {
             let _ = match kernel.stores.get(root).filter(|_| last) {
-                Some(store) => writeln!(text, "    store v{number} at s{}[{}]", slot(store.slot), store.at),
+                Some(store) => {
+                    let value = |v: ValueId| format!("v{}", printer.numbers.get(&v).copied().unwrap_or(v));
+                    let guards: String = store.guards.iter().map(|g| format!(" if {}", guard(g, &value))).collect();
+                    let slot = slot(store.slot);
+                    writeln!(text, "    store v{number} at s{slot}[{}]{guards}", store.at.text(&value))
+                }
                 None => writeln!(text, "    give v{number}"),
             };
         }

@@ -14,6 +14,7 @@ use crate::{
     build::{self, Built},
     memory,
     search::Searched,
+    settle::{Heir, settle},
 };
 
 /// A block of an outlined program with its plan.
@@ -31,7 +32,7 @@ pub struct Lowered {
     /// The program.
     pub program: Program,
     /// For each step of the run program: which call it belongs to, and which kernel of that block's plan it is; `None` for
-    /// a copy between outputs.
+    /// a copy to an output or a state, or of what a part is written anew of.
     pub steps: Vec<Option<(usize, usize)>>,
 }
 
@@ -57,6 +58,8 @@ pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Res
         leaves: FxHashMap::default(),
         produced: FxHashMap::default(),
         run: Vec::new(),
+        updates: Vec::new(),
+        parts: Vec::new(),
     };
     lowering.interface();
     // Kernels are built once a block, however often it is called.
@@ -71,6 +74,7 @@ pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Res
         built[call.block] = Some(body);
     }
     lowering.outputs()?;
+    lowering.updates()?;
     Ok(lowering.finish())
 }
 
@@ -88,14 +92,17 @@ struct BuiltKernel {
     /// The class of each slot; the first `reads` are read.
     classes: Vec<ClassId>,
     reads: usize,
+    /// The slots that a part of another class is written to, with that class.
+    parts: Vec<(usize, ClassId)>,
     /// Whether it is part of the load program.
     load: bool,
 }
 
-/// A leaf of a block: which of a call's inputs or parameters it is, or which buffer.
+/// A leaf of a block: which of a call's inputs, parameters or states it is, or which buffer.
 enum Given {
     Input(usize),
     Param(usize),
+    State(usize),
     Const(BufferId),
 }
 
@@ -106,6 +113,10 @@ struct Lowering<'a> {
     leaves: FxHashMap<NodeId, BufferId>,
     produced: FxHashMap<NodeId, BufferId>,
     run: Vec<(Step, Option<(usize, usize)>)>,
+    /// What states become.
+    updates: Vec<Heir>,
+    /// What is another tensor with a part of it written anew, in runs.
+    parts: Vec<Heir>,
 }
 
 impl Lowering<'_> {
@@ -114,7 +125,7 @@ impl Lowering<'_> {
         self.program.buffers.len() - 1
     }
 
-    /// Inputs, parameters and outputs in the graph's order.
+    /// Inputs, parameters, states and outputs in the graph's order.
     fn interface(&mut self) {
         for (id, node) in self.graph.nodes() {
             let place = match (node.op.def().class, node.attrs.first()) {
@@ -125,6 +136,10 @@ impl Lowering<'_> {
                 (Class::Leaf(Leaf::Param), Some(Attr::Word(name))) => {
                     self.program.params.push((name.to_string(), node.ty.clone()));
                     Place::Param(self.program.params.len() - 1)
+                }
+                (Class::Leaf(Leaf::State), Some(Attr::Word(name))) => {
+                    self.program.states.push((name.to_string(), node.ty.clone()));
+                    Place::State(self.program.states.len() - 1)
                 }
                 (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => Place::Const(value.clone()),
                 _ => continue,
@@ -142,12 +157,14 @@ impl Lowering<'_> {
     fn build(&mut self, call: &Call, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let mut kernels = Vec::new();
         for (parts, _) in &block.searched.priced.kernels {
-            let Built { kernel, classes, reads } = build::kernel(&block.classes, &block.searched.plan, parts)
-                .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
-            kernels.push(BuiltKernel { kernel: self.kernel(kernel), classes, reads, load: parts.load });
+            let Built { kernel, classes, reads, parts: of_kernel } =
+                build::kernel(&block.classes, &block.searched.plan, parts)
+                    .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
+            let kernel = self.kernel(kernel);
+            kernels.push(BuiltKernel { kernel, classes, reads, parts: of_kernel, load: parts.load });
         }
         let mut given = FxHashMap::default();
-        for class in kernels.iter().flat_map(|k| &k.classes[..k.reads]) {
+        for class in kernels.iter().flat_map(|k| k.classes[..k.reads].iter().chain(k.parts.iter().map(|p| &p.1))) {
             if !given.contains_key(class)
                 && let Some(found) = self.given(block, *class, body)
             {
@@ -171,15 +188,7 @@ impl Lowering<'_> {
         for (k, built) in body.kernels.iter().enumerate() {
             let mut buffers = Vec::with_capacity(built.classes.len());
             for (slot, class) in built.classes.iter().enumerate() {
-                let given = match body.given.get(class).filter(|_| slot < built.reads) {
-                    Some(Given::Input(n)) => {
-                        let value = call.inputs[*n];
-                        self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
-                    }
-                    Some(Given::Param(n)) => self.leaves.get(&call.params[*n]).copied(),
-                    Some(Given::Const(buffer)) => Some(*buffer),
-                    None => None,
-                };
+                let given = body.given.get(class).filter(|_| slot < built.reads).and_then(|g| self.given_to(call, g));
                 let buffer = given.or_else(|| local.get(class).copied()).unwrap_or_else(|| {
                     let (dtype, count) = self.program.kernels[built.kernel].slots[slot];
                     let place = if built.load { Place::Loaded(0) } else { Place::Arena(0) };
@@ -190,7 +199,22 @@ impl Lowering<'_> {
                 buffers.push(buffer);
             }
             let stored = block.searched.priced.kernels[k].0.stores[0];
-            let step = Step { kernel: built.kernel, buffers, origin: origin_of(block, stored, call) };
+            let origin = origin_of(block, stored, call);
+            for (slot, class) in &built.parts {
+                let given = body.given.get(class).and_then(|g| self.given_to(call, g));
+                // The plan stores it before, or it is given.
+                if let Some(old) = given.or_else(|| local.get(class).copied()) {
+                    let new = buffers[*slot];
+                    let copy = self.copy(old, new, origin.clone());
+                    if built.load {
+                        self.program.load.push(copy);
+                    } else {
+                        self.parts.push(Heir { old, new, copy: self.run.len() });
+                        self.run.push((copy, None));
+                    }
+                }
+            }
+            let step = Step { kernel: built.kernel, buffers, origin };
             if built.load {
                 self.program.load.push(step);
             } else {
@@ -199,7 +223,18 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where a class that is an input, parameter or constant of its block comes from.
+    /// The buffer of what is given to a block, in a call.
+    fn given_to(&self, call: &Call, given: &Given) -> Option<BufferId> {
+        let value = match given {
+            Given::Input(n) => call.inputs[*n],
+            Given::Param(n) => call.params[*n],
+            Given::State(n) => call.states[*n],
+            Given::Const(buffer) => return Some(*buffer),
+        };
+        self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
+    }
+
+    /// Where a class that is an input, parameter, state or constant of its block comes from.
     fn given(&mut self, block: &PlannedBlock, class: ClassId, body: &Graph) -> Option<Given> {
         block.classes.classes[class].nodes.iter().find_map(|node| {
             let position = |op: &str| {
@@ -209,6 +244,7 @@ impl Lowering<'_> {
             match (node.op.def().class, node.attrs.first()) {
                 (Class::Leaf(Leaf::Input), _) => position("input").map(Given::Input),
                 (Class::Leaf(Leaf::Param), _) => position("param").map(Given::Param),
+                (Class::Leaf(Leaf::State), _) => position("state").map(Given::State),
                 (Class::Leaf(Leaf::Const), Some(Attr::Tensor(value))) => {
                     let same = |b: &Buffer| matches!(&b.place, Place::Const(v) if v == value);
                     Some(Given::Const(match self.program.buffers.iter().position(same) {
@@ -243,11 +279,33 @@ impl Lowering<'_> {
             }
             let (dtype, count) = (self.program.buffers[from].dtype, self.program.buffers[from].count);
             let to = self.buffer(dtype, count, Place::Output(at));
-            let kernel = self.kernel(copy(dtype, count));
-            let step = Step { kernel, buffers: vec![from, to], origin: self.graph.node(*node).origin.clone() };
+            let step = self.copy(from, to, self.graph.node(*node).origin.clone());
             self.run.push((step, None));
         }
         Ok(())
+    }
+
+    /// Copies what states become to them at the end.
+    fn updates(&mut self) -> Result<(), LowerError> {
+        for (name, node) in self.graph.updates() {
+            let origin = self.graph.node(*node).origin.clone();
+            let state = self.graph.named("state").find(|(state, _)| state == name).and_then(|s| self.leaves.get(&s.1));
+            let (Some(&old), Some(&new)) = (state, self.produced.get(node)) else {
+                return Err(LowerError {
+                    origin,
+                    problem: format!("no block computes what the state `{name}` becomes"),
+                });
+            };
+            self.updates.push(Heir { old, new, copy: self.run.len() });
+            let step = self.copy(new, old, origin);
+            self.run.push((step, None));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: BufferId, to: BufferId, origin: Origin) -> Step {
+        let Buffer { dtype, count, .. } = self.program.buffers[from];
+        Step { kernel: self.kernel(copy(dtype, count)), buffers: vec![from, to], origin }
     }
 
     fn finish(mut self) -> Lowered {
@@ -258,14 +316,14 @@ impl Lowering<'_> {
                 program.load_bytes += (buffer.count * buffer.dtype.size()).next_multiple_of(memory::ALIGNMENT);
             }
         }
-        let sources: Vec<_> = self.run.iter().map(|(step, source)| (step.buffers.clone(), *source)).collect();
-        let steps = self.run.into_iter().map(|(step, _)| step).collect();
-        (program.run, program.arena_bytes) = memory::schedule(&program.kernels, &mut program.buffers, steps);
-        // A step is known by what it writes.
-        let written: FxHashMap<BufferId, _> =
-            sources.iter().filter_map(|(buffers, source)| Some((*buffers.last()?, *source))).collect();
-        let steps =
-            program.run.iter().map(|s| s.buffers.last().and_then(|b| written.get(b).copied()).flatten()).collect();
+        let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
+        let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
+        let (numbers, steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
+        let (order, bytes) = memory::schedule(&program.kernels, &mut program.buffers, &steps);
+        program.run = order.iter().map(|&at| steps[at].clone()).collect();
+        program.arena_bytes = bytes;
+        drop_unused(program);
+        let steps = order.into_iter().map(|at| sources[numbers[at]]).collect();
         Lowered { program: self.program, steps }
     }
 }
@@ -276,12 +334,41 @@ fn origin_of(block: &PlannedBlock, class: ClassId, call: &Call) -> Origin {
     call.origins.iter().find(|(from, _)| *from == body).map_or(body, |(_, to)| to.clone())
 }
 
-fn copy(dtype: DType, count: usize) -> Kernel {
+/// Drops the kernels of copies that nobody makes, and the buffers in the arena whose place another took.
+fn drop_unused(program: &mut Program) {
+    let mut kernels = vec![false; program.kernels.len()];
+    let mut buffers: Vec<bool> = program.buffers.iter().map(|b| !matches!(b.place, Place::Arena(_))).collect();
+    for step in program.load.iter().chain(&program.run) {
+        kernels[step.kernel] = true;
+        step.buffers.iter().for_each(|&b| buffers[b] = true);
+    }
+    let (new_kernel, new_buffer) = (numbers(&kernels), numbers(&buffers));
+    for step in program.load.iter_mut().chain(&mut program.run) {
+        step.kernel = new_kernel[step.kernel];
+        step.buffers.iter_mut().for_each(|b| *b = new_buffer[*b]);
+    }
+    let (mut kernels, mut buffers) = (kernels.into_iter(), buffers.into_iter());
+    program.kernels.retain(|_| kernels.next() == Some(true));
+    program.buffers.retain(|_| buffers.next() == Some(true));
+}
+
+/// The new number of each that is kept.
+fn numbers(kept: &[bool]) -> Vec<usize> {
+    let count = |next: &mut usize, kept: &bool| {
+        let number = *next;
+        *next += usize::from(*kept);
+        Some(number)
+    };
+    kept.iter().scan(0, count).collect()
+}
+
+/// Copies so many elements.
+pub(crate) fn copy(dtype: DType, count: usize) -> Kernel {
     let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };
     Kernel {
         anchor: AnchorKernel::Map,
         body: Body { domain: vec![count], instrs: vec![Instr::Load(load)], results: Vec::new() },
-        stores: vec![Store { slot: 1, at: Index::coord(0), value: 0 }],
+        stores: vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 0 }],
         slots: vec![(dtype, count); 2],
     }
 }

@@ -3,12 +3,16 @@
 use std::{cell::RefCell, rc::Rc};
 
 use eutectic_backend::{Backend, Cost};
-use eutectic_ir::eclasses::{ClassId, EClasses};
+use eutectic_ir::{
+    eclasses::{ClassId, EClasses, ENode},
+    ops::{Class, Leaf},
+};
 use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, Built},
     plan::{Known, Plan, PlanError, PlanKernel, is_given},
+    program,
 };
 
 /// How much a second of the load program counts against a second of a run.
@@ -79,10 +83,28 @@ impl<'a> Space<'a> {
             return cost;
         }
         let cost = match build::kernel(self.classes, plan, kernel) {
-            Ok(Built { kernel, .. }) => self.backend.cost(&kernel),
+            Ok(built) => self.cost_of(&built),
             Err(_) => Cost::IMPOSSIBLE,
         };
         self.costs.borrow_mut().insert(key, cost);
+        cost
+    }
+
+    /// The price of a kernel, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
+    fn cost_of(&self, built: &Built) -> Cost {
+        let mut cost = self.backend.cost(&built.kernel);
+        for &(slot, whole) in &built.parts {
+            let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
+            if !self.classes.classes[whole].nodes.iter().any(is_state) {
+                let (dtype, count) = built.kernel.slots[slot];
+                let copy = self.backend.cost(&program::copy(dtype, count));
+                cost = Cost {
+                    seconds: cost.seconds + copy.seconds,
+                    flops: cost.flops + copy.flops,
+                    bytes: cost.bytes + copy.bytes,
+                };
+            }
+        }
         cost
     }
 

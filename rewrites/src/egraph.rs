@@ -11,7 +11,7 @@ use eutectic_ir::{
     Attr, Attrs, Class, Op, Tensor, Type,
     index::Index,
     lang::{Mismatch, Signature},
-    ops::{Leaf, ViewCall},
+    ops::ViewCall,
 };
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -176,7 +176,7 @@ impl egg::Analysis<Node> for Facts {
             egraph.analysis.type_id(Type::Tuple(Vec::new()))
         });
         let constant = match node.op.def().class {
-            Class::Leaf(leaf) => leaf != Leaf::Input,
+            Class::Leaf(leaf) => leaf.is_constant(),
             _ => node.children.iter().all(|c| egraph[*c].data.constant),
         };
         let scalars: SmallVec<[Option<f64>; 4]> = node.children.iter().map(|c| egraph[*c].data.scalar).collect();

@@ -106,7 +106,7 @@ impl Rewritten {
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let (engine, program, phases) = saturate(graph, rules, options)?;
     let Engine { egraph, log, statistics, .. } = engine;
-    let outputs: Vec<Id> = graph.outputs().iter().filter_map(|(_, node)| program[node.0 as usize].0).collect();
+    let outputs: Vec<Id> = graph.results().filter_map(|(_, node)| program[node.0 as usize].0).collect();
     let extracted = classes::extract(&egraph, &outputs, &program, &log, &rules.rules);
     legal(graph, &egraph, &program, &extracted)?;
     let given = program
@@ -167,7 +167,7 @@ pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
 /// The e-graph of a graph's live nodes.
 fn insert(graph: &Graph) -> (EGraph, Program) {
     let mut live = vec![false; graph.len()];
-    graph.outputs().iter().for_each(|(_, node)| live[node.0 as usize] = true);
+    graph.results().for_each(|(_, node)| live[node.0 as usize] = true);
     let nodes: Vec<_> = graph.nodes().collect();
     for (id, node) in nodes.iter().rev() {
         if live[id.0 as usize] {

@@ -21,7 +21,7 @@ pub struct Kernel {
     /// What is written.
     pub stores: Vec<Store>,
     /// Element type and number of elements of each buffer that it touches. No buffer is both read and written, unless
-    /// each point reads only what the same point writes (in place).
+    /// each point reads only what the same point writes (in place). What no point writes of a buffer stays.
     pub slots: Vec<(DType, usize)>,
 }
 
@@ -167,9 +167,12 @@ pub struct Load {
 pub struct Store {
     /// Which buffer.
     pub slot: Slot,
-    /// At which element: an affine map from the domain's coordinates. In a row group, a value that is the same for the whole row
-    /// is stored once a row: its map does not mention the row's coordinates.
+    /// At which element: an affine map from the domain's coordinates, plus integers of the body (`Atom::Value(i)` is value `i`) that
+    /// the guards keep in range. In a row group, a value that is the same for the whole row is stored once a row: its map does
+    /// not mention the row's coordinates.
     pub at: Index,
+    /// Written only where all of these hold. No two points for which they hold write one element.
+    pub guards: Vec<Guard>,
     /// Which value of the body.
     pub value: ValueId,
 }
@@ -221,6 +224,23 @@ impl Instr {
             Instr::Select { pieces, .. } => pieces.iter_mut().flat_map(|p| &mut p.0).map(|g| &mut g.0).collect(),
             Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Reduce { .. } => Vec::new(),
         }
+    }
+}
+
+impl Store {
+    /// Its index maps, those of its guards included.
+    pub fn maps(&self) -> impl Iterator<Item = &Index> {
+        self.guards.iter().map(|g| &g.0).chain([&self.at])
+    }
+
+    /// See [`Store::maps`].
+    pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
+        self.guards.iter_mut().map(|g| &mut g.0).chain([&mut self.at])
+    }
+
+    /// The values that it needs: the one that it stores, then those that its maps mention.
+    pub fn values(&self) -> Vec<ValueId> {
+        [self.value].into_iter().chain(self.maps().flat_map(Index::values)).collect()
     }
 }
 

@@ -29,7 +29,7 @@ impl Nest {
 
     /// Every index map.
     pub fn indices(&self) -> impl Iterator<Item = &Index> {
-        self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().map(|s| &s.at))
+        self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().flat_map(Store::maps))
     }
 
     /// The buffers that it reads and writes.
@@ -51,7 +51,7 @@ impl Nest {
         let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
         let mut new = self.clone();
         new.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
-        new.stores.iter_mut().for_each(|s| s.at = change(&s.at));
+        new.stores.iter_mut().flat_map(Store::maps_mut).for_each(|map| *map = change(map));
         new.domain = domain;
         new
     }

@@ -4,7 +4,7 @@ mod coefficients;
 mod fit;
 mod reach;
 
-use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load};
+use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load, Store};
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
 
@@ -116,8 +116,9 @@ impl Model {
             AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => 0.0,
         };
         let seconds = self.costs.launch + compute.max(memory) + seen * compute.min(memory);
-        // What is refused by `supports` must not look cheap: tiles are stored by strides only.
-        let strided = kernel.stores.iter().all(|s| s.at.affine(kernel.body.domain.len()).is_some());
+        // What is refused by `supports` must not look cheap: tiles are stored by strides, or where integers of the body say.
+        let affine = |s: &Store| s.at.affine(kernel.body.domain.len()).is_some() || !s.at.values().is_empty();
+        let strided = kernel.stores.iter().all(affine);
         if seconds.is_infinite() || !strided {
             return Cost::IMPOSSIBLE;
         }

@@ -21,7 +21,7 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
         _ => false,
     };
     if !(1..=LONGEST).contains(&count)
-        || kernel.stores.iter().any(|s| along_row(&s.at))
+        || kernel.stores.iter().any(|s| s.maps().any(along_row) || s.values().len() > 1)
         || kernel.body.instrs.iter().any(side_by_side)
     {
         return None;

@@ -70,13 +70,14 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-const CLASSES: &[&str] = &["leaf", "pointwise", "view", "anchor", "composite", "project"];
+const CLASSES: &[&str] = &["leaf", "pointwise", "view", "update", "anchor", "composite", "project"];
 
 fn class_of(op: Op) -> &'static str {
     match op.def().class {
         Class::Leaf(_) => "leaf",
         Class::Pointwise => "pointwise",
         Class::View(_) => "view",
+        Class::Update(_) => "update",
         Class::Anchor(_) => "anchor",
         Class::Composite => "composite",
         Class::Project => "project",

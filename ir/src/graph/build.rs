@@ -58,6 +58,7 @@ builders! {
     "pad" pad(x; axis: i64, before: i64, after: i64, value: f64);
     "concat" concat(a, b; axis: i64);
     "gather" gather(table, ids; axis: i64);
+    "update-slice" update_slice(x, part, at; axis: i64);
     "matmul" matmul(a, b);
     "reduce-sum" reduce_sum(x; axes: &[i64], keep: bool);
     "reduce-max" reduce_max(x; axes: &[i64], keep: bool);

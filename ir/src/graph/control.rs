@@ -13,6 +13,14 @@ impl Graph {
     /// # Errors
     /// When the number or a type of the given values is another, or a parameter has another type than the one of its name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
+        if let Some((name, _)) = body.named("state").next() {
+            let problem = format!("it has the state {name}");
+            return Err(self.refuse(
+                body,
+                problem,
+                "states are of whole programs; give the body the state's value, and update it outside",
+            ));
+        }
         let wanted: Vec<(&str, NodeId)> = body.named("input").collect();
         if wanted.len() != given.len() {
             let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();

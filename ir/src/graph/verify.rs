@@ -16,7 +16,7 @@ impl Graph {
         let mut names = BTreeSet::new();
         for (id, node) in self.nodes() {
             problems.extend(self.verify_node(id, node));
-            if let (Class::Leaf(Leaf::Input | Leaf::Param), Some(Attr::Word(name))) =
+            if let (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) =
                 (node.op.def().class, node.attrs.first())
                 && !names.insert(name.clone())
             {
@@ -63,6 +63,14 @@ impl Graph {
             }
             if self.nodes.get(id.0 as usize).is_none_or(|n| n.ty.as_tensor().is_none()) {
                 problems.push(general(format!("output {name} is not a tensor of this graph"), ""));
+            }
+        }
+        let mut updated = BTreeSet::new();
+        for (name, id) in &self.updates {
+            let state = self.named("state").find(|(state, _)| state == name).map(|(_, state)| self.ty(state));
+            if state.is_none() || state != self.nodes.get(id.0 as usize).map(|n| &n.ty) || !updated.insert(name) {
+                let help = "a state is updated once, by a value of its type";
+                problems.push(general(format!("the update of {name} is none of a state"), help));
             }
         }
         problems

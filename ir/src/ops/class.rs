@@ -14,6 +14,9 @@ pub enum Class {
     Pointwise,
     /// No arithmetic: says where each element of the result is read.
     View(fn(&ViewCall<'_>) -> Access),
+    /// The first operand with a part of it written anew: a store over its buffer, where the function says that an element of
+    /// the second operand goes. In the call, `at` are that element's coordinates; the piece is of operand 0.
+    Update(fn(&ViewCall<'_>) -> Piece),
     /// A kernel is built around it.
     Anchor(Anchor),
     /// Defined by a rule of the `decompose` pack; a backend may have a kernel for it all the same.
@@ -29,10 +32,19 @@ pub enum Leaf {
     Input,
     /// Given once, when the program is loaded.
     Param,
+    /// Kept from run to run.
+    State,
     /// Part of the program.
     Const,
     /// The coordinate along an axis: computed in the kernel that wants it.
     Iota,
+}
+
+impl Leaf {
+    /// Whether it is the same in all runs.
+    pub fn is_constant(self) -> bool {
+        !matches!(self, Leaf::Input | Leaf::State)
+    }
 }
 
 /// The kernel families.

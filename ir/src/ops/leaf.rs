@@ -17,6 +17,13 @@ pub(super) const OPS: &[OpDef] = &[
         &[attr("name", Name), attr("type", Type)],
         "-> type",
     ),
+    leaf(
+        "state",
+        "A tensor that is kept from run to run: all zeros at first, then what an `update` of it says.",
+        Leaf::State,
+        &[attr("name", Name), attr("type", Type)],
+        "-> type",
+    ),
     leaf("const", "A tensor that is part of the program.", Leaf::Const, &[attr("value", Tensor)], "-> value"),
     leaf(
         "iota",

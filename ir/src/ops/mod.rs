@@ -39,6 +39,7 @@ const FAMILIES: &[&[OpDef]] = &[
     leaf::OPS,
     pointwise::OPS,
     view::OPS,
+    view::UPDATES,
     contraction::OPS,
     convolution::OPS,
     reduction::OPS,

@@ -1,7 +1,16 @@
 //! Views: no arithmetic, only where each element of the result is read.
 
-use super::{Access, AttrDef, AttrKind::*, Class, Default, OpDef, Piece, ViewCall, attr, attr_or, eval::Eval, op};
-use crate::index::{Index, flatten, unflatten};
+use super::{
+    Access, AttrDef,
+    AttrKind::*,
+    Class, Default, OpDef, Piece, ViewCall, attr, attr_or,
+    eval::{Call, Element, Eval, Value, tensors},
+    op,
+};
+use crate::{
+    Scalar,
+    index::{Index, flatten, unflatten},
+};
 
 pub(super) const OPS: &[OpDef] = &[
     view(
@@ -68,6 +77,19 @@ pub(super) const OPS: &[OpDef] = &[
         "(F any) (I int) F[A..] I[B..] -> F[C..] (gather A B axis C)",
     ),
 ];
+
+/// Ops that write a part of a tensor anew.
+pub(super) const UPDATES: &[OpDef] = &[OpDef {
+    attrs: &[attr("axis", Axis)],
+    ..op(
+        "update-slice",
+        "x with the elements from `at` on along an axis replaced by those of `part`, which is as x along the other axes. What would \
+         lie outside of x is left out. Where x is a state that becomes the result, nothing else is written.",
+        Class::Update(update_slice),
+        "(F any) (I int) F[A..] F[B..] I[] -> F[A..] (concat A B axis [C..])",
+        tensors!(updated_slice),
+    )
+}];
 
 const fn view(
     name: &'static str,
@@ -140,6 +162,27 @@ fn gather(call: &ViewCall<'_>) -> Access {
         pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: Some((1, call.at[axis..after].to_vec())) }],
         fill: None,
     }
+}
+
+fn update_slice(call: &ViewCall<'_>) -> Piece {
+    let axis = axis(call, 0);
+    let at = moved(call.at, axis, |i| i.plus(&Index::gathered()));
+    Piece { guards: vec![(at[axis].clone(), 0..call.result[axis] as i64)], operand: 0, at, via: Some((2, Vec::new())) }
+}
+
+fn updated_slice<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+    let [x, part, at] = call.operands else { unreachable!("the signature has three operands") };
+    let axis = (call.attrs[0].int().expect("the op table declares an axis") + x.dims.len() as i64) as usize;
+    let (extent, rows, inner) = (x.dims[axis], part.dims[axis], x.dims[axis + 1..].iter().product::<usize>());
+    let element = |n: usize| {
+        let Element::Int(Some(at)) = at.get(0) else { return Element::open(x.dtype) };
+        let (outer, place) = (n / inner / extent, n / inner % extent);
+        match usize::try_from((place as i64).wrapping_sub(at)) {
+            Ok(row) if row < rows => part.get((outer * rows + row) * inner + n % inner),
+            _ => x.get(n),
+        }
+    };
+    vec![Value::from_elements(x.dtype, &x.dims, (0..x.count()).map(element))]
 }
 
 /// The coordinates with the one along `axis` changed.

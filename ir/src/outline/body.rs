@@ -6,7 +6,7 @@ use crate::{Attr, Attrs, Class, Graph, NodeId, Op, Origin, Type, ops::Leaf};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
-use super::chain::{Analysis, is_given};
+use super::chain::{Analysis, is_given, is_leaf};
 
 /// A partition of the computed nodes, in topological order.
 pub struct Segments<'a, 'g> {
@@ -23,6 +23,7 @@ pub struct Body {
     results: Vec<u32>,
     pub inputs: Vec<NodeId>,
     pub params: Vec<NodeId>,
+    pub states: Vec<NodeId>,
     pub outputs: Vec<NodeId>,
 }
 
@@ -59,8 +60,7 @@ impl<'a, 'g> Segments<'a, 'g> {
             let segment = analysis.graph.node(id).operands.iter().map(level).max().unwrap_or(0);
             of.push(segment);
         }
-        let kept: FxHashSet<NodeId> =
-            analysis.graph.outputs().iter().map(|o| o.1).chain(cuts.iter().copied()).collect();
+        let kept: FxHashSet<NodeId> = analysis.graph.results().map(|o| o.1).chain(cuts.iter().copied()).collect();
         for (i, id) in analysis.order.iter().enumerate().rev() {
             let mut users = analysis.of(*id).users.iter().map(|u| of[analysis.of(*u).at as usize - 1]);
             // The parts of a tuple stay with it, because a tuple is not stored.
@@ -97,7 +97,7 @@ impl<'a, 'g> Segments<'a, 'g> {
     fn stored_order(&self, id: NodeId) -> Option<Vec<i64>> {
         let graph = self.analysis.graph;
         let facts = self.analysis.of(id);
-        if facts.at == 0 || graph.outputs().iter().any(|(_, output)| *output == id) {
+        if facts.at == 0 || graph.results().any(|(_, result)| *result == id) {
             return None;
         }
         let along = facts.users.iter().find_map(|user| {
@@ -112,7 +112,7 @@ impl<'a, 'g> Segments<'a, 'g> {
     /// time come out of the last.
     fn outputs(&self) -> Vec<Vec<NodeId>> {
         let mut outputs = vec![Vec::new(); self.count];
-        let results: FxHashSet<NodeId> = self.analysis.graph.outputs().iter().map(|o| o.1).collect();
+        let results: FxHashSet<NodeId> = self.analysis.graph.results().map(|o| o.1).collect();
         for (&id, &segment) in self.analysis.order.iter().zip(&self.of) {
             let read_elsewhere = |u: &NodeId| self.of[self.analysis.of(*u).at as usize - 1] != segment;
             if results.contains(&id) || self.analysis.of(id).users.iter().any(read_elsewhere) {
@@ -120,7 +120,7 @@ impl<'a, 'g> Segments<'a, 'g> {
             }
         }
         let last = outputs.last_mut().expect("a program has a segment, if an empty one");
-        for (_, id) in self.analysis.graph.outputs() {
+        for (_, id) in self.analysis.graph.results() {
             if !self.analysis.computed(*id) && !last.contains(id) {
                 last.push(*id);
             }
@@ -201,6 +201,9 @@ impl Builder<'_, '_, '_> {
     /// What stands in the body for a value that comes from outside: a leaf, and the transpose that gives its axes their places.
     fn outside(&mut self, id: NodeId) -> u32 {
         let (kind, name, list) = match self.segments.analysis.of(id).runtime {
+            true if is_leaf(self.segments.analysis.graph.node(id), Leaf::State) => {
+                (Leaf::State, "s", &mut self.body.states)
+            }
             true => (Leaf::Input, "in", &mut self.body.inputs),
             false => (Leaf::Param, "p", &mut self.body.params),
         };
@@ -225,7 +228,14 @@ impl Builder<'_, '_, '_> {
 
 impl Body {
     fn new() -> Body {
-        Body { nodes: Vec::new(), results: Vec::new(), inputs: Vec::new(), params: Vec::new(), outputs: Vec::new() }
+        Body {
+            nodes: Vec::new(),
+            results: Vec::new(),
+            inputs: Vec::new(),
+            params: Vec::new(),
+            states: Vec::new(),
+            outputs: Vec::new(),
+        }
     }
 
     /// A hash of its structure.

@@ -68,7 +68,7 @@ impl<'g> Analysis<'g> {
     }
 
     fn mark_live(&mut self) {
-        let mut stack: Vec<_> = self.graph.outputs().iter().map(|o| o.1).collect();
+        let mut stack: Vec<_> = self.graph.results().map(|o| o.1).collect();
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut self.nodes[id.0 as usize].live, true) {
                 stack.extend(&self.graph.node(id).operands);
@@ -83,7 +83,8 @@ impl<'g> Analysis<'g> {
                 continue;
             }
             let of = |o: &NodeId| &self.nodes[o.0 as usize];
-            let runtime = is_leaf(node, Leaf::Input) || node.operands.iter().any(|o| of(o).runtime);
+            let runtime =
+                is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || node.operands.iter().any(|o| of(o).runtime);
             let above = node.operands.iter().map(|o| of(o).contractions).max().unwrap_or(0);
             let here = runtime && *contracting.entry(node.op).or_insert_with(|| contracts(node.op));
             let depth = node.operands.iter().map(|o| of(o).depth + 1).max().unwrap_or(0);
@@ -120,7 +121,7 @@ impl<'g> Analysis<'g> {
     fn number(&mut self) {
         for first in [true, false] {
             let mut seen = vec![false; self.nodes.len()];
-            let mut stack: Vec<_> = self.graph.outputs().iter().rev().map(|o| (o.1, false)).collect();
+            let mut stack: Vec<_> = self.graph.results().rev().map(|o| (o.1, false)).collect();
             while let Some((id, operands_done)) = stack.pop() {
                 let (facts, node) = (self.of(id), self.graph.node(id));
                 if operands_done {
@@ -159,6 +160,11 @@ impl<'g> Analysis<'g> {
                 }
             } else if !of_a.runtime {
                 if of_b.runtime || of_a.form != of_b.form {
+                    return None;
+                }
+            } else if is_leaf(self.graph.node(a), Leaf::State) && is_leaf(self.graph.node(b), Leaf::State) {
+                // Each step has its own.
+                if of_a.form != of_b.form {
                     return None;
                 }
             } else if a != b {
@@ -281,16 +287,16 @@ pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     cuts
 }
 
-/// Whether the value is handed to a body from outside: an input, a parameter, or a constant that is not small.
+/// Whether the value is handed to a body from outside: an input, a parameter, a state, or a constant that is not small.
 pub fn is_given(node: &Node) -> bool {
     match node.op.def().class {
-        Class::Leaf(Leaf::Input | Leaf::Param) => true,
+        Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State) => true,
         Class::Leaf(Leaf::Const) => matches!(node.attrs.first(), Some(Attr::Tensor(t)) if t.count() > SMALL),
         _ => false,
     }
 }
 
-fn is_leaf(node: &Node, leaf: Leaf) -> bool {
+pub fn is_leaf(node: &Node, leaf: Leaf) -> bool {
     matches!(node.op.def().class, Class::Leaf(l) if l == leaf)
 }
 

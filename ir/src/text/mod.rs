@@ -16,8 +16,8 @@
 //! assert_eq!(text::parse(&Source::new("again", printed)).unwrap(), graph);
 //! ```
 //!
-//! A statement is `(input NAME TYPE)`, `(param NAME TYPE)`, `(const NAME TYPE { elements })`, `(let NAME value)` or
-//! `(output NAME value)`, each with an optional `:origin` at its end, which holds for all nodes that it makes. A value is
+//! A statement is `(input NAME TYPE)`, `(param NAME TYPE)`, `(state NAME TYPE)`, `(const NAME TYPE { elements })`, `(let NAME value)`,
+//! `(output NAME value)` or `(update STATE value)`, which says what a state becomes at the end of a run, each with an optional `:origin` at its end, which holds for all nodes that it makes. A value is
 //! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
 //! rest. `let` names are for the text only; printing numbers the values anew.
 //!

@@ -68,7 +68,8 @@ impl<'a> Parser<'a> {
 
     pub(super) fn statement(&mut self, sexp: &Sexp) {
         let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value), \
-                    (sub NAME statement …) or (output NAME value)";
+                    (state NAME TYPE), \
+                    (sub NAME statement …), (output NAME value) or (update STATE value)";
         let Some((head, items)) = sexp.call() else {
             return self.wrong(sexp, "this is not a statement", help).unwrap_or(());
         };
@@ -88,11 +89,15 @@ impl<'a> Parser<'a> {
                 let value = self.value(value, &origin);
                 self.define(&items[0], name, value);
             }
-            ("output", _, [_, value]) => {
-                if let Some(value) = self.value(value, &origin)
-                    && let Err(e) = self.graph.output(name, value)
-                {
-                    self.wrong(sexp, e.problem, e.help).unwrap_or(())
+            ("output" | "update", _, [_, value]) => {
+                if let Some(value) = self.value(value, &origin) {
+                    let done = match head {
+                        "output" => self.graph.output(name, value),
+                        _ => self.graph.update(name, value),
+                    };
+                    if let Err(e) = done {
+                        self.wrong(sexp, e.problem, e.help).unwrap_or(())
+                    }
                 }
             }
             (_, Some(op), _) => {

@@ -27,16 +27,18 @@ pub fn print(graph: &Graph, style: Style) -> String {
         let _ = write!(text, "{comment}\n  {}", statement(id, node, &names));
         comment = if style.types { format!(" ; {}", node.ty) } else { String::new() };
     }
-    for (name, value) in graph.outputs() {
-        let _ = write!(text, "{comment}\n  (output {} {})", word(name), names[value.0 as usize]);
-        comment = String::new();
+    for (statement, results) in [("output", graph.outputs()), ("update", graph.updates())] {
+        for (name, value) in results {
+            let _ = write!(text, "{comment}\n  ({statement} {} {})", word(name), names[value.0 as usize]);
+            comment = String::new();
+        }
     }
     // A comment runs to the end of its line.
     text.push_str(if comment.is_empty() { ")\n" } else { "\n)\n" });
     text
 }
 
-/// The name of each value: that of an input or a parameter, else its number.
+/// The name of each value: that of an input, a parameter or a state, else its number.
 fn names(graph: &Graph) -> Vec<String> {
     let own = |node: &Node| own_name(node).map(word);
     let taken: FxHashSet<String> = graph.nodes().filter_map(|(_, n)| own(n)).collect();

@@ -3,6 +3,8 @@
 mod place;
 mod value;
 
+use place::Placed;
+
 use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Store, ValueId};
 use eutectic_ir::{
     Attr,
@@ -27,6 +29,8 @@ pub struct Built {
     pub classes: Vec<ClassId>,
     /// How many of the slots, from the first on, are read; the rest are written.
     pub reads: usize,
+    /// The slots of which a part is written, each with the class that the rest is of.
+    pub parts: Vec<(usize, ClassId)>,
 }
 
 /// Builds the description of one kernel of a plan.
@@ -101,6 +105,9 @@ impl<'a> Builder<'a> {
                 Class::Anchor(Anchor::Reduction(_)) => rows = Some(class),
                 Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),
+                Class::Update(_) if !self.parts.stores.contains(&class) => {
+                    return Err(format!("what `{}` gives is read where it is not stored", self.node(class).op));
+                }
                 Class::Composite | Class::Project => {
                     return Err(format!("`{}` has no kernel form", self.node(class).op));
                 }
@@ -120,7 +127,7 @@ impl<'a> Builder<'a> {
                 ([outer.as_slice(), &[count]].concat(), outer)
             }
             (None, None) => {
-                let dims = self.dims(*self.parts.stores.last().ok_or("it stores nothing")?)?;
+                let dims = self.dims(self.written(*self.parts.stores.last().ok_or("it stores nothing")?))?;
                 (dims.clone(), dims)
             }
         };
@@ -185,19 +192,15 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn finish(
-        &mut self,
-        scope: Scope,
-        anchor: AnchorKernel,
-        mut places: Vec<(ClassId, ValueId, Vec<Index>)>,
-    ) -> Result<Built, String> {
-        places.sort_by_key(|(class, value, _)| (*value, *class));
+    fn finish(&mut self, scope: Scope, anchor: AnchorKernel, mut places: Vec<Placed>) -> Result<Built, String> {
+        places.sort_by_key(|place| (place.value, place.class));
         let reads = self.slots.len();
         let mut classes = std::mem::take(&mut self.slots);
-        let mut stores = Vec::new();
-        for (class, value, at) in places {
+        let (mut stores, mut parts) = (Vec::new(), Vec::new());
+        for Placed { class, value, at, guards } in places {
             let at = flatten(&at, &self.dims(class)?);
-            stores.push(Store { slot: classes.len(), at, value });
+            stores.push(Store { slot: classes.len(), at, guards, value });
+            parts.extend(self.part_of(class).map(|whole| (classes.len(), whole)));
             classes.push(class);
         }
         let slots = classes
@@ -207,7 +210,7 @@ impl<'a> Builder<'a> {
                 ty.dtype().map(|d| (d, ty.count())).ok_or("a tuple has no buffer")
             })
             .collect::<Result<_, _>>()?;
-        Ok(Built { kernel: Kernel { anchor, body: scope.body, stores, slots }, classes, reads })
+        Ok(Built { kernel: Kernel { anchor, body: scope.body, stores, slots }, classes, reads, parts })
     }
 }
 
@@ -217,8 +220,8 @@ pub(crate) fn attr<'n>(node: &'n ENode, name: &str) -> Option<&'n Attr> {
 }
 
 /// Splits the axes of a domain so that its maps become affine; returns how many axes the row has become.
-fn refine_body(body: &mut Body, places: &mut [(ClassId, ValueId, Vec<Index>)], row: Option<(usize, usize)>) -> usize {
-    let maps = body.instrs.iter().flat_map(Instr::maps).chain(places.iter().flat_map(|p| &p.2));
+fn refine_body(body: &mut Body, places: &mut [Placed], row: Option<(usize, usize)>) -> usize {
+    let maps = body.instrs.iter().flat_map(Instr::maps).chain(places.iter().flat_map(Placed::maps));
     let refined = refine(maps, &body.domain);
     let axes = row.map_or(0, |(axis, _)| refined.part_of.iter().filter(|&&old| old == axis).count());
     if refined.is_same() {
@@ -227,8 +230,8 @@ fn refine_body(body: &mut Body, places: &mut [(ClassId, ValueId, Vec<Index>)], r
     for map in body.instrs.iter_mut().flat_map(Instr::maps_mut) {
         *map = refined.map(map).into_owned();
     }
-    for (_, _, at) in places {
-        at.iter_mut().for_each(|i| *i = refined.map(i).into_owned());
+    for map in places.iter_mut().flat_map(Placed::maps_mut) {
+        *map = refined.map(map).into_owned();
     }
     body.domain = refined.domain;
     axes

@@ -1,23 +1,81 @@
 //! Where stores lie: their places over the domain of the anchor, or as they are met on the way to others.
 
-use eutectic_backend::ValueId;
+use eutectic_backend::{Guard, ValueId};
 use eutectic_ir::{
     eclasses::ClassId,
-    index::{Index, flatten, unflatten},
+    index::{Atom, Index, flatten, unflatten},
     ops::{Class, ViewCall},
 };
 
 use super::{Builder, Scope};
 use crate::domain::{invert, is_bijection};
 
+/// A value that is stored.
+pub(super) struct Placed {
+    /// What it is stored to.
+    pub class: ClassId,
+    /// The value.
+    pub value: ValueId,
+    /// Where in the class.
+    pub at: Vec<Index>,
+    /// Only where all of these hold.
+    pub guards: Vec<Guard>,
+}
+
+impl Placed {
+    pub fn maps(&self) -> impl Iterator<Item = &Index> + Clone {
+        self.at.iter().chain(self.guards.iter().map(|g| &g.0))
+    }
+
+    pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
+        self.at.iter_mut().chain(self.guards.iter_mut().map(|g| &mut g.0))
+    }
+}
+
 impl Builder<'_> {
+    /// The class whose value is stored for a class: of what a part is written anew, that part.
+    pub(super) fn written(&self, class: ClassId) -> ClassId {
+        if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
+    }
+
+    /// The class of which a class is a part written anew.
+    pub(super) fn part_of(&self, class: ClassId) -> Option<ClassId> {
+        if self.classes.classes[class].scalar.is_some() || !self.is_interior(class) {
+            return None;
+        }
+        let node = self.node(class);
+        matches!(node.op.def().class, Class::Update(_)).then(|| node.operands[0])
+    }
+
+    /// Where a value of a part that is written anew goes.
+    fn landed(&mut self, placed: Placed, scope: &mut Scope) -> Result<Placed, String> {
+        let Some(whole) = self.part_of(placed.class) else { return Ok(placed) };
+        if self.is_interior(whole) {
+            return Err("a part is written anew of what is not stored".into());
+        }
+        let node = self.node(placed.class);
+        let Class::Update(map) = node.op.def().class else { return Ok(placed) };
+        let (operands, result) = (self.operand_dims(node), self.dims(placed.class)?);
+        let domain = scope.body.domain.clone();
+        let piece = map(&ViewCall {
+            attrs: &node.attrs,
+            operands: &operands,
+            result: &result,
+            at: &placed.at,
+            domain: &domain,
+        });
+        let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
+        let id = self.value(node.operands[ids], ids_at, Vec::new(), scope)?;
+        let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+        let change = |index: &Index| index.substitute(&coords, &|_| Index::atom(Atom::Value(id)), &domain);
+        let at = piece.at.iter().map(change).collect();
+        let guards = piece.guards.iter().map(|(index, range)| (change(index), range.clone())).collect();
+        Ok(Placed { at, guards, ..placed })
+    }
+
     /// Computes every store: those above the anchor first, whose place follows from the anchor's; then those that are met
     /// on the way, at the place where they were met.
-    pub(super) fn place_stores(
-        &mut self,
-        scope: &mut Scope,
-        outer: &[usize],
-    ) -> Result<Vec<(ClassId, ValueId, Vec<Index>)>, String> {
+    pub(super) fn place_stores(&mut self, scope: &mut Scope, outer: &[usize]) -> Result<Vec<Placed>, String> {
         let mut places = Vec::new();
         let mut later = Vec::new();
         // `interior` lists operands before users: users are placed first.
@@ -25,32 +83,34 @@ impl Builder<'_> {
         let mut stores = self.parts.stores.clone();
         stores.sort_by_key(|c| std::cmp::Reverse(position(c)));
         for &class in &stores {
-            match self.place(class, &scope.body.domain, outer)? {
+            let written = self.written(class);
+            match self.place(written, class, &scope.body.domain, outer)? {
                 Some(at) => {
-                    let value = self.value(class, at.clone(), Vec::new(), scope)?;
-                    places.push((class, value, at));
+                    let value = self.value(written, at.clone(), Vec::new(), scope)?;
+                    places.push(Placed { class, value, at, guards: Vec::new() });
                 }
                 None => later.push(class),
             }
         }
         for class in later {
-            let at = match scope.visited.get(&class) {
+            let written = self.written(class);
+            let at = match scope.visited.get(&written) {
                 Some(at) => at.clone(),
                 // A map kernel may hold several expressions side by side, over one flat domain.
                 None if self.anchor.is_none() && self.row.is_none() => {
-                    let dims = self.dims(class)?;
+                    let dims = self.dims(written)?;
                     let at: Vec<_> = (0..scope.body.domain.len()).map(Index::coord).collect();
                     unflatten(&flatten(&at, &scope.body.domain), &dims, &scope.body.domain)
                 }
                 None => return Err("a store does not depend on the anchor".into()),
             };
-            let value = self.value(class, at.clone(), Vec::new(), scope)?;
-            places.push((class, value, at));
+            let value = self.value(written, at.clone(), Vec::new(), scope)?;
+            places.push(Placed { class, value, at, guards: Vec::new() });
         }
         // A row of no elements still has its results; a domain without points has none.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };
-        for (class, _, at) in &places {
-            let dims = self.dims(*class)?;
+        for Placed { class, at, .. } in &places {
+            let dims = self.dims(self.written(*class))?;
             if axes.contains(&0) && !dims.contains(&0) {
                 return Err("a store lies beside a domain without points".into());
             }
@@ -58,16 +118,22 @@ impl Builder<'_> {
                 return Err("a store does not cover its tensor exactly once".into());
             }
         }
-        Ok(places)
+        places.into_iter().map(|placed| self.landed(placed, scope)).collect()
     }
 
     /// The coordinates of a stored class over the domain, where it lies above the anchor (or the first reduction); for
     /// a map kernel without anchor the last store's own.
-    fn place(&self, class: ClassId, domain: &[usize], outer: &[usize]) -> Result<Option<Vec<Index>>, String> {
+    fn place(
+        &self,
+        class: ClassId,
+        stored: ClassId,
+        domain: &[usize],
+        outer: &[usize],
+    ) -> Result<Option<Vec<Index>>, String> {
         let dims = self.dims(class)?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
         if self.anchor.is_none() && self.row.is_none() {
-            return Ok((Some(&class) == self.parts.stores.last()).then_some(identity));
+            return Ok((Some(&stored) == self.parts.stores.last()).then_some(identity));
         }
         let Some(mut at) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
         at.truncate(outer.len());
@@ -93,7 +159,7 @@ impl Builder<'_> {
                     map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at: &at, domain });
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))
             }
-            Class::Leaf(_) | Class::Composite | Class::Project => None,
+            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => None,
         }
     }
 }

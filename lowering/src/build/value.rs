@@ -106,7 +106,9 @@ impl Builder<'_> {
                     Err("the anchor is read elsewhere than where it is computed".into())
                 }
             }
-            Class::Leaf(_) | Class::Composite | Class::Project => Err(format!("`{}` has no kernel form", node.op)),
+            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => {
+                Err(format!("`{}` has no kernel form", node.op))
+            }
         }
     }
 

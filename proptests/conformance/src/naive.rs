@@ -250,12 +250,14 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
         }
     };
     let mut eval = Evaluator::new(&kernel.body, slots, origin, row_axes, &anchor);
-    let mut stored: Vec<Elements> =
-        kernel.stores.iter().map(|s| vec![Element::open(kernel.slots[s.slot].0); kernel.slots[s.slot].1]).collect();
+    // What no point writes stays.
+    let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
     for point in points(&kernel.body.domain) {
         for (store, values) in kernel.stores.iter().zip(&mut stored) {
-            let at = store.at.eval(&point, &|_| 0) as usize;
-            values[at] = eval.value(store.value, &point)?.store(kernel.slots[store.slot].0);
+            if eval.hold(&store.guards, &point)? {
+                let at = eval.at(&store.at, &point)? as usize;
+                values[at] = eval.value(store.value, &point)?.store(kernel.slots[store.slot].0);
+            }
         }
     }
     Ok(stored)

@@ -83,7 +83,7 @@ mod tests {
         let kernel = Kernel {
             anchor: AnchorKernel::Contraction { lhs: load(0, DType::F32, [3, k]), rhs: load(1, storage, [k, n]) },
             body,
-            stores: vec![Store { slot: 2, at: at(n), value: 0 }],
+            stores: vec![Store { slot: 2, at: at(n), guards: Vec::new(), value: 0 }],
             slots: vec![(DType::F32, 3 * k), (storage, k * n), (DType::F32, 3 * n)],
         };
         let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));

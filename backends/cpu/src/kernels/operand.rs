@@ -133,7 +133,7 @@ fn packed(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operan
     let dense = strides(&reduced.domain);
     let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s as i64)));
     let slot = slots.add(acc, reduced.domain.iter().product());
-    reduced.stores = vec![Store { slot, at, value: reduced.results[0] }];
+    reduced.stores = vec![Store { slot, at, guards: Vec::new(), value: reduced.results[0] }];
     let pack = Tiles::compile(&reduced, 0, &slots.types, isa)?;
     let mut all = vec![0; rank];
     kept.iter().zip(dense).for_each(|(&axis, s)| all[axis] = s as i64);

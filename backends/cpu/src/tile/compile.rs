@@ -5,7 +5,7 @@ use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Access, Guard, MAX_RANK, Mask, Region, Step, TileProgram, Value, Write,
+    Access, Guard, MAX_RANK, Mask, Region, Scatter, Step, TileProgram, Value, Write,
     prepare::{Pair, flat, needed, order, pairs},
 };
 use crate::{
@@ -37,6 +37,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             steps: Vec::new(),
             values: Vec::new(),
             writes: Vec::new(),
+            scatters: Vec::new(),
             results: Vec::new(),
             passes: Vec::new(),
             scratch: 0,
@@ -312,6 +313,9 @@ impl Builder<'_> {
         let of_row = |d: usize| self.program.row >> d & 1 == 1;
         let reached: Vec<_> =
             self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
+        if !store.guards.is_empty() || !store.at.values().is_empty() {
+            return self.scatter(store, value, count);
+        }
         let range = store.at.range(&reached);
         match Access::new(&store.at).and_then(|a| a.affine()) {
             Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
@@ -325,6 +329,18 @@ impl Builder<'_> {
                 self.program.writes.push(Write { slot: store.slot, base, strides, value });
             }
             None => self.problems.push(format!("a store at {}, which is not affine", store.at)),
+        }
+    }
+
+    /// A store at places that are known only when it runs, which are checked then.
+    fn scatter(&mut self, store: &Store, value: usize, count: usize) {
+        match self.access(&store.at) {
+            Ok((access, of_access)) => {
+                let (guards, of_guards) = self.guards(&store.guards);
+                let mask = self.mask(value) | of_access | of_guards;
+                self.program.scatters.push(Scatter { slot: store.slot, count, access, guards, value, mask });
+            }
+            Err(why) => self.problems.push(why),
         }
     }
 }
@@ -344,6 +360,18 @@ pub fn number(x: f64, dtype: DType) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
     bytes
+}
+
+impl TileProgram {
+    /// The steps whose values stores read.
+    pub fn stored(&self) -> Vec<usize> {
+        self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
+    }
+
+    /// Of these, those that stores at places known only when it runs read, or are told their places by.
+    pub fn scattered(&self) -> impl Iterator<Item = usize> {
+        self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
+    }
 }
 
 impl Step {
@@ -390,6 +418,6 @@ fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
         (0..program.steps.len()).filter(|&id| wanted[id]).collect::<Vec<_>>()
     };
     let reductions = |level: usize| (0..depth.len()).filter(|&id| is_reduce(id) && depth[id] == level).collect();
-    let stored = program.writes.iter().map(|w| w.value).filter(|&v| !is_reduce(v)).collect();
+    let stored = program.stored().into_iter().filter(|&v| !is_reduce(v)).collect();
     (1..=last).map(|level| closure(reductions(level))).chain([closure(stored)]).collect()
 }

@@ -210,6 +210,7 @@ impl TileProgram {
             _ => None,
         });
         let writes = self.writes.iter().map(|w| (w.slot, self.values[w.value].mask));
+        let writes = writes.chain(self.scatters.iter().map(|s| (s.slot, s.mask)));
         let bytes = |(slot, mask): (usize, Mask)| points(mask).min(slots[slot].1).saturating_mul(slots[slot].0.size());
         loads.chain(writes).map(bytes).fold(0, usize::saturating_add)
     }
@@ -229,7 +230,7 @@ impl TileProgram {
         for (id, step) in self.steps.iter().enumerate() {
             step.args().into_iter().for_each(|arg| last_use[arg] = id);
         }
-        self.writes.iter().for_each(|w| last_use[w.value] = self.steps.len());
+        self.stored().into_iter().for_each(|v| last_use[v] = self.steps.len());
         let size = |id: &usize| self.values[*id].dtype.size();
         let whole =
             Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| self.domain.get(d).copied().unwrap_or(1)) };

@@ -183,6 +183,23 @@ pub struct Write {
     pub value: usize,
 }
 
+/// A write to a buffer at places that integers of the body say, in runs along the innermost axis.
+#[derive(Clone, Debug)]
+pub struct Scatter {
+    /// Which buffer.
+    pub slot: usize,
+    /// Its number of elements.
+    pub count: usize,
+    /// Where.
+    pub access: Access,
+    /// Only where all hold.
+    pub guards: Vec<Guard>,
+    /// Which value.
+    pub value: usize,
+    /// The axes on which any of these depends.
+    pub mask: Mask,
+}
+
 /// A compiled body.
 #[derive(Clone, Debug)]
 pub struct TileProgram {
@@ -196,6 +213,8 @@ pub struct TileProgram {
     pub values: Vec<Value>,
     /// The stores.
     pub writes: Vec<Write>,
+    /// The stores at places that are known only when it runs.
+    pub scatters: Vec<Scatter>,
     /// The values that go into an anchor.
     pub results: Vec<usize>,
     /// The steps of each pass over a row that is cut into parts; the last pass stores.

@@ -1,6 +1,6 @@
 //! What is found out about a body before it is compiled, and what is made simpler.
 
-use eutectic_backend::{Instr, ValueId};
+use eutectic_backend::{Instr, Store, ValueId};
 use eutectic_ir::DType;
 
 use crate::{
@@ -30,7 +30,7 @@ pub fn flat(nest: &Nest) -> Nest {
 /// Which values something is stored of, or given.
 pub fn needed(nest: &Nest) -> Vec<bool> {
     let mut needed = vec![false; nest.instrs.len()];
-    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| needed[v] = true);
+    nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied()).for_each(|v| needed[v] = true);
     for id in (0..nest.instrs.len()).rev() {
         if needed[id] {
             nest.instrs[id].args().into_iter().for_each(|a| needed[a] = true);
@@ -67,7 +67,7 @@ pub fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
     let read = nest.instrs.iter().zip(&needed).filter(|i| *i.1).flat_map(|i| i.0.args());
     read.for_each(|v| uses[v] += 1);
     // What is stored must be there by itself.
-    nest.stores.iter().map(|s| s.value).chain(nest.results.iter().copied()).for_each(|v| uses[v] = usize::MAX);
+    nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied()).for_each(|v| uses[v] = usize::MAX);
     let map = |id: ValueId| match &nest.instrs[id] {
         Instr::Map { op, args, dtype, .. } if register(*dtype) == DType::F32 => Some((*op, args)),
         _ => None,

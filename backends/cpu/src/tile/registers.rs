@@ -19,7 +19,7 @@ impl TileProgram {
         for (id, step) in self.steps.iter().enumerate() {
             step.args().into_iter().for_each(|a| last_use[a] = id);
         }
-        self.writes.iter().map(|w| w.value).chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
+        self.stored().into_iter().chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
         for (id, step) in self.steps.iter().enumerate().rev() {
             // A piece that covers a tile is not copied.
             if let Step::Pieces { pieces, .. } = step {

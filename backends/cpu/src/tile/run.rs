@@ -62,6 +62,7 @@ impl TileProgram {
             }
             if run.stores() {
                 (0..self.writes.len()).for_each(|w| run.write(w));
+                self.scatters.iter().for_each(|s| run.scatter(s));
             }
         }
     }

@@ -212,7 +212,8 @@ impl Free {
             step.args().into_iter().for_each(|arg| (reads[arg], to_read[arg]) = (reads[arg] + 1, to_read[arg] && can));
         }
         program.writes.iter().for_each(|w| stores[w.value] += 1);
-        program.results.iter().for_each(|&r| (reads[r], to_read[r]) = (reads[r] + 1, false));
+        let in_registers = program.results.iter().copied().chain(program.scattered());
+        in_registers.for_each(|r| (reads[r], to_read[r]) = (reads[r] + 1, false));
         // Past the caches goes what lies dense.
         let may = program.streams.is_none();
         let to_store = (0..n).map(|id| may && stores[id] == 1 && reads[id] == 0).collect();

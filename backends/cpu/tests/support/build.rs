@@ -125,7 +125,7 @@ impl Build {
 
     pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
         self.slots.push((dtype, count));
-        self.stores.push(Store { slot: self.slots.len() - 1, at, value });
+        self.stores.push(Store { slot: self.slots.len() - 1, at, guards: Vec::new(), value });
     }
 
     pub fn kernel(self, anchor: eutectic_backend::AnchorKernel, body: Body) -> (Kernel, Vec<Tensor>) {

@@ -4,7 +4,7 @@ use eutectic_ir::DType;
 
 use super::{Run, line};
 use crate::tile::{
-    Guard, MAX_RANK, Mask,
+    Guard, MAX_RANK, Mask, Scatter,
     access::{Access, all_hold},
 };
 
@@ -137,6 +137,42 @@ impl Run<'_> {
                     None => to.write_bytes(0, n * size),
                 }
                 to = to.add(n * size);
+            }
+            n
+        });
+    }
+
+    pub(super) unsafe fn scatter(&self, scatter: &Scatter) {
+        let value = &self.program.values[scatter.value];
+        let (size, strides) = (value.dtype.size(), self.tile.strides(value.mask));
+        self.walk_points(scatter.mask, |point, axis, left| {
+            let read = self.reader(point, axis);
+            let (holds, ahead) = all_hold(&scatter.guards, point, axis, &read);
+            let n = left.min(ahead);
+            if !holds {
+                return n;
+            }
+            let run = scatter.access.at(point, axis, &read);
+            let n = n.min(run.len);
+            let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
+            let range = 0..scatter.count as i64;
+            if !range.contains(&run.value) || !range.contains(&last) {
+                self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, scatter.count);
+                return n;
+            }
+            // SAFETY: the run was checked against the buffer; the value's register holds the tile.
+            unsafe {
+                let mut from = self.at(scatter.value).offset(self.place(&strides, point) * size as isize);
+                let mut to = self.frame.slots[scatter.slot].offset(run.value as isize * size as isize);
+                if run.slope == 1 {
+                    line(to, from, strides[axis], n, size);
+                    return n;
+                }
+                for _ in 0..n {
+                    line(to, from, 1, 1, size);
+                    to = to.wrapping_offset(run.slope as isize * size as isize);
+                    from = from.wrapping_offset(strides[axis] * size as isize);
+                }
             }
             n
         });
