@@ -60,8 +60,8 @@ fn shape(dims: &[usize]) -> Shape {
 enum Cache {
     /// The whole sequence at once.
     None,
-    /// States, and the place of the one token in them.
-    At(NodeId),
+    /// States: of their rows, whether it is the one token's, and whether the token sees it.
+    Rows { here: NodeId, seen: NodeId },
 }
 
 impl Decoder {
@@ -115,18 +115,14 @@ impl Decoder {
         let scale = ("scale", (1.0 / (d as f64).sqrt()).into());
         let y = match cache {
             Cache::None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "causal".into())])?,
-            Cache::At(at) => {
-                let place = g.iota(shape(&[self.bound, 1]), -2, DType::I64)?;
-                let here = g.eq(place, *at)?;
+            Cache::Rows { here, seen } => {
                 for (name, x) in [("keys", &mut k), ("values", &mut v)] {
                     let name = format!("{layer}.{name}");
                     let before = g.state(&name, f32s(&[self.heads, self.bound, d]))?;
-                    *x = g.select(here, *x, before)?;
+                    *x = g.select(*here, *x, before)?;
                     g.update(&name, *x)?;
                 }
-                let place = g.iota(shape(&[1, self.bound]), -1, DType::I64)?;
-                let seen = g.apply("le", &[place, *at], &[])?;
-                g.apply("sdpa", &[q, k, v, seen], &[scale, ("mask", "keep".into())])?
+                g.apply("sdpa", &[q, k, v, *seen], &[scale, ("mask", "keep".into())])?
             }
         };
         let y = g.transpose(y, &[1, 0, 2])?;
@@ -155,7 +151,11 @@ impl Decoder {
             let table = g.param(name, f32s(&[self.bound, self.depth / 2]))?;
             *angle = g.gather(table, row, 0)?;
         }
-        self.build(&mut g, id, angles, 1, &Cache::At(at))?;
+        let row = g.iota(shape(&[self.bound, 1]), -2, DType::I64)?;
+        let here = g.apply("eq", &[row, at], &[])?;
+        let key = g.iota(shape(&[1, self.bound]), -1, DType::I64)?;
+        let seen = g.apply("le", &[key, at], &[])?;
+        self.build(&mut g, id, angles, 1, &Cache::Rows { here, seen })?;
         Ok(g)
     }
 
@@ -254,6 +254,16 @@ fn token_by_token_is_the_whole_sequence() {
             assert!((got - want).abs() < 2e-4 * (1.0 + want.abs()), "token {at}, word {word}: {got}, expected {want}");
         }
     }
+}
+
+#[test]
+fn layers_with_states_are_optimized_once() {
+    let planned = Compiler::new(Cpu::default()).unwrap().plan(&DECODER.step().unwrap()).unwrap();
+    let of_layers = |call: &&eutectic_ir::outline::Call| !call.states.is_empty();
+    let blocks: Vec<_> = planned.outlined.calls.iter().filter(of_layers).map(|call| call.block).collect();
+    let states: usize = planned.outlined.calls.iter().map(|call| call.states.len()).sum();
+    assert_eq!(states, 2 * DECODER.layers);
+    assert!(blocks.windows(2).filter(|pair| pair[0] == pair[1]).count() >= DECODER.layers - 2, "{blocks:?}");
 }
 
 #[test]

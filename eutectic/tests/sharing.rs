@@ -1,6 +1,6 @@
 //! One loaded program, many sessions: weights are in memory once, and results are the same bits.
 
-use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Loaded, Memory, Tensor, Type};
+use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Loaded, Memory, Tensor, Type, engine::models::Weights};
 
 const WIDTH: usize = 1536;
 const LAYERS: usize = 3;
@@ -38,10 +38,10 @@ fn input(seed: usize) -> Tensor {
     Tensor::from_f64(DType::F32, &[4, WIDTH], (0..4 * WIDTH).map(|i| ((i * 7 + seed) % 97) as f64 / 48.5 - 1.0))
 }
 
-/// Bytes of the process that are in memory, where the system says so.
+/// Bytes of the process that are in memory and stem from no file, where the system says so.
 fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<usize>().ok()? * 1024)
 }
 
@@ -72,6 +72,39 @@ fn eight_sessions_on_eight_threads_take_the_memory_of_one_set_of_weights() {
         drop(sessions);
     }
     replaced_and_partial();
+    (0..2).for_each(a_mapped_file_is_packed_without_another_copy);
+}
+
+/// A file of weights whose first byte is so many bytes behind an aligned one.
+fn write_weights(path: &std::path::Path, misaligned: usize) {
+    let tensor = |n: usize| {
+        let from = n * WIDTH * WIDTH * 4;
+        let to = from + WIDTH * WIDTH * 4;
+        format!("\"w{n}\":{{\"dtype\":\"F32\",\"shape\":[{WIDTH},{WIDTH}],\"data_offsets\":[{from},{to}]}}")
+    };
+    let mut header = format!("{{{}}}", (0..LAYERS).map(tensor).collect::<Vec<_>>().join(","));
+    while header.len() % 8 != misaligned {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.into_bytes());
+    (0..LAYERS).for_each(|n| bytes.extend_from_slice(weight(n).bytes()));
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn a_mapped_file_is_packed_without_another_copy(misaligned: usize) {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("weights{misaligned}.safetensors"));
+    write_weights(&path, misaligned);
+    let weights = Weights::open(&path).unwrap();
+    let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+    let mut session = Compiler::new(cpu).unwrap().compile(&graph()).unwrap();
+    let before = resident();
+    session.load_named(|name| weights.get(name).cloned()).unwrap();
+    if let (Some(before), Some(after)) = (before, resident()) {
+        let more = after.saturating_sub(before);
+        assert!(more < WEIGHTS * 4 / 3, "{misaligned}: loading takes {more} bytes, the weights {WEIGHTS}");
+    }
+    assert!(session.run(&[input(0)]).unwrap() == loaded(1).session().unwrap().run(&[input(0)]).unwrap());
 }
 
 fn replaced_and_partial() {

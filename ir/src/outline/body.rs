@@ -115,7 +115,8 @@ impl<'a, 'g> Segments<'a, 'g> {
         let results: FxHashSet<NodeId> = self.analysis.graph.results().map(|o| o.1).collect();
         for (&id, &segment) in self.analysis.order.iter().zip(&self.of) {
             let read_elsewhere = |u: &NodeId| self.of[self.analysis.of(*u).at as usize - 1] != segment;
-            if results.contains(&id) || self.analysis.of(id).users.iter().any(read_elsewhere) {
+            let facts = self.analysis.of(id);
+            if results.contains(&id) || !facts.portable && facts.users.iter().any(read_elsewhere) {
                 outputs[segment].push(id);
             }
         }
@@ -194,7 +195,7 @@ impl Builder<'_, '_, '_> {
     fn is_outside(&self, id: NodeId) -> bool {
         match self.segments.analysis.of(id).at {
             0 => is_given(self.segments.analysis.graph.node(id)),
-            at => self.segments.of[at as usize - 1] != self.segment,
+            at => self.segments.of[at as usize - 1] != self.segment && !self.segments.analysis.of(id).portable,
         }
     }
 

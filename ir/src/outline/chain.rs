@@ -31,6 +31,9 @@ pub struct Facts {
     pub live: bool,
     /// Whether it depends on an input of the graph.
     pub runtime: bool,
+    /// Whether it is computed from coordinates and single numbers alone, such as the mask of a position: bodies compute it anew instead
+    /// of being given it, because rules see what it says and kernels need not store it.
+    pub portable: bool,
     /// Most contractions on a path to it, itself included.
     pub contractions: u32,
     /// The run-time nodes that read it.
@@ -85,12 +88,16 @@ impl<'g> Analysis<'g> {
             let of = |o: &NodeId| &self.nodes[o.0 as usize];
             let runtime =
                 is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || node.operands.iter().any(|o| of(o).runtime);
+            let number = |o: &NodeId| is_leaf(self.graph.node(*o), Leaf::Input) && self.graph.ty(*o).count() == 1;
+            let portable = runtime
+                && matches!(node.op.def().class, Class::Pointwise | Class::View(_))
+                && node.operands.iter().all(|o| of(o).portable || !of(o).runtime || number(o));
             let above = node.operands.iter().map(|o| of(o).contractions).max().unwrap_or(0);
             let here = runtime && *contracting.entry(node.op).or_insert_with(|| contracts(node.op));
             let depth = node.operands.iter().map(|o| of(o).depth + 1).max().unwrap_or(0);
             let form = self.form(node, runtime);
             let facts = &mut self.nodes[id.0 as usize];
-            (facts.runtime, facts.depth, facts.form) = (runtime, depth, form);
+            (facts.runtime, facts.portable, facts.depth, facts.form) = (runtime, portable, depth, form);
             facts.contractions = if runtime { above + u32::from(here) } else { 0 };
             if runtime {
                 for operand in &node.operands {
@@ -170,7 +177,8 @@ impl<'g> Analysis<'g> {
             } else if a != b {
                 // Whatever else comes from before the step must be the same value for all steps: a mask.
                 let (m, n) = (self.graph.node(a), self.graph.node(b));
-                if of_a.at <= self.of(earlier).at || of_a.form != of_b.form || m.operands.len() != n.operands.len() {
+                let own = of_a.portable && of_b.portable || of_a.at > self.of(earlier).at;
+                if !own || of_a.form != of_b.form || m.operands.len() != n.operands.len() {
                     return None;
                 }
                 stack.extend(m.operands.iter().copied().zip(n.operands.iter().copied()));
