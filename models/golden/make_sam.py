@@ -144,8 +144,8 @@ def segmentation(name, seed):
     key = "image_encoder.blocks.0.mlp.lin1.weight"
     original[key] = torch.cat([original[key].data.T, torch.ones(20, 3)], 1)[:, :28].T
     assert not original[key].is_contiguous()
-    original |= {"pixel_mean": torch.zeros(3, 1, 1), "pixel_std": torch.ones(3, 1, 1), "epoch": torch.tensor(7)}
-    torch.save({"model": original, "step": 123456789012, "lr": 1e-4, "args": {"name": "tiny", "amp": True, "crop": (1, 2.5, None)}}, OUT / name / "original.pt")
+    original |= {"pixel_mean": torch.zeros(3, 1, 1), "pixel_std": torch.ones(3, 1, 1)}
+    torch.save({"model": original, "epoch": torch.tensor(7), "step": 123456789012, "lr": 1e-4, "args": {"name": "tiny", "amp": True, "crop": (1, 2.5, None)}}, OUT / name / "original.pt")
 
 
 USED = {"hidden_size", "num_hidden_layers", "num_attention_heads", "mlp_dim", "image_size", "patch_size", "window_size", "global_attn_indexes", "output_channels",

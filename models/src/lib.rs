@@ -2,15 +2,19 @@
 
 pub mod bert;
 pub mod builtin;
+pub mod config;
 pub mod minilm;
+pub mod module;
 pub mod nn;
 pub mod onnx;
 pub mod random;
+pub mod sam;
 pub mod text;
 pub mod tokens;
 pub mod weights;
 
-pub use bert::{BertConfig, ConfigError, Output};
+pub use bert::{BertConfig, Output};
+pub use config::ConfigError;
 pub use nn::{Activation, Form};
 pub use random::random_weights;
 pub use text::{OpenError, Problem, ShapeError, TextModel};

@@ -117,18 +117,20 @@ impl Form {
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn attention(self, g: &mut Graph, [q, k, v]: [NodeId; 3], bias: NodeId, depth: usize) -> Built {
+    pub fn attention(self, g: &mut Graph, [q, k, v]: [NodeId; 3], bias: Option<NodeId>, depth: usize) -> Built {
         let scale = as_f32(1.0 / (depth as f64).sqrt());
         match self {
             Form::Composite => {
-                g.apply("sdpa", &[q, k, v, bias], &[("scale", scale.into()), ("mask", "additive".into())])
+                let operands: Vec<_> = [q, k, v].into_iter().chain(bias).collect();
+                let mask = if bias.is_some() { "additive" } else { "none" };
+                g.apply("sdpa", &operands, &[("scale", scale.into()), ("mask", mask.into())])
             }
             Form::Primitive => {
                 let keys = swap_last_two(g, k)?;
                 let scores = g.apply("matmul", &[q, keys], &[])?;
                 let scale = g.scalar(scale, q)?;
                 let scaled = g.apply("mul", &[scores, scale], &[])?;
-                let biased = g.apply("add", &[scaled, bias], &[])?;
+                let biased = bias.map_or(Ok(scaled), |bias| g.apply("add", &[scaled, bias], &[]))?;
                 let weights = softmax(g, biased)?;
                 g.apply("matmul", &[weights, v], &[])
             }

@@ -8,7 +8,8 @@ use std::{
 use eutectic_ir::{Graph, GraphError, Tensor, Type};
 
 use crate::{
-    bert::{self, BertConfig, ConfigError, Output},
+    bert::{self, BertConfig, Output},
+    config::ConfigError,
     nn::Form,
     tokens::{Batch, Tokens, TokensError},
     weights::{Weights, WeightsError},

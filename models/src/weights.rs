@@ -1,7 +1,8 @@
-//! Weights: the tensors of a safetensors file, mapped into memory and matched with a program's parameters.
-//!
-//! The format is an eight-byte length, a JSON header (name → element type, shape, byte range) and the bytes:
-//! <https://github.com/huggingface/safetensors#format>.
+//! Weights: the tensors of a safetensors file or of a torch checkpoint, mapped into memory and matched with a program's parameters.
+
+mod pickle;
+mod safetensors;
+mod torch;
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +15,21 @@ use std::{
 
 use eutectic_ir::{DType, Tensor, Type};
 use memmap2::Mmap;
-use safetensors::{Dtype, tensor::Metadata};
-
-/// Bytes of the header's length.
-const PREFIX: usize = 8;
 
 /// The tensors of a file by name. The file stays mapped as long as one of its tensors lives; it must not be truncated
 /// meanwhile (as with every memory map, reading would then end the process).
 #[derive(Debug)]
 pub struct Weights {
     path: PathBuf,
-    tensors: BTreeMap<String, Stored>,
+    tensors: BTreeMap<String, Entry>,
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+struct Entry {
+    /// The name in the file, which may be another one.
+    spelled: String,
+    stored: Stored,
 }
 
 /// A tensor of the file.
@@ -77,11 +82,13 @@ pub enum WeightsError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// The file is no safetensors file, or a damaged one.
-    #[error("{}: not a valid safetensors file: {problem}", .path.display())]
+    /// The file is not of a format that is known, or a damaged one.
+    #[error("{}: not a valid {format}: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
+        /// What it was taken for.
+        format: &'static str,
         /// What is wrong with it.
         problem: String,
     },
@@ -148,11 +155,12 @@ fn list(problems: &[Misfit]) -> String {
 }
 
 impl Weights {
-    /// Maps a safetensors file and checks its header; no tensor is read yet.
+    /// Maps a safetensors file, or a checkpoint that `torch.save` wrote, and reads what tensors there are; their elements are not
+    /// read yet. Nothing in a checkpoint is executed.
     ///
     /// # Errors
-    /// When it cannot be opened, or is truncated or damaged. (A changed byte within a tensor cannot be noticed: the
-    /// format has no checksum.)
+    /// When it cannot be opened, is truncated or damaged, or holds what a checkpoint of tensors does not. (A changed byte within a
+    /// tensor is not noticed.)
     pub fn open(path: impl AsRef<Path>) -> Result<Weights, WeightsError> {
         let path = path.as_ref().to_path_buf();
         let io = |source| WeightsError::Io { path: path.clone(), source };
@@ -162,20 +170,50 @@ impl Weights {
         }
         // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see the type's docs.
         let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(io)?);
-        match tensors(&map) {
-            Ok(tensors) => Ok(Weights { path, tensors }),
-            Err(problem) => Err(WeightsError::Format { path, problem }),
+        let (format, tensors) = if torch::is_archive(&map) {
+            ("torch checkpoint", torch::tensors(&map))
+        } else if torch::is_bare_pickle(&map) {
+            ("torch checkpoint", Err(torch::BARE.into()))
+        } else {
+            ("safetensors file", safetensors::tensors(&map))
+        };
+        let entry = |(name, stored): (String, _)| (name.clone(), Entry { spelled: name, stored });
+        match tensors {
+            Ok(tensors) => Ok(Weights { path, tensors: tensors.into_iter().map(entry).collect() }),
+            Err(problem) => Err(WeightsError::Format { path, format, problem }),
+        }
+    }
+
+    /// The same tensors under other names. `rename` says what a name becomes, and how much it is wanted: where several become one,
+    /// that of the lowest rank stays. What gets no name is left out.
+    pub fn renamed(self, rename: impl Fn(&str) -> Option<(usize, String)>) -> Weights {
+        let mut ranked = BTreeMap::<String, (usize, Entry)>::new();
+        for (name, entry) in self.tensors {
+            let Some((rank, name)) = rename(&name) else { continue };
+            if ranked.get(&name).is_none_or(|(best, _)| rank < *best) {
+                ranked.insert(name, (rank, entry));
+            }
+        }
+        Weights { path: self.path, tensors: ranked.into_iter().map(|(name, (_, entry))| (name, entry)).collect() }
+    }
+
+    /// Puts other tensors in the place of one, where `parts` makes some of it.
+    pub fn replace(&mut self, name: &str, parts: impl FnOnce(&Tensor) -> Option<Vec<(String, Tensor)>>) {
+        let Some(parts) = self.get(name).and_then(parts) else { return };
+        let Some(Entry { spelled, .. }) = self.tensors.remove(name) else { return };
+        for (name, tensor) in parts {
+            self.tensors.insert(name, Entry { spelled: spelled.clone(), stored: Stored::Usable(tensor) });
         }
     }
 
     /// The names of all tensors, sorted, with the types as the file has them.
     pub fn names(&self) -> impl Iterator<Item = (&str, String)> {
-        self.tensors.iter().map(|(name, stored)| (name.as_str(), stored.to_string()))
+        self.tensors.iter().map(|(name, entry)| (name.as_str(), entry.stored.to_string()))
     }
 
     /// One tensor, if the file has it and its element type is one that programs have.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        match self.tensors.get(name)? {
+        match &self.tensors.get(name)?.stored {
             Stored::Usable(tensor) => Some(tensor),
             Stored::Foreign(_) => None,
         }
@@ -196,34 +234,42 @@ impl Weights {
     ) -> Result<Bound, WeightsError> {
         let mut bound = Bound { tensors: BTreeMap::new(), widened: Vec::new() };
         let (mut missing, mut wrong) = (Vec::new(), Vec::new());
-        let mut unused: BTreeMap<&str, &Stored> = self.tensors.iter().map(|(n, t)| (n.as_str(), t)).collect();
+        let mut unused: BTreeMap<&str, &Entry> = self.tensors.iter().map(|(n, t)| (n.as_str(), t)).collect();
         for (name, expected) in params {
             unused.remove(name);
             match self.tensors.get(name) {
                 None => missing.push(Misfit::Missing { name: name.into(), expected: expected.clone() }),
-                Some(Stored::Usable(tensor)) if tensor.ty() == *expected => {
+                Some(Entry { stored: Stored::Usable(tensor), .. }) if tensor.ty() == *expected => {
                     bound.tensors.insert(name.into(), tensor.clone());
                 }
-                Some(stored) => match stored.widened(expected) {
+                Some(Entry { stored, spelled }) => match stored.widened(expected) {
                     Some((narrow, tensor)) => {
                         bound.widened.push((name.into(), narrow));
                         bound.tensors.insert(name.into(), tensor);
                     }
                     None => {
                         let found = stored.to_string();
-                        wrong.push(Misfit::Wrong { name: name.into(), expected: expected.clone(), found });
+                        wrong.push(Misfit::Wrong { name: spelled.clone(), expected: expected.clone(), found });
                     }
                 },
             }
         }
         let extra = unused.into_iter().filter(|(name, _)| !ignored.iter().any(|pattern| matches(pattern, name)));
-        let extra = extra.map(|(name, found)| Misfit::Extra { name: name.into(), found: found.to_string() });
+        let extra = extra.map(|(_, e)| Misfit::Extra { name: e.spelled.clone(), found: e.stored.to_string() });
         let problems: Vec<_> = missing.into_iter().chain(wrong).chain(extra).collect();
         if problems.is_empty() { Ok(bound) } else { Err(WeightsError::Mismatch { path: self.path.clone(), problems }) }
     }
 }
 
 impl Stored {
+    /// A tensor of the file, whose truth values are checked.
+    fn usable(tensor: Tensor) -> Result<Stored, String> {
+        if tensor.dtype() == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
+            return Err(format!("{} holds a byte that is neither 0 nor 1", tensor.ty()));
+        }
+        Ok(Stored::Usable(tensor))
+    }
+
     /// The type in the file and the tensor in the wider float type that is asked for, where only that differs.
     fn widened(&self, wanted: &Type) -> Option<(Type, Tensor)> {
         let (Stored::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
@@ -246,57 +292,4 @@ fn matches(pattern: &str, name: &str) -> bool {
         (None, Some(start)) => name.starts_with(start),
         (None, None) => name == pattern,
     }
-}
-
-/// Reads the header; what is wrong with it otherwise.
-fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
-    let prefix = map.first_chunk::<PREFIX>().ok_or(format!("{} bytes are too few for a header", map.len()))?;
-    let length = u64::from_le_bytes(*prefix);
-    let data = usize::try_from(length).ok().and_then(|n| n.checked_add(PREFIX)).filter(|&end| end <= map.len());
-    let data = data.ok_or(format!("its header would take {length} bytes, the file has {}", map.len()))?;
-    // The offsets' order, that they meet without a gap and that they fit the shapes is checked in `Metadata`. That
-    // they end with the file is checked here, as `SafeTensors::deserialize` adds sizes there without looking.
-    let header: Metadata = serde_json::from_slice(&map[PREFIX..data]).map_err(|e| format!("its header: {e}"))?;
-    if header.data_len() != map.len() - data {
-        return Err(format!(
-            "its tensors take {} bytes, the file has {} for them",
-            header.data_len(),
-            map.len() - data
-        ));
-    }
-    let stored = |name: &str| {
-        let info = header.info(name).expect("the names come from this header");
-        let foreign = || {
-            let dims: Vec<_> = info.shape.iter().map(usize::to_string).collect();
-            format!("{}[{}]", info.dtype, dims.join(" "))
-        };
-        let Some(dtype) = dtype(info.dtype) else {
-            return Ok(Stored::Foreign(foreign()));
-        };
-        let range = data + info.data_offsets.0..data + info.data_offsets.1;
-        let tensor = Tensor::new(dtype, &info.shape, Mapped { map: map.clone(), range })
-            .map_err(|e| format!("tensor `{name}`: {e}"))?;
-        if dtype == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
-            return Err(format!("tensor `{name}`: {} holds a byte that is neither 0 nor 1", tensor.ty()));
-        }
-        Ok(Stored::Usable(tensor))
-    };
-    header.offset_keys().into_iter().map(|name| stored(&name).map(|s| (name, s))).collect()
-}
-
-/// The element type of ours, if there is one.
-fn dtype(of: Dtype) -> Option<DType> {
-    Some(match of {
-        Dtype::F32 => DType::F32,
-        Dtype::F64 => DType::F64,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::Bf16,
-        Dtype::I8 => DType::I8,
-        Dtype::U8 => DType::U8,
-        Dtype::I32 => DType::I32,
-        Dtype::I64 => DType::I64,
-        Dtype::U32 => DType::U32,
-        Dtype::BOOL => DType::Bool,
-        _ => return None,
-    })
 }

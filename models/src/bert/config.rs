@@ -1,14 +1,13 @@
 //! The configuration of a BERT encoder, as `config.json` of the transformers library holds it.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::nn::Activation;
+use crate::{
+    config::{ConfigError, Fields, read},
+    nn::Activation,
+};
 
 /// What determines a BERT encoder, weights apart (Devlin et al. 2018, arXiv:1810.04805).
 #[derive(Clone, Debug, PartialEq)]
@@ -33,35 +32,6 @@ pub struct BertConfig {
     pub eps: f64,
 }
 
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// It is not a JSON object.
-    #[error("{}: not a JSON object: {problem}", .path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        problem: String,
-    },
-    /// Fields are missing or wrong.
-    #[error("{}: not the configuration of a BERT encoder:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
-    Fields {
-        /// The file.
-        path: PathBuf,
-        /// One line for each field that is missing or wrong, with what is expected.
-        problems: Vec<String>,
-    },
-}
-
 impl BertConfig {
     /// BERT-base, uncased: 12 layers, hidden 768.
     pub fn base() -> BertConfig {
@@ -83,11 +53,7 @@ impl BertConfig {
     /// # Errors
     /// When it cannot be read, is no JSON, or fields are missing or wrong (all of these at once).
     pub fn open(path: impl AsRef<Path>) -> Result<BertConfig, ConfigError> {
-        let path = path.as_ref();
-        let text = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.into(), source })?;
-        let fields = serde_json::from_slice(&text)
-            .map_err(|e| ConfigError::Json { path: path.into(), problem: e.to_string() })?;
-        BertConfig::from_fields(&fields).map_err(|problems| ConfigError::Fields { path: path.into(), problems })
+        read(path.as_ref(), "a BERT encoder", BertConfig::from_fields)
     }
 
     /// The configuration from the fields of a JSON object.
@@ -95,7 +61,7 @@ impl BertConfig {
     /// # Errors
     /// A line for each field that is missing or wrong.
     pub fn from_fields(fields: &Map<String, Value>) -> Result<BertConfig, Vec<String>> {
-        let mut r = Reader { fields, problems: Vec::new() };
+        let mut r = Fields::new(fields);
         let vocabulary = r.size("vocab_size", 1 << 31);
         let hidden = r.size("hidden_size", 1 << 20);
         let layers = r.size("num_hidden_layers", 1 << 12);
@@ -104,10 +70,7 @@ impl BertConfig {
         let positions = r.size("max_position_embeddings", 1 << 24);
         let types = r.size("type_vocab_size", 1 << 20);
         let eps = r.check("layer_norm_eps", "a number above 0 and below 1", |x: &f64| *x > 0.0 && *x < 1.0);
-        let names: Vec<_> = Activation::names().collect();
-        let activation = r.required("hidden_act", &format!("one of {}", names.join(", ")), |v| {
-            v.as_str().and_then(Activation::named)
-        });
+        let activation = r.activation("hidden_act");
         if let (Some(hidden), Some(heads)) = (hidden, heads)
             && hidden % heads != 0
         {
@@ -131,53 +94,7 @@ impl BertConfig {
                 eps: eps?,
             })
         };
-        match (config(), r.problems.is_empty()) {
-            (Some(config), true) => Ok(config),
-            _ => Err(r.problems),
-        }
-    }
-}
-
-/// Reads fields and remembers what is wrong with them.
-struct Reader<'a> {
-    fields: &'a Map<String, Value>,
-    problems: Vec<String>,
-}
-
-impl Reader<'_> {
-    fn problem(&mut self, name: &str, expected: impl fmt::Display, found: &dyn fmt::Display) {
-        self.problems.push(format!("{name}: expected {expected}, found {found}"));
-    }
-
-    fn required<T>(&mut self, name: &str, expected: &str, read: impl FnOnce(&Value) -> Option<T>) -> Option<T> {
-        let Some(value) = self.fields.get(name) else {
-            self.problem(name, expected, &"no such field");
-            return None;
-        };
-        let read = read(value);
-        if read.is_none() {
-            self.problem(name, expected, value);
-        }
-        read
-    }
-
-    fn check<T: DeserializeOwned>(&mut self, name: &str, expected: &str, valid: impl FnOnce(&T) -> bool) -> Option<T> {
-        self.required(name, expected, |v| serde_json::from_value(v.clone()).ok().filter(valid))
-    }
-
-    /// An extent. It has a limit, so that a damaged file is an error here and not a lack of memory later.
-    fn size(&mut self, name: &str, limit: usize) -> Option<usize> {
-        self.check(name, &format!("an integer from 1 to {limit}"), |n| (1..=limit).contains(n))
-    }
-
-    /// A field that may be missing, but only have one value.
-    fn fixed(&mut self, name: &str, expected: impl Into<Value>) {
-        let expected = expected.into();
-        match self.fields.get(name) {
-            None | Some(Value::Null) => {}
-            Some(found) if *found == expected => {}
-            Some(found) => self.problem(name, expected, found),
-        }
+        r.done(config())
     }
 }
 

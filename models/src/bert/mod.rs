@@ -4,7 +4,7 @@ mod config;
 
 use eutectic_ir::{Attr, DType, Dim, Graph, GraphError, NodeId, Tensor, Type};
 
-pub use config::{BertConfig, ConfigError};
+pub use config::BertConfig;
 
 use crate::{
     nn::{Form, reshape, sum, swap_last_two, transpose},
@@ -158,7 +158,7 @@ impl Builder<'_> {
             transpose(self.g, split, &[0, 2, 1, 3])
         };
         let parts = [head("query")?, head("key")?, head("value")?];
-        let mixed = self.form.attention(self.g, parts, bias, depth)?;
+        let mixed = self.form.attention(self.g, parts, Some(bias), depth)?;
         let joined = transpose(self.g, mixed, &[0, 2, 1, 3])?;
         reshape(self.g, joined, &[batch, sequence, width.into()])
     }

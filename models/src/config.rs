@@ -1,0 +1,198 @@
+//! Reading `config.json` of the transformers library: every field that is missing or wrong is said at once.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::nn::Activation;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is not a JSON object.
+    #[error("{}: not a JSON object: {problem}", .path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// Fields are missing or wrong.
+    #[error("{}: not the configuration of {of}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Fields {
+        /// The file.
+        path: PathBuf,
+        /// The kind of model, as in `a BERT encoder`.
+        of: &'static str,
+        /// One line for each field that is missing or wrong, with what is expected.
+        problems: Vec<String>,
+    },
+}
+
+/// Reads a file with a JSON object, the configuration `of` a kind of model.
+pub(crate) fn read<T>(
+    path: &Path,
+    of: &'static str,
+    parse: impl FnOnce(&Map<String, Value>) -> Result<T, Vec<String>>,
+) -> Result<T, ConfigError> {
+    let text = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.into(), source })?;
+    let fields =
+        serde_json::from_slice(&text).map_err(|e| ConfigError::Json { path: path.into(), problem: e.to_string() })?;
+    parse(&fields).map_err(|problems| ConfigError::Fields { path: path.into(), of, problems })
+}
+
+/// Reads the fields of an object, and remembers what is wrong with them.
+pub(crate) struct Fields<'a> {
+    fields: &'a Map<String, Value>,
+    /// Where the object is, as in `vision_config.`; empty for the file's own.
+    place: String,
+    problems: Vec<String>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(fields: &'a Map<String, Value>) -> Fields<'a> {
+        Fields { fields, place: String::new(), problems: Vec::new() }
+    }
+
+    pub(crate) fn problem(&mut self, name: &str, expected: impl fmt::Display, found: &dyn fmt::Display) {
+        self.problems.push(format!("{}{name}: expected {expected}, found {found}", self.place));
+    }
+
+    /// Whether there is a field of that name that says something.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|v| !v.is_null())
+    }
+
+    pub(crate) fn required<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let Some(value) = self.fields.get(name) else {
+            self.problem(name, expected, &"no such field");
+            return None;
+        };
+        let read = read(value);
+        if read.is_none() {
+            self.problem(name, expected, value);
+        }
+        read
+    }
+
+    /// A field that takes a default where it is missing.
+    pub(crate) fn optional<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        default: T,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        if self.has(name) { self.required(name, expected, read) } else { Some(default) }
+    }
+
+    pub(crate) fn check<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        valid: impl FnOnce(&T) -> bool,
+    ) -> Option<T> {
+        self.required(name, expected, |v| serde_json::from_value(v.clone()).ok().filter(valid))
+    }
+
+    /// An extent. It has a limit, so that a damaged file is an error here and not a lack of memory later.
+    pub(crate) fn size(&mut self, name: &str, limit: usize) -> Option<usize> {
+        self.check(name, &format!("an integer from 1 to {limit}"), |n| (1..=limit).contains(n))
+    }
+
+    /// An extent that takes a default where it is missing.
+    pub(crate) fn size_or(&mut self, name: &str, limit: usize, default: usize) -> Option<usize> {
+        if self.has(name) { self.size(name, limit) } else { Some(default) }
+    }
+
+    /// Height and width: one number for both, or a list of two.
+    pub(crate) fn pair_or(&mut self, name: &str, limit: usize, default: usize) -> Option<[usize; 2]> {
+        let expected = format!("an integer from 1 to {limit}, or a list of two of these");
+        self.optional(name, &expected, [default; 2], |v| {
+            let pair = v.as_array().map_or_else(|| vec![v; 2], |list| list.iter().collect());
+            let side = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=limit).contains(n));
+            let sides: Option<Vec<usize>> = pair.into_iter().map(side).collect();
+            sides?.try_into().ok()
+        })
+    }
+
+    /// A small positive number that is added where something is divided by.
+    pub(crate) fn eps_or(&mut self, name: &str, default: f64) -> Option<f64> {
+        self.optional(name, "a number above 0 and below 1", default, |v| v.as_f64().filter(|x| *x > 0.0 && *x < 1.0))
+    }
+
+    /// A truth value.
+    pub(crate) fn flag_or(&mut self, name: &str, default: bool) -> Option<bool> {
+        self.optional(name, "true or false", default, Value::as_bool)
+    }
+
+    /// Numbers of layers.
+    pub(crate) fn indices_or(&mut self, name: &str, default: &[usize]) -> Option<Vec<usize>> {
+        let read = |v: &Value| serde_json::from_value(v.clone()).ok();
+        self.optional(name, "a list of integers", default.to_vec(), read)
+    }
+
+    /// The name of an activation.
+    pub(crate) fn activation(&mut self, name: &str) -> Option<Activation> {
+        let names: Vec<_> = Activation::names().collect();
+        let expected = format!("one of {}", names.join(", "));
+        self.required(name, &expected, |v| v.as_str().and_then(Activation::named))
+    }
+
+    /// The name of an activation, which takes a default where it is missing.
+    pub(crate) fn activation_or(&mut self, name: &str, default: Activation) -> Option<Activation> {
+        if self.has(name) { self.activation(name) } else { Some(default) }
+    }
+
+    /// A field that may be missing, but only have one value.
+    pub(crate) fn fixed(&mut self, name: &str, expected: impl Into<Value>) {
+        let expected = expected.into();
+        match self.fields.get(name) {
+            None | Some(Value::Null) => {}
+            Some(found) if *found == expected => {}
+            Some(found) => self.problem(name, expected, found),
+        }
+    }
+
+    /// Reads an object within this one; an empty one where it is missing.
+    pub(crate) fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
+        let empty = Map::new();
+        let fields = match self.fields.get(name) {
+            None | Some(Value::Null) => &empty,
+            Some(Value::Object(fields)) => fields,
+            Some(other) => {
+                self.problem(name, "an object", other);
+                &empty
+            }
+        };
+        let mut inner = Fields { fields, place: format!("{}{name}.", self.place), problems: Vec::new() };
+        let result = read(&mut inner);
+        self.problems.append(&mut inner.problems);
+        result
+    }
+
+    /// What was read, unless there were problems.
+    pub(crate) fn done<T>(self, read: Option<T>) -> Result<T, Vec<String>> {
+        match (read, self.problems.is_empty()) {
+            (Some(read), true) => Ok(read),
+            _ => Err(self.problems),
+        }
+    }
+}

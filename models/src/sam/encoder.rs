@@ -1,0 +1,168 @@
+//! The image encoder: patches, blocks that attend in windows or to the whole image, and the neck.
+
+use eutectic_ir::{GraphError, NodeId};
+
+use super::VisionConfig;
+use crate::{
+    module::{Built, Conv, Module, channels_first, channels_last, reshaped, slice},
+    nn::transpose,
+};
+
+/// Epsilon of the norms after convolutions, whatever the configuration says.
+pub(super) const CHANNEL_EPS: f64 = 1e-6;
+
+/// pixels [B C H W] → embedding [B out h w], in a module of its own.
+pub(super) fn encoder(m: &mut Module<'_>, config: &VisionConfig, batch: usize, pixels: NodeId) -> Built {
+    let [rows, columns] = config.grid();
+    let mut x = m.within("patch_embed", |m| {
+        let (channels, size) = ([config.channels, config.width], config.patch);
+        let conv = Conv { channels, size, stride: size, pad: 0, bias: true };
+        let patches = m.conv("projection", pixels, conv)?;
+        channels_last(m.g, patches)
+    })?;
+    if config.absolute_positions {
+        let positions = m.param("pos_embed", &[1, rows, columns, config.width])?;
+        x = m.add(x, positions)?;
+    }
+    let grid = Grid { batch, rows, columns };
+    for layer in 0..config.layers {
+        x = m.within(&format!("layers.{layer}"), |m| block(m, config, grid, config.window_of(layer), x))?;
+    }
+    m.within("neck", |m| neck(m, config, x))
+}
+
+impl VisionConfig {
+    /// Rows and columns of the tokens.
+    pub fn grid(&self) -> [usize; 2] {
+        self.image.map(|side| side / self.patch)
+    }
+
+    /// The size of a block's windows; none where it attends to the whole image.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        (!self.global.contains(&layer)).then_some(self.window)
+    }
+}
+
+/// Tokens [batch rows columns E].
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    pub batch: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+fn block(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, window: Option<usize>, x: NodeId) -> Built {
+    let normal = m.layernorm("layer_norm1", x, config.width, config.eps)?;
+    let attended = in_windows(m, grid, config.width, window, normal, |m, grid, x| {
+        m.within("attn", |m| attention(m, config, grid, x))
+    })?;
+    let x = m.add(x, attended)?;
+    let normal = m.layernorm("layer_norm2", x, config.width, config.eps)?;
+    let mixed = m.within("mlp", |m| {
+        let inner = m.linear("lin1", normal, [config.width, config.mlp], true)?;
+        let inner = m.activation(inner, config.activation)?;
+        m.linear("lin2", inner, [config.mlp, config.width], true)
+    })?;
+    m.add(x, mixed)
+}
+
+/// Attends within windows, each of which becomes an image of the batch. Where they do not divide the grid, zeros are put in
+/// below and to the right: tokens like others, which nothing masks.
+pub(crate) fn in_windows(
+    m: &mut Module<'_>,
+    grid: Grid,
+    width: usize,
+    window: Option<usize>,
+    x: NodeId,
+    attend: impl FnOnce(&mut Module<'_>, Grid, NodeId) -> Built,
+) -> Built {
+    let Some(size) = window else { return attend(m, grid, x) };
+    let Grid { batch, rows, columns } = grid;
+    let (down, across) = (rows.div_ceil(size), columns.div_ceil(size));
+    let mut padded = x;
+    for (axis, extent, windows) in [(-3, rows, down), (-2, columns, across)] {
+        let after = (windows * size - extent) as i64;
+        if after > 0 {
+            let attrs = [("axis", axis.into()), ("before", 0.into()), ("after", after.into())];
+            padded = m.g.apply("pad", &[padded], &attrs)?;
+        }
+    }
+    let apart = reshaped(m.g, padded, &[batch, down, size, across, size, width])?;
+    let sorted = transpose(m.g, apart, &[0, 1, 3, 2, 4, 5])?;
+    let windows = Grid { batch: batch * down * across, rows: size, columns: size };
+    let images = reshaped(m.g, sorted, &[windows.batch, size, size, width])?;
+    let attended = attend(m, windows, images)?;
+    let sorted = reshaped(m.g, attended, &[batch, down, across, size, size, width])?;
+    let apart = transpose(m.g, sorted, &[0, 1, 3, 2, 4, 5])?;
+    let mut cropped = reshaped(m.g, apart, &[batch, down * size, across * size, width])?;
+    for (axis, extent, windows) in [(-3, rows, down), (-2, columns, across)] {
+        if windows * size > extent {
+            cropped = slice(m.g, cropped, axis, 0, extent)?;
+        }
+    }
+    Ok(cropped)
+}
+
+fn attention(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, x: NodeId) -> Built {
+    let VisionConfig { width, heads, .. } = *config;
+    let Grid { batch, rows, columns } = grid;
+    let (tokens, depth) = (rows * columns, width / heads);
+    let all = m.linear("qkv", x, [width, 3 * width], config.qkv_bias)?;
+    let mut part = |n: usize| {
+        let part = slice(m.g, all, -1, n * width, width)?;
+        let split = reshaped(m.g, part, &[batch, tokens, heads, depth])?;
+        transpose(m.g, split, &[0, 2, 1, 3])
+    };
+    let [q, k, v] = [part(0)?, part(1)?, part(2)?];
+    let bias = config.relative_positions.then(|| relative_positions(m, heads, depth, grid, q)).transpose()?;
+    let mixed = m.form.attention(m.g, [q, k, v], bias, depth)?;
+    let joined = transpose(m.g, mixed, &[0, 2, 1, 3])?;
+    let joined = reshaped(m.g, joined, &[batch, rows, columns, width])?;
+    m.linear("proj", joined, [width, width], true)
+}
+
+/// q · Rh[yq − yk] + q · Rw[xq − xk] for each query and key, [batch heads queries keys]; q is not scaled.
+fn relative_positions(m: &mut Module<'_>, heads: usize, depth: usize, grid: Grid, q: NodeId) -> Built {
+    let Grid { batch, rows, columns } = grid;
+    let image = reshaped(m.g, q, &[batch, heads, rows, columns, depth])?;
+    let down = {
+        let table = toeplitz(m, "rel_pos_h", rows, depth)?;
+        let down = m.g.apply("matmul", &[image, table], &[])?;
+        reshaped(m.g, down, &[batch, heads, rows, columns, rows, 1])?
+    };
+    let across = {
+        let table = toeplitz(m, "rel_pos_w", columns, depth)?;
+        let sideways = transpose(m.g, image, &[0, 1, 3, 2, 4])?;
+        let across = m.g.apply("matmul", &[sideways, table], &[])?;
+        let across = transpose(m.g, across, &[0, 1, 3, 2, 4])?;
+        reshaped(m.g, across, &[batch, heads, rows, columns, 1, columns])?
+    };
+    let bias = m.add(down, across)?;
+    reshaped(m.g, bias, &[batch, heads, rows * columns, rows * columns])
+}
+
+/// A table [2n − 1, d], whose middle row is that of no distance, as [query d key]: row query − key + n − 1. Read backwards, what a query
+/// needs is a window; so it is a view, with no indices that are stored.
+fn toeplitz(m: &mut Module<'_>, name: &str, n: usize, depth: usize) -> Built {
+    let table = m.param(name, &[2 * n - 1, depth])?;
+    let reversed = reverse(m, table, -2, 2 * n - 1)?;
+    let windows = m.g.apply("window", &[reversed], &[("axis", (-2).into()), ("size", (n as i64).into())])?;
+    let rows = reverse(m, windows, -3, n)?;
+    transpose(m.g, rows, &[0, 2, 1])
+}
+
+fn reverse(m: &mut Module<'_>, x: NodeId, axis: i64, extent: usize) -> Result<NodeId, GraphError> {
+    let (last, len) = (extent as i64 - 1, extent as i64);
+    m.g.apply("slice", &[x], &[("axis", axis.into()), ("at", last.into()), ("len", len.into()), ("step", (-1).into())])
+}
+
+/// Two convolutions, each with a norm over the channels.
+fn neck(m: &mut Module<'_>, config: &VisionConfig, x: NodeId) -> Built {
+    let out = config.out_channels;
+    let x = channels_first(m.g, x)?;
+    let first = Conv { channels: [config.width, out], size: 1, stride: 1, pad: 0, bias: config.neck_bias };
+    let x = m.conv("conv1", x, first)?;
+    let x = m.channel_norm("layer_norm1", x, out, CHANNEL_EPS)?;
+    let x = m.conv("conv2", x, Conv { channels: [out, out], size: 3, stride: 1, pad: 1, bias: false })?;
+    m.channel_norm("layer_norm2", x, out, CHANNEL_EPS)
+}

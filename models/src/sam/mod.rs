@@ -1,0 +1,80 @@
+//! SAM, the Segment Anything Model (Kirillov et al. 2023, arXiv:2304.02643), as graphs: from pixels to an embedding, and on to masks.
+
+mod checkpoint;
+mod config;
+mod decoder;
+mod encoder;
+mod prompt;
+
+use eutectic_ir::{DType, Graph, GraphError, NodeId, Type};
+
+pub use checkpoint::{IGNORED_FOR_EMBEDDINGS, IGNORED_FOR_MASKS, open_weights};
+pub use config::{DecoderConfig, Preset, SamConfig, VisionConfig};
+pub use prompt::Label;
+
+use crate::{module::Module, nn::Form};
+
+/// What masks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prompts {
+    /// Prompts for each image, P.
+    pub number: usize,
+    /// Points of each prompt, N: the last is [`Label::None`] unless two are the corners of a box.
+    pub points: usize,
+    /// Whether there is an earlier mask of each image.
+    pub prior: bool,
+}
+
+/// The image encoder for a batch of images. Input: `pixels` `f32[B C H W]`, normalised and padded. Output: `embedding` `f32[B out h w]`.
+/// Parameters are named and shaped as in transformers' `SamVisionModel`.
+///
+/// # Errors
+/// None for a configuration that was read by [`SamConfig::open`] or comes from a preset, and at least one image.
+pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new("sam");
+    let embedding = embedding(&mut Module { g: &mut graph, form }, config, batch)?;
+    graph.output("embedding", embedding)?;
+    Ok(graph)
+}
+
+/// The whole model for a batch of images. Inputs: `pixels` as for [`encoder`]; `points` `f32[B P N 2]`, x before y in pixels of the
+/// padded image; `labels` `i64[B P N]`, each a [`Label`]; and `prior` `f32[B 1 4h 4w]`, the logits of an earlier mask, if there is one. Outputs:
+/// `embedding`; `masks` `f32[B P 1+M 4h 4w]`, logits above 0 where the mask is, the first for prompts that mean one thing, the others
+/// for those that may mean several; and `scores` `f32[B P 1+M]`, the overlap with the right mask as it is predicted.
+///
+/// # Errors
+/// As for [`encoder`], and with at least one prompt of one point.
+pub fn segmenter(config: &SamConfig, form: Form, batch: usize, prompts: Prompts) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new("sam");
+    let m = &mut Module { g: &mut graph, form };
+    let embedding = embedding(m, config, batch)?;
+    let dims = [batch, prompts.number, prompts.points];
+    let points = m.g.input("points", Type::tensor(DType::F32, &[&dims[..], &[2]].concat()))?;
+    let labels = m.g.input("labels", Type::tensor(DType::I64, &dims))?;
+    let [rows, columns] = config.vision.grid();
+    let mask = Type::tensor(DType::F32, &[batch, 1, 4 * rows, 4 * columns]);
+    let prior = prompts.prior.then(|| m.g.input("prior", mask)).transpose()?;
+
+    let matrix = prompt::matrix(m, config)?;
+    let places = prompt::places(m, config, matrix)?;
+    let (points, dense) = m.within("prompt_encoder", |m| {
+        Ok((prompt::points(m, config, matrix, points, labels, dims)?, prompt::dense(m, config, prior)?))
+    })?;
+    let tokens = [batch, rows * columns, config.vision.out_channels];
+    let image = prompt::tokens_of(m, embedding, tokens)?;
+    let image = m.add(image, dense)?;
+    let image = prompt::for_each_prompt(m, image, tokens, prompts.number)?;
+    let prompted = decoder::Prompted { points, image, places, dims };
+    let [masks, scores] = m.within("mask_decoder", |m| decoder::decoder(m, config, &prompted))?;
+    for (name, value) in [("embedding", embedding), ("masks", masks), ("scores", scores)] {
+        graph.output(name, value)?;
+    }
+    Ok(graph)
+}
+
+fn embedding(m: &mut Module<'_>, config: &SamConfig, batch: usize) -> Result<NodeId, GraphError> {
+    let vision = &config.vision;
+    let [height, width] = vision.image;
+    let pixels = m.g.input("pixels", Type::tensor(DType::F32, &[batch, vision.channels, height, width]))?;
+    m.within("vision_encoder", |m| encoder::encoder(m, vision, batch, pixels))
+}

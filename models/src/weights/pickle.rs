@@ -1,0 +1,356 @@
+//! The part of Python's pickle format that `torch.save` uses, read as data: dictionaries, tensors, strings and numbers. Nothing
+//! is executed; whatever else a pickle asks for is an error (<https://docs.python.org/3/library/pickletools.html>).
+
+use std::{collections::HashMap, rc::Rc};
+
+/// A value of a pickle.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// What no tensor is found in: `None`, a truth value, a float, bytes, a list.
+    Other,
+    Int(i64),
+    Text(Rc<str>),
+    Tuple(Rc<[Value]>),
+    /// The number of a dictionary, which is filled after it is made.
+    Dict(usize),
+    /// A name, which nothing is ever looked up by.
+    Global(Rc<str>),
+    Storage(Rc<Storage>),
+    Tensor(Rc<View>),
+}
+
+/// Elements in a file of the archive.
+#[derive(Debug)]
+pub(super) struct Storage {
+    /// The element type, as in `Float`.
+    pub kind: String,
+    /// The name of the file.
+    pub key: String,
+}
+
+/// A tensor: a view of a storage, in elements.
+#[derive(Debug)]
+pub(super) struct View {
+    pub storage: Rc<Storage>,
+    pub offset: usize,
+    pub dims: Vec<usize>,
+    pub strides: Vec<usize>,
+}
+
+/// No pickle of a checkpoint nests deeper.
+const DEEPEST: usize = 64;
+
+/// The tensors of a pickle by name: keys of nested dictionaries with dots between them.
+pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<View>)>, String> {
+    let mut machine =
+        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), dicts: Vec::new() };
+    let root = machine.run().map_err(|e| format!("its pickle, at byte {}: {e}", machine.at))?;
+    let mut found = Vec::new();
+    let mut seen = vec![false; machine.dicts.len()];
+    machine.collect(&root, String::new(), 0, &mut seen, &mut found)?;
+    Ok(found)
+}
+
+struct Machine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    stack: Vec<Value>,
+    marks: Vec<usize>,
+    memo: HashMap<u32, Value>,
+    dicts: Vec<Vec<(Value, Value)>>,
+}
+
+type Done<T> = Result<T, String>;
+
+impl Machine<'_> {
+    fn run(&mut self) -> Done<Value> {
+        loop {
+            let op = self.byte()?;
+            match op {
+                // Protocol and frame say nothing that is needed.
+                0x80 => self.skip(1)?,
+                0x95 => self.skip(8)?,
+                b'.' => return self.pop(),
+                b'(' => self.marks.push(self.stack.len()),
+                b'0' => drop(self.pop()?),
+                b'N' | 0x88 | 0x89 | b']' => self.stack.push(Value::Other),
+                b'G' => {
+                    self.skip(8)?;
+                    self.stack.push(Value::Other);
+                }
+                b'K' => self.number::<1>(|b| i64::from(b[0]))?,
+                b'M' => self.number::<2>(|b| i64::from(u16::from_le_bytes(b)))?,
+                b'J' => self.number::<4>(|b| i64::from(i32::from_le_bytes(b)))?,
+                0x8a => self.long()?,
+                b'X' => self.text::<4>()?,
+                0x8c => self.text::<1>()?,
+                // Bytes, and the strings of Python 2.
+                b'C' | b'U' => self.blob::<1>()?,
+                b'B' | b'T' => self.blob::<4>()?,
+                b'c' => {
+                    let (module, name) = (self.line()?, self.line()?);
+                    self.stack.push(Value::Global(format!("{module}.{name}").into()));
+                }
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let (Value::Text(module), Value::Text(name)) = (module, name) else {
+                        return Err("a global without a name".into());
+                    };
+                    self.stack.push(Value::Global(format!("{module}.{name}").into()));
+                }
+                b')' => self.stack.push(Value::Tuple(Rc::new([]))),
+                0x85..=0x87 => self.tuple(usize::from(op) - 0x84)?,
+                b't' => {
+                    let items = self.since_mark()?;
+                    self.stack.push(Value::Tuple(items.into()));
+                }
+                b'}' => self.dict(Vec::new()),
+                b'd' => {
+                    let items = self.since_mark()?;
+                    self.dict(pairs(items)?);
+                }
+                // What lists are given.
+                b'a' => drop(self.pop()?),
+                b'e' => drop(self.since_mark()?),
+                b's' => {
+                    let (value, key) = (self.pop()?, self.pop()?);
+                    self.fill(vec![(key, value)])?;
+                }
+                b'u' => {
+                    let items = self.since_mark()?;
+                    self.fill(pairs(items)?)?;
+                }
+                b'q' => {
+                    let name = u32::from(self.byte()?);
+                    self.remember(name)?;
+                }
+                b'r' => {
+                    let name = u32::from_le_bytes(self.take()?);
+                    self.remember(name)?;
+                }
+                0x94 => self.remember(u32::try_from(self.memo.len()).map_err(|_| "too many values")?)?,
+                b'h' => {
+                    let name = u32::from(self.byte()?);
+                    self.recall(name)?;
+                }
+                b'j' => {
+                    let name = u32::from_le_bytes(self.take()?);
+                    self.recall(name)?;
+                }
+                b'Q' => self.persistent()?,
+                b'R' => self.call()?,
+                // The state of an object: dictionaries have attributes that do not matter, as `_metadata`.
+                b'b' => match (self.pop()?, self.stack.last()) {
+                    (_, Some(Value::Dict(_))) => {}
+                    _ => return Err("the state of an object that is no dictionary".into()),
+                },
+                op => return Err(format!("opcode {op:#04x}, which checkpoints of tensors do not have")),
+            }
+        }
+    }
+
+    fn take<const N: usize>(&mut self) -> Done<[u8; N]> {
+        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()).ok_or("it ends too early")?;
+        self.at += N;
+        Ok(*bytes)
+    }
+
+    fn byte(&mut self) -> Done<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn slice(&mut self, length: usize) -> Done<&[u8]> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or("it ends too early")?;
+        let slice = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(slice)
+    }
+
+    fn skip(&mut self, length: usize) -> Done<()> {
+        self.slice(length).map(|_| ())
+    }
+
+    /// A length of N bytes, little-endian.
+    fn length<const N: usize>(&mut self) -> Done<usize> {
+        let bytes: [u8; N] = self.take()?;
+        Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
+    }
+
+    fn number<const N: usize>(&mut self, value: impl FnOnce([u8; N]) -> i64) -> Done<()> {
+        let bytes = self.take()?;
+        self.stack.push(Value::Int(value(bytes)));
+        Ok(())
+    }
+
+    /// A two's complement number of any length; what does not fit is no extent and no offset.
+    fn long(&mut self) -> Done<()> {
+        let length = self.length::<1>()?;
+        let bytes = self.slice(length)?;
+        let fill = if bytes.last().is_some_and(|b| *b >= 0x80) { 0xff } else { 0 };
+        let mut word = [fill; 8];
+        let value = match bytes.len() {
+            0..=8 => {
+                word[..bytes.len()].copy_from_slice(bytes);
+                Value::Int(i64::from_le_bytes(word))
+            }
+            _ => Value::Other,
+        };
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn text<const N: usize>(&mut self) -> Done<()> {
+        let length = self.length::<N>()?;
+        let text = std::str::from_utf8(self.slice(length)?).map_err(|e| e.to_string())?;
+        let text = Value::Text(text.into());
+        self.stack.push(text);
+        Ok(())
+    }
+
+    fn blob<const N: usize>(&mut self) -> Done<()> {
+        let length = self.length::<N>()?;
+        self.skip(length)?;
+        self.stack.push(Value::Other);
+        Ok(())
+    }
+
+    fn line(&mut self) -> Done<String> {
+        let rest = &self.bytes[self.at..];
+        let length = rest.iter().position(|b| *b == b'\n').ok_or("it ends too early")?;
+        self.at += length + 1;
+        String::from_utf8(rest[..length].to_vec()).map_err(|e| e.to_string())
+    }
+
+    fn pop(&mut self) -> Done<Value> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        (self.stack.len() > floor).then(|| self.stack.pop()).flatten().ok_or("a value is missing".into())
+    }
+
+    fn since_mark(&mut self) -> Done<Vec<Value>> {
+        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("a mark is missing")?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn tuple(&mut self, length: usize) -> Done<()> {
+        let mut items = Vec::new();
+        for _ in 0..length {
+            items.push(self.pop()?);
+        }
+        items.reverse();
+        self.stack.push(Value::Tuple(items.into()));
+        Ok(())
+    }
+
+    fn dict(&mut self, items: Vec<(Value, Value)>) {
+        self.stack.push(Value::Dict(self.dicts.len()));
+        self.dicts.push(items);
+    }
+
+    fn fill(&mut self, items: Vec<(Value, Value)>) -> Done<()> {
+        let Some(Value::Dict(n)) = self.stack.last() else { return Err("items for what is no dictionary".into()) };
+        self.dicts[*n].extend(items);
+        Ok(())
+    }
+
+    fn remember(&mut self, name: u32) -> Done<()> {
+        let value = self.stack.last().ok_or("a value is missing")?.clone();
+        self.memo.insert(name, value);
+        Ok(())
+    }
+
+    fn recall(&mut self, name: u32) -> Done<()> {
+        let value = self.memo.get(&name).ok_or("a value is missing")?.clone();
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// What lies outside of the pickle: ('storage', type, file, device, elements).
+    fn persistent(&mut self) -> Done<()> {
+        let id = self.pop()?;
+        let Value::Tuple(parts) = &id else { return Err("a reference to something that is no storage".into()) };
+        let (Some(Value::Global(kind)), Some(Value::Text(key))) = (parts.get(1), parts.get(2)) else {
+            return Err("a reference to something that is no storage".into());
+        };
+        let plain = kind.strip_prefix("torch.").and_then(|kind| kind.strip_suffix("Storage"));
+        let kind = plain.filter(|kind| !kind.contains('.')).ok_or_else(|| unknown(kind))?.to_string();
+        self.stack.push(Value::Storage(Rc::new(Storage { kind, key: key.to_string() })));
+        Ok(())
+    }
+
+    /// A call of one of the few functions that tensors and their dictionaries are written as. Each is a form of data here.
+    fn call(&mut self) -> Done<()> {
+        let (arguments, function) = (self.pop()?, self.pop()?);
+        let (Value::Tuple(arguments), Value::Global(function)) = (&arguments, &function) else {
+            return Err("a call of something that is no function".into());
+        };
+        match (&**function, &**arguments) {
+            ("collections.OrderedDict", []) => self.dict(Vec::new()),
+            ("torch._utils._rebuild_parameter", [Value::Tensor(tensor), ..]) => {
+                self.stack.push(Value::Tensor(tensor.clone()))
+            }
+            (
+                "torch._utils._rebuild_tensor_v2",
+                [Value::Storage(storage), Value::Int(offset), Value::Tuple(dims), Value::Tuple(strides), ..],
+            ) => {
+                let extents = |of: &[Value]| of.iter().map(extent).collect::<Option<Vec<_>>>();
+                let parts = extents(dims).zip(extents(strides)).zip(usize::try_from(*offset).ok());
+                let ((dims, strides), offset) =
+                    parts.filter(|((d, s), _)| d.len() == s.len()).ok_or("a tensor without a shape")?;
+                self.stack.push(Value::Tensor(Rc::new(View { storage: storage.clone(), offset, dims, strides })));
+            }
+            (name, _) => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+
+    /// Collects the tensors in a dictionary and in those within it; each dictionary once.
+    fn collect(
+        &self,
+        value: &Value,
+        path: String,
+        depth: usize,
+        seen: &mut [bool],
+        found: &mut Vec<(String, Rc<View>)>,
+    ) -> Done<()> {
+        match value {
+            Value::Tensor(view) => found.push((path, view.clone())),
+            Value::Dict(n) if !std::mem::replace(&mut seen[*n], true) => {
+                if depth == DEEPEST {
+                    return Err(format!("its dictionaries nest more than {DEEPEST} deep"));
+                }
+                for (key, value) in &self.dicts[*n] {
+                    let key = match key {
+                        Value::Text(key) => key.to_string(),
+                        Value::Int(n) => n.to_string(),
+                        _ => continue,
+                    };
+                    let path = if path.is_empty() { key } else { format!("{path}.{key}") };
+                    self.collect(value, path, depth + 1, seen, found)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn extent(value: &Value) -> Option<usize> {
+    match value {
+        Value::Int(n) => usize::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+fn pairs(items: Vec<Value>) -> Done<Vec<(Value, Value)>> {
+    if !items.len().is_multiple_of(2) {
+        return Err("a key without a value".into());
+    }
+    let mut items = items.into_iter();
+    Ok(std::iter::from_fn(|| items.next().zip(items.next())).collect())
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "it asks for `{name}`, and only tensors and dictionaries of them are read; save the model's state_dict() instead"
+    )
+}

@@ -1,0 +1,62 @@
+//! The safetensors format: an eight-byte length, a JSON header (name → element type, shape, byte range) and the bytes
+//! (<https://github.com/huggingface/safetensors#format>).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use eutectic_ir::{DType, Tensor};
+use memmap2::Mmap;
+use safetensors::{Dtype, tensor::Metadata};
+
+use super::{Mapped, Stored};
+
+/// Bytes of the header's length.
+const PREFIX: usize = 8;
+
+/// Reads the header; what is wrong with it otherwise.
+pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
+    let prefix = map.first_chunk::<PREFIX>().ok_or(format!("{} bytes are too few for a header", map.len()))?;
+    let length = u64::from_le_bytes(*prefix);
+    let data = usize::try_from(length).ok().and_then(|n| n.checked_add(PREFIX)).filter(|&end| end <= map.len());
+    let data = data.ok_or(format!("its header would take {length} bytes, the file has {}", map.len()))?;
+    // The offsets' order, that they meet without a gap and that they fit the shapes is checked in `Metadata`. That
+    // they end with the file is checked here, as `SafeTensors::deserialize` adds sizes there without looking.
+    let header: Metadata = serde_json::from_slice(&map[PREFIX..data]).map_err(|e| format!("its header: {e}"))?;
+    if header.data_len() != map.len() - data {
+        return Err(format!(
+            "its tensors take {} bytes, the file has {} for them",
+            header.data_len(),
+            map.len() - data
+        ));
+    }
+    let stored = |name: &str| {
+        let info = header.info(name).expect("the names come from this header");
+        let foreign = || {
+            let dims: Vec<_> = info.shape.iter().map(usize::to_string).collect();
+            format!("{}[{}]", info.dtype, dims.join(" "))
+        };
+        let Some(dtype) = dtype(info.dtype) else {
+            return Ok(Stored::Foreign(foreign()));
+        };
+        let range = data + info.data_offsets.0..data + info.data_offsets.1;
+        let tensor = Tensor::new(dtype, &info.shape, Mapped { map: map.clone(), range }).map_err(|e| e.to_string());
+        tensor.and_then(Stored::usable).map_err(|e| format!("tensor `{name}`: {e}"))
+    };
+    header.offset_keys().into_iter().map(|name| stored(&name).map(|s| (name, s))).collect()
+}
+
+/// The element type of ours, if there is one.
+fn dtype(of: Dtype) -> Option<DType> {
+    Some(match of {
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::I8 => DType::I8,
+        Dtype::U8 => DType::U8,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::U32 => DType::U32,
+        Dtype::BOOL => DType::Bool,
+        _ => return None,
+    })
+}

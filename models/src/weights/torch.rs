@@ -1,0 +1,166 @@
+//! Checkpoints as `torch.save` writes them: a zip archive with a pickle, and a file for each storage.
+
+use std::{collections::BTreeMap, io::Cursor, io::Read, ops::Range, sync::Arc};
+
+use eutectic_ir::{DType, Tensor};
+use memmap2::Mmap;
+use zip::{CompressionMethod, ZipArchive};
+
+use super::{
+    Mapped, Stored,
+    pickle::{self, View},
+};
+
+/// Why a pickle without an archive around it is not read.
+pub(super) const BARE: &str =
+    "it is of a kind that torch has not written by default since version 1.6; load it there and torch.save it again";
+
+/// The largest pickle: no model has so many tensors.
+const LARGEST: u64 = 1 << 28;
+
+/// Storage types, and the element types that we have for them.
+const KINDS: &[(&str, DType)] = &[
+    ("Float", DType::F32),
+    ("Double", DType::F64),
+    ("Half", DType::F16),
+    ("BFloat16", DType::Bf16),
+    ("Char", DType::I8),
+    ("Byte", DType::U8),
+    ("Int", DType::I32),
+    ("Long", DType::I64),
+    ("Bool", DType::Bool),
+];
+
+/// Whether it begins as zip archives do.
+pub(super) fn is_archive(map: &[u8]) -> bool {
+    map.starts_with(b"PK\x03\x04")
+}
+
+/// Whether it begins as pickles do.
+pub(super) fn is_bare_pickle(map: &[u8]) -> bool {
+    matches!(map, [0x80, 2..=5, b'}' | b'c' | b'(' | 0x8a | 0x95, ..])
+}
+
+/// Reads the archive's directory and the pickle; what is wrong with them otherwise.
+pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
+    let mut archive = Archive::open(map)?;
+    let pickle = archive.pickle()?;
+    let mut result = BTreeMap::new();
+    for (name, view) in pickle::tensors(&pickle)? {
+        let stored = archive.tensor(&view).map_err(|e| format!("tensor `{name}`: {e}"))?;
+        result.insert(name, stored);
+    }
+    Ok(result)
+}
+
+struct Archive<'a> {
+    map: &'a Arc<Mmap>,
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    /// The folder that everything is in, with a slash.
+    folder: String,
+}
+
+impl<'a> Archive<'a> {
+    fn open(map: &'a Arc<Mmap>) -> Result<Archive<'a>, String> {
+        let zip = ZipArchive::new(Cursor::new(&map[..])).map_err(|e| format!("its archive: {e}"))?;
+        let names = zip.file_names().filter_map(Result::ok);
+        let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(String::from)).min_by_key(String::len);
+        let folder = folder.ok_or("its archive has no data.pkl, so it is none of torch.save")?;
+        let mut archive = Archive { map, zip, folder };
+        let order = archive.bytes("byteorder", 16)?;
+        match order.as_deref() {
+            None | Some(b"little") => Ok(archive),
+            Some(_) => Err("its numbers are big-endian; save it on a little-endian machine".into()),
+        }
+    }
+
+    fn pickle(&mut self) -> Result<Vec<u8>, String> {
+        Ok(self.bytes("data.pkl", LARGEST)?.expect("the folder is that of this file"))
+    }
+
+    /// The content of a file, if it is there.
+    fn bytes(&mut self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, String> {
+        let path = format!("{}{name}", self.folder);
+        if self.zip.index_for_name(&path).is_none() {
+            return Ok(None);
+        }
+        let mut file = self.zip.by_name(&path).map_err(|e| format!("its file {path}: {e}"))?;
+        if file.size() > limit {
+            return Err(format!("its file {path} has {} bytes, more than {limit}", file.size()));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| format!("its file {path}: {e}"))?;
+        Ok(Some(bytes))
+    }
+
+    /// Where a storage is in the map.
+    fn storage(&mut self, key: &str) -> Result<Range<usize>, String> {
+        let path = format!("{}data/{key}", self.folder);
+        let file = self.zip.by_name(&path).map_err(|e| format!("file {path}: {e}"))?;
+        if file.compression() != CompressionMethod::Stored || file.encrypted() {
+            return Err(format!("file {path} is compressed; torch stores tensors as they are, so save it again"));
+        }
+        let start = file.data_start().and_then(|start| usize::try_from(start).ok());
+        let end = start.zip(usize::try_from(file.size()).ok()).and_then(|(start, size)| start.checked_add(size));
+        let range = start.zip(end).filter(|(_, end)| *end <= self.map.len());
+        range.map(|(start, end)| start..end).ok_or(format!("file {path} ends after the archive"))
+    }
+
+    fn tensor(&mut self, view: &View) -> Result<Stored, String> {
+        let Some((_, dtype)) = KINDS.iter().find(|(kind, _)| *kind == view.storage.kind) else {
+            let dims: Vec<_> = view.dims.iter().map(usize::to_string).collect();
+            return Ok(Stored::Foreign(format!("{}[{}]", view.storage.kind, dims.join(" "))));
+        };
+        let (storage, size) = (self.storage(&view.storage.key)?, dtype.size());
+        let elements = storage.len() / size;
+        let span = view.span().filter(|end| *end <= elements);
+        let count = view.count().filter(|count| *count <= elements);
+        let (Some(_), Some(count)) = (span, count) else {
+            return Err(format!("it reaches beyond its storage of {elements} elements"));
+        };
+        let at = |element: usize| storage.start + element * size;
+        let tensor = if view.is_contiguous() {
+            let range = at(view.offset.min(elements - count))..at(view.offset.min(elements - count) + count);
+            Tensor::new(*dtype, &view.dims, Mapped { map: self.map.clone(), range })
+        } else {
+            let bytes = view.offsets().flat_map(|element| &self.map[at(element)..at(element + 1)]);
+            Tensor::new(*dtype, &view.dims, bytes.copied().collect::<Vec<u8>>())
+        };
+        Stored::usable(tensor.map_err(|e| e.to_string())?)
+    }
+}
+
+impl View {
+    fn count(&self) -> Option<usize> {
+        self.dims.iter().try_fold(1_usize, |n, d| n.checked_mul(*d))
+    }
+
+    /// The end of the elements that it reads.
+    fn span(&self) -> Option<usize> {
+        if self.dims.contains(&0) {
+            return Some(0);
+        }
+        let steps = self.dims.iter().zip(&self.strides);
+        let last = steps.map(|(d, s)| (d - 1).checked_mul(*s)).try_fold(self.offset, |n, step| n.checked_add(step?))?;
+        last.checked_add(1)
+    }
+
+    fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        self.dims.contains(&0)
+            || self.dims.iter().zip(&self.strides).rev().all(|(dim, stride)| {
+                let fits = *dim == 1 || *stride == expected;
+                expected *= dim;
+                fits
+            })
+    }
+
+    /// The elements in row-major order.
+    fn offsets(&self) -> impl Iterator<Item = usize> {
+        let count = self.dims.iter().product::<usize>();
+        (0..count).map(|n| {
+            let axes = self.dims.iter().zip(&self.strides).rev();
+            axes.fold((self.offset, n), |(at, rest), (dim, stride)| (at + rest % dim * stride, rest / dim)).0
+        })
+    }
+}
