@@ -2,7 +2,8 @@
 //!
 //! The cuts are values that everything later hangs on, such as the output of a layer. They are found by walking two
 //! candidates backwards at once (`chain`): where the cone of one layer's output matches the cone of the output before
-//! it, down to that very value, a layer repeats. What lies between two cuts becomes a block's body (`body`); calls whose
+//! it, down to that very value, a layer repeats. Equal values are one throughout,
+//! however often they are written. What lies between two cuts becomes a block's body (`body`); calls whose
 //! bodies are equal share the block.
 
 mod body;

@@ -82,12 +82,13 @@ fn outlined(encoder: Encoder) -> (Graph, Outlined) {
 #[test]
 fn a_layer_is_one_block_in_every_form() {
     for layers in 2..6 {
-        for form in 0..8 {
+        for form in 0..16 {
             let encoder = Encoder {
                 layers,
                 pre_norm: form & 1 > 0,
                 primitive: form & 2 > 0,
                 shared: form & 4 > 0,
+                own_bias: form & 8 > 0,
                 ..Encoder::SMALL
             };
             let (_, outlined) = outlined(encoder);

@@ -57,7 +57,7 @@ impl<'a, 'g> Segments<'a, 'g> {
                 let at = analysis.of(*o).at as usize;
                 behind.get(o).copied().unwrap_or_else(|| if at > 0 { of[at - 1] } else { 0 })
             };
-            let segment = analysis.graph.node(id).operands.iter().map(level).max().unwrap_or(0);
+            let segment = analysis.operands(id).iter().map(level).max().unwrap_or(0);
             of.push(segment);
         }
         let kept: FxHashSet<NodeId> = analysis.graph.results().map(|o| o.1).chain(cuts.iter().copied()).collect();
@@ -101,8 +101,7 @@ impl<'a, 'g> Segments<'a, 'g> {
             return None;
         }
         let along = facts.users.iter().find_map(|user| {
-            let node = graph.node(*user);
-            node.op.def().along.filter(|_| node.operands.first() == Some(&id))
+            graph.node(*user).op.def().along.filter(|_| self.analysis.operands(*user).first() == Some(&id))
         })?;
         let rank = graph.ty(id).as_tensor()?.1.rank() as i64;
         Some((-rank..0).filter(|&axis| axis != along).chain([along]).collect())
@@ -141,24 +140,24 @@ struct Builder<'s, 'a, 'g> {
 impl Builder<'_, '_, '_> {
     /// The number of a value in the body; whatever it needs is added, operands in order.
     fn number(&mut self, id: NodeId) -> u32 {
-        let graph = self.segments.analysis.graph;
+        let analysis = self.segments.analysis;
         let mut stack = vec![id];
         while let Some(&next) = stack.last() {
             if self.numbers.contains_key(&next) {
                 stack.pop();
                 continue;
             }
-            let node = graph.node(next);
+            let (node, operands) = (analysis.graph.node(next), analysis.operands(next));
             let from_outside = self.is_outside(next);
             let missing = |o: &&NodeId| !self.numbers.contains_key(o);
-            if !from_outside && node.operands.iter().any(|o| missing(&o)) {
-                stack.extend(node.operands.iter().rev().filter(missing));
+            if !from_outside && operands.iter().any(|o| missing(&o)) {
+                stack.extend(operands.iter().rev().filter(missing));
                 continue;
             }
             let number = match from_outside {
                 true => self.outside(next),
                 false => {
-                    let operands = node.operands.iter().map(|o| self.numbers[o]).collect();
+                    let operands = operands.iter().map(|o| self.numbers[o]).collect();
                     self.add(Key { op: node.op, attrs: node.attrs.clone(), operands }, next)
                 }
             };

@@ -3,12 +3,13 @@
 use std::hash::{Hash, Hasher};
 
 use crate::{
-    Attr, Class, Graph, NodeId, Op, Type,
+    Attr, Attrs, Class, Graph, NodeId, Op, Type,
     graph::Node,
     lang::typing::{DimPattern, DimsItem, SignatureResult, Slot},
     ops::Leaf,
 };
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use smallvec::SmallVec;
 
 use super::SMALL;
 
@@ -20,10 +21,14 @@ const TRIES: usize = 6;
 pub struct Analysis<'g> {
     pub graph: &'g Graph,
     pub nodes: Vec<Facts>,
+    /// The operands of each node, where equal nodes are one: exporters write a mask once for each layer.
+    operands: Vec<Operands>,
     /// The nodes that are computed at run time, in an order that depends on the structure of the graph only:
     /// what no contraction goes into, then the rest, the longer branch of each node first.
     pub order: Vec<NodeId>,
 }
+
+type Operands = SmallVec<[NodeId; 3]>;
 
 #[derive(Clone, Default)]
 pub struct Facts {
@@ -54,7 +59,8 @@ struct Chain {
 
 impl<'g> Analysis<'g> {
     pub fn new(graph: &'g Graph) -> Analysis<'g> {
-        let mut analysis = Analysis { graph, nodes: vec![Facts::default(); graph.len()], order: Vec::new() };
+        let nodes = vec![Facts::default(); graph.len()];
+        let mut analysis = Analysis { graph, nodes, operands: merged(graph), order: Vec::new() };
         analysis.mark_live();
         analysis.describe();
         analysis.number();
@@ -63,6 +69,11 @@ impl<'g> Analysis<'g> {
 
     pub fn of(&self, id: NodeId) -> &Facts {
         &self.nodes[id.0 as usize]
+    }
+
+    /// The operands of a node; of equal ones, the first.
+    pub fn operands(&self, id: NodeId) -> &[NodeId] {
+        &self.operands[id.0 as usize]
     }
 
     /// Whether the node is computed at run time: neither a leaf nor a function of parameters only.
@@ -74,7 +85,7 @@ impl<'g> Analysis<'g> {
         let mut stack: Vec<_> = self.graph.results().map(|o| o.1).collect();
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut self.nodes[id.0 as usize].live, true) {
-                stack.extend(&self.graph.node(id).operands);
+                stack.extend(&self.operands[id.0 as usize]);
             }
         }
     }
@@ -86,21 +97,21 @@ impl<'g> Analysis<'g> {
                 continue;
             }
             let of = |o: &NodeId| &self.nodes[o.0 as usize];
-            let runtime =
-                is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || node.operands.iter().any(|o| of(o).runtime);
+            let operands = &self.operands[id.0 as usize];
+            let runtime = is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || operands.iter().any(|o| of(o).runtime);
             let number = |o: &NodeId| is_leaf(self.graph.node(*o), Leaf::Input) && self.graph.ty(*o).count() == 1;
             let portable = runtime
                 && matches!(node.op.def().class, Class::Pointwise | Class::View(_))
-                && node.operands.iter().all(|o| of(o).portable || !of(o).runtime || number(o));
-            let above = node.operands.iter().map(|o| of(o).contractions).max().unwrap_or(0);
+                && operands.iter().all(|o| of(o).portable || !of(o).runtime || number(o));
+            let above = operands.iter().map(|o| of(o).contractions).max().unwrap_or(0);
             let here = runtime && *contracting.entry(node.op).or_insert_with(|| contracts(node.op));
-            let depth = node.operands.iter().map(|o| of(o).depth + 1).max().unwrap_or(0);
-            let form = self.form(node, runtime);
+            let depth = operands.iter().map(|o| of(o).depth + 1).max().unwrap_or(0);
+            let form = self.form(id, runtime);
             let facts = &mut self.nodes[id.0 as usize];
             (facts.runtime, facts.portable, facts.depth, facts.form) = (runtime, portable, depth, form);
             facts.contractions = if runtime { above + u32::from(here) } else { 0 };
             if runtime {
-                for operand in &node.operands {
+                for operand in &self.operands[id.0 as usize] {
                     let users = &mut self.nodes[operand.0 as usize].users;
                     if users.last() != Some(&id) {
                         users.push(id);
@@ -110,15 +121,16 @@ impl<'g> Analysis<'g> {
         }
     }
 
-    fn form(&self, node: &Node, runtime: bool) -> u64 {
+    fn form(&self, id: NodeId, runtime: bool) -> u64 {
+        let (node, operands) = (self.graph.node(id), self.operands(id));
         let mut hash = FxHasher::default();
         node.ty.hash(&mut hash);
         if is_given(node) {
             return hash.finish();
         }
-        (node.op, &node.attrs, node.operands.len()).hash(&mut hash);
+        (node.op, &node.attrs, operands.len()).hash(&mut hash);
         if !runtime {
-            for operand in &node.operands {
+            for operand in operands {
                 self.of(*operand).form.hash(&mut hash);
             }
         }
@@ -130,16 +142,16 @@ impl<'g> Analysis<'g> {
             let mut seen = vec![false; self.nodes.len()];
             let mut stack: Vec<_> = self.graph.results().rev().map(|o| (o.1, false)).collect();
             while let Some((id, operands_done)) = stack.pop() {
-                let (facts, node) = (self.of(id), self.graph.node(id));
+                let (facts, operands) = (self.of(id), self.operands(id));
                 if operands_done {
                     if first == (facts.contractions == 0) {
                         self.order.push(id);
                         self.nodes[id.0 as usize].at = self.order.len() as u32;
                     }
-                } else if facts.runtime && !node.operands.is_empty() && !seen[id.0 as usize] {
+                } else if facts.runtime && !operands.is_empty() && !seen[id.0 as usize] {
                     seen[id.0 as usize] = true;
                     stack.push((id, true));
-                    let mut operands = node.operands.clone();
+                    let mut operands = operands.to_vec();
                     operands.sort_by_key(|o| self.of(*o).depth);
                     stack.extend(operands.into_iter().map(|o| (o, false)));
                 }
@@ -176,12 +188,12 @@ impl<'g> Analysis<'g> {
                 }
             } else if a != b {
                 // Whatever else comes from before the step must be the same value for all steps: a mask.
-                let (m, n) = (self.graph.node(a), self.graph.node(b));
+                let (m, n) = (self.operands(a), self.operands(b));
                 let own = of_a.portable && of_b.portable || of_a.at > self.of(earlier).at;
-                if !own || of_a.form != of_b.form || m.operands.len() != n.operands.len() {
+                if !own || of_a.form != of_b.form || m.len() != n.len() {
                     return None;
                 }
-                stack.extend(m.operands.iter().copied().zip(n.operands.iter().copied()));
+                stack.extend(m.iter().copied().zip(n.iter().copied()));
             }
         }
         image.get(&earlier).copied().filter(|first| *first != earlier)
@@ -247,6 +259,20 @@ impl<'g> Analysis<'g> {
     }
 }
 
+/// The operands of each node, the first of equal ones in the place of all. Large constants are told apart by where they stand.
+fn merged(graph: &Graph) -> Vec<Operands> {
+    let mut first: FxHashMap<(Op, &Attrs, Operands), NodeId> = FxHashMap::default();
+    let mut stands_for: Vec<NodeId> = Vec::with_capacity(graph.len());
+    let mut merged = Vec::with_capacity(graph.len());
+    for (id, node) in graph.nodes() {
+        let operands: Operands = node.operands.iter().map(|o| stands_for[o.0 as usize]).collect();
+        let one = if is_given(node) { id } else { *first.entry((node.op, &node.attrs, operands.clone())).or_insert(id) };
+        stands_for.push(one);
+        merged.push(operands);
+    }
+    merged
+}
+
 /// The values to cut at, in order: the chains that save most, as far as they do not overlap.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
@@ -262,8 +288,7 @@ pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let mut alike: FxHashMap<u64, Vec<NodeId>> = FxHashMap::default();
     for &id in &analysis.order {
         let mut hash = FxHasher::default();
-        let node = analysis.graph.node(id);
-        (analysis.of(id).form, node.operands.iter().map(|o| analysis.of(*o).form).collect::<Vec<_>>()).hash(&mut hash);
+        (analysis.of(id).form, analysis.operands(id).iter().map(|o| analysis.of(*o).form).collect::<Vec<_>>()).hash(&mut hash);
         alike.entry(hash.finish()).or_default().push(id);
     }
     let mut chains = Vec::new();

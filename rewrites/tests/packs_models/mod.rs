@@ -15,6 +15,8 @@ pub struct Encoder {
     pub shared: bool,
     /// Every layer's result is an output of the program.
     pub hidden_states: bool,
+    /// Each layer computes the bias of its attention anew, as torch's TorchScript exporter writes it.
+    pub own_bias: bool,
     pub batch: usize,
     pub sequence: usize,
     pub heads: usize,
@@ -29,6 +31,7 @@ impl Encoder {
         primitive: false,
         shared: false,
         hidden_states: false,
+        own_bias: false,
         batch: 2,
         sequence: 5,
         heads: 2,
@@ -52,9 +55,10 @@ impl Encoder {
         if !self.pre_norm {
             x = b.norm(x, "embeddings.norm");
         }
-        let mask = b.bias(mask);
+        let shared = b.bias(mask);
         for layer in 0..self.layers {
-            x = b.layer(x, mask, layer);
+            let bias = if self.own_bias { b.bias(mask) } else { shared };
+            x = b.layer(x, bias, layer);
             if self.hidden_states {
                 b.g.output(&format!("hidden{layer}"), x).unwrap();
             }
