@@ -5,7 +5,7 @@
 //! (`attention`, `matmul`, `rows`) from the device. Then follow the graph and sections, each under a line `---- TITLE`:
 //!
 //! - `rules`: more rules than the embedded ones;
-//! - `after PHASE`: the program as that phase leaves it (`legalize`, `main`, `algebra`, `templates` or `offers`);
+//! - `after PHASE`: the program as that phase leaves it (`legalize`, `main`, `algebra`, `templates` or `fold`);
 //! - `kernels`: the plan's kernels in order, each with what was fused into it;
 //! - `plan`: the plan in canonical print.
 //!

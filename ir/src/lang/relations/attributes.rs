@@ -57,6 +57,20 @@ pub(super) const RELATIONS: &[Relation] = &[
         },
     },
     Relation {
+        name: "hides",
+        doc: "The number is so low that a score that it is added to does not count: −10³⁰, or less.",
+        parameters: &["number"],
+        solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::float) {
+            Some(number) if number <= -1e30 => Ok(Status::Done),
+            Some(_) => Err("the number is above −10³⁰".into()),
+            None => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            let number = *sampler.of(&[f64::NEG_INFINITY, f64::from(f32::MIN), -1e30]);
+            sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
         name: "mask",
         doc: "The mask operand is what the word says: `keep` wants bool, `additive` wants F, the others none; `window` is \
               the number of visible keys for `window`, else 0. Operands come before relations, so M is unbound only \
