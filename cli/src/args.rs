@@ -10,7 +10,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy,
+    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, packs,
     engine::{cpu::Costs, rewrites},
 };
 use globset::{Glob, GlobMatcher};
@@ -109,7 +109,7 @@ impl Rules {
     /// # Errors
     /// When a file cannot be read, a rule does not load, or a glob matches no rule.
     pub fn load(&self) -> Result<RuleSet, Fault> {
-        let mut rules = RuleSet::embedded().map_err(Error::from)?;
+        let mut rules = packs(&Cpu::default())?;
         for directory in &self.directories {
             rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
         }

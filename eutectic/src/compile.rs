@@ -9,6 +9,7 @@ use std::{
 use eutectic_backend::{Backend, Cost};
 use eutectic_ir::{
     Graph, GraphError,
+    lang::Source,
     outline::{self, Block, Outlined},
 };
 use eutectic_lowering::{
@@ -43,6 +44,16 @@ pub struct Compiler {
     backend: Arc<dyn Backend>,
     rules: Arc<RuleSet>,
     options: Options,
+}
+
+/// The rules that programs for a backend are rewritten by: the embedded packs, and those that it brings.
+///
+/// # Errors
+/// Everything that is wrong with the backend's rules; a name that both have.
+pub fn packs(backend: &dyn Backend) -> Result<RuleSet, Error> {
+    let source = |(name, text): &(&str, &str)| Source::new(format!("{}/rules/{name}", backend.name()), *text);
+    let own = RuleSet::read(&backend.rules().iter().map(source).collect::<Vec<_>>())?;
+    Ok(RuleSet::embedded()?.and(own)?)
 }
 
 /// A graph with its plan, lowered: everything short of the device.
@@ -81,12 +92,13 @@ impl StageTimes {
 }
 
 impl Compiler {
-    /// A compiler with the embedded rules, but for those whose contract is `fast`, and default options.
+    /// A compiler with the [`packs`] for a backend, but for the rules whose contract is `fast`, and default options.
     ///
     /// # Errors
-    /// When the embedded rules do not load: a defect of this build.
+    /// When these rules do not load: a defect of this build, or of the backend.
     pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
-        Ok(Compiler::of(backend, RuleSet::embedded()?.choose(&Choice::default())?))
+        let rules = packs(&backend)?.choose(&Choice::default())?;
+        Ok(Compiler::of(backend, rules))
     }
 
     /// A compiler with these rules and default options.

@@ -29,7 +29,7 @@ mod ports;
 mod session;
 mod text;
 
-pub use compile::{Compiler, Options, Planned, StageTimes};
+pub use compile::{Compiler, Options, Planned, StageTimes, packs};
 pub use error::Error;
 pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program};
 pub use eutectic_cpu::{Cpu, CpuOptions};

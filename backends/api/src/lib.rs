@@ -40,6 +40,12 @@ pub trait Backend: Send + Sync {
     /// What it runs on and with, in a few words, for reports.
     fn describe(&self) -> String;
 
+    /// Rules that programs are rewritten by for it, beside the packs: name and text of each file of its folder `rules/`. What a device
+    /// lacks (64-bit integers, say) is rewritten there; kernels it then refuses are not planned.
+    fn rules(&self) -> &[(&str, &str)] {
+        &[]
+    }
+
     /// Why it cannot build a kernel, naming every op and element type that stands in the way.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use eutectic::{Compiler, Cpu, CpuOptions, Error, RuleSet, engine::rewrites::Probe};
+use eutectic::{Compiler, Cpu, CpuOptions, Error, engine::rewrites::Probe, packs};
 use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 impl Args {
     fn probes(&self) -> Result<Vec<Probe>, Fault> {
-        let mut rules = RuleSet::embedded().map_err(Error::from)?;
+        let mut rules = packs(&Cpu::default())?;
         let mut own = Vec::new();
         for directory in &self.directories {
             let added = load_directory(directory)?;
