@@ -143,7 +143,7 @@ fn programs_are_shown_after_each_phase() {
     let dir = Dir::new();
     let graph = dir.file("half.graph", HALF).display().to_string();
     let printed = eutectic(["opt", &graph, "--print-after-phase", "all", "--print", "plan"]).good();
-    for phase in ["legalize", "main", "algebra", "templates", "offers"] {
+    for phase in ["legalize", "main", "algebra", "templates", "fold"] {
         assert!(printed.contains(&format!("; after {phase}")), "{printed}");
     }
 }

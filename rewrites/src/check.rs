@@ -20,7 +20,7 @@ use crate::{
     parse::located,
     pattern::{Pat, Pattern},
     recipe::Compiled,
-    rule::{Phase, Rule, Variable, VariableKind},
+    rule::{Call, OpTerm, Phase, Rule, Variable, VariableKind},
     sample::{Generic, Sample, draw},
 };
 
@@ -274,9 +274,8 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     let instrs = builder.instrs;
     add(&mut egraph, &instrs, &leaves);
     egraph.rebuild();
-    let (_, op) = compiled.pattern.entry();
     let mut sight: Option<Sight> = None;
-    for class in classes_of(&egraph, op) {
+    for class in classes_of(&egraph, compiled.pattern.entry().1.ops()) {
         let mut sights = Vec::new();
         compiled.pattern.search(&egraph, class, &mut |m: &crate::pattern::Match| {
             sights.push(Sight::of(&compiled.pattern, &egraph, m));
@@ -389,6 +388,10 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
             _ => false,
         })
     };
+    let applied = |slot: usize| {
+        let is_it = |call: &Call| matches!(call.op, OpTerm::Variable(s, _) if s == slot);
+        compiled.pattern.terms.iter().flatten().any(is_it)
+    };
     rule.variables
         .iter()
         .filter_map(|v| match &v.kind {
@@ -397,6 +400,7 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
             {
                 Some((v.name.clone(), v.span.clone()))
             }
+            VariableKind::Op(slot, _) if !applied(*slot) => Some((v.name.clone(), v.span.clone())),
             _ => None,
         })
         .collect()

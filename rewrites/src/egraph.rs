@@ -102,10 +102,11 @@ pub(crate) struct Facts {
 
 pub(crate) type EGraph = egg::EGraph<Node, Facts>;
 
-/// The classes that have a node of the op, ascending.
-pub(crate) fn classes_of(egraph: &EGraph, op: Op) -> Vec<Id> {
-    let mut classes: Vec<Id> = egraph.classes_for_op(&op).into_iter().flatten().collect();
+/// The classes that have a node of one of the ops, ascending.
+pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
+    let mut classes: Vec<Id> = ops.iter().filter_map(|op| egraph.classes_for_op(op)).flatten().collect();
     classes.sort_unstable();
+    classes.dedup();
     classes
 }
 

@@ -15,7 +15,7 @@ use crate::{
     expr::{Expr, near},
     instantiate::{Builder, Fault, Ref},
     pattern::{Pat, Pattern, unbound},
-    rule::{AttrTerm, AttrVariable, Phase, Rule, Term, VariableKind},
+    rule::{AttrTerm, AttrVariable, OpTerm, Phase, Rule, Term, VariableKind},
 };
 
 /// What a match looks like to the guard: no classes, so that alike layers ask the same question.
@@ -111,9 +111,14 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     for (at, node) in pattern.nodes.iter().enumerate() {
         let Pat::Op { op, call: Some((id, kept)), .. } = node else { continue };
         let Some(call) = &pattern.terms[*id] else { continue };
+        let attrs = facts.attrs(sight.heads[at]);
+        if let OpTerm::Variable(slot, _) = op {
+            let bound = Bound::Op(facts.op(sight.heads[at]), op.carried(attrs));
+            bindings.bind(*slot, bound).map_err(|mismatch| Misfit::Type(mismatch).at(&call.span))?;
+        }
         let keep = if *kept { op.attr("keep") } else { None };
         let other = |attr: &Attr| Misfit::Attr(attr.clone()).at(&call.span);
-        for (n, (term, attr)) in call.attrs.iter().zip(facts.attrs(sight.heads[at])).enumerate() {
+        for (n, (term, attr)) in call.attrs.iter().zip(attrs).enumerate() {
             match term {
                 _ if keep == Some(n) => {}
                 Some(AttrTerm::Slot(slot)) => {

@@ -175,9 +175,8 @@ impl Built {
     fn matches(&mut self, form: &Compiled) -> Option<Vec<(Match, Sight, Bindings)>> {
         let roots = self.roots.len() / self.members;
         let tensors = self.leaves.len() / self.members;
-        let (_, op) = form.pattern.entry();
         let mut found: Vec<Match> = Vec::new();
-        for class in classes_of(&self.egraph, op) {
+        for class in classes_of(&self.egraph, form.pattern.entry().1.ops()) {
             form.pattern.search(&self.egraph, class, &mut |m: &Match| {
                 found.push(m.clone());
                 true

@@ -172,6 +172,7 @@ impl<'a> Builder<'a> {
     }
 
     fn call(&mut self, call: &Call, member: usize, want: Option<DType>) -> Result<Made, Fault> {
+        let (op, _) = call.op.resolve(&self.members[member]).ok_or(Fault::Inapplicable)?;
         if let [Term::Splat(_), ..] = call.args.as_slice() {
             return self.fold(call, member);
         }
@@ -185,7 +186,7 @@ impl<'a> Builder<'a> {
         let mut order: SmallVec<[usize; 4]> = (0..call.args.len()).collect();
         order.sort_by_key(|at| wait(&call.args[*at]));
         for at in order {
-            let dtype = self.number_type(call.op, at, &made, want);
+            let dtype = self.number_type(op, at, &made, want);
             made[at] = Some(self.term(&call.args[at], member, dtype).map_err(|fault| match fault {
                 Fault::Wrong { message, span } if span.is_empty() => Fault::Wrong { message, span: call.span.clone() },
                 other => other,
@@ -229,22 +230,24 @@ impl<'a> Builder<'a> {
     }
 
     fn apply(&mut self, call: &Call, made: &[Made], member: usize) -> Result<Made, Fault> {
-        let mut given: SmallVec<[(&str, Attr); 4]> = SmallVec::new();
-        for (def, term) in call.op.def().attrs.iter().zip(&call.attrs) {
+        let (op, carried) = call.op.resolve(&self.members[member]).ok_or(Fault::Inapplicable)?;
+        let mut given: SmallVec<[(&str, Attr); 4]> =
+            op.def().attrs.iter().map(|def| def.name).zip(carried.iter().cloned()).collect();
+        for (def, term) in call.op.attrs().iter().zip(&call.attrs) {
             if let Some(term) = term {
                 given.push((def.name, self.attr(def.kind, term, member)?));
             }
         }
         let attrs = {
             let types: SmallVec<[&Type; 4]> = made.iter().map(|m| self.facts.ty(m.1)).collect();
-            call.op.attributes(&given, &types)
+            op.attributes(&given, &types)
         };
         let attrs = attrs.map_err(|(message, help)| self.wrong(format!("{message}; {help}"), &call.span))?;
-        let head = self.facts.head(call.op, attrs);
+        let head = self.facts.head(op, attrs);
         let types: SmallVec<[TypeId; 4]> = made.iter().map(|m| m.1).collect();
         let result = self.facts.infer(head, &types).map_err(|message| {
             let operands: Vec<_> = types.iter().map(|t| self.facts.ty(*t).to_string()).collect();
-            self.wrong(format!("{}({}): {message}", call.op, operands.join(", ")), &call.span)
+            self.wrong(format!("{op}({}): {message}", operands.join(", ")), &call.span)
         })?;
         let args: SmallVec<[Ref; 4]> = made.iter().map(|m| m.0).collect();
         if !self.legal || self.facts.is_legal(head, &types) {

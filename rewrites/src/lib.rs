@@ -18,7 +18,7 @@
 //! ```
 //!
 //! `(rule PACK/NAME (forall …) (where …)? (let ?y …)* SIDES (eq …) FLAG*)`. The pack decides the phase:
-//! `legalize` | `algebra` | `unfuse`, `templates` | `offers`, `fold` | every other (`simplify`, `decompose`, `fuse`, …: the main phase).
+//! `legalize` | `algebra` | `unfuse`, `templates` | `fold` | every other (`simplify`, `decompose`, `fuse`, …: the main phase).
 //! Phases are cumulative: the rules of earlier phases stay active in later ones; in the last, its own run alone.
 //!
 //! ## `forall`: the variables

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use crate::{
     check,
     recipe::Compiled,
-    rule::{Rule, Term},
+    rule::{OpTerm, Rule, Term},
     ruleset::RuleSet,
 };
 
@@ -109,9 +109,14 @@ fn covers(general: &Term, special: &Term, bound: &mut [Option<Term>]) -> bool {
             }
         },
         (Term::Call(a), Term::Call(b)) => {
-            a.op == b.op
-                && a.args.len() == b.args.len()
-                && a.attrs == b.attrs
+            // What a variable of ops stands for includes an op of the group, with whatever attributes.
+            let fits = match (a.op, b.op) {
+                (OpTerm::Variable(_, group), OpTerm::Named(op)) => group.contains(op),
+                (OpTerm::Variable(_, group), OpTerm::Variable(_, other)) => group == other,
+                (op, other) => op == other,
+            };
+            fits && a.args.len() == b.args.len()
+                && (a.attrs == b.attrs || a.op.attrs().is_empty())
                 && a.args.iter().zip(&b.args).all(|(x, y)| covers(x, y, bound))
         }
         (a, b) => a == b,

@@ -4,6 +4,7 @@
 //! is explained by the application that made it first, and by whatever explains the nodes that this one matched.
 
 use egg::Id;
+use eutectic_ir::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -14,6 +15,8 @@ use crate::egraph::{EGraph, Head, Node};
 pub(crate) struct Application {
     /// Which rule.
     pub rule: usize,
+    /// The op that its variable of ops stands for, where it has one.
+    pub op: Option<Op>,
     /// The classes of its roots.
     pub roots: SmallVec<[Id; 2]>,
     /// What its tensor variables are bound to.

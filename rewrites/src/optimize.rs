@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egg::Id;
 use eutectic_ir::{
-    Graph, NodeId, Origin,
+    Graph, NodeId, Op, Origin,
     eclasses::{ClassId, EClasses},
     lang::LangError,
 };
@@ -65,6 +65,8 @@ pub struct Rewritten {
 pub struct Applied {
     /// The rule.
     pub rule: Arc<str>,
+    /// The op that its variable of ops stands for, where it has one.
+    pub op: Option<Op>,
     /// The classes of its roots, where they are still needed.
     pub roots: Vec<Option<ClassId>>,
     /// The classes of its tensor variables, in the order of `forall`, member by member.
@@ -246,6 +248,7 @@ fn applications(
         after.dedup();
         Applied {
             rule: rule.name.clone(),
+            op: a.op,
             roots: a.roots.iter().map(number).collect(),
             variables: names.iter().cycle().cloned().zip(a.variables.iter().map(number)).collect(),
             made: made.collect(),

@@ -5,7 +5,7 @@
 
 use egg::Id;
 use eutectic_ir::{
-    Attr, Op,
+    Attr,
     lang::{TypePattern, typing::DimsItem},
 };
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use crate::{
     egraph::{EGraph, Head},
     expr::near,
     instantiate::{Builder, From, Ref},
-    rule::{AttrTerm, Call, Rule, Term, VariableKind},
+    rule::{AttrTerm, Call, OpTerm, Rule, Term, VariableKind},
 };
 
 /// A node of a pattern.
@@ -32,11 +32,11 @@ pub(crate) enum Pat {
     Number { near: Option<f64> },
     /// An op.
     Op {
-        op: Op,
+        op: OpTerm,
         /// Literal attributes; `None`: the guard looks at it.
         checks: Vec<Option<Attr>>,
         args: SmallVec<[usize; 4]>,
-        /// Whether the first two operands are tried the other way round too.
+        /// Whether the first two operands are tried the other way round too, where the op is commutative.
         swap: bool,
         /// The call that it stands for, and whether it is only its reduction, with the axes kept.
         call: Option<(usize, bool)>,
@@ -138,13 +138,11 @@ impl Pattern {
                 From::Call => made.map(|id| (id, false)),
                 From::Inserted => None,
             };
-            let op = builder.facts.op(instr.head);
-            let checks = match call {
-                Some((id, kept)) => checks(op, terms[id].as_ref(), kept),
-                None => op.def().attrs.iter().map(|_| None).collect(),
-            };
+            let term = call.and_then(|(id, _)| terms[id].as_ref());
+            let op = term.map_or(OpTerm::Named(builder.facts.op(instr.head)), |term| term.op);
+            let checks = term.map_or(Vec::new(), |term| checks(term, call.is_some_and(|(_, kept)| kept)));
             let args = instr.args.iter().map(|r| place(*r)).collect();
-            nodes.push(Pat::Op { op, checks, args, swap: op.def().commutative, call });
+            nodes.push(Pat::Op { op, checks, args, swap: op.commutes(), call });
         }
         let calls = builder.calls.iter().map(|(id, (r, _))| (*id, place(*r))).collect();
         let mut pattern = Pattern {
@@ -287,10 +285,10 @@ impl Pattern {
     }
 
     /// The node at which a search starts, and its op.
-    pub fn entry(&self) -> (usize, Op) {
+    pub fn entry(&self) -> (usize, &OpTerm) {
         let Some(Step::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
         let Pat::Op { op, .. } = &self.nodes[*node] else { unreachable!("a left side is an op") };
-        (*node, *op)
+        (*node, op)
     }
 
     /// How many ops are matched before a step.
@@ -331,7 +329,7 @@ impl Pattern {
         let Pat::Op { op, checks, args, swap, .. } = &self.nodes[at] else { return true };
         let class = &egraph[found.classes[at]];
         for node in &class.nodes {
-            if node.op != *op {
+            if !op.admits(node.op) {
                 continue;
             }
             if node.children.len() != args.len() {
@@ -345,7 +343,7 @@ impl Pattern {
             }
             let twins = node.children.len() > 1 && node.children[0] == node.children[1];
             for swapped in [false, true] {
-                if swapped && (!swap || twins) {
+                if swapped && (!swap || twins || !node.op.def().commutative) {
                     break;
                 }
                 let child = |n: usize| node.children[if swapped && n < 2 { 1 - n } else { n }];
@@ -391,7 +389,7 @@ impl Pattern {
                 fits && flags && near.is_none_or(is_near)
             }
             Pat::Number { near } => data.scalar.is_some() && near.is_none_or(is_near),
-            Pat::Op { op, .. } => egraph[class].nodes.iter().any(|n| n.op == *op),
+            Pat::Op { op, .. } => egraph[class].nodes.iter().any(|n| op.admits(n.op)),
         }
     }
 }
@@ -428,9 +426,8 @@ fn calls_by_id(rule: &Rule) -> Vec<Option<Call>> {
 }
 
 /// The literal attributes of a call; those of its reduction with axes kept say `keep`.
-fn checks(op: Op, call: Option<&Call>, kept: bool) -> Vec<Option<Attr>> {
-    let Some(call) = call else { return Vec::new() };
-    let keep = if kept { op.attr("keep") } else { None };
+fn checks(call: &Call, kept: bool) -> Vec<Option<Attr>> {
+    let keep = if kept { call.op.attr("keep") } else { None };
     let check = |(at, term): (usize, &Option<AttrTerm>)| match term {
         _ if keep == Some(at) => Some(true.into()),
         Some(AttrTerm::Value(value)) => Some(value.clone()),

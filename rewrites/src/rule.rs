@@ -3,11 +3,12 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use eutectic_ir::{
-    Attr, Op,
+    Attr, Attrs, Op,
     lang::{
-        RelationCall, Source, TypePattern,
+        Bindings, RelationCall, Source, TypePattern,
         typing::{DimPattern, DimsPattern, Scope, Slot},
     },
+    ops::{AttrDef, Group},
 };
 
 use crate::expr::Expr;
@@ -36,7 +37,7 @@ impl fmt::Display for Contract {
     }
 }
 
-/// When a rule runs. Rules of earlier phases stay active in later ones, but for the last: offers are not taken apart again.
+/// When a rule runs. Rules of earlier phases stay active in later ones, but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Surface forms become the forms that kernels take.
@@ -47,13 +48,13 @@ pub enum Phase {
     Algebra,
     /// What is split for a backend's kernels.
     Templates,
-    /// What is offered to the plan in the end, and no other rule acts on.
-    Offers,
+    /// What goes into weights that are constant: in the end, so that no other rule acts on what is made.
+    Fold,
 }
 
 impl Phase {
     /// All, in order.
-    pub const ALL: [Phase; 5] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates, Phase::Offers];
+    pub const ALL: [Phase; 5] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates, Phase::Fold];
 
     /// The phase in which the rules of a pack run.
     pub fn of_pack(pack: &str) -> Phase {
@@ -61,14 +62,14 @@ impl Phase {
             "legalize" => Phase::Legalize,
             "algebra" => Phase::Algebra,
             "unfuse" | "templates" => Phase::Templates,
-            "offers" | "fold" => Phase::Offers,
+            "fold" => Phase::Fold,
             _ => Phase::Main,
         }
     }
 
     /// Whether rules of a phase run in this one.
     pub(crate) fn runs(self, of: Phase) -> bool {
-        of == self || of < self && self != Phase::Offers
+        of == self || of < self && self != Phase::Fold
     }
 }
 
@@ -79,7 +80,7 @@ impl fmt::Display for Phase {
             Phase::Main => "main",
             Phase::Algebra => "algebra",
             Phase::Templates => "templates",
-            Phase::Offers => "offers",
+            Phase::Fold => "fold",
         })
     }
 }
@@ -233,6 +234,8 @@ pub enum VariableKind {
     Number(Slot),
     /// An attribute.
     Attr(Slot, AttrVariable),
+    /// An op of a group.
+    Op(Slot, Group),
 }
 
 /// What an attribute variable stands for.
@@ -282,13 +285,77 @@ pub struct Call {
     /// Its place among the calls of the left.
     pub id: usize,
     /// The op.
-    pub op: Op,
+    pub op: OpTerm,
     /// Its operands.
     pub args: Vec<Term>,
-    /// One for each attribute of the op; `None`: its default.
+    /// One for each attribute of the op that can be written; `None`: its default.
     pub attrs: Vec<Option<AttrTerm>>,
     /// Where it stands.
     pub span: Range<usize>,
+}
+
+/// What stands as the name of an op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OpTerm {
+    /// An op.
+    Named(Op),
+    /// A variable: any op of a group, with its attributes where these differ from op to op.
+    Variable(Slot, Group),
+}
+
+impl OpTerm {
+    /// The ops that it may stand for.
+    pub fn ops(&self) -> &[Op] {
+        match self {
+            OpTerm::Named(op) => std::slice::from_ref(op),
+            OpTerm::Variable(_, group) => group.ops(),
+        }
+    }
+
+    /// Whether it may stand for an op.
+    pub fn admits(&self, op: Op) -> bool {
+        self.ops().contains(&op)
+    }
+
+    /// Whether the first two operands of an op that it stands for can be swapped.
+    pub fn commutes(&self) -> bool {
+        self.ops().iter().any(|op| op.def().commutative)
+    }
+
+    /// The attributes that are written with it.
+    pub fn attrs(&self) -> &'static [AttrDef] {
+        match self {
+            OpTerm::Named(op) => op.def().attrs,
+            OpTerm::Variable(_, group) => group.attrs(),
+        }
+    }
+
+    /// The place of an attribute among those that are written with it.
+    pub fn attr(&self, name: &str) -> Option<usize> {
+        self.attrs().iter().position(|def| def.name == name)
+    }
+
+    /// The op that it is, and the attributes that the variable brings with it; `None` where the variable is not bound.
+    pub fn resolve<'b>(&self, bindings: &'b Bindings) -> Option<(Op, &'b [Attr])> {
+        match self {
+            OpTerm::Named(op) => Some((*op, &[])),
+            OpTerm::Variable(slot, _) => bindings.op(*slot).map(|(op, attrs)| (op, attrs.as_slice())),
+        }
+    }
+
+    /// The attributes that a variable binds with its op.
+    pub fn carried(&self, attrs: &Attrs) -> Attrs {
+        if self.attrs().is_empty() { attrs.clone() } else { Attrs::new() }
+    }
+}
+
+impl fmt::Display for OpTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpTerm::Named(op) => op.fmt(f),
+            OpTerm::Variable(_, group) => group.fmt(f),
+        }
+    }
 }
 
 /// An attribute in a term.

@@ -4,15 +4,16 @@
 //! rules brings others.
 
 use eutectic_ir::{
-    Attr, DType, Dim, Shape, Type,
+    Attr, DType, Dim, Op, Shape, Type,
     lang::{
         Bindings, DTypeClass,
         sample::sample,
-        typing::{Bound, DimPattern, DimsItem, Slot, SlotKind, Status},
+        typing::{Bound, DTypePattern, DimPattern, DimsItem, Slot, SlotKind, Status},
     },
+    ops::Group,
 };
 
-use crate::rule::{AttrVariable, Rule};
+use crate::rule::{AttrVariable, Call, OpTerm, Rule, Term, VariableKind};
 
 /// Values for all variables.
 #[derive(Clone, Debug)]
@@ -33,6 +34,12 @@ pub trait Choices {
 
     /// An element type of a class.
     fn dtype(&mut self, class: DTypeClass) -> DType;
+
+    /// An op of a group.
+    fn op(&mut self, group: Group) -> Op {
+        let ops = group.ops();
+        ops[self.below(ops.len())]
+    }
 
     /// A dim; `extent`: it is part of a tensor's shape, not an offset or a length.
     fn dim(&mut self, extent: bool) -> i64;
@@ -164,6 +171,13 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
             bindings.bind(slot, Bound::DType(choices.dtype(*class))).ok()?;
         }
     }
+    for variable in &rule.variables {
+        if let VariableKind::Op(slot, group) = variable.kind
+            && bindings.get(slot).is_none()
+        {
+            op(rule, slot, group, choices, &mut bindings)?;
+        }
+    }
     if choices.relations_first() {
         let patterns: Vec<_> = rule.tensors().map(|(_, ty, _)| ty).collect();
         let relations: Vec<_> = rule.relations.iter().map(|(call, _)| call.clone()).collect();
@@ -185,12 +199,62 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
                 Bound::Dims(choices.sequence(&others))
             }
             SlotKind::Attr => Bound::Attr(choices.attr(rule, slot, &bindings)),
+            SlotKind::Op => return None,
         };
         bindings.bind(slot, value).ok()?;
     }
     settle(rule, &mut bindings)?;
     let types = rule.tensors().map(|(_, ty, _)| ty.value(&bindings)).collect::<Option<_>>()?;
     Some(Sample { bindings, types })
+}
+
+/// Binds a variable of ops, and the element types of what the op is applied to on the left.
+fn op(rule: &Rule, slot: Slot, group: Group, choices: &mut dyn Choices, bindings: &mut Bindings) -> Option<()> {
+    let op = choices.op(group);
+    let variable = OpTerm::Variable(slot, group);
+    let (attrs, _) = op.sample(&mut |n| choices.below(n))?;
+    bindings.bind(slot, Bound::Op(op, variable.carried(&attrs))).ok()?;
+    let mut applied: Vec<&Call> = Vec::new();
+    for root in &rule.roots {
+        root.left.visit(&mut |term| match term {
+            Term::Call(call) if call.op == variable => applied.push(call),
+            _ => {}
+        });
+    }
+    let mut chosen: Vec<(Slot, DType)> = Vec::new();
+    for (pattern, arg) in applied.iter().flat_map(|call| op.signature().operands.iter().zip(&call.args)) {
+        let Some((of, class)) = element_type(rule, arg) else { continue };
+        let dtype = match pattern.dtype {
+            DTypePattern::Fixed(dtype) => dtype,
+            DTypePattern::Var(slot, admitted) => {
+                let known = chosen.iter().find(|(s, _)| *s == slot).map(|(_, dtype)| *dtype);
+                let bound = || match bindings.get(of) {
+                    Some(Bound::DType(dtype)) => Some(*dtype),
+                    _ => None,
+                };
+                let dtype = known.or_else(bound).unwrap_or_else(|| choices.dtype(admitted));
+                chosen.push((slot, dtype));
+                Some(dtype).filter(|dtype| admitted.contains(*dtype))?
+            }
+        };
+        bindings.bind(of, Bound::DType(dtype)).ok().filter(|()| class.contains(dtype))?;
+    }
+    Some(())
+}
+
+/// The variable for the element type of a term: views and reductions keep that of their operand.
+fn element_type(rule: &Rule, term: &Term) -> Option<(Slot, DTypeClass)> {
+    match term {
+        Term::Tensor(at) => match &rule.variables[*at].kind {
+            VariableKind::Tensor { ty, .. } => match ty.dtype {
+                DTypePattern::Var(slot, class) => Some((slot, class)),
+                DTypePattern::Fixed(_) => None,
+            },
+            _ => None,
+        },
+        Term::Call(call) => element_type(rule, call.args.first()?),
+        _ => None,
+    }
 }
 
 /// Checks the relations, or binds what follows from them.

@@ -14,7 +14,7 @@ use eutectic_ir::{
 use crate::{
     expr::{Expr, Number, function},
     parse::{Noted, Reader, Side},
-    rule::{AttrTerm, AttrVariable, Call, Term, VariableKind},
+    rule::{AttrTerm, AttrVariable, Call, OpTerm, Term, VariableKind},
 };
 
 impl Reader<'_> {
@@ -35,7 +35,7 @@ impl Reader<'_> {
                 };
                 let args = vec![self.term(tuple, side)?];
                 let attrs = vec![Some(AttrTerm::Value(index.into()))];
-                Ok(Term::Call(Call { id, op, args, attrs, span: sexp.span.clone() }))
+                Ok(Term::Call(Call { id, op: OpTerm::Named(op), args, attrs, span: sexp.span.clone() }))
             }
             _ if self.is_number(sexp, side) => {
                 let expr = self.expression(sexp, side)?;
@@ -127,7 +127,7 @@ impl Reader<'_> {
             Some(VariableKind::Tensor { .. }) => {
                 return self.wrong(span.clone(), format!("`{atom}` is a tensor, not a number"), "declare it (… float)");
             }
-            Some(VariableKind::Attr(..)) => {
+            Some(VariableKind::Attr(..) | VariableKind::Op(..)) => {
                 return self.wrong(span.clone(), format!("`{atom}` is not a number"), "use it as an attribute's value");
             }
             None if is_variable(atom) => match self.scope.slot(atom, SlotKind::Dim) {
@@ -154,14 +154,17 @@ impl Reader<'_> {
     }
 
     fn call(&mut self, head: &str, items: &[Sexp], sexp: &Sexp, side: Side) -> Result<Term, Noted> {
-        let Some(op) = Op::named(head) else {
+        let Some(op) = self.op(head) else {
             let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
-            let help =
-                did_you_mean(head, Op::all().map(Op::name)).unwrap_or_else(|| "`eutectic ops` lists the ops".into());
+            let help = match head.starts_with('?') {
+                true => Some("declare it: (?f pointwise 1), or (?f (one-of add sub))".into()),
+                false => did_you_mean(head, Op::all().map(Op::name)),
+            };
+            let help = help.unwrap_or_else(|| "`eutectic ops` lists the ops".into());
             return self.wrong(at, format!("there is no op `{head}`"), help);
         };
         let id = self.call_id();
-        let (mut args, mut attrs) = (Vec::new(), vec![None; op.def().attrs.len()]);
+        let (mut args, mut attrs) = (Vec::new(), vec![None; op.attrs().len()]);
         let mut fine = true;
         let mut items = items.iter();
         while let Some(item) = items.next() {
@@ -174,18 +177,29 @@ impl Reader<'_> {
         if !fine {
             return Err(Noted);
         }
+        if let (OpTerm::Variable(slot, _), Some([name, ..])) = (op, sexp.list()) {
+            self.used(slot, &name.span, side);
+        }
         self.complete(op, &attrs, sexp, side)?;
         self.arity(op, &args, sexp)?;
         Ok(Term::Call(Call { id, op, args, attrs, span: sexp.span.clone() }))
     }
 
+    /// The op of that name, or the variable that stands for one.
+    fn op(&self, head: &str) -> Option<OpTerm> {
+        match self.variable(head).map(|at| &self.variables[at].kind) {
+            Some(VariableKind::Op(slot, group)) => Some(OpTerm::Variable(*slot, *group)),
+            _ => Op::named(head).map(OpTerm::Named),
+        }
+    }
+
     /// On the left every attribute is written; on the right those without a default are.
-    fn complete(&mut self, op: Op, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: Side) -> Result<(), Noted> {
+    fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: Side) -> Result<(), Noted> {
         let omitted = |(def, attr): (&eutectic_ir::ops::AttrDef, &Option<AttrTerm>)| {
             let needed = attr.is_none() && (side == Side::Left || def.default == AttrDefault::None);
             needed.then(|| format!(":{}", def.name))
         };
-        let omitted: Vec<_> = op.def().attrs.iter().zip(attrs).filter_map(omitted).collect();
+        let omitted: Vec<_> = op.attrs().iter().zip(attrs).filter_map(omitted).collect();
         if omitted.is_empty() {
             return Ok(());
         }
@@ -197,9 +211,17 @@ impl Reader<'_> {
         self.wrong(at, format!("`{op}` stands here without {}", omitted.join(", ")), help)
     }
 
-    fn arity(&mut self, op: Op, args: &[Term], sexp: &Sexp) -> Result<(), Noted> {
-        let signature = op.signature();
+    fn arity(&mut self, op: OpTerm, args: &[Term], sexp: &Sexp) -> Result<(), Noted> {
         let splat = args.iter().any(|a| matches!(a, Term::Splat(_)));
+        let op = match op {
+            OpTerm::Named(op) => op,
+            OpTerm::Variable(_, group) if args.len() == group.operands() => return Ok(()),
+            OpTerm::Variable(_, group) => {
+                let message = format!("{} operands given, and the variable is declared {group}", args.len());
+                return self.wrong(sexp.span.clone(), message, "the declaration says how many operands its ops have");
+            }
+        };
+        let signature = op.signature();
         let (least, most) = match op.def().class {
             Class::Project => (1, 1),
             Class::Leaf(leaf) if leaf != Leaf::Iota => {
@@ -221,7 +243,7 @@ impl Reader<'_> {
 
     fn attribute(
         &mut self,
-        op: Op,
+        op: OpTerm,
         name: &str,
         key: &Sexp,
         value: Option<&Sexp>,
@@ -229,16 +251,19 @@ impl Reader<'_> {
         side: Side,
     ) -> Result<(), Noted> {
         let Some(at) = op.attr(name) else {
-            let known: Vec<_> = op.def().attrs.iter().map(|a| format!(":{}", a.name)).collect();
-            let known =
-                if known.is_empty() { "it takes none".into() } else { format!("it takes {}", known.join(", ")) };
-            let help = match did_you_mean(name, op.def().attrs.iter().map(|a| a.name)) {
+            let known: Vec<_> = op.attrs().iter().map(|a| format!(":{}", a.name)).collect();
+            let known = match (known.as_slice(), op) {
+                ([], OpTerm::Named(_)) => "it takes none".into(),
+                ([], OpTerm::Variable(..)) => "its ops have different ones, which the variable stands for too".into(),
+                (known, _) => format!("it takes {}", known.join(", ")),
+            };
+            let help = match did_you_mean(name, op.attrs().iter().map(|a| a.name)) {
                 Some(guess) => format!("{known}; {guess}"),
                 None => known,
             };
             return self.wrong(key.span.clone(), format!("`{op}` has no attribute :{name}"), help);
         };
-        let kind = op.def().attrs[at].kind;
+        let kind = op.attrs()[at].kind;
         let Some(value) = value else {
             return self.wrong(key.span.clone(), format!(":{name} has no value"), format!("it is {kind}"));
         };
@@ -333,6 +358,9 @@ impl Reader<'_> {
             VariableKind::Number(slot) => (*slot, kind == AttrKind::Float),
             VariableKind::Tensor { .. } => {
                 return self.wrong(at.span.clone(), format!("`{name}` is a tensor"), format!("here stands {kind}"));
+            }
+            VariableKind::Op(..) => {
+                return self.wrong(at.span.clone(), format!("`{name}` is an op"), format!("here stands {kind}"));
             }
             VariableKind::Attr(slot, declared) => {
                 let fits = match (kind, declared) {

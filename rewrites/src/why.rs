@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use egg::Id;
-use eutectic_ir::{Graph, Op, Origin};
+use eutectic_ir::{Graph, Origin};
 
 use crate::{
     egraph::{EGraph, classes_of},
@@ -25,8 +25,8 @@ pub struct Why {
     pub statistics: RuleStatistics,
     /// Why matches were not applied, or applied without effect, where that is so.
     pub idle: Option<&'static str>,
-    /// The op on which the left side is entered.
-    pub entry: Op,
+    /// The op, or the kind of ops, on which the left side is entered.
+    pub entry: String,
     /// Where the left side nearly matches, the nearest first.
     pub misses: Vec<NearMiss>,
 }
@@ -89,7 +89,7 @@ pub fn why(
         let statistics = statistics.iter().find(|s| s.name == rule.name).cloned().unwrap_or_default();
         let misses = near_misses(forms, &mut engine, &program);
         let idle = idle(rule, &statistics);
-        Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern.entry().1, misses }
+        Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern.entry().1.to_string(), misses }
     });
     Ok(why.collect())
 }
@@ -118,7 +118,7 @@ fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &Progr
     // A class that one form of the left side matches is no miss of another.
     let mut nearest: BTreeMap<Id, Option<Nearest>> = BTreeMap::new();
     for form in forms {
-        for class in classes_of(&engine.egraph, form.pattern.entry().1) {
+        for class in classes_of(&engine.egraph, form.pattern.entry().1.ops()) {
             let found = at_class(form, &mut engine.egraph, class);
             let known = nearest.entry(class).or_insert_with(|| found.clone());
             let nearer = match (&*known, &found) {

@@ -122,11 +122,12 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
         let root = applied.roots.iter().flatten().next();
         let origin = root.and_then(|&class| classes.classes[class].origins.first());
         let origin = origin.map_or(String::new(), ToString::to_string);
-        match steps.last_mut().filter(|last| *last.rule == *applied.rule && last.origin == origin) {
+        let rule = applied.op.map_or(applied.rule.to_string(), |op| format!("{}[{op}]", applied.rule));
+        match steps.last_mut().filter(|last| last.rule == rule && last.origin == origin) {
             Some(last) => last.times += 1,
             None => {
                 let doc = compiler.rules().get(&applied.rule).map_or("", |rule| rule.doc.lines().next().unwrap_or(""));
-                steps.push(Step { rule: applied.rule.to_string(), doc: doc.into(), origin, times: 1 });
+                steps.push(Step { rule, doc: doc.into(), origin, times: 1 });
             }
         }
     }

@@ -64,8 +64,8 @@ pub enum PhaseName {
     Algebra,
     /// What is split for kernels.
     Templates,
-    /// What the plan is offered in the end.
-    Offers,
+    /// What goes into constant weights.
+    Fold,
 }
 
 /// A part of the output.
@@ -93,7 +93,7 @@ impl PhaseName {
             PhaseName::Main => vec![Phase::Main],
             PhaseName::Algebra => vec![Phase::Algebra],
             PhaseName::Templates => vec![Phase::Templates],
-            PhaseName::Offers => vec![Phase::Offers],
+            PhaseName::Fold => vec![Phase::Fold],
         }
     }
 }

@@ -10,6 +10,7 @@ mod class;
 mod contraction;
 mod convolution;
 pub mod eval;
+mod group;
 mod layer;
 mod leaf;
 mod normalisation;
@@ -21,6 +22,7 @@ mod view;
 
 pub use attributes::{AttrDef, AttrKind, Default};
 pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall};
+pub use group::{Group, Trait};
 
 use std::{fmt, sync::OnceLock};
 
@@ -66,6 +68,8 @@ pub struct OpDef {
     pub legal: &'static str,
     /// Whether its first two operands can be swapped.
     pub commutative: bool,
+    /// What a pointwise op of one operand does to order and sign.
+    pub traits: &'static [Trait],
     /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
     pub along: Option<i64>,
     /// The reference evaluation.
@@ -82,6 +86,13 @@ struct Table {
     defs: Vec<&'static OpDef>,
     by_name: FxHashMap<&'static str, Op>,
     signatures: Vec<(Signature, Option<Signature>)>,
+    groups: OnceLock<Vec<(Group, Vec<Op>)>>,
+}
+
+impl Table {
+    fn groups(&self) -> &[(Group, Vec<Op>)] {
+        self.groups.get_or_init(|| Group::all((0..self.defs.len() as u16).map(Op)))
+    }
 }
 
 fn table() -> &'static Table {
@@ -96,7 +107,7 @@ fn table() -> &'static Table {
         };
         let signatures =
             defs.iter().map(|d| (parse(d, d.signature), (!d.legal.is_empty()).then(|| parse(d, d.legal)))).collect();
-        Table { defs, by_name, signatures }
+        Table { defs, by_name, signatures, groups: OnceLock::new() }
     })
 }
 
@@ -213,6 +224,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         signature,
         legal: "",
         commutative: false,
+        traits: &[],
         along: None,
         eval,
         flops: |_, _| 0.0,

@@ -10,7 +10,7 @@ use crate::{
     evaluate::rounded,
     instance::Instance,
     judge::{Verdict, judge},
-    palette::{Drawn, Palette},
+    palette::{Drawn, Palette, turns},
     values::{self, Style, Values},
 };
 
@@ -92,6 +92,7 @@ pub fn palette(n: usize) -> Palette {
         numbers: vec![0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0, 1e-12],
         dtypes: dtypes.to_vec(),
         relations_first: n % 6 == 3,
+        turn: n,
     }
 }
 
@@ -139,7 +140,8 @@ fn work(graph: &Graph) -> f64 {
 pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
-    for n in 0..cases {
+    // Every op that a variable stands for is tried.
+    for n in 0..cases.max(turns(rule)) {
         let mut random = random(seed, &rule.name, n);
         let narrow = Palette { relations_first: true, ..palette(n) };
         let found = instance(probe, &palette(n), &mut random, &mut corpus)
@@ -165,8 +167,8 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     let empty = palette(2);
     (0..TYPED).find_map(|n| {
         let mut random = random(seed, &probe.rule().name, 3_000_000 + n);
-        let palette = if n % 2 == 0 { &large } else { &empty };
-        let instance = Instance::draw(probe.rule(), &mut Drawn::from(palette, &mut random))?;
+        let palette = Palette { turn: n, ..if n % 2 == 0 { large.clone() } else { empty.clone() } };
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random))?;
         let fits = instance.size() <= LARGEST_TYPED;
         match fits.then(|| instance.sides(probe, 0))? {
             Err(Unmatched::Types(how)) => Some((instance, how)),

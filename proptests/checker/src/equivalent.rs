@@ -36,10 +36,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("fuse/glu-bilinear", "−?p in glu", "(−u)·(−v) = u·v"),
     ("fuse/glu-function-first[tanh]", "−?p in glu", "(−u)·tanh(−v) = u·tanh v"),
     ("fuse/glu-function-second[tanh]", "−?p in glu", "(−u)·tanh(−v) = u·tanh v"),
-    ("offers/position-offset", "sub for add", "x − 0 = x + 0"),
-    ("offers/position-offset", "operand 0 instead of add", "x = x + 0"),
     ("fuse/variance", "?c: ", "c·c is the same for −c"),
-    ("simplify/reshape-reduce", ":keep of reduce-", "the reshape that follows puts the axis back"),
+    ("simplify/reshape-reduce", ":keep of reduction", "the reshape that follows puts the axis back"),
     ("unfuse/attention-softcap-zeros", "le for eq", "nothing is less than −∞"),
     (
         "unfuse/attention-softcap-zeros",

@@ -4,7 +4,6 @@ use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched
 
 use crate::{
     cases::{Case, fitting},
-    instance::commutable,
     mutate::broken,
     report::{Check, Failure},
     values::Style,
@@ -33,7 +32,7 @@ pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites:
 pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
     let rule = probe.rule();
     let failure = |what: String| Box::new(Failure::of(Check::Fires, what, case, None));
-    let ways = 1_u64 << commutable(rule).min(6);
+    let ways = 1_u64 << case.instance.commutable(rule).min(6);
     let mut fired = 0;
     // All ways where they are few, else those that swap one op, or all.
     let some: Vec<u64> = match ways <= WAYS {

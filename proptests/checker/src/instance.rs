@@ -50,9 +50,18 @@ impl Instance {
         let mut rule = probe.rule().clone();
         let mut seen = Vec::new();
         for root in &mut rule.roots {
-            root.left = commuted(&root.left, swaps, &mut seen);
+            root.left = commuted(&root.left, &self.members[0].bindings, swaps, &mut seen);
         }
         probe.sides(&rule, &self.members)
+    }
+
+    /// How many ops of the left side can be written the other way round.
+    pub fn commutable(&self, rule: &Rule) -> usize {
+        let mut seen = Vec::new();
+        rule.roots.iter().for_each(|root| {
+            commuted(&root.left, &self.members[0].bindings, 0, &mut seen);
+        });
+        seen.len()
     }
 
     /// Name and value of every variable that is no tensor, member by member.
@@ -85,20 +94,11 @@ fn values(rule: &Rule, members: &[Sample]) -> Vec<(String, String)> {
     values
 }
 
-/// How many ops of the left side can be written the other way round.
-pub fn commutable(rule: &Rule) -> usize {
-    let mut seen = Vec::new();
-    rule.roots.iter().for_each(|root| {
-        commuted(&root.left, 0, &mut seen);
-    });
-    seen.len()
-}
-
 /// What the members of a group agree in: attributes, and the types of what the right side does not splat.
 fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
     let mut bindings = Bindings::default();
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
-        if let (SlotKind::Attr | SlotKind::DType(_), Some(bound)) = (kind, first.bindings.get(slot)) {
+        if let (SlotKind::Attr | SlotKind::Op | SlotKind::DType(_), Some(bound)) = (kind, first.bindings.get(slot)) {
             bindings.bind(slot, bound.clone()).ok()?;
         }
     }
@@ -112,11 +112,12 @@ fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
 }
 
 /// A term with the operands of its commutative ops swapped as the bits say; equal subterms go together.
-fn commuted(term: &Term, swaps: u64, seen: &mut Vec<Term>) -> Term {
+fn commuted(term: &Term, bindings: &Bindings, swaps: u64, seen: &mut Vec<Term>) -> Term {
     let Term::Call(call) = term else { return term.clone() };
     let mut swapped = call.clone();
-    swapped.args = call.args.iter().map(|a| commuted(a, swaps, seen)).collect();
-    if call.op.def().commutative && call.args.len() == 2 && call.args[0] != call.args[1] {
+    swapped.args = call.args.iter().map(|a| commuted(a, bindings, swaps, seen)).collect();
+    let commutes = call.op.resolve(bindings).is_some_and(|(op, _)| op.def().commutative);
+    if commutes && call.args.len() == 2 && call.args[0] != call.args[1] {
         let at = seen.iter().position(|t| t == term).unwrap_or_else(|| {
             seen.push(term.clone());
             seen.len() - 1

@@ -11,7 +11,7 @@ use eutectic_ir::{
 use eutectic_rewrites::{
     Probe, Sides, Unmatched,
     expr::{Expr, Number, function},
-    rule::{AttrTerm, AttrVariable, Call, Rule, Term, VariableKind},
+    rule::{AttrTerm, AttrVariable, Call, OpTerm, Rule, Term, VariableKind},
 };
 
 use crate::instance::Instance;
@@ -113,7 +113,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
 /// The bindings with one attribute variable of the left side bound to something else, and whether that is a word that the rule does
 /// not admit.
 fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng) -> Option<(String, Bindings, bool)> {
-    let mut places: Vec<(usize, Op, usize)> = Vec::new();
+    let mut places: Vec<(usize, OpTerm, usize)> = Vec::new();
     for root in &rule.roots {
         root.left.visit(&mut |term| {
             let Term::Call(call) = term else { return };
@@ -155,7 +155,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
             Term::Call(call) => {
                 for (at, attr) in call.attrs.iter().enumerate() {
                     let Some(value @ AttrTerm::Value(_)) = attr else { continue };
-                    let def = &call.op.def().attrs[at];
+                    let def = &call.op.attrs()[at];
                     for (what, other) in attribute_values(rule, call.op, at, Some(value)) {
                         let mut changed = call.clone();
                         changed.attrs[at] = Some(other);
@@ -236,28 +236,31 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
 }
 
 fn negated(term: &Term) -> Option<Term> {
-    let op = Op::named("neg")?;
+    let op = OpTerm::Named(Op::named("neg")?);
     Some(Term::Call(Call { id: usize::MAX, op, args: vec![term.clone()], attrs: Vec::new(), span: 0..0 }))
 }
 
 /// Changes of a call itself: its op, sign, operands, their order, attributes.
 fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
     let op = call.op;
-    let alike = |o: &Op| {
-        *o != op
-            && o.def().signature == op.def().signature
-            && o.def().attrs == op.def().attrs
-            && !matches!(o.def().class, Class::Leaf(_) | Class::Project)
-    };
-    for other in Op::all().filter(alike).take(3) {
-        found.push((format!("{other} for {op}"), Term::Call(Call { op: other, ..call.clone() })));
+    if let OpTerm::Named(op) = op {
+        let alike = |o: &Op| {
+            *o != op
+                && o.def().signature == op.def().signature
+                && o.def().attrs == op.def().attrs
+                && !matches!(o.def().class, Class::Leaf(_) | Class::Project)
+        };
+        for other in Op::all().filter(alike).take(3) {
+            let other_call = Call { op: OpTerm::Named(other), ..call.clone() };
+            found.push((format!("{other} for {op}"), Term::Call(other_call)));
+        }
     }
     if let Some(neg) = negated(&Term::Call(call.clone())) {
         found.push((format!("−{op}"), neg));
     }
     for at in 1..call.args.len() {
         let alike = call.args[at] == call.args[at - 1];
-        if !(alike || op.def().commutative && at == 1) {
+        if !(alike || op.commutes() && at == 1) {
             let mut args = call.args.clone();
             args.swap(at - 1, at);
             found.push((
@@ -271,11 +274,11 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
             found.push((format!("operand {at} instead of {op}"), arg.clone()));
         }
     }
-    if call.args.len() > op.signature().required {
+    if matches!(op, OpTerm::Named(op) if call.args.len() > op.signature().required) {
         let args = call.args[..call.args.len() - 1].to_vec();
         found.push((format!("the last operand of {op} dropped"), Term::Call(Call { args, ..call.clone() })));
     }
-    for (at, def) in op.def().attrs.iter().enumerate() {
+    for (at, def) in op.attrs().iter().enumerate() {
         for (what, value) in attribute_values(rule, op, at, call.attrs[at].as_ref()) {
             let mut changed = call.clone();
             changed.attrs[at] = Some(value);
@@ -285,8 +288,8 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
 }
 
 /// Other values of an attribute.
-fn attribute_values(rule: &Rule, op: Op, at: usize, term: Option<&AttrTerm>) -> Vec<(String, AttrTerm)> {
-    let def = &op.def().attrs[at];
+fn attribute_values(rule: &Rule, op: OpTerm, at: usize, term: Option<&AttrTerm>) -> Vec<(String, AttrTerm)> {
+    let def = &op.attrs()[at];
     let value = |attr: Attr| (attr.to_string(), AttrTerm::Value(attr));
     match term {
         None => match def.default {
@@ -352,7 +355,7 @@ fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, At
     let of = |v: &eutectic_rewrites::rule::Variable| match &v.kind {
         VariableKind::Number(s) => Some((*s, None)),
         VariableKind::Attr(s, kind) => Some((*s, Some(kind.clone()))),
-        VariableKind::Tensor { .. } => None,
+        VariableKind::Tensor { .. } | VariableKind::Op(..) => None,
     };
     let own = rule.variables.iter().filter_map(of).find(|(s, _)| *s == slot);
     let mut found: Vec<(String, AttrTerm)> = rule

@@ -1,12 +1,13 @@
 //! What instances are drawn from: extents, element types, numbers and other attributes.
 
 use eutectic_ir::{
-    Attr, DType,
+    Attr, DType, Op,
     lang::{Bindings, DTypeClass, typing::Slot},
+    ops::Group,
 };
 use eutectic_rewrites::{
     Choices,
-    rule::{AttrVariable, Rule},
+    rule::{AttrVariable, Rule, Variable, VariableKind},
 };
 
 /// What samples are drawn from.
@@ -24,6 +25,17 @@ pub struct Palette {
     pub dtypes: Vec<DType>,
     /// Whether the relations choose first, from extents of their own: that finds what is rare.
     pub relations_first: bool,
+    /// Which of its ops a variable of ops stands for: counting it up takes all of them in turn.
+    pub turn: usize,
+}
+
+/// How many ops a variable of a rule may stand for: so many turns take each.
+pub fn turns(rule: &Rule) -> usize {
+    let ops = |v: &Variable| match v.kind {
+        VariableKind::Op(_, group) => group.ops().len(),
+        _ => 1,
+    };
+    rule.variables.iter().map(ops).max().unwrap_or(1)
 }
 
 /// Draws from a palette.
@@ -60,6 +72,12 @@ impl Choices for Drawn<'_> {
         if fitting.is_empty() { self.of(&admitted(&DType::ALL)) } else { self.of(&fitting) }
     }
 
+    fn op(&mut self, group: Group) -> Op {
+        // Beginning elsewhere in each round, because what else depends on the turn may repeat with the same period.
+        let (ops, turn) = (group.ops(), self.palette.turn);
+        ops[(turn + turn / ops.len()) % ops.len()]
+    }
+
     fn dim(&mut self, extent: bool) -> i64 {
         if !extent && self.palette.zero && self.below(3) == 0 {
             return self.below(2) as i64;
@@ -91,7 +109,7 @@ impl Choices for Drawn<'_> {
             Some(AttrVariable::Bool) => Attr::Bool(self.below(2) == 0),
             Some(AttrVariable::DType) => Attr::DType(self.of(&DType::ALL)),
             Some(AttrVariable::OneOf(words)) => Attr::from(self.of(words).as_str()),
-            None => Attr::from(rule.near(slot).unwrap_or_else(|| self.of(&self.palette.numbers))),
+            None => Attr::from(rule.wanted(slot).unwrap_or_else(|| self.of(&self.palette.numbers))),
         }
     }
 }

@@ -40,6 +40,7 @@ pub fn worth(probe: &Probe, embedded: &RuleSet, backends: &[Compiler]) -> Result
         let palette = Palette {
             extents: vec![64, 96, 128, 192, 256, 384, 8, 12],
             relations_first: n % 2 == 1,
+            turn: n,
             ..cases::palette(1)
         };
         let mut random = cases::random(1, &probe.rule().name, n);

@@ -13,6 +13,8 @@ const INSTANCES: usize = 6;
 
 /// What is not found again, and why not.
 const LOST: &[(&str, &str)] = &[
+    ("decompose/attention-block", PARTS),
+    ("decompose/attention-block-mask", PARTS),
     ("decompose/average-pool", WINDOWS),
     ("decompose/average-pool-inside", WINDOWS),
     ("decompose/batch-norm", "of an axis before the last, transposes are left that have moved elsewhere"),
@@ -23,12 +25,26 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/conv-transpose", WINDOWS),
     ("decompose/conv-transpose-apart", WINDOWS),
     ("decompose/conv-winograd", WINDOWS),
+    ("decompose/encoder-layer", PARTS),
+    ("decompose/encoder-layer-mask", PARTS),
     ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
     ("decompose/linear", PRODUCT),
     ("decompose/linear-act", PRODUCT),
+    ("decompose/linear-bias", FLAT),
+    ("decompose/linear-bias-act", FLAT),
     ("decompose/log-softmax", ROWS),
+    ("decompose/lora", FLAT),
     ("decompose/max-pool", WINDOWS),
     ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
+    ("decompose/mha", PARTS),
+    ("decompose/mha-mask", PARTS),
+    ("decompose/sdpa", PARTS),
+    ("decompose/sdpa-additive", PARTS),
+    ("decompose/sdpa-causal", PARTS),
+    ("decompose/sdpa-grouped", PARTS),
+    ("decompose/sdpa-grouped-mask", PARTS),
+    ("decompose/sdpa-keep", PARTS),
+    ("decompose/sdpa-window", PARTS),
     ("decompose/short-batch-norm", SHORT),
     ("decompose/short-group-norm", SHORT),
     ("decompose/short-layernorm", SHORT),
@@ -38,6 +54,8 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/short-rows[softmax]", SHORT),
     ("decompose/softmax", ROWS),
 ];
+const PARTS: &str = "no backend has a kernel for it beyond those for attention and linear layers, which are found in it";
+const FLAT: &str = "of more axes it is found flat, before a reshape";
 const SHORT: &str = "of 16-bit numbers it is found in f32, between casts";
 const PRODUCT: &str = "a linear layer without a bias is a product, and every backend has a kernel for that";
 const WINDOWS: &str =
@@ -52,6 +70,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         numbers: vec![0.5, 2.0, 0.125, 3.0, 0.7],
         dtypes: vec![DType::F32, DType::I32, DType::Bool],
         relations_first: true,
+        turn: 0,
     };
     let of_seed = |seed| {
         let mut random = fastrand::Rng::with_seed(seed);

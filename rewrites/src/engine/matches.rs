@@ -3,7 +3,10 @@
 use std::{rc::Rc, time::Instant};
 
 use egg::Id;
-use eutectic_ir::{Attr, Op, lang::Bindings};
+use eutectic_ir::{
+    Op,
+    lang::{Bindings, typing::Bound},
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Engine, Found};
@@ -18,8 +21,8 @@ use crate::{
 /// For each op, the classes with a node of it, and how far below them something changed.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
-/// What the members of a group agree in: classes, attributes and numbers.
-type Shared = (Vec<Id>, Vec<Option<Attr>>);
+/// What the members of a group agree in: classes, and what attributes, numbers and ops are bound to.
+type Shared = (Vec<Id>, Vec<Option<Bound>>);
 
 impl Engine<'_> {
     /// The classes below which something changed since `round`, with the distance to it, for each op; ascending.
@@ -67,12 +70,18 @@ impl Engine<'_> {
             if since > 0 && !changed.iter().any(|(round, _)| *round == since) {
                 changed.push((since, self.changed(since, depth)));
             }
-            let (_, op) = compiled.pattern.entry();
+            let ops = compiled.pattern.entry().1.ops();
             let classes: Vec<Id> = match changed.iter().find(|(round, _)| *round == since) {
-                None => classes_of(&self.egraph, op),
+                None => classes_of(&self.egraph, ops),
                 Some((_, by_op)) => {
-                    let near = by_op.get(&op).into_iter().flatten();
-                    near.filter(|(_, distance)| *distance < compiled.pattern.depth).map(|(class, _)| *class).collect()
+                    let near = ops.iter().filter_map(|op| by_op.get(op)).flatten();
+                    let near = near.filter(|(_, distance)| *distance < compiled.pattern.depth);
+                    let mut classes: Vec<Id> = near.map(|(class, _)| *class).collect();
+                    if ops.len() > 1 {
+                        classes.sort_unstable();
+                        classes.dedup();
+                    }
+                    classes
                 }
             };
             // A value that is known to be one number has no better form; rules would go on to spell it as sums and products.
@@ -124,10 +133,10 @@ impl Engine<'_> {
             let compiled = self.rules[rule].clone();
             let products: FxHashSet<Id> =
                 self.products.iter().filter(|(r, _)| *r == rule).map(|(_, c)| self.egraph.find(*c)).collect();
-            let (_, op) = compiled.pattern.entry();
+            let mut classes = classes_of(&self.egraph, compiled.pattern.entry().1.ops());
+            classes.retain(|c| !products.contains(&self.egraph.find(*c)));
             let mut seen = Vec::new();
-            for class in classes_of(&self.egraph, op).into_iter().filter(|c| !products.contains(&self.egraph.find(*c)))
-            {
+            for class in classes {
                 compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
@@ -174,15 +183,17 @@ impl Engine<'_> {
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Shared {
     let rule = &compiled.rule;
     let splatted = rule.splatted();
-    let (mut tensors, mut attrs) = (Vec::new(), Vec::new());
+    let (mut tensors, mut agreed) = (Vec::new(), Vec::new());
     for (at, variable) in rule.variables.iter().enumerate() {
         match &variable.kind {
             VariableKind::Tensor { .. } if !splatted[at] => {
                 tensors.push(found.classes[compiled.pattern.tensors[rule.tensor(at)]]);
             }
             VariableKind::Tensor { .. } => {}
-            VariableKind::Number(slot) | VariableKind::Attr(slot, _) => attrs.push(bindings.attr(*slot).cloned()),
+            VariableKind::Number(slot) | VariableKind::Attr(slot, _) | VariableKind::Op(slot, _) => {
+                agreed.push(bindings.get(*slot).cloned());
+            }
         }
     }
-    (tensors, attrs)
+    (tensors, agreed)
 }

@@ -13,7 +13,10 @@ use std::{
 };
 
 use egg::Id;
-use eutectic_ir::lang::{Bindings, LangError};
+use eutectic_ir::{
+    Op,
+    lang::{Bindings, LangError},
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -25,7 +28,7 @@ use crate::{
     parse::located,
     pattern::Match,
     recipe::{Compiled, Recipe, gains},
-    rule::Phase,
+    rule::{Phase, VariableKind},
 };
 
 /// Where the engine stops. All are counts, so that results repeat; those of nodes and matches are for each node of the
@@ -248,6 +251,16 @@ impl<'r> Engine<'r> {
         Ok(recipe)
     }
 
+    /// The op that the rule's variable of ops stands for in a match.
+    fn op_of(&mut self, rule: usize, found: &Match) -> Option<Op> {
+        let slot = self.rules[rule].rule.variables.iter().find_map(|v| match v.kind {
+            VariableKind::Op(slot, _) => Some(slot),
+            _ => None,
+        })?;
+        let (op, _) = self.admit(rule, found)?.op(slot)?;
+        Some(op)
+    }
+
     fn apply(&mut self, found: Found) -> Result<(), LangError> {
         let Found { rule, members } = found;
         let compiled = self.rules[rule].clone();
@@ -303,7 +316,8 @@ impl<'r> Engine<'r> {
         }
         self.statistics[rule].changes += usize::from(changed);
         let matched = members.iter().flat_map(|m| matched(pattern, &self.egraph, m)).collect();
-        self.log.applications.push(Application { rule, roots, variables, matched, made, changed });
+        let op = self.op_of(rule, &members[0]);
+        self.log.applications.push(Application { rule, op, roots, variables, matched, made, changed });
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use eutectic_ir::lang::{
     DTypeClass, RelationCall, Sexp, SexpKind, TypePattern,
     typing::{SlotKind, is_variable},
 };
+use eutectic_ir::ops::Group;
 
 use super::{Noted, Parts, Reader};
 use crate::{
@@ -25,7 +26,7 @@ impl Reader<'_> {
 
     fn declaration(&mut self, item: &Sexp) -> Result<(), Noted> {
         let help = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (?n int), (?ax axis), \
-                    (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype) or (?k (one-of a b))";
+                    (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype), (?k (one-of a b)) or (?f pointwise 1)";
         let Some((head, rest)) = item.call() else {
             return self.wrong(item.span.clone(), "this is not a declaration", help);
         };
@@ -77,6 +78,16 @@ impl Reader<'_> {
                 };
                 self.attr_variable(head, AttrVariable::OneOf(words))
             }
+            ([_, operands], Some((_, Some(group), _))) => {
+                let operands = operands.atom().and_then(|n| n.parse().ok());
+                let Some(group) = operands.and_then(|n| Group::named(group, n)) else {
+                    let known: Vec<_> = Group::names().collect();
+                    let help = format!("write (?f pointwise 1); there are {}", known.join(", "));
+                    return self.wrong(item.span.clone(), "there are no such ops", help);
+                };
+                self.scope.variables.push((head.into(), SlotKind::Op));
+                VariableKind::Op(self.scope.variables.len() - 1, group)
+            }
             ([_], Some((_, Some("float" | "f32" | "f64" | "f16" | "bf16"), _))) => {
                 return self.number_variable(head, item);
             }
@@ -120,7 +131,7 @@ impl Reader<'_> {
         let number = number.atom().and_then(Number::parse);
         let at = name.atom().and_then(|n| self.variable(n));
         match (at, number) {
-            (Some(at), Some(n)) if !matches!(self.variables[at].kind, VariableKind::Attr(..)) => {
+            (Some(at), Some(n)) if !matches!(self.variables[at].kind, VariableKind::Attr(..) | VariableKind::Op(..)) => {
                 self.variables[at].near = Some(n.get());
                 Ok(())
             }

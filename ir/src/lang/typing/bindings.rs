@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{DimPattern, DimsPattern};
-use crate::{Attr, DType, Dim, Shape};
+use crate::{Attr, Attrs, DType, Dim, Op, Shape};
 
 /// Which element types a variable may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub enum SlotKind {
     Dims,
     /// An attribute.
     Attr,
+    /// An op.
+    Op,
 }
 
 /// The variables of a signature or a rule.
@@ -116,7 +118,7 @@ impl Scope {
 }
 
 /// What a variable is bound to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// An element type.
     DType(DType),
@@ -126,6 +128,8 @@ pub enum Bound {
     Dims(Shape),
     /// An attribute.
     Attr(Attr),
+    /// An op, with its attributes where the variable stands for these too.
+    Op(Op, Attrs),
 }
 
 impl fmt::Display for Bound {
@@ -135,6 +139,11 @@ impl fmt::Display for Bound {
             Bound::Dim(d) => d.fmt(f),
             Bound::Dims(s) => s.fmt(f),
             Bound::Attr(a) => a.fmt(f),
+            Bound::Op(op, attrs) => {
+                write!(f, "{op}")?;
+                let named = op.def().attrs.iter().zip(attrs);
+                named.into_iter().try_for_each(|(def, attr)| write!(f, " :{} {attr}", def.name))
+            }
         }
     }
 }
@@ -169,6 +178,14 @@ impl Bindings {
     pub fn attr(&self, slot: Slot) -> Option<&Attr> {
         match self.get(slot) {
             Some(Bound::Attr(a)) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The op in a slot, and its attributes.
+    pub fn op(&self, slot: Slot) -> Option<(Op, &Attrs)> {
+        match self.get(slot) {
+            Some(Bound::Op(op, attrs)) => Some((*op, attrs)),
             _ => None,
         }
     }

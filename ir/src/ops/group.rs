@@ -1,0 +1,139 @@
+//! Groups of ops that rules speak of, so that no rule lists ops: which ops belong is said where each op is declared.
+
+use std::fmt;
+
+use super::{Anchor, AttrDef, Class, Op, table};
+
+/// What a pointwise op of one operand does to the order and the sign of reals, for every argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trait {
+    /// x ≤ y implies f(x) ≤ f(y), and f is defined everywhere.
+    Monotone,
+    /// f(−x) = −f(x).
+    Odd,
+    /// f(−x) = f(x).
+    Even,
+}
+
+/// A group of ops, by what they have in common and the number of their operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    kind: Kind,
+    operands: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Pointwise,
+    Monotone,
+    Odd,
+    Even,
+    Reduction,
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("pointwise", Kind::Pointwise),
+    ("monotone", Kind::Monotone),
+    ("odd", Kind::Odd),
+    ("even", Kind::Even),
+    ("reduction", Kind::Reduction),
+];
+
+impl Group {
+    /// The group of that name and number of operands, if any op belongs to it.
+    pub fn named(name: &str, operands: usize) -> Option<Group> {
+        let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
+        let group = Group { kind: *kind, operands };
+        (!group.ops().is_empty()).then_some(group)
+    }
+
+    /// The names of groups.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|(name, _)| *name)
+    }
+
+    /// Every group that an op belongs to.
+    pub(super) fn all(ops: impl Iterator<Item = Op> + Clone) -> Vec<(Group, Vec<Op>)> {
+        let most = ops.clone().map(|op| op.signature().operands.len()).max().unwrap_or(0);
+        let groups = KINDS.iter().flat_map(|(_, kind)| (1..=most).map(|operands| Group { kind: *kind, operands }));
+        let members = groups.map(|group| (group, ops.clone().filter(|op| group.admits(*op)).collect::<Vec<_>>()));
+        members.filter(|(_, ops)| !ops.is_empty()).collect()
+    }
+
+    /// The ops that belong to it, in the order of the table.
+    pub fn ops(self) -> &'static [Op] {
+        table().groups().iter().find(|(group, _)| *group == self).map_or(&[], |(_, ops)| ops)
+    }
+
+    /// Whether an op belongs to it.
+    pub fn contains(self, op: Op) -> bool {
+        self.ops().contains(&op)
+    }
+
+    /// The number of operands of its ops.
+    pub fn operands(self) -> usize {
+        self.operands
+    }
+
+    /// The attributes that all its ops have alike; none where they differ.
+    pub fn attrs(self) -> &'static [AttrDef] {
+        let mut attrs = self.ops().iter().map(|op| op.def().attrs);
+        let first = attrs.next().unwrap_or(&[]);
+        if attrs.all(|other| other == first) { first } else { &[] }
+    }
+
+    fn admits(self, op: Op) -> bool {
+        let def = op.def();
+        let fits = match self.kind {
+            Kind::Pointwise => matches!(def.class, Class::Pointwise),
+            Kind::Monotone => def.traits.contains(&Trait::Monotone),
+            Kind::Odd => def.traits.contains(&Trait::Odd),
+            Kind::Even => def.traits.contains(&Trait::Even),
+            Kind::Reduction => matches!(def.class, Class::Anchor(Anchor::Reduction(_))),
+        };
+        fits && op.signature().operands.len() == self.operands
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
+        write!(f, "{name} {}", self.operands)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn groups_are_what_the_table_says() {
+        let names = |name, operands| Group::named(name, operands).unwrap().ops().iter().map(|op| op.name());
+        assert!(names("pointwise", 1).any(|n| n == "cast") && names("pointwise", 1).all(|n| n != "reshape"));
+        assert!(names("pointwise", 2).any(|n| n == "lt") && names("pointwise", 3).eq(["where"]));
+        assert!(names("reduction", 1).all(|n| n.starts_with("reduce-")));
+        assert_eq!(Group::named("pointwise", 9), None);
+        assert!(Group::named("reduction", 1).unwrap().attrs().iter().any(|attr| attr.name == "axes"));
+        assert!(Group::named("pointwise", 1).unwrap().attrs().is_empty());
+    }
+
+    #[test]
+    fn functions_have_the_traits_that_they_declare() {
+        let values: Vec<f64> = (-400..=400).map(|n| f64::from(n) / 32.0).collect();
+        for op in Op::all().filter(|op| !op.def().traits.is_empty()) {
+            let attrs = op.attributes(&[], &[]).unwrap_or_else(|_| panic!("{op} has attributes without defaults"));
+            let f = |x: f64| op.fold(&attrs, &[(x, DType::F64)], DType::F64).unwrap();
+            for pair in values.windows(2) {
+                let (x, y) = (pair[0], pair[1]);
+                for of in op.def().traits {
+                    match of {
+                        Trait::Monotone => assert!(f(x) <= f(y), "{op} at {x}"),
+                        Trait::Odd => assert_eq!(f(-x), -f(x), "{op} at {x}"),
+                        Trait::Even => assert_eq!(f(-x), f(x), "{op} at {x}"),
+                    }
+                }
+            }
+        }
+    }
+}
