@@ -10,8 +10,9 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy, packs,
+    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy,
     engine::{cpu::Costs, rewrites},
+    packs,
 };
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::{
     egraph::{EGraph, Facts, Node, TypeId, classes_of},
     engine::{Engine, Limits, Stop},
+    expr::Wanted,
     guard::{Refusal, Sight, guard},
     instantiate::{Builder, Fault, Ref},
     parse::located,
@@ -305,8 +306,8 @@ fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
 /// What stands for a tensor variable: a parameter where it must be constant, a number where it must be near one, else an
 /// input.
 pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
-    let (op, attrs) = match (variable.near, ty) {
-        (Some(x), Type::Tensor(dtype, shape)) => {
+    let (op, attrs) = match (variable.wanted, ty) {
+        (Some(Wanted { value: x, .. }), Type::Tensor(dtype, shape)) => {
             let dims = shape.known().unwrap_or_default();
             let count = dims.iter().product::<usize>();
             let tensor = eutectic_ir::Tensor::from_f64(*dtype, &dims, std::iter::repeat_n(x, count));

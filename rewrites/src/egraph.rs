@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use egg::{DidMerge, Id, Language};
 use eutectic_ir::{
-    Attr, Attrs, Class, Op, Tensor, Type,
+    Attr, Attrs, Class, DType, Op, Tensor, Type,
     index::Index,
     lang::{Mismatch, Signature},
     ops::ViewCall,
@@ -91,6 +91,8 @@ pub(crate) struct Facts {
     types: IndexSet<Type, FxBuildHasher>,
     inferred: FxHashMap<Applied, Result<TypeId, String>>,
     legal: FxHashMap<Op, Option<Rc<Signature>>>,
+    /// The numbers of each element type that classes are known to be, ascending.
+    numbers: FxHashMap<DType, Vec<f64>>,
     /// The round that is running.
     pub now: u32,
     /// What new nodes get as their rank.
@@ -159,6 +161,31 @@ impl Facts {
         self.legal.entry(op).or_insert_with(|| crate::instantiate::legal_signature(op).map(Rc::new)).clone()
     }
 
+    /// Notes a number that a class is known to be.
+    fn know(&mut self, x: f64, dtype: DType) {
+        let known = self.numbers.entry(dtype).or_insert_with(|| vec![-1.0, 0.5, 1.0, 2.0]);
+        if x.is_finite()
+            && let Err(at) = known.binary_search_by(|k| k.total_cmp(&x))
+        {
+            known.insert(at, x);
+        }
+    }
+
+    /// A number that a rule has computed, or the nearest known one where rounding alone may tell them apart (2 eps). Otherwise the
+    /// same number, come by in another order, would be another value: x·(c·c/n) is x in one order and x·(1 + eps) in
+    /// another, these become one class, and every product with it goes round in a circle, a little larger each time.
+    pub fn settled(&mut self, x: f64, dtype: DType) -> f64 {
+        if !dtype.is_float() || x == 0.0 || !x.is_finite() {
+            return x;
+        }
+        self.know(1.0, dtype);
+        let known = &self.numbers[&dtype];
+        let at = known.partition_point(|k| *k < x);
+        let beside = [at.checked_sub(1), Some(at)].into_iter().flatten().filter_map(|at| known.get(at).copied());
+        let nearest = beside.min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs()));
+        nearest.filter(|k| (k - x).abs() <= 4.0 * dtype.unit_roundoff() * x.abs()).unwrap_or(x)
+    }
+
     /// Whether kernels take a node in this form.
     pub fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
@@ -181,8 +208,11 @@ impl egg::Analysis<Node> for Facts {
             _ => node.children.iter().all(|c| egraph[*c].data.constant),
         };
         let scalars: SmallVec<[Option<f64>; 4]> = node.children.iter().map(|c| egraph[*c].data.scalar).collect();
-        let facts = &egraph.analysis;
-        let scalar = scalar_of(facts, node, &operands, &scalars, ty);
+        let scalar = scalar_of(&egraph.analysis, node, &operands, &scalars, ty);
+        let facts = &mut egraph.analysis;
+        if let (Some(scalar), Some(dtype)) = (scalar, facts.ty(ty).dtype()) {
+            facts.know(scalar, dtype);
+        }
         Data { ty, constant, scalar, rank: facts.rank, stamp: facts.now }
     }
 

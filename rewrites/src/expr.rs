@@ -1,7 +1,7 @@
 //! Arithmetic on numbers in rules: what right-hand attributes and constants are computed with.
 
 use eutectic_ir::{
-    Attr,
+    Attr, DType, Tensor,
     lang::{
         Bindings,
         typing::{Bound, Slot},
@@ -171,6 +171,27 @@ pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
     x == y || (x.is_nan() && y.is_nan()) || (y.is_finite() && (x - y).abs() <= 8.0 * unit_roundoff * y.abs())
 }
 
+/// A number that a left side asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// The number.
+    pub value: f64,
+    /// Whether one within 4 eps of it will do.
+    pub near: bool,
+}
+
+impl Wanted {
+    /// Whether `has` is it, as the element type holds it.
+    pub fn is(self, has: f64, dtype: DType) -> bool {
+        let close = near(has, self.value, dtype.unit_roundoff());
+        if self.near || !close || has.to_bits() == self.value.to_bits() {
+            return close;
+        }
+        let held = Tensor::from_f64(dtype, &[], [self.value]).to_f64()[0];
+        held.to_bits() == has.to_bits() || held.is_nan() && has.is_nan()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,8 +216,22 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_another_only_where_it_says_near() {
+        let wanted = |near| Wanted { value: 1.0, near };
+        assert!(wanted(true).is(1.0078125, DType::Bf16) && !wanted(false).is(1.0078125, DType::Bf16));
+        let root = Wanted { value: std::f64::consts::FRAC_1_SQRT_2, near: false };
+        assert!(root.is(f64::from(std::f32::consts::FRAC_1_SQRT_2), DType::F32));
+        assert!(!root.is(f64::from(std::f32::consts::FRAC_1_SQRT_2), DType::F64));
+        let low = Wanted { value: -1e9, near: false };
+        assert!(!low.is(f64::NEG_INFINITY, DType::F16), "f16 does not hold it");
+        let zero = Wanted { value: 0.0, near: false };
+        assert!(zero.is(0.0, DType::F32) && !zero.is(-0.0, DType::F32));
+        assert!(Wanted { value: f64::NAN, near: false }.is(f64::NAN, DType::F16));
+    }
+
+    #[test]
     fn near_is_relative() {
-        let eps = eutectic_ir::DType::F32.unit_roundoff();
+        let eps = DType::F32.unit_roundoff();
         assert!(near(f64::from(std::f32::consts::FRAC_1_SQRT_2), std::f64::consts::FRAC_1_SQRT_2, eps));
         assert!(!near(0.7072, std::f64::consts::FRAC_1_SQRT_2, eps));
         assert!(near(f64::NEG_INFINITY, f64::NEG_INFINITY, eps) && !near(1e-30, 0.0, eps));

@@ -12,7 +12,7 @@ use eutectic_ir::{
 
 use crate::{
     egraph::{Facts, Head, TypeId},
-    expr::{Expr, near},
+    expr::{Expr, Wanted},
     instantiate::{Builder, Fault, Ref},
     pattern::{Pat, Pattern, unbound},
     rule::{AttrTerm, AttrVariable, OpTerm, Phase, Rule, Term, VariableKind},
@@ -70,11 +70,11 @@ enum Constraint<'a> {
     Relation(&'a RelationCall),
 }
 
-/// A number that is to be near what an expression gives, once everything is bound.
+/// A number that is to be what an expression gives, once everything is bound.
 struct NumberCheck<'a> {
     expr: &'a Expr,
     value: f64,
-    roundoff: f64,
+    dtype: DType,
     span: &'a Range<usize>,
 }
 
@@ -132,7 +132,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
                 }
                 Some(AttrTerm::Number(expr)) => {
                     let value = attr.float().ok_or_else(|| other(attr))?;
-                    checks.push(NumberCheck { expr, value, roundoff: DType::F32.unit_roundoff(), span: &call.span });
+                    checks.push(NumberCheck { expr, value, dtype: attribute_type(rule), span: &call.span });
                 }
                 _ => {}
             }
@@ -142,8 +142,8 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     settle(open, &mut bindings)?;
     variables_fit(rule, pattern, &bindings)?;
     for check in checks {
-        let want = check.expr.value(&bindings, 0);
-        if !want.is_some_and(|want| near(check.value, want.get(), check.roundoff)) {
+        let want = check.expr.value(&bindings, 0).map(|n| Wanted { value: n.get(), near: rule.contract.rounds() });
+        if !want.is_some_and(|want| want.is(check.value, check.dtype)) {
             return Err(Misfit::Number(check.value).at(check.span));
         }
     }
@@ -164,7 +164,7 @@ fn numbers<'a>(
         root.left.visit(&mut |term| {
             let Term::Number { id, expr } = term else { return };
             let value = f64::from_bits(sight.numbers[*id]);
-            let roundoff = facts.ty(sight.types[pattern.numbers[*id]]).dtype().map_or(0.0, |d| d.unit_roundoff());
+            let dtype = facts.ty(sight.types[pattern.numbers[*id]]).dtype().unwrap_or(DType::F64);
             if let Expr::Slot(slot) = expr
                 && rule.scope.variables[*slot].1 == SlotKind::Attr
                 && bindings.get(*slot).is_none()
@@ -181,7 +181,7 @@ fn numbers<'a>(
                 // The slot is open.
                 let _ = bindings.bind(*slot, Bound::Attr(attr));
             } else if expr.literal().is_none() {
-                checks.push(NumberCheck { expr, value, roundoff, span: &root.span });
+                checks.push(NumberCheck { expr, value, dtype, span: &root.span });
             }
         });
     }
@@ -237,7 +237,7 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
 /// Words are among those declared, number attributes near what is declared.
 fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), Refusal> {
     for variable in &rule.variables {
-        let fits = match (&variable.kind, variable.near) {
+        let fits = match (&variable.kind, variable.wanted) {
             (VariableKind::Attr(slot, AttrVariable::OneOf(words)), _) => match bindings.attr(*slot) {
                 Some(Attr::Word(w)) => words.iter().any(|o| **o == **w),
                 _ => true,
@@ -247,7 +247,7 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
                 let is_attr = |term: &AttrTerm| *term == AttrTerm::Slot(*slot);
                 let in_attrs = pattern.terms.iter().flatten().any(|c| c.attrs.iter().flatten().any(is_attr));
                 let has = bindings.attr(*slot).and_then(Attr::float);
-                !in_attrs || has.is_none_or(|has| near(has, want, DType::F32.unit_roundoff()))
+                !in_attrs || has.is_none_or(|has| want.is(has, attribute_type(rule)))
             }
             _ => true,
         };
@@ -257,6 +257,11 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
         }
     }
     Ok(())
+}
+
+/// The element type to whose precision an attribute is compared with a number: models keep attributes in `f32`.
+fn attribute_type(rule: &Rule) -> DType {
+    if rule.contract.rounds() { DType::F32 } else { DType::F64 }
 }
 
 /// The left side, typed as it is written, has the types of the classes that it matched.

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::{
     egraph::{Facts, Head, TypeId},
+    expr::{Expr, Number},
     rule::{AttrTerm, Call, Rule, Term},
 };
 
@@ -133,13 +134,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn number(
-        &mut self,
-        id: usize,
-        expr: &crate::expr::Expr,
-        member: usize,
-        want: Option<DType>,
-    ) -> Result<Made, Fault> {
+    fn number(&mut self, id: usize, expr: &Expr, member: usize, want: Option<DType>) -> Result<Made, Fault> {
         let Some(dtype) = want else {
             return Err(Fault::Wrong { message: "nothing says the element type of a number here".into(), span: 0..0 });
         };
@@ -148,6 +143,13 @@ impl<'a> Builder<'a> {
             return Ok((Ref::Number(id), ty));
         }
         let value = expr.value(&self.members[member], self.offset(member)).ok_or(Fault::Inapplicable)?;
+        let value = match expr {
+            // Only rules that round may take a number for its neighbour.
+            Expr::Call(..) if self.rule.contract.rounds() && dtype.is_float() => {
+                Number::Float(self.facts.settled(value.get(), dtype))
+            }
+            _ => value,
+        };
         let tensor = match value.int() {
             Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
             _ => Tensor::from_f64(dtype, &[], [value.get()]),

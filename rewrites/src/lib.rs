@@ -30,8 +30,10 @@
 //! | `(?w F[K N] const)` | a tensor computed from parameters and constants only |
 //! | `(?y F[A..] varied)` | a tensor that is not known to be one number everywhere: numbers have rules of their own |
 //! | `(?s float)` (or `f32`) | a number: a float attribute; or, standing as an operand on the left, a tensor whose elements are all one known number (seen through expand, reshape and arithmetic on constants); any shape |
-//! | `(near ?c 0.70710678)` | such a number, within 4 eps (of its tensor's element type) of the given one |
+//! | `(near ?c 0.70710678)` | such a number, within 4 eps (of its tensor's element type) of the given one; in `reassoc` and `fast` rules only |
+//! | `(is ?c 1)` | such a number: the given one, as the element type holds it |
 //! | `(?n int)`, `(?ax axis)`, `(?axs axes)`, `(?p perm)`, `(?s shape)`, `(?k bool)`, `(?d dtype)` | an attribute of that kind |
+//! | `(?f pointwise 1)` | an op: any of a group that the op table declares ([`eutectic_ir::ops::Group`]: `pointwise`, `monotone`, `odd`, `even`, `reduction`), with so many operands. It stands as an op's name: `(?f ?x)` |
 //! | `(?k (one-of none relu))` | a word attribute with one of these values; or, standing as an op's name (`(?k ?x ?y)`), the op: the rule is then one rule per word, named `pack/name[word]` |
 //!
 //! Every variable must occur on the left (or be solved by a `where` relation).
@@ -41,6 +43,10 @@
 //! - `(op operand … :attribute value …)`. **On the left every attribute of the op must be written** (also those with
 //!   defaults); on the right those with a default may be left out. Optional operands that are not written are not there:
 //!   `(linear ?x ?w :act none)` matches only linears without a bias.
+//! - `(?f operand …)`, where `?f` is declared as a group of ops, matches any of them; the right side applies the op that matched.
+//!   Attributes that all ops of the group have alike are written (`(?r ?x :axes [-1] :keep true)` of a `reduction`); where they
+//!   differ, `?f` stands for op and attributes together (`cast :to i32`), and none is written. So a new op takes part
+//!   without being listed. `explain` names the op as `pack/name[op]`.
 //! - `(get 1 ?t)` is short for `(get ?t :index 1)`.
 //! - Attribute values on the left: a literal (`:axis -1`, `:kind relu`, `:axes [-1]`, `:perm [-1 -2]`, `:keep true`),
 //!   a variable, a dim or expression over dims (`:len H`, `:at (+ H 1)`), a shape (`:shape [B.. M 1]`), an
@@ -51,8 +57,9 @@
 //! - Functions on the right where lists are wanted: `:perm (compose ?p ?q)` (first `?p`, then `?q`; both counted from
 //!   the end), `:perm (inverse ?p)`.
 //! - A number (`0.5`, `-inf`, `nan`), number variable, dim, or arithmetic on these **as an operand**: on the left a tensor whose
-//!   elements are all within 4 eps of it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`); on the right a constant of rank 0
-//!   with the element type that the op wants there. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
+//!   elements all are it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`), within 4 eps in `reassoc` and `fast` rules, else to the
+//!   bit; on the right a constant of rank 0 with the element type that the op wants there. What a `reassoc` or `fast` rule computes
+//!   is the nearest number that the program has already, if that is within 2 eps: then orders of rounding do not multiply. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
 //! - Of the leaves only `iota` may stand in a rule; constants are numbers.
 //! - Commutative ops match both ways round. Nothing else is looked through.
 //! - Both sides may be in the short (broadcasting) form: `(add ?x ?b)` with `?x F[B.. N]`, `?b F[N]`. The loader puts the
@@ -111,6 +118,7 @@
 //! ```
 
 mod check;
+mod circles;
 mod classes;
 mod egraph;
 mod engine;
@@ -130,6 +138,7 @@ mod sample;
 mod terms;
 mod why;
 
+pub use circles::circles;
 pub use engine::{Limits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};

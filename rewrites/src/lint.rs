@@ -67,9 +67,9 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
         return false;
     }
     let (general, special) = (&*general.rule, &*special.rule);
-    // A number that is to be near another is another left side.
-    let nears = |r: &Rule| r.variables.iter().filter_map(|v| v.near.map(f64::to_bits)).collect::<Vec<_>>();
-    if !nears(general).is_empty() && nears(general) != nears(special) {
+    // Another number that is wanted is another left side.
+    let wanted = |r: &Rule| r.variables.iter().filter_map(|v| v.wanted).collect::<Vec<_>>();
+    if !wanted(general).is_empty() && wanted(general) != wanted(special) {
         return false;
     }
     if general.roots.len() != 1 || special.roots.len() != 1 || general.group || special.group {

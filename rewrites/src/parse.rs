@@ -69,6 +69,7 @@ pub(crate) struct Reader<'a> {
     pub numbers: usize,
     left_numbers: usize,
     pub group: Option<String>,
+    pub contract: Option<Contract>,
     errors: Vec<LangError>,
 }
 
@@ -87,6 +88,7 @@ impl<'a> Reader<'a> {
             numbers: 0,
             left_numbers: 0,
             group: None,
+            contract: None,
             errors: Vec::new(),
         };
         let rule = reader.read(form, suffix).ok().filter(|_| reader.errors.is_empty());
@@ -133,6 +135,7 @@ impl<'a> Reader<'a> {
             let _ = self.part(item, &mut parts);
         }
         let forall = parts.forall.take();
+        self.contract = parts.contract;
         // `B..` anywhere makes `B` a sequence everywhere: in a relation it may stand without the dots.
         sequences(form, &mut |name| {
             let _ = self.scope.slot(name, SlotKind::Dims);

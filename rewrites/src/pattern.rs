@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::{
     egraph::{EGraph, Head},
-    expr::near,
+    expr::Wanted,
     instantiate::{Builder, From, Ref},
     rule::{AttrTerm, Call, OpTerm, Rule, Term, VariableKind},
 };
@@ -23,13 +23,13 @@ pub(crate) enum Pat {
     /// A tensor variable.
     Tensor {
         constant: bool,
-        near: Option<f64>,
+        wanted: Option<Wanted>,
         varied: bool,
         /// The fewest axes, and whether there are no more.
         rank: (usize, bool),
     },
     /// A tensor of one known number.
-    Number { near: Option<f64> },
+    Number { wanted: Option<Wanted> },
     /// An op.
     Op {
         op: OpTerm,
@@ -121,7 +121,7 @@ impl Pattern {
         let terms = calls_by_id(rule);
         let tensors: Vec<_> = rule
             .tensors()
-            .map(|(v, ty, constant)| Pat::Tensor { constant, near: v.near, varied: v.varied, rank: rank(ty) })
+            .map(|(v, ty, constant)| Pat::Tensor { constant, wanted: v.wanted, varied: v.varied, rank: rank(ty) })
             .collect();
         let mut nodes = tensors.clone();
         let numbers: Vec<usize> = (0..rule.numbers).map(|n| nodes.len() + n).collect();
@@ -222,8 +222,8 @@ impl Pattern {
                 [a, b, ..] if a == b => true,
                 [a, b, ..] if edges[*a] == 1 && edges[*b] == 1 => match (&self.nodes[*a], &self.nodes[*b]) {
                     (
-                        Pat::Tensor { constant: x, near: None, varied: v, .. },
-                        Pat::Tensor { constant: y, near: None, varied: w, .. },
+                        Pat::Tensor { constant: x, wanted: None, varied: v, .. },
+                        Pat::Tensor { constant: y, wanted: None, varied: w, .. },
                     ) => x == y && v == w && types[*a] == types[*b],
                     _ => false,
                 },
@@ -377,18 +377,18 @@ impl Pattern {
     /// Whether a class can stand for a node, by what is known without looking at its nodes.
     fn admits(&self, egraph: &EGraph, node: usize, class: Id) -> bool {
         let data = &egraph[class].data;
-        let is_near = |want: f64| {
-            let roundoff = egraph.analysis.ty(data.ty).dtype().map_or(0.0, |d| d.unit_roundoff());
-            data.scalar.is_some_and(|has| near(has, want, roundoff))
+        let is_it = |want: Wanted| {
+            let dtype = egraph.analysis.ty(data.ty).dtype();
+            data.scalar.zip(dtype).is_some_and(|(has, dtype)| want.is(has, dtype))
         };
         match &self.nodes[node] {
-            Pat::Tensor { constant, near, varied, rank: (least, exact) } => {
+            Pat::Tensor { constant, wanted, varied, rank: (least, exact) } => {
                 let rank = egraph.analysis.ty(data.ty).as_tensor().map_or(0, |(_, shape)| shape.rank());
                 let fits = if *exact { rank == *least } else { rank >= *least };
                 let flags = (!constant || data.constant) && (!varied || data.scalar.is_none());
-                fits && flags && near.is_none_or(is_near)
+                fits && flags && wanted.is_none_or(is_it)
             }
-            Pat::Number { near } => data.scalar.is_some() && near.is_none_or(is_near),
+            Pat::Number { wanted } => data.scalar.is_some() && wanted.is_none_or(is_it),
             Pat::Op { op, .. } => egraph[class].nodes.iter().any(|n| op.admits(n.op)),
         }
     }
@@ -438,14 +438,15 @@ fn checks(call: &Call, kept: bool) -> Vec<Option<Attr>> {
 
 /// What the matcher can tell of the numbers on the left: literals, and variables that are to be near one.
 fn numbers_of(rule: &Rule) -> Vec<Pat> {
-    let mut pats = vec![Pat::Number { near: None }; rule.numbers];
+    let mut pats = vec![Pat::Number { wanted: None }; rule.numbers];
     for root in &rule.roots {
         root.left.visit(&mut |term| {
             if let Term::Number { id, expr } = term {
                 let declared = rule.variables.iter().find(
                     |v| matches!((&v.kind, expr), (VariableKind::Number(a), crate::expr::Expr::Slot(b)) if a == b),
                 );
-                pats[*id] = Pat::Number { near: expr.literal().or(declared.and_then(|v| v.near)) };
+                let literal = expr.literal().map(|value| Wanted { value, near: rule.contract.rounds() });
+                pats[*id] = Pat::Number { wanted: literal.or(declared.and_then(|v| v.wanted)) };
             }
         });
     }

@@ -11,7 +11,7 @@ use eutectic_ir::{
     ops::{AttrDef, Group},
 };
 
-use crate::expr::Expr;
+use crate::expr::{Expr, Wanted};
 
 /// What the two sides of a rule promise each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +24,14 @@ pub enum Contract {
     Reassoc,
     /// An approximation.
     Fast,
+}
+
+impl Contract {
+    /// Whether a number of a left side stands for those within 4 eps of it too: rules that keep every bit, or count ulps, match
+    /// the very number.
+    pub(crate) fn rounds(self) -> bool {
+        matches!(self, Contract::Reassoc | Contract::Fast)
+    }
 }
 
 impl fmt::Display for Contract {
@@ -151,10 +159,10 @@ impl Rule {
         })
     }
 
-    /// The number that a number variable is to be near.
-    pub fn near(&self, slot: Slot) -> Option<f64> {
+    /// The number that a number variable is to be, or to be near.
+    pub fn wanted(&self, slot: Slot) -> Option<f64> {
         self.variables.iter().find_map(|v| match v.kind {
-            VariableKind::Number(s) if s == slot => v.near,
+            VariableKind::Number(s) if s == slot => v.wanted.map(|w| w.value),
             _ => None,
         })
     }
@@ -207,8 +215,8 @@ pub struct Variable {
     pub span: Range<usize>,
     /// What it stands for.
     pub kind: VariableKind,
-    /// The number that its elements are to be near.
-    pub near: Option<f64>,
+    /// The number that its elements are to be.
+    pub wanted: Option<Wanted>,
     /// Whether it is no number: nothing that is known to have one value everywhere.
     pub varied: bool,
 }

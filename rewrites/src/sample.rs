@@ -156,7 +156,7 @@ impl Choices for Generic {
             Some(AttrVariable::Bool) => Attr::Bool(self.below(2) == 0),
             Some(AttrVariable::DType) => Attr::DType(DType::ALL[self.below(DType::ALL.len())]),
             Some(AttrVariable::OneOf(words)) => Attr::from(words[self.below(words.len())].as_str()),
-            None => Attr::from(rule.near(slot).unwrap_or([0.5, 2.0, 0.125, 1e-5, 1.5][self.below(5)])),
+            None => Attr::from(rule.wanted(slot).unwrap_or([0.5, 2.0, 0.125, 1e-5, 1.5][self.below(5)])),
         }
     }
 }

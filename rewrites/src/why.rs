@@ -212,8 +212,8 @@ fn part(form: &Compiled, node: usize) -> (String, &Range<usize>) {
             (text(rule, span), span)
         }
         Pat::Op { op, call: None, .. } => (format!("{op}, which the legal form of the left side has"), whole),
-        Pat::Number { near: Some(x) } => (format!("the number {x}"), whole),
-        Pat::Number { near: None } => ("a number".into(), whole),
+        Pat::Number { wanted: Some(x) } => (format!("the number {}", x.value), whole),
+        Pat::Number { wanted: None } => ("a number".into(), whole),
         Pat::Tensor { .. } => {
             let span = rule.tensors().nth(node).map_or(whole, |(variable, ..)| &variable.span);
             (text(rule, span), span)
@@ -249,7 +249,7 @@ impl Miss {
                     Pat::Op { .. } => format!("there is {there}"),
                     Pat::Tensor { constant: true, .. } if !data.constant => format!("{there} depends on an input"),
                     Pat::Tensor { varied: true, .. } if data.scalar.is_some() => format!("{there} is one number"),
-                    Pat::Tensor { near: None, .. } => format!("{there} has another number of axes"),
+                    Pat::Tensor { wanted: None, .. } => format!("{there} has another number of axes"),
                     _ if data.scalar.is_none() => format!("{there} is not one number"),
                     _ => format!("{there} is another number"),
                 };

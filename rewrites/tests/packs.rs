@@ -1,6 +1,7 @@
 //! The embedded packs load, all of them.
 
-use eutectic_rewrites::{Choice, RuleSet, lint};
+use eutectic_ir::lang::Source;
+use eutectic_rewrites::{Choice, RuleSet, circles, lint};
 
 fn embedded() -> RuleSet {
     match RuleSet::embedded() {
@@ -21,6 +22,24 @@ fn the_packs_load() {
 fn the_packs_are_clean() {
     let lints = lint(&embedded());
     assert!(lints.is_empty(), "{lints:#?}");
+}
+
+#[test]
+fn the_packs_come_to_rest() {
+    let found = circles(&embedded().choose(&Choice::default()).unwrap());
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn rules_that_turn_in_a_circle_are_found() {
+    let text = "\
+        ;; wrong, as is the other; neither feeds itself\n\
+        (rule test/there (forall (F float) (?x F[A..])) (=> (tanh ?x) (sin (cos ?x))) (eq fast))\n\
+        ;; back, and there is more of it\n\
+        (rule test/back (forall (F float) (?x F[A..])) (=> (sin ?x) (tanh (exp ?x))) (eq fast))\n";
+    let found = circles(&RuleSet::read(&[Source::new("test.rules", text)]).unwrap());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].message.contains("test/there") && found[0].message.contains("test/back"), "{found:#?}");
 }
 
 #[test]

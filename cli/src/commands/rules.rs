@@ -5,7 +5,7 @@ use std::io::{Write, stdout};
 use clap::Subcommand;
 use eutectic::{
     Compiler, Cpu, CpuOptions, Error,
-    engine::rewrites::{Rule, lint},
+    engine::rewrites::{Rule, circles, lint},
 };
 use eutectic_checker::worth;
 use serde_json::json;
@@ -125,6 +125,7 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     }
     let backends = [Compiler::new(Cpu::new(CpuOptions::default()))?];
     let mut found = lint(&rules);
+    found.extend(circles(&rules));
     found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);
     found.retain(|l| wanted.is_match(&*l.rule));
     let mut out = stdout().lock();

@@ -71,14 +71,20 @@ macro_rules! binary {
 
 pub(super) const OPS: &[OpDef] = &[
     with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg))),
-    with(&[Even], unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
-        x,
-        |a| a.gentle(f64::abs, 0.0, 0.0),
-        i64::wrapping_abs
-    ))),
-    with(&[Monotone, Odd], unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
-        number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
-    })),
+    with(
+        &[Even],
+        unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
+            x,
+            |a| a.gentle(f64::abs, 0.0, 0.0),
+            i64::wrapping_abs
+        )),
+    ),
+    with(
+        &[Monotone, Odd],
+        unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
+            number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
+        }),
+    ),
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
     unary!("sqrt", "√x: NaN below 0.", 4, sqrt),
@@ -86,19 +92,28 @@ pub(super) const OPS: &[OpDef] = &[
     unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real())),
     with(&[Odd], unary!("sin", "The sine of x radians.", 8, sin)),
     with(&[Even], unary!("cos", "The cosine of x radians.", 8, cos)),
-    with(&[Odd], unary!("tan", "The tangent of x radians.", "float", 16, |x, _, _| {
-        Element::Real(x[0].real().sin() / x[0].real().cos())
-    })),
+    with(
+        &[Odd],
+        unary!("tan", "The tangent of x radians.", "float", 16, |x, _, _| {
+            Element::Real(x[0].real().sin() / x[0].real().cos())
+        }),
+    ),
     with(&[Monotone, Odd], unary!("atan", "The arc tangent in radians.", 16, atan)),
     with(&[Monotone, Odd], unary!("tanh", "The hyperbolic tangent.", 10, tanh)),
     with(&[Monotone, Odd], unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf)),
     with(&[Monotone], unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid)),
-    with(&[Monotone], unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
-        Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 6.0, 2.0))
-    })),
+    with(
+        &[Monotone],
+        unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
+            Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 6.0, 2.0))
+        }),
+    ),
     with(&[Monotone], unary!("floor", "The largest integer not above x.", step f64::floor)),
     with(&[Monotone], unary!("ceil", "The smallest integer not below x.", step f64::ceil)),
-    with(&[Monotone, Odd], unary!("round", "The nearest integer; halves go to the even one.", step f64::round_ties_even)),
+    with(
+        &[Monotone, Odd],
+        unary!("round", "The nearest integer; halves go to the even one.", step f64::round_ties_even),
+    ),
     OpDef {
         flops: each::<1>,
         ..op(

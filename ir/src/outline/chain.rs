@@ -266,7 +266,8 @@ fn merged(graph: &Graph) -> Vec<Operands> {
     let mut merged = Vec::with_capacity(graph.len());
     for (id, node) in graph.nodes() {
         let operands: Operands = node.operands.iter().map(|o| stands_for[o.0 as usize]).collect();
-        let one = if is_given(node) { id } else { *first.entry((node.op, &node.attrs, operands.clone())).or_insert(id) };
+        let one =
+            if is_given(node) { id } else { *first.entry((node.op, &node.attrs, operands.clone())).or_insert(id) };
         stands_for.push(one);
         merged.push(operands);
     }
@@ -288,7 +289,8 @@ pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let mut alike: FxHashMap<u64, Vec<NodeId>> = FxHashMap::default();
     for &id in &analysis.order {
         let mut hash = FxHasher::default();
-        (analysis.of(id).form, analysis.operands(id).iter().map(|o| analysis.of(*o).form).collect::<Vec<_>>()).hash(&mut hash);
+        (analysis.of(id).form, analysis.operands(id).iter().map(|o| analysis.of(*o).form).collect::<Vec<_>>())
+            .hash(&mut hash);
         alike.entry(hash.finish()).or_default().push(id);
     }
     let mut chains = Vec::new();

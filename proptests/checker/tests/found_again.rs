@@ -30,10 +30,7 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
     ("decompose/linear", PRODUCT),
     ("decompose/linear-act", PRODUCT),
-    ("decompose/linear-bias", FLAT),
-    ("decompose/linear-bias-act", FLAT),
     ("decompose/log-softmax", ROWS),
-    ("decompose/lora", FLAT),
     ("decompose/max-pool", WINDOWS),
     ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
     ("decompose/mha", PARTS),
@@ -54,8 +51,8 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/short-rows[softmax]", SHORT),
     ("decompose/softmax", ROWS),
 ];
-const PARTS: &str = "no backend has a kernel for it beyond those for attention and linear layers, which are found in it";
-const FLAT: &str = "of more axes it is found flat, before a reshape";
+const PARTS: &str =
+    "no backend has a kernel for it beyond those for attention and linear layers, which are found in it";
 const SHORT: &str = "of 16-bit numbers it is found in f32, between casts";
 const PRODUCT: &str = "a linear layer without a bias is a product, and every backend has a kernel for that";
 const WINDOWS: &str =

@@ -10,8 +10,8 @@ use eutectic_ir::ops::Group;
 
 use super::{Noted, Parts, Reader};
 use crate::{
-    expr::Number,
-    rule::{AttrVariable, Variable, VariableKind},
+    expr::{Number, Wanted},
+    rule::{AttrVariable, Contract, Variable, VariableKind},
 };
 
 impl Reader<'_> {
@@ -25,18 +25,20 @@ impl Reader<'_> {
     }
 
     fn declaration(&mut self, item: &Sexp) -> Result<(), Noted> {
-        let help = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (?n int), (?ax axis), \
+        let help = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (is ?c 1), (?n int), (?ax axis), \
                     (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype), (?k (one-of a b)) or (?f pointwise 1)";
         let Some((head, rest)) = item.call() else {
             return self.wrong(item.span.clone(), "this is not a declaration", help);
         };
-        if let ("near", [name, _]) = (head, rest) {
+        if let ("near" | "is", [name, _]) = (head, rest) {
             let name = name.atom().filter(|n| n.starts_with('?')).map(str::to_string);
-            let Some(name) = name else { return self.wrong(item.span.clone(), "`near` wants a variable", help) };
+            let Some(name) = name else {
+                return self.wrong(item.span.clone(), format!("`{head}` wants a variable"), help);
+            };
             if self.variable(&name).is_none() {
                 self.number_variable(&name, item)?;
             }
-            return self.near(item);
+            return self.wanted(item);
         }
         if is_variable(head) {
             let class = rest.first().and_then(Sexp::atom).and_then(DTypeClass::named);
@@ -106,7 +108,7 @@ impl Reader<'_> {
             }
             _ => return self.wrong(item.span.clone(), "this is not a declaration", help),
         };
-        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, near: None, varied });
+        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, wanted: None, varied });
         Ok(())
     }
 
@@ -118,24 +120,34 @@ impl Reader<'_> {
     fn number_variable(&mut self, name: &str, item: &Sexp) -> Result<(), Noted> {
         self.scope.variables.push((name.into(), SlotKind::Attr));
         let kind = VariableKind::Number(self.scope.variables.len() - 1);
-        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, near: None, varied: false });
+        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, wanted: None, varied: false });
         Ok(())
     }
 
-    /// `(near ?c 0.5)`.
-    fn near(&mut self, item: &Sexp) -> Result<(), Noted> {
-        let help = "write (near ?c 0.5) with a number or tensor variable";
-        let Some((_, [name, number])) = item.call() else {
-            return self.wrong(item.span.clone(), "`near` takes a variable and a number", help);
+    /// `(near ?c 0.5)` or `(is ?c 0.5)`.
+    fn wanted(&mut self, item: &Sexp) -> Result<(), Noted> {
+        let help = "write (near ?c 0.5), or (is ?c 0.5) for the very number, with a number or tensor variable";
+        let Some((head, [name, number])) = item.call() else {
+            return self.wrong(item.span.clone(), "this takes a variable and a number", help);
         };
+        if head == "near" && !self.contract.is_none_or(Contract::rounds) {
+            let help = "write (is ?c 0.5), which takes the very number, or promise less: (eq reassoc)";
+            return self.wrong(
+                item.span.clone(),
+                "a rule that is exact, or counts ulps, takes no number for another",
+                help,
+            );
+        }
         let number = number.atom().and_then(Number::parse);
         let at = name.atom().and_then(|n| self.variable(n));
         match (at, number) {
-            (Some(at), Some(n)) if !matches!(self.variables[at].kind, VariableKind::Attr(..) | VariableKind::Op(..)) => {
-                self.variables[at].near = Some(n.get());
+            (Some(at), Some(n))
+                if !matches!(self.variables[at].kind, VariableKind::Attr(..) | VariableKind::Op(..)) =>
+            {
+                self.variables[at].wanted = Some(Wanted { value: n.get(), near: head == "near" });
                 Ok(())
             }
-            _ => self.wrong(item.span.clone(), "`near` takes a variable and a number", help),
+            _ => self.wrong(item.span.clone(), "this takes a variable and a number", help),
         }
     }
 
@@ -147,8 +159,8 @@ impl Reader<'_> {
     pub(super) fn relations(&mut self, parts: &Parts<'_>) -> Result<Vec<(RelationCall, Range<usize>)>, Noted> {
         let mut relations = Vec::new();
         for item in &parts.relations {
-            if let Some(("near", _)) = item.call() {
-                let _ = self.near(item);
+            if let Some(("near" | "is", _)) = item.call() {
+                let _ = self.wanted(item);
                 continue;
             }
             let call = RelationCall::parse(item, &mut self.scope, self.source);

@@ -1,0 +1,95 @@
+//! Looks for rules that do not come to rest together: what one makes another takes up, and so on without end.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use eutectic_ir::{Attr, Class, Graph, GraphError, NodeId, Tensor, Type, lang::Bindings, ops::Leaf};
+use rayon::prelude::*;
+
+use crate::{
+    engine::{Limits, RuleStatistics, Stop},
+    instance::Probe,
+    lint::Lint,
+    optimize::{Options, merged, saturate},
+    ruleset::RuleSet,
+    sample::{Generic, draw},
+};
+
+/// Instances of each rule.
+const INSTANCES: usize = 2;
+/// Draws at most so many.
+const DRAWS: u64 = 60;
+/// What a graph of an instance may take; a set of rules that rests takes a tenth of it.
+const LIMITS: Limits = Limits { nodes: 120, iterations: 40, matches: 600 };
+/// How many of the rules that matched most are named.
+const NAMED: usize = 4;
+
+/// Runs all rules on instances of each one's left side, as they are and with scaled operands: a scale that almost cancels against
+/// an extent is what rounding makes circles of. One finding for each set of rules that turns.
+pub fn circles(rules: &RuleSet) -> Vec<Lint> {
+    let probes: Vec<Probe> = rules.probes().collect();
+    let mut seen: BTreeSet<Vec<Arc<str>>> = BTreeSet::new();
+    let found: Vec<_> = probes.par_iter().filter_map(|probe| Some((probe, circle(probe, rules)?))).collect();
+    let mut lints = Vec::new();
+    for (probe, (stop, busiest)) in found {
+        let mut names: Vec<Arc<str>> = busiest.iter().map(|s| s.name.clone()).collect();
+        let shown: Vec<String> = busiest.iter().map(|s| format!("{} ({} matches)", s.name, s.matches)).collect();
+        names.sort();
+        if seen.insert(names) {
+            let message = format!(
+                "on its own left side the rules do not come to rest ({stop}): {}; let one of them make what the others do \
+                 not take up, or say (once)",
+                shown.join(", ")
+            );
+            lints.push(Lint::of(probe.rule(), message));
+        }
+    }
+    lints
+}
+
+/// Why the rules stop on an instance, and those that matched most, if they do not come to rest.
+fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStatistics>)> {
+    let instance = |seed| {
+        let sample = draw(probe.rule(), &mut Generic::new(seed), Bindings::default())?;
+        probe.sides(probe.rule(), &[sample]).ok()
+    };
+    let instances = (0..DRAWS).filter_map(instance).take(INSTANCES);
+    let graphs = instances.flat_map(|sides| [scaled(&sides.written).ok(), Some(sides.written)]).flatten();
+    graphs.into_iter().find_map(|graph| {
+        let (engine, _, phases) = saturate(&graph, rules, &Options { limits: LIMITS, until: None }).ok()?;
+        let stop = match phases.iter().map(|phase| phase.stop).find(|stop| *stop != Stop::Saturated)? {
+            Stop::Nodes => "the limit of nodes",
+            Stop::Iterations => "the limit of rounds",
+            _ => "the limit of matches",
+        };
+        let mut busiest = merged(engine.statistics);
+        busiest.sort_by_key(|s| std::cmp::Reverse(s.matches));
+        busiest.truncate(NAMED);
+        Some((stop, busiest))
+    })
+}
+
+/// The graph with each floating input multiplied by the root of its last extent, or by what undoes that.
+fn scaled(graph: &Graph) -> Result<Graph, GraphError> {
+    let mut scaled = Graph::new(graph.name.clone());
+    let mut at: Vec<NodeId> = Vec::with_capacity(graph.len());
+    for (id, node) in graph.nodes() {
+        let attrs: Vec<(&str, Attr)> =
+            node.op.def().attrs.iter().map(|d| d.name).zip(node.attrs.iter().cloned()).collect();
+        let operands: Vec<NodeId> = node.operands.iter().map(|o| at[o.0 as usize]).collect();
+        let mut value = scaled.apply(node.op.name(), &operands, &attrs)?;
+        let given = matches!(node.op.def().class, Class::Leaf(Leaf::Input | Leaf::Param));
+        if let (true, Type::Tensor(dtype, shape)) = (given, &node.ty)
+            && dtype.is_float()
+        {
+            let root = shape.last().and_then(|d| d.known()).map_or(2.0, |n| (n.max(2) as f64).sqrt());
+            let factor = if id.0 % 2 == 0 { root } else { root.recip() };
+            let factor = scaled.constant(Tensor::from_f64(*dtype, &[], [factor]))?;
+            value = scaled.apply("mul", &[value, factor], &[])?;
+        }
+        at.push(value);
+    }
+    for (name, id) in graph.outputs() {
+        scaled.output(name, at[id.0 as usize])?;
+    }
+    Ok(scaled)
+}
