@@ -98,7 +98,8 @@ impl<'g> Analysis<'g> {
             }
             let of = |o: &NodeId| &self.nodes[o.0 as usize];
             let operands = &self.operands[id.0 as usize];
-            let runtime = is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || operands.iter().any(|o| of(o).runtime);
+            let runtime =
+                is_leaf(node, Leaf::Input) || is_leaf(node, Leaf::State) || operands.iter().any(|o| of(o).runtime);
             let number = |o: &NodeId| is_leaf(self.graph.node(*o), Leaf::Input) && self.graph.ty(*o).count() == 1;
             let portable = runtime
                 && matches!(node.op.def().class, Class::Pointwise | Class::View(_))
