@@ -56,7 +56,8 @@ fn weights_by_input(kernels: &str) -> String {
     let mut extents = None;
     let line = |line: &str| {
         let domain = line.trim_start().strip_prefix("operand 1 over [").and_then(|rest| rest.strip_suffix(']'));
-        if let [outer @ .., k, n] = domain.unwrap_or_default().split(", ").collect::<Vec<_>>().as_slice() {
+        let extents_of = domain.unwrap_or_default().split([',', '|']).map(str::trim).filter(|n| !n.is_empty());
+        if let [outer @ .., k, n] = extents_of.collect::<Vec<_>>().as_slice() {
             extents = Some((outer.len(), k.to_string(), n.to_string()));
         }
         let Some((i, k, n)) = &extents else { return line.to_string() };

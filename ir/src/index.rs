@@ -103,13 +103,25 @@ impl Index {
 
     /// The values that it can take over a domain: `start..end`. Values read from tensors are unbounded.
     pub fn range(&self, domain: &[usize]) -> Range<i64> {
+        self.bounds(&|n| 0..(domain[n] as i64).max(1))
+    }
+
+    /// The values that it can take where each coordinate lies in a range that is not empty: `start..end`.
+    pub fn bounds(&self, coord: &dyn Fn(usize) -> Range<i64>) -> Range<i64> {
         let (mut low, mut high) = (self.constant, self.constant);
         for (atom, c) in &self.terms {
             let r = match atom {
-                Atom::Coord(n) => 0..(domain[*n] as i64).max(1),
-                Atom::Mod(_, by) => 0..*by,
+                Atom::Coord(n) => coord(*n),
+                Atom::Mod(inner, by) => {
+                    let r = inner.bounds(coord);
+                    let steps = r.start.div_euclid(*by);
+                    match (r.end - 1).div_euclid(*by) == steps {
+                        true => r.start - steps * by..r.end - steps * by,
+                        false => 0..*by,
+                    }
+                }
                 Atom::Div(inner, by) => {
-                    let r = inner.range(domain);
+                    let r = inner.bounds(coord);
                     r.start.div_euclid(*by)..(r.end - 1).div_euclid(*by) + 1
                 }
                 Atom::Value(_) => -(1 << 40)..(1 << 40),

@@ -1,22 +1,23 @@
-//! Iteration domains: splitting axes until index maps are affine, and inverting maps that are bijections.
+//! Inverting index maps that are bijections.
 
 use std::borrow::Cow;
 
+use eutectic_backend::axes::places_to_split;
 use eutectic_ir::index::{Atom, Index};
 
 /// A domain with axes split, and what the old coordinates are in the new ones.
-pub(crate) struct Refined {
+struct Refined {
     /// Extents of the new domain.
-    pub domain: Vec<usize>,
+    domain: Vec<usize>,
     /// Each old coordinate as a map over the new domain.
-    pub coords: Vec<Index>,
+    coords: Vec<Index>,
     /// For each new axis, the old axis that it is part of.
-    pub part_of: Vec<usize>,
+    part_of: Vec<usize>,
 }
 
 impl Refined {
     /// A map over the old domain as one over the new.
-    pub fn map<'m>(&self, map: &'m Index) -> Cow<'m, Index> {
+    fn map<'m>(&self, map: &'m Index) -> Cow<'m, Index> {
         if self.is_same() {
             return Cow::Borrowed(map);
         }
@@ -24,13 +25,13 @@ impl Refined {
     }
 
     /// Whether no axis was split.
-    pub fn is_same(&self) -> bool {
+    fn is_same(&self) -> bool {
         self.domain.len() == self.coords.len()
     }
 }
 
 /// Splits axes wherever a map divides a single coordinate by a divisor of its axis.
-pub(crate) fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -> Refined {
+fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -> Refined {
     let mut refined = Refined {
         domain: domain.to_vec(),
         coords: (0..domain.len()).map(Index::coord).collect(),
@@ -38,14 +39,9 @@ pub(crate) fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: 
     };
     // Each round can only make extents smaller, so this ends; two rounds are the most that real views need.
     loop {
-        let mut split = None;
-        for map in maps.clone() {
-            split = find_split(&refined.map(map), &refined.domain);
-            if split.is_some() {
-                break;
-            }
-        }
-        let Some((axis, by)) = split else { return refined };
+        let mut places = Vec::new();
+        maps.clone().for_each(|map| places_to_split(&refined.map(map), &refined.domain, &mut places));
+        let Some(&(axis, by)) = places.first() else { return refined };
         let outer = refined.domain[axis] / by;
         refined.domain.splice(axis..=axis, [outer, by]);
         let owner = refined.part_of[axis];
@@ -61,20 +57,6 @@ pub(crate) fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: 
             *coord = coord.substitute(&renamed, &|v| Index::atom(Atom::Value(v)), &refined.domain);
         }
     }
-}
-
-/// An axis and a divisor of its extent by which a map divides the axis' coordinate.
-fn find_split(map: &Index, domain: &[usize]) -> Option<(usize, usize)> {
-    map.terms.iter().find_map(|(atom, _)| match atom {
-        Atom::Div(inner, by) | Atom::Mod(inner, by) => match (inner.terms.as_slice(), inner.constant) {
-            ([(Atom::Coord(axis), 1)], 0) => {
-                let by = usize::try_from(*by).ok()?;
-                (by > 1 && by < domain[*axis] && domain[*axis].is_multiple_of(by)).then_some((*axis, by))
-            }
-            _ => find_split(inner, domain),
-        },
-        Atom::Coord(_) | Atom::Value(_) => None,
-    })
 }
 
 /// Inverts `at`, a map from a domain of extents `from` to coordinates in extents `to`.

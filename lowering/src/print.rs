@@ -68,18 +68,14 @@ fn step(program: &Program, step: &Step, names: &mut Names) -> String {
 pub fn kernel(kernel: &Kernel) -> String {
     let order = canonical_slots(kernel);
     let slot = |s: usize| order.iter().position(|&o| o == s).unwrap_or(s);
-    let mut text = format!("  {} {:?}", kernel.kind(), kernel.body.domain);
-    match &kernel.anchor {
-        AnchorKernel::Map | AnchorKernel::Contraction { .. } => {}
-        AnchorKernel::Rows { axes } => {
-            let _ = write!(text, " over {axes}");
-        }
-        AnchorKernel::Attention { scale, softcap, empty, .. } => {
-            let _ = write!(text, " scale {:?} softcap {:?} empty {empty:?}", scale.get(), softcap.get());
-        }
+    let (groups, layouts) = (kernel.groups(), kernel.layouts());
+    let domain = |body: &Body, layout: &[usize]| domain(&body.domain, layout.iter().map(|&g| groups[g]));
+    let mut text = format!("  {} {}", kernel.kind(), domain(&kernel.body, layouts[layouts.len() - 1]));
+    if let AnchorKernel::Attention { scale, softcap, empty, .. } = &kernel.anchor {
+        let _ = write!(text, " scale {:?} softcap {:?} empty {empty:?}", scale.get(), softcap.get());
     }
     text.push('\n');
-    for (i, body) in kernel.bodies().into_iter().enumerate() {
+    for (i, (body, layout)) in kernel.bodies().into_iter().zip(layouts).enumerate() {
         let last = i == kernel.operands().len();
         let roots: Vec<ValueId> =
             if last { kernel.stores.iter().map(|s| s.value).collect() } else { body.results.clone() };
@@ -87,7 +83,7 @@ pub fn kernel(kernel: &Kernel) -> String {
             Printer { body, slot: &slot, keys: keys(body), lines: Vec::new(), numbers: FxHashMap::default() };
         let numbers: Vec<_> = roots.iter().map(|&v| printer.print(v)).collect();
         if !last {
-            let _ = writeln!(text, "    operand {i} over {:?}", body.domain);
+            let _ = writeln!(text, "    operand {i} over {}", domain(body, layout));
         }
         for line in &printer.lines {
             let _ = writeln!(text, "    {line}");
@@ -105,6 +101,13 @@ pub fn kernel(kernel: &Kernel) -> String {
         }
     }
     text
+}
+
+/// Extents, with a bar between groups of axes.
+fn domain(extents: &[usize], groups: impl Iterator<Item = usize>) -> String {
+    let mut extents = extents.iter();
+    let text = |group: usize| extents.by_ref().take(group).map(usize::to_string).collect::<Vec<_>>().join(", ");
+    format!("[{}]", groups.map(text).collect::<Vec<_>>().join(" | ").trim())
 }
 
 /// The slots in the order in which the canonical print meets them.

@@ -35,24 +35,30 @@ pub enum AnchorKernel {
         /// How many axes.
         axes: usize,
     },
-    /// `out[b.. m n] = Σ_k lhs[b.. m k] · rhs[b.. k n]`, accumulated in f32 (f64 for f64) over the domain `[b.. m n]`.
+    /// `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]`, accumulated in f32 (f64 for f64) over the domain
+    /// `[b.. m.. n..]`, where each letter is a group of any number of axes.
     Contraction {
-        /// Over `[b.. m k]`; one result.
+        /// Over `[b.. m.. k..]`; one result.
         lhs: Body,
-        /// Over `[b.. k n]`; one result.
+        /// Over `[b.. k.. n..]`; one result.
         rhs: Body,
+        /// How many axes each group has.
+        axes: ContractionAxes,
     },
-    /// `out[b.. s e] = Σ_t softmax_t(cap(scale · Σ_d q[b.. s d] · k[b.. t d]) + bias[b.. s t]) · v[b.. t e]` over the domain
-    /// `[b.. s e]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0.
+    /// `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
+    /// over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
+    /// group of any number of axes. A key whose bias is −∞ is left out, whatever its score is.
     Attention {
-        /// Over `[b.. s d]`; one result.
+        /// Over `[b.. s.. d..]`; one result.
         query: Body,
-        /// Over `[b.. t d]`; one result.
+        /// Over `[b.. t.. d..]`; one result.
         key: Body,
-        /// Over `[b.. t e]`; one result.
+        /// Over `[b.. t.. e..]`; one result.
         value: Body,
-        /// Over `[b.. s t]`; one result.
+        /// Over `[b.. s.. t..]`; one result.
         bias: Option<Body>,
+        /// How many axes each group has.
+        axes: AttentionAxes,
         /// By its bits, so that kernels can be compared.
         scale: eutectic_ir::attr::FloatBits,
         /// As `scale`.
@@ -60,6 +66,41 @@ pub enum AnchorKernel {
         /// The result where every score of a row is −∞.
         empty: EmptyRow,
     },
+}
+
+/// How many axes each group of a contraction has; a group of none counts as one axis of extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContractionAxes {
+    /// Those along which there are separate products.
+    pub batch: usize,
+    /// Those of the left operand and the result.
+    pub rows: usize,
+    /// Those of the right operand and the result.
+    pub columns: usize,
+    /// Those that are summed over.
+    pub depth: usize,
+}
+
+/// How many axes each group of an attention has; a group of none counts as one axis of extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionAxes {
+    /// Those along which there are separate attentions: batches and heads.
+    pub batch: usize,
+    /// Those of the queries.
+    pub queries: usize,
+    /// Those of the keys and the values.
+    pub keys: usize,
+    /// Those that the products of queries and keys are summed over.
+    pub depth: usize,
+    /// Those of a value.
+    pub columns: usize,
+}
+
+impl AttentionAxes {
+    /// Those of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
+    pub fn matrices(batch: usize) -> AttentionAxes {
+        AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
+    }
 }
 
 /// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
@@ -244,16 +285,37 @@ impl Store {
     }
 }
 
+impl AnchorKernel {
+    /// A product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k n]`.
+    pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
+        let axes = ContractionAxes { batch: lhs.domain.len().saturating_sub(2), rows: 1, columns: 1, depth: 1 };
+        AnchorKernel::Contraction { lhs, rhs, axes }
+    }
+}
+
 impl Kernel {
     /// The bodies of the anchor's operands.
     pub fn operands(&self) -> Vec<&Body> {
         match &self.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-            AnchorKernel::Contraction { lhs, rhs } => vec![lhs, rhs],
+            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
             AnchorKernel::Attention { query, key, value, bias, .. } => {
                 [query, key, value].into_iter().chain(bias.as_ref()).collect()
             }
         }
+    }
+
+    /// See [`Kernel::bodies`].
+    pub(crate) fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        let mut bodies = match &mut self.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
+            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
+            AnchorKernel::Attention { query, key, value, bias, .. } => {
+                [query, key, value].into_iter().chain(bias.as_mut()).collect()
+            }
+        };
+        bodies.push(&mut self.body);
+        bodies
     }
 
     /// All bodies: the anchor's operands, then the kernel's own.

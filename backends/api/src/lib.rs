@@ -2,13 +2,18 @@
 //!
 //! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is the
 //! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
-//! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s.
+//! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s. [`axes`] has the normal form of
+//! kernels, [`intervals`] what masks hide.
 
+pub mod axes;
+pub mod intervals;
 mod kernel;
 mod program;
 mod run;
 
-pub use kernel::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId};
+pub use kernel::{
+    AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
+};
 pub use program::{Buffer, BufferId, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 

@@ -3,16 +3,24 @@
 mod coefficients;
 mod fit;
 mod reach;
+mod seen;
 
 use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load, Store};
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
+use seen::Seen;
 
 pub use coefficients::{Class, Costs, Element, Memory, Product};
 pub use fit::{Fitted, Measured, fit};
-use reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length};
+use reach::{
+    inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, run_length,
+};
 
-use crate::{simd::table, tile::shape::SHORTEST_LINE, unroll::unrolled};
+use crate::{
+    simd::table,
+    tile::{MAX_RANK, shape::SHORTEST_LINE},
+    unroll::unrolled,
+};
 
 /// The model: coefficients, with ops resolved.
 pub struct Model {
@@ -75,31 +83,41 @@ impl Model {
         }
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
-            AnchorKernel::Contraction { lhs, rhs } => {
-                self.operand(lhs, true, &mut work);
+            AnchorKernel::Contraction { lhs, rhs, axes } => {
+                self.operand(lhs, [axes.batch, axes.rows, axes.depth], true, &mut work);
                 // Mostly these are constants: packed once, and widened where they are read.
                 if !is_short(rhs) {
-                    self.operand(rhs, false, &mut work);
+                    self.operand(rhs, [axes.batch, axes.depth, axes.columns], false, &mut work);
                 }
-                self.product(&kernel.body.domain, lhs.domain.last().copied().unwrap_or(0), dtype(lhs), &mut work);
-                let matrices: usize = kernel.body.domain.iter().rev().skip(2).product();
-                work.seconds += if matrices > 1 { matrices as f64 * self.costs.product.matrix } else { 0.0 };
+                let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
+                let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
+                self.product([batch, rows, columns, depth], dtype(lhs), &mut work);
+                work.seconds += if batch > 1.0 { batch * self.costs.product.matrix } else { 0.0 };
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
                 if maps > 1 || kernel.stores.len() > 1 {
                     work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
                 }
             }
-            AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().for_each(|b| self.operand(b, false, &mut work));
-                let scores = self.scores(&query.domain, &key.domain);
-                self.product(&scores, query.domain.last().copied().unwrap_or(0), dtype(query), &mut work);
-                self.product(&kernel.body.domain, scores.last().copied().unwrap_or(0), dtype(query), &mut work);
-                let count: f64 = scores.iter().map(|&n| n as f64).product();
+            AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
+                self.operand(query, [axes.batch, axes.queries, axes.depth], false, &mut work);
+                self.operand(key, [axes.batch, axes.keys, axes.depth], false, &mut work);
+                self.operand(value, [axes.batch, axes.keys, axes.columns], false, &mut work);
+                let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+                let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
+                let seen = bias.as_ref().map_or(Seen::ALL, |b| Seen::of(b, [axes.batch, axes.queries, axes.keys]));
+                self.product([batch * seen.visible, queries, keys, depth], dtype(query), &mut work);
+                self.product([batch * seen.visible, queries, columns, keys], dtype(query), &mut work);
+                let count = batch * queries * keys * seen.visible;
                 let float = dtype(query).is_float();
                 let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
                 work.seconds += count.max(1.0) * each;
                 work.flops += 8.0 * count;
-                bias.iter().for_each(|b| self.body(b, 0, false, &mut work));
+                if let Some(bias) = bias {
+                    let mut of_bias = Work::default();
+                    self.body(bias, 0, false, &mut of_bias);
+                    work.seconds += of_bias.seconds * seen.mixed;
+                    work.flops += of_bias.flops * seen.mixed;
+                }
             }
         }
         let shared = work.seconds / self.threads + self.costs.wake;
@@ -116,21 +134,10 @@ impl Model {
             AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => 0.0,
         };
         let seconds = self.costs.launch + compute.max(memory) + seen * compute.min(memory);
-        // What is refused by `supports` must not look cheap: tiles are stored by strides, or where integers of the body say.
-        let affine = |s: &Store| s.at.affine(kernel.body.domain.len()).is_some() || !s.at.values().is_empty();
-        let strided = kernel.stores.iter().all(affine);
-        if seconds.is_infinite() || !strided {
+        if seconds.is_infinite() || is_refused(kernel) {
             return Cost::IMPOSSIBLE;
         }
         Cost { seconds, flops: work.flops, bytes: work.bytes }
-    }
-
-    fn scores(&self, query: &[usize], key: &[usize]) -> Vec<usize> {
-        let mut scores = query.to_vec();
-        if let (Some(last), [.., keys, _]) = (scores.last_mut(), key) {
-            *last = *keys;
-        }
-        scores
     }
 
     /// Bytes of the distinct elements that are read and written.
@@ -213,10 +220,10 @@ impl Model {
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
     /// index map; another is evaluated, written and read back. That this may be done part by part gains next to nothing.
-    fn operand(&self, body: &Body, left: bool, work: &mut Work) {
+    fn operand(&self, body: &Body, groups: [usize; 3], left: bool, work: &mut Work) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
-                load.guards.is_empty() && load.dtype.size() >= 4 && load.at.affine(body.domain.len()).is_some()
+                load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
             }
             _ => false,
         });
@@ -240,13 +247,10 @@ impl Model {
         }
     }
 
-    /// A product over `[b.. m n]` with sums of length k.
-    fn product(&self, domain: &[usize], k: usize, dtype: DType, work: &mut Work) {
+    /// So many products `[m k] · [k n]`.
+    fn product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut Work) {
         let p = &self.costs.product;
-        let count: f64 = domain.iter().map(|&n| n as f64).product();
-        let [.., m, n] = domain else { return };
-        let (m, n, k) = (*m as f64, *n as f64, k as f64);
-        let flops = 2.0 * count * k;
+        let flops = 2.0 * count * m * n * k;
         let most = match dtype {
             DType::F64 => p.f64,
             DType::Bool => 0.0,
@@ -286,6 +290,23 @@ fn factor(element: &Element, dtype: DType) -> f64 {
         DType::F64 => element.f64,
         _ => element.other,
     }
+}
+
+/// What `supports` refuses must not look cheap: domains of many axes, and results that are stored neither by strides, the columns of
+/// products as one axis, nor where integers of the body say.
+fn is_refused(kernel: &Kernel) -> bool {
+    let rank = kernel.body.domain.len();
+    let columns = if let AnchorKernel::Contraction { axes, .. } = &kernel.anchor { axes.columns } else { 0 };
+    let groups = [rank - columns, 0, columns];
+    let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || !s.at.values().is_empty();
+    kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
+}
+
+/// How many points three groups of so many axes have.
+fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
+    let (first, rest) = body.domain.split_at(groups[0]);
+    let (second, third) = rest.split_at(groups[1]);
+    [first, second, third].map(|group| group.iter().map(|&n| n as f64).product())
 }
 
 fn dtype(body: &Body) -> DType {

@@ -6,7 +6,6 @@
 //! product on one thread, `gemm::micro` the blocks of it that stay in registers. `runtime` binds buffers, has constant operands packed when
 //! parameters arrive, and keeps memory and threads. `cost` tells the planner what all of this takes.
 
-mod axes;
 mod backend;
 mod cache;
 mod cost;

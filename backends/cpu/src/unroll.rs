@@ -9,7 +9,7 @@ const LONGEST: usize = 16;
 const INSTRUCTIONS: usize = 256;
 
 /// A kernel of short rows as one without rows, where nothing is stored for each element of a row and rows do not lie side by side
-/// in memory: those are reduced as they are.
+/// in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
     let domain = &kernel.body.domain;
@@ -51,7 +51,11 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let mut stores = kernel.stores.clone();
     stores.iter_mut().for_each(|s| s.value = places[s.value][0]);
     let fits = body.instrs.len() <= INSTRUCTIONS;
-    fits.then(|| Kernel { anchor: AnchorKernel::Map, body, stores, slots: kernel.slots.clone() })
+    fits.then(|| {
+        let mut map = Kernel { anchor: AnchorKernel::Map, body, stores, slots: kernel.slots.clone() };
+        map.normalise();
+        map
+    })
 }
 
 fn at(places: &[ValueId], r: usize) -> ValueId {

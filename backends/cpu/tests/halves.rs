@@ -114,7 +114,7 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epi
         if let Twice(_) = epilogue {
             build.store_at(domain.iter().product(), row_major(&domain), DType::F32, product);
         }
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         // Terms of up to 4: what rounding each sum may come to.
         check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }

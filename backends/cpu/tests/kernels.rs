@@ -2,7 +2,7 @@
 
 mod support;
 
-use eutectic_backend::{AnchorKernel, Body, EmptyRow, Instr, Load};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
 use support::{
     build::{Build, body, constant, map, push},
@@ -327,7 +327,7 @@ fn contractions() {
                 build.store(&domain, DType::F32, residual);
             }
             build.store(&domain, DType::F32, y);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
             check(&kernel, &inputs, 30.0 + 4.0 * k as f64);
         }
     }
@@ -343,7 +343,7 @@ fn contractions_of_other_types() {
         let y = push(&mut b, Instr::Anchor { dtype });
         let small = if dtype == DType::I8 || dtype == DType::U8 { map(&mut b, "max", &[y, y], dtype) } else { y };
         build.store(&[2, 5, 6], dtype, small);
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         if dtype.size() == 1 {
             // Sums wrap; the naive ones do not.
             assert!(support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).is_ok());
@@ -433,7 +433,8 @@ fn attentions() {
                 build.store_at(domain.iter().product(), eutectic_ir::index::flatten(&at, &dims), dtype, y);
                 let empty = if seed % 2 == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
                 let (scale, softcap) = (0.4.into(), c.softcap.into());
-                let anchor = AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty };
+                let axes = AttentionAxes::matrices(c.batch.len());
+                let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
                 let (kernel, inputs) = build.kernel(anchor, b);
                 let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 400.0 };
                 check(&kernel, &inputs, loose);

@@ -122,7 +122,7 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2],
         if let Epilogue::Everything = epilogue {
             build.store_at(domain.iter().product(), row_major(&domain), dtype, product);
         }
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         // Terms of up to 4: what rounding each sum may come to.
         check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }
@@ -269,7 +269,7 @@ fn short_storage() {
                 let lhs = operand(&mut build, &[m, k], layouts[0], storage);
                 let rhs = operand(&mut build, &[k, n], layouts[1], storage);
                 build.store_at(m * n, row_major(&[m, n]), to, product);
-                let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+                let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
                 check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
             }
         }
@@ -310,7 +310,7 @@ fn constants_are_packed_anew_with_new_parameters() {
     let lhs = operand(&mut build, &domain, Dense, DType::F32);
     let rhs = operand(&mut build, &domain, Transposed, DType::F32);
     build.store(&domain, DType::F32, y);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
     let mut program = support::program(&kernel);
     let weight = program.inputs.pop().expect("the right operand");
     program.params.push(weight);
@@ -349,7 +349,7 @@ fn right_operands_that_are_packed_before_each_run() {
     let lhs = operand(&mut build, &[m, k], Dense, DType::F32);
     let rhs = operand(&mut build, &[k, n], Scaled, DType::F32);
     build.store(&[m, n], DType::F32, product);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
     let changing = support::program(&kernel);
     let mut constant = changing.clone();
     constant.params.push(constant.inputs.remove(1));
@@ -388,7 +388,7 @@ fn sums_replace_what_is_added_to_them() {
         let lhs = operand(&mut build, &[m, k], Dense, DType::F32);
         let rhs = operand(&mut build, &[k, n], Dense, DType::F32);
         build.store(&domain, DType::F32, y);
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs }, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         let mut build = Build::new(0);
         let mut b = body(&[m * n]);
         let x = build.dense(&mut b, DType::F32);

@@ -12,8 +12,8 @@ use std::{
 };
 
 use eutectic_backend::{
-    AnchorKernel, Backend, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program, Session, Step,
-    Store,
+    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program,
+    Session, Step, Store,
 };
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Origin, Tensor, Type, index::Index, ops::Reduction};
@@ -110,7 +110,7 @@ fn matmul() -> Kernel {
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
     let r = load(&mut b, 3, row_major(&[ROWS, WIDTH]));
     let y = map(&mut b, "add", &[y, r], DType::F32);
-    let anchor = AnchorKernel::Contraction { lhs: operand(0, &[ROWS, WIDTH]), rhs: operand(1, &[WIDTH, WIDTH]) };
+    let anchor = AnchorKernel::product(operand(0, &[ROWS, WIDTH]), operand(1, &[WIDTH, WIDTH]));
     kernel(anchor, b, 2, y, &[N, WIDTH * WIDTH, N, N])
 }
 
@@ -120,7 +120,8 @@ fn attention() -> Kernel {
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
     let [query, key, value] = [0, 1, 2].map(|slot| operand(slot, &[ROWS, WIDTH]));
     let (scale, softcap) = (0.125.into(), 0.0.into());
-    let anchor = AnchorKernel::Attention { query, key, value, bias: None, scale, softcap, empty: EmptyRow::Nan };
+    let (axes, bias, empty) = (AttentionAxes::matrices(0), None, EmptyRow::Nan);
+    let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
     kernel(anchor, b, 3, y, &[N, N, N, N])
 }
 

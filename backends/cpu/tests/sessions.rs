@@ -45,7 +45,7 @@ fn product() -> Kernel {
     };
     let mut b = body(&[ROWS, WIDTH]);
     let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });
-    let anchor = AnchorKernel::Contraction { lhs: operand(0, &[ROWS, WIDTH]), rhs: operand(1, &[WIDTH, WIDTH]) };
+    let anchor = AnchorKernel::product(operand(0, &[ROWS, WIDTH]), operand(1, &[WIDTH, WIDTH]));
     let stores = vec![Store { slot: 2, at: row_major(&[ROWS, WIDTH]), guards: Vec::new(), value }];
     Kernel { anchor, body: b, stores, slots: [N, WIDTH * WIDTH, N].map(|n| (DType::F32, n)).to_vec() }
 }

@@ -52,17 +52,19 @@ impl Backend for Device {
 
 /// Arithmetic of the matrix products in a kernel.
 fn products(kernel: &Kernel) -> f64 {
-    let extent = |body: &Body| body.domain.last().map_or(1.0, |n| *n as f64);
+    let inner = |body: &Body, axes: usize| body.domain.iter().rev().take(axes).product::<usize>() as f64;
     let points = |body: &Body| body.domain.iter().product::<usize>() as f64;
     match &kernel.anchor {
         AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
         // Wide products are faster: that is why products of one value are merged.
-        AnchorKernel::Contraction { lhs, rhs } => {
-            2.0 * points(&kernel.body) * extent(lhs) * (1.0 + HALF_SPEED / extent(rhs))
+        AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let (depth, columns) = (inner(lhs, axes.depth), inner(rhs, axes.columns));
+            2.0 * points(&kernel.body) * depth * (1.0 + HALF_SPEED / columns)
         }
-        AnchorKernel::Attention { query, key, value, .. } => {
-            let keys = key.domain.iter().rev().nth(1).map_or(1.0, |n| *n as f64);
-            2.0 * points(query) / extent(query) * keys * (extent(query) + extent(value))
+        AnchorKernel::Attention { query, key, axes, .. } => {
+            let (depth, columns) = (inner(query, axes.depth), inner(&kernel.body, axes.columns));
+            let keys: usize = key.domain[axes.batch..axes.batch + axes.keys].iter().product();
+            2.0 * points(query) / depth * keys as f64 * (depth + columns)
         }
     }
 }

@@ -33,6 +33,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Attr, DType, Tensor, Type,
+    interval::{self, IntervalFn},
     lang::{Bindings, Mismatch, Signature, Source},
 };
 
@@ -74,6 +75,8 @@ pub struct OpDef {
     pub along: Option<i64>,
     /// The reference evaluation.
     pub eval: Eval,
+    /// What it gives where its operands are known to lie in intervals.
+    pub interval: IntervalFn,
     /// Floating-point operations for given operand types and result type.
     pub flops: fn(&[&Type], &Type) -> f64,
 }
@@ -227,6 +230,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         traits: &[],
         along: None,
         eval,
+        interval: interval::any,
         flops: |_, _| 0.0,
     }
 }

@@ -13,7 +13,7 @@ use super::{
     eval::{Element, Whole, elements, limits},
     op,
 };
-use crate::Scalar;
+use crate::{Scalar, interval};
 
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
@@ -65,12 +65,18 @@ macro_rules! binary {
     };
     // Comparison: for which orders it holds (`None`: one is NaN).
     ($name:literal, $doc:literal, $commutative:literal, $($order:pat_param)|+) => {
-        binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
+        OpDef {
+            interval: |x, _| interval::compare(x, |o| matches!(o, $($order)|+)),
+            ..binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
+        }
     };
 }
 
 pub(super) const OPS: &[OpDef] = &[
-    with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg))),
+    OpDef {
+        interval: interval::neg,
+        ..with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg)))
+    },
     with(
         &[Even],
         unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
@@ -124,20 +130,31 @@ pub(super) const OPS: &[OpDef] = &[
             elements!(|x, _, _| compare(&[x[0], x[0]], |o| o.is_none())),
         )
     },
-    unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n))),
-    binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add),
-    binary!("sub", "a − b; integers wrap.", false, 1, S::sub, i64::wrapping_sub),
-    binary!("mul", "a · b; integers wrap.", true, 1, S::mul, i64::wrapping_mul),
-    binary!(
-        "div",
-        "a / b; integers truncate towards 0, and give 0 where b is 0.",
-        false,
-        4,
-        S::div,
-        |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }
-    ),
-    binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max),
-    binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min),
+    OpDef {
+        interval: interval::not,
+        ..unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
+    },
+    OpDef { interval: interval::add, ..binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add) },
+    OpDef { interval: interval::sub, ..binary!("sub", "a − b; integers wrap.", false, 1, S::sub, i64::wrapping_sub) },
+    OpDef { interval: interval::mul, ..binary!("mul", "a · b; integers wrap.", true, 1, S::mul, i64::wrapping_mul) },
+    OpDef {
+        interval: interval::div,
+        ..binary!("div", "a / b; integers truncate towards 0, and give 0 where b is 0.", false, 4, S::div, |a, b| if b
+            == 0
+        {
+            0
+        } else {
+            a.wrapping_div(b)
+        })
+    },
+    OpDef {
+        interval: interval::max,
+        ..binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max)
+    },
+    OpDef {
+        interval: interval::min,
+        ..binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min)
+    },
     binary!(
         "pow",
         "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
@@ -159,8 +176,14 @@ pub(super) const OPS: &[OpDef] = &[
             if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
         }
     ),
-    binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b)),
-    binary!("or", "One or both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b)),
+    OpDef {
+        interval: interval::and,
+        ..binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b))
+    },
+    OpDef {
+        interval: interval::or,
+        ..binary!("or", "One or both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b))
+    },
     binary!("xor", "One, not both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, -1, |a, b| a ^ b)),
     binary!("eq", "a = b; false if one is NaN.", true, Some(Equal)),
     binary!("ne", "a ≠ b; true if one is NaN.", true, None | Some(Less | Greater)),
@@ -170,6 +193,7 @@ pub(super) const OPS: &[OpDef] = &[
     binary!("ge", "a ≥ b; false if one is NaN.", false, Some(Greater | Equal)),
     OpDef {
         legal: "(F any) bool[A..] F[A..] F[A..] -> F[A..]",
+        interval: interval::select,
         flops: each::<1>,
         ..op(
             "where",
@@ -181,6 +205,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: &[attr("to", DType)],
+        interval: interval::cast,
         flops: each::<1>,
         ..op(
             "cast",

@@ -5,7 +5,7 @@ mod value;
 
 use place::Placed;
 
-use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Store, ValueId};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Guard, Instr, Kernel, Store, ValueId};
 use eutectic_ir::{
     Attr,
     attr::FloatBits,
@@ -15,10 +15,7 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{
-    domain::refine,
-    plan::{Plan, PlanKernel},
-};
+use crate::plan::{Plan, PlanKernel};
 
 /// A kernel, and which class each of its slots is.
 #[derive(Clone, Debug)]
@@ -33,7 +30,7 @@ pub struct Built {
     pub parts: Vec<(usize, ClassId)>,
 }
 
-/// Builds the description of one kernel of a plan.
+/// Builds the description of one kernel of a plan, in normal form.
 ///
 /// # Errors
 /// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
@@ -132,14 +129,8 @@ impl<'a> Builder<'a> {
             }
         };
         let mut scope = Scope::new(domain, true);
-        let mut places = self.place_stores(&mut scope, &outer)?;
-        let anchor = self.anchor_kernel(&mut scope)?;
-        let refined = matches!(anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
-        let axes = if refined { refine_body(&mut scope.body, &mut places, self.row) } else { 0 };
-        let anchor = match anchor {
-            AnchorKernel::Rows { .. } => AnchorKernel::Rows { axes },
-            other => other,
-        };
+        let places = self.place_stores(&mut scope, &outer)?;
+        let anchor = self.anchor_kernel(&scope)?;
         self.finish(scope, anchor, places)
     }
 
@@ -156,7 +147,7 @@ impl<'a> Builder<'a> {
         node.operands.iter().map(|&c| self.dims(c).unwrap_or_default()).collect()
     }
 
-    fn anchor_kernel(&mut self, scope: &mut Scope) -> Result<AnchorKernel, String> {
+    fn anchor_kernel(&mut self, scope: &Scope) -> Result<AnchorKernel, String> {
         let Some(class) = self.anchor else {
             return Ok(if self.row.is_some() { AnchorKernel::Rows { axes: 1 } } else { AnchorKernel::Map });
         };
@@ -170,17 +161,19 @@ impl<'a> Builder<'a> {
             inner.body.results.push(value);
             bodies.push(inner.body);
         }
-        debug_assert!(scope.above_anchor);
+        let without = || format!("`{}` without rows and columns", node.op);
+        let batch = scope.body.domain.len().checked_sub(2).ok_or_else(without)?;
         let mut bodies = bodies.into_iter();
         let mut next = || bodies.next().ok_or_else(|| format!("`{}` lacks an operand", node.op));
         let number = |name: &str| FloatBits::from(attr(node, name).and_then(Attr::float).unwrap_or(0.0));
         match node.op.def().class {
-            Class::Anchor(Anchor::Contraction) => Ok(AnchorKernel::Contraction { lhs: next()?, rhs: next()? }),
+            Class::Anchor(Anchor::Contraction) => Ok(AnchorKernel::product(next()?, next()?)),
             Class::Anchor(Anchor::Attention) => Ok(AnchorKernel::Attention {
                 query: next()?,
                 key: next()?,
                 value: next()?,
                 bias: bodies.next(),
+                axes: AttentionAxes::matrices(batch),
                 scale: number("scale"),
                 softcap: number("softcap"),
                 empty: match attr(node, "empty").and_then(Attr::word) {
@@ -210,29 +203,13 @@ impl<'a> Builder<'a> {
                 ty.dtype().map(|d| (d, ty.count())).ok_or("a tuple has no buffer")
             })
             .collect::<Result<_, _>>()?;
-        Ok(Built { kernel: Kernel { anchor, body: scope.body, stores, slots }, classes, reads, parts })
+        let mut kernel = Kernel { anchor, body: scope.body, stores, slots };
+        kernel.normalise();
+        Ok(Built { kernel, classes, reads, parts })
     }
 }
 
 /// An attribute of a node, by name.
 pub(crate) fn attr<'n>(node: &'n ENode, name: &str) -> Option<&'n Attr> {
     node.attrs.get(node.op.attr(name)?)
-}
-
-/// Splits the axes of a domain so that its maps become affine; returns how many axes the row has become.
-fn refine_body(body: &mut Body, places: &mut [Placed], row: Option<(usize, usize)>) -> usize {
-    let maps = body.instrs.iter().flat_map(Instr::maps).chain(places.iter().flat_map(Placed::maps));
-    let refined = refine(maps, &body.domain);
-    let axes = row.map_or(0, |(axis, _)| refined.part_of.iter().filter(|&&old| old == axis).count());
-    if refined.is_same() {
-        return axes;
-    }
-    for map in body.instrs.iter_mut().flat_map(Instr::maps_mut) {
-        *map = refined.map(map).into_owned();
-    }
-    for map in places.iter_mut().flat_map(Placed::maps_mut) {
-        *map = refined.map(map).into_owned();
-    }
-    body.domain = refined.domain;
-    axes
 }

@@ -22,16 +22,6 @@ pub(super) struct Placed {
     pub guards: Vec<Guard>,
 }
 
-impl Placed {
-    pub fn maps(&self) -> impl Iterator<Item = &Index> + Clone {
-        self.at.iter().chain(self.guards.iter().map(|g| &g.0))
-    }
-
-    pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
-        self.at.iter_mut().chain(self.guards.iter_mut().map(|g| &mut g.0))
-    }
-}
-
 impl Builder<'_> {
     /// The class whose value is stored for a class: of what a part is written anew, that part.
     pub(super) fn written(&self, class: ClassId) -> ClassId {

@@ -28,8 +28,8 @@ impl Backend for Roofline {
         let bytes: f64 = kernel.slots.iter().map(|(d, n)| (d.size() * n) as f64).sum();
         let mut flops: f64 =
             kernel.bodies().iter().map(|b| points(&b.domain) * b.instrs.iter().filter(arithmetic).count() as f64).sum();
-        if let AnchorKernel::Contraction { lhs, .. } = &kernel.anchor {
-            flops += 2.0 * points(&kernel.body.domain) * lhs.domain.last().copied().unwrap_or(1) as f64;
+        if let AnchorKernel::Contraction { lhs, axes, .. } = &kernel.anchor {
+            flops += 2.0 * points(&kernel.body.domain) * points(&lhs.domain[axes.batch + axes.rows..]);
         }
         Cost { seconds: 2e-6 + (bytes / 10e9).max(flops / 50e9), flops, bytes }
     }

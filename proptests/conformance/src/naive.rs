@@ -239,14 +239,17 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
     let (anchor, row_axes) = match &kernel.anchor {
         AnchorKernel::Map => (Vec::new(), 0),
         AnchorKernel::Rows { axes } => (Vec::new(), *axes),
-        AnchorKernel::Contraction { lhs, .. } => {
-            let depth = *lhs.domain.last().unwrap_or(&1);
-            (product(&operands[0], &operands[1], &kernel.body.domain, depth), 0)
+        AnchorKernel::Contraction { lhs, axes, .. } => {
+            let [batch, rows, columns] = extents(&kernel.body.domain, [axes.batch, axes.rows, axes.columns]);
+            let [.., depth] = extents(&lhs.domain, [axes.batch, axes.rows, axes.depth]);
+            (product(&operands[0], &operands[1], [batch, rows, columns, depth]), 0)
         }
-        AnchorKernel::Attention { query, key, scale, softcap, empty, .. } => {
-            let (depth, keys) = (query.domain[query.domain.len() - 1], key.domain[key.domain.len() - 2]);
+        AnchorKernel::Attention { query, key, axes, scale, softcap, empty, .. } => {
+            let [batch, queries, columns] = extents(&kernel.body.domain, [axes.batch, axes.queries, axes.columns]);
+            let [.., depth] = extents(&query.domain, [axes.batch, axes.queries, axes.depth]);
+            let [_, keys, _] = extents(&key.domain, [axes.batch, axes.keys, axes.depth]);
             let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty };
-            (attention(&operands, &kernel.body.domain, depth, keys, &scores), 0)
+            (attention(&operands, [batch, queries, keys, depth, columns], &scores), 0)
         }
     };
     let mut eval = Evaluator::new(&kernel.body, slots, origin, row_axes, &anchor);
@@ -261,6 +264,13 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
         }
     }
     Ok(stored)
+}
+
+/// How many points three groups of so many axes have: what an anchor does is the same along all axes of a group.
+fn extents(domain: &[usize], groups: [usize; 3]) -> [usize; 3] {
+    let (first, rest) = domain.split_at(groups[0]);
+    let (second, third) = rest.split_at(groups[1]);
+    [first, second, third].map(|group| group.iter().product())
 }
 
 fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
@@ -416,11 +426,9 @@ fn fold_int(how: Reduction, values: impl Iterator<Item = i64>) -> i64 {
     }
 }
 
-fn product(lhs: &[f64], rhs: &[f64], domain: &[usize], depth: usize) -> Vec<f64> {
-    let [batch @ .., rows, columns] = domain else { return Vec::new() };
-    let (rows, columns) = (*rows, *columns);
-    let mut out = Vec::with_capacity(domain.iter().product());
-    for b in 0..batch.iter().product() {
+fn product(lhs: &[f64], rhs: &[f64], [batch, rows, columns, depth]: [usize; 4]) -> Vec<f64> {
+    let mut out = Vec::with_capacity(batch * rows * columns);
+    for b in 0..batch {
         for m in 0..rows {
             for n in 0..columns {
                 let term = |k| lhs[(b * rows + m) * depth + k] * rhs[(b * depth + k) * columns + n];
@@ -437,11 +445,9 @@ struct Scores {
     empty: EmptyRow,
 }
 
-fn attention(operands: &[Vec<f64>], domain: &[usize], depth: usize, keys: usize, how: &Scores) -> Vec<f64> {
-    let [batch @ .., rows, width] = domain else { return Vec::new() };
-    let (rows, width) = (*rows, *width);
-    let mut out = Vec::with_capacity(domain.iter().product());
-    for b in 0..batch.iter().product() {
+fn attention(operands: &[Vec<f64>], [batch, rows, keys, depth, width]: [usize; 5], how: &Scores) -> Vec<f64> {
+    let mut out = Vec::with_capacity(batch * rows * width);
+    for b in 0..batch {
         for s in 0..rows {
             let score = |t: usize| {
                 let dot: f64 = (0..depth)
@@ -449,7 +455,10 @@ fn attention(operands: &[Vec<f64>], domain: &[usize], depth: usize, keys: usize,
                     .sum();
                 let x = dot * how.scale;
                 let x = if how.softcap == 0.0 { x } else { how.softcap * (x / how.softcap).tanh() };
-                x + operands.get(3).map_or(0.0, |bias| bias[(b * rows + s) * keys + t])
+                match operands.get(3).map(|bias| bias[(b * rows + s) * keys + t]) {
+                    Some(f64::NEG_INFINITY) => f64::NEG_INFINITY,
+                    bias => x + bias.unwrap_or(0.0),
+                }
             };
             let scores: Vec<f64> = (0..keys).map(score).collect();
             let most = fold(Reduction::Max, scores.iter().copied());

@@ -98,7 +98,7 @@ impl<T: Element> Ours<T> {
             b.results = vec![push(&mut b, Instr::Load(load))];
             b
         };
-        let anchor = AnchorKernel::Contraction { lhs: operand(0, &[b, m, k]), rhs: operand(1, &[b, k, n]) };
+        let anchor = AnchorKernel::product(operand(0, &[b, m, k]), operand(1, &[b, k, n]));
         let stores = vec![Store { slot: 2, at: row_major(&[b, m, n]), guards: Vec::new(), value }];
         let counts = [b * m * k, b * k * n, b * m * n];
         let kernel = Kernel { anchor, body: result, stores, slots: counts.map(|n| (T::DTYPE, n)).to_vec() };

@@ -1,7 +1,8 @@
 //! Kernels as programs have them, and programs of one kernel with data: what is measured.
 
 use eutectic_backend::{
-    AnchorKernel, Backend, Body, Buffer, EmptyRow, Guard, Instr, Kernel, Load, Place, Program, Session, Step, Store,
+    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Guard, Instr, Kernel, Load, Place, Program, Session,
+    Step, Store,
 };
 use eutectic_cpu::Cpu;
 use eutectic_ir::{
@@ -60,10 +61,7 @@ pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kerne
         let r = load(&mut b, 4, dense(&[m, n]));
         y = map(&mut b, "add", &[], &[y, r]);
     }
-    let anchor = AnchorKernel::Contraction {
-        lhs: operand(0, &[m, k], dense(&[m, k])),
-        rhs: operand(1, &[k, n], dense(&[k, n])),
-    };
+    let anchor = AnchorKernel::product(operand(0, &[m, k], dense(&[m, k])), operand(1, &[k, n], dense(&[k, n])));
     let stores = vec![Store { slot: 3, at: dense(&[m, n]), guards: Vec::new(), value: y }];
     let counts = [m * k, k * n, n, m * n, m * n];
     let used = if residual { 5 } else { 4 };
@@ -89,6 +87,7 @@ pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
         key,
         value,
         bias,
+        axes: AttentionAxes::matrices(1),
         scale: (1.0 / (d as f64).sqrt()).into(),
         softcap: 0.0.into(),
         empty: EmptyRow::Nan,

@@ -54,6 +54,16 @@ pub fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
     along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
 }
 
+/// Whether a map reads matrices by strides: over groups of batch axes, rows and columns, of which the latter two are read as one axis each.
+pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool {
+    let Some(strides) = map.affine(domain.len()) else { return false };
+    let pairs = |from: usize, axes: usize| (from + 1..from + axes).map(|inner| (inner - 1, inner));
+    let [batch, rows, columns] = groups;
+    pairs(batch, rows)
+        .chain(pairs(batch + rows, columns))
+        .all(|(outer, inner)| strides[outer] == strides[inner] * domain[inner] as i64)
+}
+
 /// Whether a body is no more than 16-bit floats that lie apart by strides, as they are or converted to wider ones.
 pub fn is_short(body: &Body) -> bool {
     let Some(&result) = body.results.first() else { return false };

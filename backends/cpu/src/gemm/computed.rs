@@ -1,8 +1,9 @@
 //! Operands of products that are evaluated part by part, right where they are packed or read: nothing is stored but the part that a
 //! product is at.
 
+use eutectic_backend::axes::Nest;
+
 use crate::{
-    axes::Nest,
     kernels::Slots,
     simd::Isa,
     tile::{self, Frame, MAX_RANK, Part, Tile, TileProgram},
@@ -29,7 +30,7 @@ impl Computed {
     /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
     pub fn compile(nest: &Nest, slots: &Slots, isa: Isa, parts: &[(usize, usize)]) -> Option<Computed> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
-        if nest.domain.contains(&0) || nest.cuts() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
+        if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
             return None;
         }
         let mut program = tile::compile(nest, 0, &slots.types, isa).ok()?;

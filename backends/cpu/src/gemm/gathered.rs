@@ -7,7 +7,10 @@
 
 use std::ops::Range;
 
-use eutectic_backend::{Guard, Instr};
+use eutectic_backend::{
+    Guard, Instr,
+    axes::{Nest, normalise},
+};
 use eutectic_ir::{DType, index::Index};
 
 use super::{
@@ -15,8 +18,10 @@ use super::{
     plan::Product,
 };
 use crate::{
-    axes::{Nest, normalise},
-    kernels::Slots,
+    kernels::{
+        Slots,
+        grouped::{COLUMNS, Grouped, ROWS},
+    },
     tile::{MAX_RANK, number},
 };
 
@@ -87,13 +92,16 @@ struct Row {
 }
 
 impl Gathered {
-    /// Compiles an operand over `[b.. m k]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
+    /// Compiles an operand over `[b.. m.. k..]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
     /// terms' coordinates go their own ways; else `None`.
-    pub fn compile(nest: &Nest, acc: DType, slots: &Slots) -> Option<Gathered> {
-        if nest.domain.contains(&0) {
+    pub fn compile(lhs: &Grouped, acc: DType, slots: &Slots) -> Option<Gathered> {
+        if lhs.nest.domain.contains(&0) {
             return None;
         }
-        let (nest, terms) = normalise(nest, 1);
+        // What the other operand and the result read as several axes may be one here.
+        let (mut nest, mut groups) = ([lhs.nest.clone()], [lhs.groups[0] + lhs.groups[ROWS], lhs.groups[COLUMNS]]);
+        normalise(&mut nest, &[&[0, 1]], &mut groups);
+        let ([nest], [_, terms]) = (nest, groups);
         let rank = nest.domain.len();
         if rank > MAX_RANK {
             return None;

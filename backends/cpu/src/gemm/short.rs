@@ -81,7 +81,7 @@ mod tests {
         };
         let body = Body { domain: vec![3, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], results: Vec::new() };
         let kernel = Kernel {
-            anchor: AnchorKernel::Contraction { lhs: load(0, DType::F32, [3, k]), rhs: load(1, storage, [k, n]) },
+            anchor: AnchorKernel::product(load(0, DType::F32, [3, k]), load(1, storage, [k, n])),
             body,
             stores: vec![Store { slot: 2, at: at(n), guards: Vec::new(), value: 0 }],
             slots: vec![(DType::F32, 3 * k), (storage, k * n), (DType::F32, 3 * n)],

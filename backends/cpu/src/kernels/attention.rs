@@ -1,5 +1,8 @@
 //! Attention: for a block of queries and a block of keys at a time, with a running softmax.
 //!
+//! Blocks that the bias hides, as a mask that is computed from the numbers of queries and keys does, are left out; where it is 0 it is not
+//! evaluated.
+//!
 //! Keys and values of a block are packed once. Past them queries go a strip at a time, whose scores stay in the first-level cache
 //! from the one product to the other.
 
@@ -8,16 +11,16 @@ mod near;
 
 use std::ops::Range;
 
-use eutectic_backend::EmptyRow;
+use eutectic_backend::{EmptyRow, intervals::Visibility};
 use eutectic_ir::DType;
 
 use self::bias::Bias;
 use super::{
     Launch, Slots, Thunk,
+    grouped::{COLUMNS, Grouped, ROWS},
     operand::{Matrix, Operand},
 };
 use crate::{
-    axes::{Nest, normalise_batch},
     gemm::plan::{Extents, Finish, Plan, Product, Right},
     runtime::memory::ALIGN,
     simd::{
@@ -25,13 +28,16 @@ use crate::{
         convert::register,
         softmax::{Rows, Softmax},
     },
-    tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, Part, Span, Tile, TileProgram},
 };
 
 /// Keys in a block; fewer are one block.
 const KEYS: usize = 512;
 /// Sequences of keys up to this length are one block.
 const SINGLE: usize = 1024;
+/// Keys in a block where a mask hides blocks of a short sequence, and the share of them that makes this better.
+const SHORT: usize = 256;
+const WORTH: f64 = 0.125;
 /// Queries in a block.
 const QUERIES: usize = 256;
 /// Queries in a strip; more have keys and values packed.
@@ -55,14 +61,15 @@ pub struct Form {
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(
-    operands: [Nest; 3],
-    bias: Option<Nest>,
-    body: &Nest,
+    operands: [Grouped; 3],
+    bias: Option<Grouped>,
+    body: Grouped,
     form: Form,
     slots: &mut Slots,
     isa: Isa,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
-    let acc = operands[0].results.first().map(|&r| register(operands[0].instrs[r].dtype()));
+    let query = &operands[0].nest;
+    let acc = query.results.first().map(|&r| register(query.instrs[r].dtype()));
     match acc {
         Some(DType::F32) => Attention::<f32>::compile(operands, bias, body, form, DType::F32, slots, isa),
         Some(DType::F64) => Attention::<f64>::compile(operands, bias, body, form, DType::F64, slots, isa),
@@ -74,6 +81,10 @@ pub fn compile(
 struct Attention<T: 'static> {
     /// Products of queries with keys, and of weights with values.
     plans: [Plan<T>; 2],
+    /// Whether there is nothing to store.
+    empty_result: bool,
+    /// Points of the batch axes, and how many axes these are.
+    points: usize,
     batch: usize,
     /// Extents: queries, keys, depth of the products, columns of the value.
     queries: usize,
@@ -89,8 +100,7 @@ struct Attention<T: 'static> {
     bias: Option<Bias>,
     /// Where the result may be written at once; otherwise the epilogue stores it.
     target: Option<Operand>,
-    epilogue: TileProgram,
-    epilogue_rows: usize,
+    epilogue: Epilogue,
     layout: Layout,
     softmax: Softmax<T>,
     scale: T,
@@ -119,6 +129,8 @@ struct Block<'a, T> {
     value: Right<'a>,
     /// What products add to each row of scores, if anything.
     row: *const T,
+    /// Which strips of queries are past keys already.
+    begun: u32,
     /// The query block's output, its rows' largest scores and sums of weights.
     output: Matrix,
     largest: &'a mut [T],
@@ -127,65 +139,69 @@ struct Block<'a, T> {
 
 impl<T: Rows + Product> Attention<T> {
     fn compile(
-        operands: [Nest; 3],
-        bias: Option<Nest>,
-        body: &Nest,
+        operands: [Grouped; 3],
+        bias: Option<Grouped>,
+        body: Grouped,
         form: Form,
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
     ) -> Result<Box<dyn Thunk>, Vec<String>> {
-        let rank = body.domain.len();
-        let mut nests: Vec<_> = operands.into_iter().chain(bias).chain([body.clone()]).collect();
-        if rank < 2 || nests.iter().any(|n| n.domain.len() != rank) {
-            return Err(vec!["attention whose operands have other axes than its result".into()]);
-        }
-        let batch = normalise_batch(&mut nests, rank - 2);
-        let body = nests.pop().expect("the body was put last");
-        let [queries, columns] = [body.domain[batch], body.domain[batch + 1]];
-        let [keys, depth] = [nests[1].domain[batch], nests[1].domain[batch + 1]];
-        let (query_block, key_block) = blocks(queries, keys);
+        let (operands, bias, body) = batch_into_queries(operands, bias, body);
+        let (body, bias) = (body.simple(COLUMNS).simple(ROWS), bias.map(|b| b.simple(COLUMNS).simple(ROWS)));
+        let [queries, columns] = [ROWS, COLUMNS].map(|group| body.points(group));
+        let [keys, depth] = [ROWS, COLUMNS].map(|group| operands[1].points(group));
 
         let mut problems = Vec::new();
         let mut compiled = Vec::new();
-        for nest in &nests[..3] {
-            match Operand::compile(nest, acc, slots, isa) {
+        for operand in &operands {
+            match Operand::compile(operand, acc, slots, isa) {
                 Ok(operand) => compiled.push(operand),
                 Err(why) => problems.extend(why),
             }
         }
-        let mut grid_len = [1; MAX_RANK];
-        (grid_len[batch], grid_len[batch + 1]) = (query_block, columns.max(1));
-        let grid = Grid::new(&body.domain, u8::MAX, &grid_len);
-        grid_len = *grid.len();
-        let query_block = grid.len()[batch];
-
-        let along = |columns: usize| {
-            let mut len = grid_len;
-            len[batch + 1] = columns.max(1);
-            len
-        };
-        let bias = nests.get(3).map(|nest| {
-            let mut bias = Bias::compile(nest, batch, slots, isa)?;
+        let bias_form = bias;
+        let bias = bias_form.as_ref().map(|bias| {
+            let mut bias = Bias::compile(bias, slots, isa)?;
             bias.is_row &= form.softcap == 0.0;
             let dtype = bias.dtype();
-            bias.rows = if bias.is_row { 1 } else { rows(key_block) };
-            bias.program.allocate(&Grid::exactly(&nest.domain, &along(key_block)).strips(batch, bias.rows));
             if dtype == acc { Ok(bias) } else { Err(vec![format!("attention in {acc} with a bias of {dtype}")]) }
         });
-        let bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
-        let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(|p| problems.extend(p)).ok();
+        let mut bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
+        let (query_block, mut key_block) = blocks(queries, keys, bias.iter().flatten().map(Bias::whole).next());
+        let batch = body.groups[0];
+        if batch + 2 > MAX_RANK {
+            return Err(vec![format!("attention over {batch} batch axes that do not merge")]);
+        }
+        let mut grid_len = [1; MAX_RANK];
+        (grid_len[batch], grid_len[batch + 1]) = (query_block, columns.max(1));
+        let grid = Grid::new(&[&body.nest.domain[..batch], &[queries, columns]].concat(), u8::MAX, &grid_len);
+        let query_block = grid.len()[batch];
+        let strips: Vec<_> = parts(0..queries, query_block).flat_map(strips_of).collect();
+        let together = query_block.div_ceil(STRIP).max(1);
+        if let (Some(Some(bias)), Some(of)) = (&mut bias, &bias_form) {
+            // Shorter blocks of keys are worth it where that leaves out some of them.
+            let short = (key_block > SHORT).then(|| parts(0..keys, SHORT).collect::<Vec<_>>());
+            if short.is_some_and(|short| keys <= SINGLE && bias.look(of, &strips, together, &short) >= WORTH) {
+                key_block = SHORT;
+            }
+            let blocks: Vec<_> = parts(0..keys, key_block).collect();
+            bias.look(of, &strips, together, &blocks);
+            bias.allocate(rows(key_block), strips.iter().cloned(), blocks.into_iter());
+        }
+        let epilogue = Epilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
         let (Some(bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
             return Err(problems);
         };
-        let epilogue_rows = rows(columns);
-        epilogue.allocate(&Grid::exactly(&body.domain, &along(columns)).strips(batch, epilogue_rows));
+        epilogue.allocate(rows(columns), strips.into_iter());
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
-        let programs = epilogue.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
+        let programs = epilogue.program.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
         let mut attention = Attention {
             plans: [key_block, columns].map(|n| Plan::new(isa, [query_block.min(STRIP), n])),
+            empty_result: body.nest.domain.contains(&0),
+            points: body.nest.domain[..batch].iter().product(),
             batch,
             queries,
             keys,
@@ -197,9 +213,8 @@ impl<T: Rows + Product> Attention<T> {
             key,
             value,
             bias,
-            target: Operand::target(&body, acc, slots),
+            target: (body.groups[1..] == [1, 1]).then(|| Operand::target(&body.nest, acc, slots)).flatten(),
             epilogue,
-            epilogue_rows,
             layout: Layout::default(),
             softmax: Softmax::new(form.softcap, isa),
             scale: T::of(form.scale),
@@ -249,27 +264,42 @@ impl<T: Rows + Product> Attention<T> {
             let sums = std::slice::from_raw_parts_mut(scratch.add(self.layout.sums).cast::<T>(), rows);
             largest.fill(T::of(f64::NEG_INFINITY));
             sums.fill(T::of(0.0));
-            let strips = || (0..rows).step_by(STRIP).map(|first| first..rows.min(first + STRIP));
+            let strips = || strips_of(0..rows);
+            let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
             let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
-            for from in (0..self.keys).step_by(self.key_block) {
+            let number = first / self.grid.len()[self.batch] * self.grid.len()[self.batch].div_ceil(STRIP);
+            let visibility = |strip: usize, block: usize| match &self.bias {
+                Some(bias) => bias.visibility(number + strip, block),
+                None => Visibility::Plain,
+            };
+            let mut begun = 0;
+            for (n, from) in (0..self.keys).step_by(self.key_block).enumerate() {
+                if (0..rows.div_ceil(STRIP)).all(|strip| visibility(strip, n) == Visibility::Hidden) {
+                    continue;
+                }
                 let keys = self.key_block.min(self.keys - from);
                 let [key, value] = self.bring(launch, &tile, (from, keys), scratch);
-                let row = match &self.bias {
-                    Some(bias) if bias.is_row => bias.run(launch, &tile, (0..1, from..from + keys), scratch).0.cast(),
-                    _ => std::ptr::null(),
-                };
-                let mut block = Block { from, keys, key, value, row, output, largest, sums };
-                for strip in strips() {
-                    if let Some(next) = next.as_ref().filter(|_| from == 0) {
+                let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
+                let row = row.map_or(std::ptr::null(), |row| row.cast());
+                let ask = begun == 0;
+                let mut block = Block { from, keys, key, value, row, begun, output, largest, sums };
+                for (s, strip) in strips().enumerate() {
+                    if let Some(next) = next.as_ref().filter(|_| ask) {
                         self.ask(launch, &tile, next, &strip);
                     }
-                    self.strip(launch, &tile, strip, &mut block, scratch);
+                    match visibility(s, n) {
+                        Visibility::Hidden => {}
+                        seen => self.strip(launch, &tile, (s, strip, seen), &mut block, scratch),
+                    }
                 }
+                begun = block.begun;
             }
             for strip in strips() {
                 self.divide(strip.clone(), output, largest, sums);
                 if direct.is_none() {
-                    self.finish(launch, &tile, strip, output.at, scratch);
+                    let at = output.at.add(strip.start * self.columns * size_of::<T>());
+                    let strip = first + strip.start..first + strip.end;
+                    self.epilogue.run(launch, point, strip, (at, self.columns * size_of::<T>()), scratch);
                 }
             }
         }
@@ -280,11 +310,15 @@ impl<T: Rows + Product> Attention<T> {
         &self,
         launch: &Launch<'_>,
         tile: &Tile,
-        strip: Range<usize>,
+        (number, strip, seen): (usize, Range<usize>, Visibility),
         block: &mut Block<'_, T>,
         scratch: *mut u8,
     ) {
         let &mut Block { from, keys, key, value, row, output, .. } = block;
+        let begun = block.begun >> number & 1 == 1;
+        block.begun |= 1 << number;
+        let bias = self.bias.as_ref().filter(|_| seen == Visibility::Mixed);
+        let row = if bias.is_some() { row } else { std::ptr::null() };
         let query = self.query.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch] + strip.start, 0);
         // SAFETY: passed on from the caller.
         unsafe {
@@ -295,19 +329,21 @@ impl<T: Rows + Product> Attention<T> {
             self.plans[0].run(extents, weights, (query.into(), key), scaled, products);
             let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
             self.softmax.cap(scores);
-            if let Some(bias) = self.bias.as_ref().filter(|bias| !bias.is_row) {
+            if let Some(bias) = bias.filter(|bias| !bias.is_row) {
                 let add = |line: &mut [T], bias: &[T]| self.softmax.add(line, bias);
-                bias.add(launch, tile, (strip.clone(), from..from + keys), scores, &add, scratch);
+                let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
+                let queries = first + strip.start..first + strip.end;
+                bias.add(launch, point, (queries, from..from + keys), scores, &add, scratch);
             }
             for (r, scores) in strip.clone().zip(scores.chunks_exact_mut(keys)) {
                 let correction = self.softmax.step(scores, &mut block.largest[r], &mut block.sums[r]);
-                if from > 0 && correction != T::of(1.0) {
+                if begun && correction != T::of(1.0) {
                     self.softmax.scale(self.row(output, r), correction);
                 }
             }
             let target = Matrix { at: self.row(output, strip.start).as_mut_ptr().cast(), ..output };
             let extents = Extents { m: strip.len(), n: self.columns, k: keys };
-            let added = Finish { add: from > 0, ..Finish::scaled(T::of(1.0)) };
+            let added = Finish { add: begun, ..Finish::scaled(T::of(1.0)) };
             self.plans[1].run(extents, target, (weights.into(), value), added, products);
         }
     }
@@ -333,20 +369,88 @@ impl<T: Rows + Product> Attention<T> {
             }
         }
     }
+}
 
-    /// The epilogue of some queries.
-    unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, strip: Range<usize>, output: *mut u8, scratch: *mut u8) {
-        for first in strip.clone().step_by(self.epilogue_rows) {
-            let mut part = *tile;
-            part.start[self.batch] += first;
-            part.len[self.batch] = self.epilogue_rows.min(strip.end - first);
-            // SAFETY: within the output block.
-            let anchor = unsafe { output.add(first * self.columns * size_of::<T>()) };
-            let frame = Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
-            // SAFETY: registers were placed for strips of this size.
-            unsafe { self.epilogue.run(&frame, &part, Part::WHOLE) };
+/// Batch axes on which neither keys nor values depend as queries, where everything else reads as more of these.
+fn batch_into_queries(
+    operands: [Grouped; 3],
+    bias: Option<Grouped>,
+    body: Grouped,
+) -> ([Grouped; 3], Option<Grouped>, Grouped) {
+    let ([mut query, mut key, mut value], mut bias, mut body) = (operands, bias, body);
+    while let Some(axis) = body.groups[0].checked_sub(1) {
+        if key.nest.depends_on(axis) || value.nest.depends_on(axis) {
+            break;
+        }
+        let of_bias = bias.as_ref().map(Grouped::batch_into_rows);
+        let (Some(q), Some(b), None | Some(Some(_))) = (query.batch_into_rows(), body.batch_into_rows(), &of_bias)
+        else {
+            break;
+        };
+        (query, key, value, body) = (q, key.without_batch(), value.without_batch(), b);
+        bias = of_bias.flatten();
+    }
+    ([query, key, value], bias, body)
+}
+
+/// What is done to the result, a few queries at a time.
+struct Epilogue {
+    program: TileProgram,
+    queries: Span,
+    /// The columns' axes.
+    columns: Span,
+    batch: usize,
+    rows: usize,
+}
+
+impl Epilogue {
+    fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<Epilogue, Vec<String>> {
+        let program = tile::compile(&body.nest, 0, &slots.types, isa)?;
+        let [queries, columns] = [ROWS, COLUMNS].map(|g| Span::new(&body.nest.domain, body.first(g), body.groups[g]));
+        Ok(Epilogue { program, queries, columns, batch: body.groups[0], rows: 1 })
+    }
+
+    fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
+        self.rows = rows;
+        let queries = self.queries.lens(strips.flat_map(|strip| parts(strip, rows)));
+        let whole = self.columns.lens(std::iter::once(0..self.columns.points()));
+        let both = |q: &[usize; MAX_RANK], c: &[usize; MAX_RANK]| std::array::from_fn(|d| q[d].max(c[d]));
+        let extents: Vec<_> = queries.iter().flat_map(|q| whole.iter().map(move |c| both(q, c))).collect();
+        self.program.allocate(&extents);
+    }
+
+    /// Some queries, of whose results it is said where they are and how many bytes each has.
+    unsafe fn run(
+        &self,
+        launch: &Launch<'_>,
+        batch: &[usize],
+        queries: Range<usize>,
+        (output, row): (*mut u8, usize),
+        scratch: *mut u8,
+    ) {
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(batch);
+        self.columns.boxes(0..self.columns.points(), tile, &mut |_, whole| tile = whole);
+        for some in parts(queries.clone(), self.rows) {
+            self.queries.boxes(some, tile, &mut |some, part| {
+                let anchor = output.wrapping_add((some.start - queries.start) * row);
+                let frame =
+                    Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
+                // SAFETY: registers were placed for strips of this size; the rest is passed on from the caller.
+                unsafe { self.program.run(&frame, &part, Part::WHOLE) };
+            });
         }
     }
+}
+
+/// A range in parts of `len`.
+fn parts(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    range.clone().step_by(len.max(1)).map(move |first| first..range.end.min(first + len))
+}
+
+/// A block of queries in strips.
+fn strips_of(block: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    parts(block, STRIP)
 }
 
 /// Queries of which a program's registers hold rows of so many elements: strips are cut evenly.
@@ -355,22 +459,24 @@ fn rows(elements: usize) -> usize {
     (1..=STRIP).rev().find(fits).unwrap_or(1)
 }
 
-/// Queries and keys of a block, by the extents alone.
-fn blocks(queries: usize, keys: usize) -> (usize, usize) {
-    let key_block = if keys <= SINGLE { keys.max(1) } else { KEYS };
+/// Queries and keys of a block, by the extents alone; of keys in several axes, boxes if that can be: multiples of what is inside of the
+/// outermost one.
+fn blocks(queries: usize, keys: usize, whole: Option<usize>) -> (usize, usize) {
+    let boxes = whole.filter(|&n| n > 0 && n <= KEYS).map_or(KEYS, |n| KEYS / n * n);
+    let key_block = if keys <= SINGLE { keys.max(1) } else { boxes };
     (queries.clamp(1, QUERIES), key_block)
 }
 
 impl<T: Rows + Product> Thunk for Attention<T> {
     unsafe fn run(&self, launch: &Launch<'_>) {
-        if self.epilogue.domain.contains(&0) {
+        if self.empty_result {
             return;
         }
         // SAFETY: passed on from the caller.
         unsafe {
             [&self.query, &self.key, &self.value].into_iter().for_each(|o| o.prepare(launch));
         }
-        let products: usize = self.epilogue.domain[..self.batch].iter().product::<usize>() * self.queries * self.keys;
+        let products = self.points * self.queries * self.keys;
         let serial = products.saturating_mul(self.depth + self.columns) < 1 << 17;
         // SAFETY: passed on from the caller.
         launch.workers.for_each(self.grid.count(), serial, &|n, scratch| unsafe { self.task(launch, n, scratch) });

@@ -9,14 +9,14 @@ use eutectic_ir::DType;
 use self::{
     epilogue::{Added, InRegisters},
     sides::{Lhs, Rhs},
-    tasks::{batch_into_rows, block},
+    tasks::{batch_into_rows, block, rows_into_batch},
 };
 use super::{
     Constant, Launch, Machine, Slots, Thunk,
+    grouped::{COLUMNS, Grouped},
     operand::{Matrix, Operand, stored},
 };
 use crate::{
-    axes::{Nest, normalise_batch},
     gemm::plan::{Extents, Finish, Plan, Product, Right},
     runtime::memory::ALIGN,
     simd::convert::register,
@@ -33,14 +33,14 @@ const SERIAL: usize = 1 << 15;
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(
-    lhs: &Nest,
-    rhs: &Nest,
-    body: &Nest,
+    lhs: Grouped,
+    rhs: Grouped,
+    body: Grouped,
     slots: &mut Slots,
     machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
-    let result = |n: &Nest| n.results.first().map(|&r| register(n.instrs[r].dtype()));
-    let (Some(acc), Some(other)) = (result(lhs), result(rhs)) else {
+    let result = |n: &Grouped| n.nest.results.first().map(|&r| register(n.nest.instrs[r].dtype()));
+    let (Some(acc), Some(other)) = (result(&lhs), result(&rhs)) else {
         return Err(vec!["a matmul operand without a result".into()]);
     };
     if acc != other {
@@ -93,29 +93,25 @@ fn frame<'a>(launch: &'a Launch<'_>, scratch: *mut u8) -> Frame<'a> {
 
 impl<T: Product> Matmul<T> {
     fn compile(
-        lhs: &Nest,
-        rhs: &Nest,
-        body: &Nest,
+        mut lhs: Grouped,
+        mut rhs: Grouped,
+        body: Grouped,
         acc: DType,
         slots: &mut Slots,
         machine: Machine,
     ) -> Result<Box<dyn Thunk>, Vec<String>> {
         let isa = machine.isa;
-        let rank = body.domain.len();
-        if rank < 2 || lhs.domain.len() != rank || rhs.domain.len() != rank {
-            return Err(vec!["a matmul whose operands have other axes than its result".into()]);
-        }
-        let mut nests = [lhs.clone(), rhs.clone(), body.clone()];
-        let batch = normalise_batch(&mut nests, rank - 2);
-        let batch = batch_into_rows(&mut nests, batch);
-        let [lhs_nest, rhs_nest, body] = nests;
-        let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_nest.domain[batch + 1] };
+        let mut body = body.flat(COLUMNS);
+        rows_into_batch([&mut lhs, &mut rhs, &mut body]);
+        batch_into_rows([&mut lhs, &mut rhs, &mut body]);
+        let (lhs_form, rhs_form, batch, body) = (lhs, rhs, body.groups[0], body.nest);
+        let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs_form.points(COLUMNS) };
         let mut problems = Vec::new();
         let mut note = |p| problems.extend::<Vec<String>>(p);
         let vector = extents.m == 1 || extents.n == 1 || T::lanes(isa).is_none();
         let (body, taken) = epilogue::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
-        let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_nest), isa);
+        let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_form.nest), isa);
         let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
@@ -126,10 +122,10 @@ impl<T: Product> Matmul<T> {
         // What several tasks read is evaluated once before.
         let whole = |grid: &Grid, axis: usize| grid.len()[axis] == body.domain[axis];
         let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && plan.takes_parts(extents.m);
-        let lhs = Lhs::compile::<T>(&lhs_nest, acc, slots, isa, rows.then(|| plan.left_parts(extents.k)));
+        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, rows.then(|| plan.left_parts(extents.k)));
         let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
-        let rhs = Rhs::compile(&rhs_nest, acc, slots, isa, columns.then(|| plan.right_parts(products)));
+        let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| plan.right_parts(products)));
         let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
         let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
@@ -137,12 +133,12 @@ impl<T: Product> Matmul<T> {
         let each_run = plan.packs_before(extents);
         // A matrix times a vector reads rows of the matrix as they lie.
         let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
-            let reads = rhs_nest.slots();
-            let others = [lhs_nest.slots(), body.slots()].concat();
+            let reads = rhs_form.nest.slots();
+            let others = [lhs_form.nest.slots(), body.slots()].concat();
             let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
             let mut strides = vec![0; batch];
             let mut all = bytes;
-            for d in (0..batch).rev().filter(|&d| rhs_nest.depends_on(d)) {
+            for d in (0..batch).rev().filter(|&d| rhs_form.nest.depends_on(d)) {
                 strides[d] = all;
                 all = all.saturating_mul(body.domain[d]);
             }

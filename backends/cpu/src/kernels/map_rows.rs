@@ -1,10 +1,10 @@
 //! Maps and row groups: a tile program over the whole domain.
 
+use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
 
 use super::{Launch, Thunk};
 use crate::{
-    axes::{Nest, normalise},
     cache::Caches,
     simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
@@ -39,8 +39,7 @@ impl Tiles {
     /// # Errors
     /// Everything that stands in the way.
     pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<Tiles, Vec<String>> {
-        let (nest, rows) = normalise(nest, rows);
-        let mut program = tile::compile(&nest, rows, slots, isa)?;
+        let mut program = tile::compile(nest, rows, slots, isa)?;
         let mut limit = [1; MAX_RANK];
         limit[..nest.domain.len()].copy_from_slice(&nest.domain);
         let caches = Caches::detect();

@@ -2,14 +2,15 @@
 
 pub mod attention;
 pub mod contraction;
+pub mod grouped;
 pub mod map_rows;
 pub mod operand;
 
-use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
 use eutectic_ir::DType;
 
+use self::grouped::Grouped;
 use crate::{
-    axes::Nest,
     runtime::{fault::Fault, threads::Workers},
     simd::Isa,
     unroll::unrolled,
@@ -105,6 +106,13 @@ pub struct Machine {
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+    let ranks = kernel.bodies().into_iter().zip(kernel.layouts()).map(|(body, layout)| {
+        let groups = kernel.groups();
+        body.domain.len() == layout.iter().map(|&g| groups[g]).sum::<usize>()
+    });
+    if !ranks.into_iter().all(|fits| fits) {
+        return Err(vec![format!("a `{}` whose operands have other axes than its groups", kernel.kind())]);
+    }
     let unrolled = unrolled(kernel);
     let kernel = unrolled.as_ref().unwrap_or(kernel);
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
@@ -113,13 +121,22 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
     match &kernel.anchor {
         AnchorKernel::Map => Ok(Box::new(map_rows::Tiles::compile(&body, 0, &slots.types, isa)?)),
         AnchorKernel::Rows { axes } => Ok(Box::new(map_rows::Tiles::compile(&body, *axes, &slots.types, isa)?)),
-        AnchorKernel::Contraction { lhs, rhs } => {
-            contraction::compile(&Nest::new(lhs, &[]), &Nest::new(rhs, &[]), &body, &mut slots, machine)
+        AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
+            let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
+            let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
+            contraction::compile(lhs, rhs, body, &mut slots, machine)
         }
-        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => {
-            let operands = [query, key, value].map(|b| Nest::new(b, &[]));
+        AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } => {
+            let operands = [
+                Grouped::operand(query, [axes.batch, axes.queries, axes.depth]),
+                Grouped::operand(key, [axes.batch, axes.keys, axes.depth]),
+                Grouped::operand(value, [axes.batch, axes.keys, axes.columns]),
+            ];
+            let bias = bias.as_ref().map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
+            let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
             let form = attention::Form { scale: scale.get(), softcap: softcap.get(), empty: *empty };
-            attention::compile(operands, bias.as_ref().map(|b| Nest::new(b, &[])), &body, form, &mut slots, isa)
+            attention::compile(operands, bias, body, form, &mut slots, isa)
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Operands of anchors: read in place where their body is one affine load, else evaluated into a dense buffer first. And where results
 //! go that are stored as they are.
 
-use eutectic_backend::{Instr, Store};
+use eutectic_backend::{
+    Instr, Store,
+    axes::{Nest, normalise},
+};
 use eutectic_ir::{
     DType,
     index::{Index, strides},
 };
 
-use super::{Launch, Slots, Thunk, map_rows::Tiles};
-use crate::{
-    axes::Nest,
-    simd::{Isa, convert::register},
-};
+use super::{Launch, Slots, Thunk, grouped::Grouped, map_rows::Tiles};
+use crate::simd::{Isa, convert::register};
 
 /// A matrix per point of the batch axes.
 pub struct Operand {
@@ -39,17 +39,17 @@ impl Operand {
     ///
     /// # Errors
     /// Everything that stands in the way.
-    pub fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
-        match in_place(nest, acc, slots) {
+    pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+        match operand.matrices().and_then(|nest| in_place(&nest, acc, slots)) {
             Some((slot, base, strides)) => Ok(Operand { slot, base, strides, size: acc.size(), pack: None }),
-            None => packed(nest, acc, slots, isa),
+            None => packed(operand, acc, slots, isa),
         }
     }
 
     /// Where a body stores the result of its anchor, if it does nothing else and columns lie side by side there.
     pub fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<Operand> {
         let [store] = body.stores.as_slice() else { return None };
-        let is_result = matches!(body.instrs[store.value], Instr::Anchor { .. });
+        let is_result = store.guards.is_empty() && matches!(body.instrs[store.value], Instr::Anchor { .. });
         let strides = store.at.affine(body.domain.len()).filter(|_| is_result && slots.types[store.slot].0 == acc)?;
         let side_by_side = strides.last() == Some(&1) || body.domain.last() == Some(&1);
         let (slot, base, size) = (store.slot, store.at.constant, acc.size());
@@ -87,7 +87,7 @@ impl Operand {
     }
 }
 
-/// The buffer, first element and strides of an operand that is read where it lies; `None` for another.
+/// The buffer, first element and strides of an operand over `[b.. m n]` that is read where it lies; `None` for another.
 pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
     let Instr::Load(load) = &nest.instrs[*nest.results.first()?] else { return None };
     let &(dtype, count) = slots.types.get(load.slot)?;
@@ -118,24 +118,38 @@ pub fn stored(nest: &Nest) -> Option<DType> {
     }
 }
 
-/// Along axes on which the body does not depend, one copy serves all.
-fn packed(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+/// Evaluated as dense matrices. Along axes of the batch on which the body does not depend, one copy serves all; so for rows and
+/// columns, if it depends on none of their axes.
+fn packed(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+    let Grouped { nest, groups } = operand;
     let held = nest.results.first().map(|&r| register(nest.instrs[r].dtype()));
     if held != Some(acc) {
         return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
     }
-    let rank = nest.domain.len();
-    let kept: Vec<_> = (0..rank).filter(|&axis| nest.depends_on(axis)).collect();
+    let [batch, rows, columns] = *groups;
+    let axes = [
+        (0..batch).map(|axis| axis..axis + 1).collect(),
+        vec![batch..batch + rows, batch + rows..batch + rows + columns],
+    ];
+    let axes: Vec<_> = axes.concat();
+    let kept: Vec<bool> = axes.iter().map(|axes| axes.clone().any(|axis| nest.depends_on(axis))).collect();
     let mut reduced = nest.clone();
-    for axis in (0..rank).rev().filter(|axis| !kept.contains(axis)) {
+    for axis in axes.iter().zip(&kept).rev().filter(|(_, kept)| !**kept).flat_map(|(axes, _)| axes.clone().rev()) {
         reduced = reduced.without(axis);
     }
     let dense = strides(&reduced.domain);
     let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s as i64)));
     let slot = slots.add(acc, reduced.domain.iter().product());
     reduced.stores = vec![Store { slot, at, guards: Vec::new(), value: reduced.results[0] }];
-    let pack = Tiles::compile(&reduced, 0, &slots.types, isa)?;
-    let mut all = vec![0; rank];
-    kept.iter().zip(dense).for_each(|(&axis, s)| all[axis] = s as i64);
-    Ok(Operand { slot, base: 0, strides: all, size: acc.size(), pack: Some(pack) })
+    let (mut alone, mut rank) = ([reduced], [dense.len()]);
+    normalise(&mut alone, &[&[0]], &mut rank);
+    let pack = Tiles::compile(&alone[0], 0, &slots.types, isa)?;
+    // The innermost axis of a group is what the group's points are apart by.
+    let mut inner = dense.into_iter();
+    let stride = |(axes, kept): (&std::ops::Range<usize>, &bool)| match kept {
+        true => inner.by_ref().take(axes.len()).last().unwrap_or(0) as i64,
+        false => 0,
+    };
+    let strides = axes.iter().zip(&kept).map(stride).collect();
+    Ok(Operand { slot, base: 0, strides, size: acc.size(), pack: Some(pack) })
 }

@@ -1,6 +1,6 @@
 //! From a body to a tile program.
 
-use eutectic_backend::{Instr, Load, Store, ValueId};
+use eutectic_backend::{Instr, Load, Store, ValueId, axes::Nest};
 use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
@@ -8,13 +8,10 @@ use super::{
     Access, Guard, MAX_RANK, Mask, Region, Scatter, Step, TileProgram, Value, Write,
     prepare::{Pair, flat, needed, order, pairs},
 };
-use crate::{
-    axes::Nest,
-    simd::{
-        Isa, PointFn,
-        convert::{cast, narrow, register, widen},
-        reduce, table,
-    },
+use crate::simd::{
+    Isa, PointFn,
+    convert::{cast, narrow, register, widen},
+    reduce, table,
 };
 
 /// Compiles a nest. `rows` is how many of its innermost axes form a row; `slots` are the buffers' types and sizes. Registers

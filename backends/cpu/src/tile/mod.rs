@@ -10,6 +10,7 @@ pub mod region;
 pub mod registers;
 pub mod run;
 pub mod shape;
+pub mod span;
 
 use eutectic_ir::DType;
 
@@ -18,6 +19,7 @@ pub use compile::{compile, number};
 pub use grid::Grid;
 pub use region::Region;
 pub use shape::{Place, Shape, Stage};
+pub use span::Span;
 
 use crate::simd::{
     Isa, PointFn,

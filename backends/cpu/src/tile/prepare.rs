@@ -1,12 +1,9 @@
 //! What is found out about a body before it is compiled, and what is made simpler.
 
-use eutectic_backend::{Instr, Store, ValueId};
+use eutectic_backend::{Instr, Store, ValueId, axes::Nest};
 use eutectic_ir::DType;
 
-use crate::{
-    axes::Nest,
-    simd::{Isa, PointFn, convert::register, table},
-};
+use crate::simd::{Isa, PointFn, convert::register, table};
 
 /// Pieces of pieces, with the same elsewhere, as one selection: what is padded along several axes.
 pub fn flat(nest: &Nest) -> Nest {

@@ -94,7 +94,7 @@ pub fn run_with(
     Ok(twice.swap_remove(0).into_iter().zip(&types).map(tensor).collect())
 }
 
-/// Compares a kernel with the naive evaluation on 1 and 2 threads and every instruction-set level. `tolerance` is relative to
+/// Compares a kernel, brought into normal form, with the naive evaluation of it as it is, on 1 and 2 threads and every instruction-set level. `tolerance` is relative to
 /// 1 + |x|, in units of the stored type's roundoff.
 #[track_caller]
 pub fn check(kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
@@ -105,6 +105,9 @@ pub fn check(kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
 #[track_caller]
 pub fn check_with(kernel: &Kernel, inputs: &[Tensor], params: usize, tolerance: f64) {
     let expected = naive::kernel(kernel, inputs);
+    let mut kernel = kernel.clone();
+    kernel.normalise();
+    let kernel = &kernel;
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         let [one, two] =
             [1, 2].map(|n| run_with(kernel, inputs, params, n, isa).unwrap_or_else(|e| panic!("{e}\n{kernel:#?}")));

@@ -31,15 +31,15 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
     let domain = &kernel.body.domain;
     let anchor = match &kernel.anchor {
         AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-        AnchorKernel::Contraction { lhs, rhs } => {
-            let k = *lhs.domain.last().unwrap();
+        AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let [b, m, n] = extents(domain, [axes.batch, axes.rows, axes.columns]);
+            let [.., k] = extents(&lhs.domain, [axes.batch, axes.rows, axes.depth]);
             let float = lhs.instrs[lhs.results[0]].dtype().is_float();
-            product(domain, k, &operand(lhs), &operand(rhs), float)
+            product([b, m, n, k], &operand(lhs), &operand(rhs), float)
         }
-        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty } => attention(
-            domain,
-            &query.domain,
-            key.domain[key.domain.len() - 2],
+        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty, axes } => attention(
+            extents(domain, [axes.batch, axes.queries, axes.columns]),
+            extents(&key.domain, [axes.batch, axes.keys, axes.depth]),
             [&operand(query), &operand(key), &operand(value)],
             bias.as_ref().map(operand),
             (scale.get(), softcap.get(), *empty),
@@ -135,31 +135,31 @@ fn reduce(how: Reduction, row: &[Val], dtype: DType) -> Val {
     ))
 }
 
-fn product(domain: &[usize], k: usize, lhs: &[f64], rhs: &[f64], float: bool) -> Vec<Val> {
-    let [.., m, n] = domain else { panic!("a matrix") };
+/// How many points three groups of so many axes have.
+fn extents(domain: &[usize], groups: [usize; 3]) -> [usize; 3] {
+    let (first, rest) = domain.split_at(groups[0]);
+    let (second, third) = rest.split_at(groups[1]);
+    [first, second, third].map(|group| group.iter().product())
+}
+
+fn product([b, m, n, k]: [usize; 4], lhs: &[f64], rhs: &[f64], float: bool) -> Vec<Val> {
     let sum = |b: usize, i: usize, j: usize| -> f64 {
         (0..k).map(|l| lhs[(b * m + i) * k + l] * rhs[(b * k + l) * n + j]).sum()
     };
     let value = |x: f64| if float { Val::Real(x) } else { Val::Int(x as i64) };
-    points(domain)
-        .enumerate()
-        .map(|(p, point)| value(sum(p / (m * n), point[point.len() - 2], point[point.len() - 1])))
-        .collect()
+    (0..b * m * n).map(|p| value(sum(p / (m * n), p / n % m, p % n))).collect()
 }
 
 fn attention(
-    domain: &[usize],
-    query: &[usize],
-    t: usize,
+    [batch, s, e]: [usize; 3],
+    [_, t, d]: [usize; 3],
     [q, k, v]: [&[f64]; 3],
     bias: Option<Vec<f64>>,
     (scale, softcap, empty): (f64, f64, EmptyRow),
 ) -> Vec<Val> {
-    let [batch @ .., s, e] = domain else { panic!("a matrix") };
-    let d = *query.last().unwrap();
     let mut out = Vec::new();
-    for b in 0..batch.iter().product::<usize>() {
-        for i in 0..*s {
+    for b in 0..batch {
+        for i in 0..s {
             let scores: Vec<f64> = (0..t)
                 .map(|j| {
                     let x: f64 = (0..d).map(|l| q[(b * s + i) * d + l] * k[(b * t + j) * d + l]).sum();
@@ -171,7 +171,7 @@ fn attention(
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
             let sum: f64 = weights.iter().sum();
-            for c in 0..*e {
+            for c in 0..e {
                 let x: f64 = (0..t).map(|j| weights[j] * v[(b * t + j) * e + c]).sum();
                 out.push(Val::Real(match (largest == f64::NEG_INFINITY, empty) {
                     (true, EmptyRow::Zeros) => 0.0,

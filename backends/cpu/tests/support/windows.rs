@@ -84,5 +84,5 @@ pub fn product(mut build: Build, lhs: Body, n: usize, dtype: DType) -> (Kernel, 
     let mut b = body(&domain);
     let y = push(&mut b, Instr::Anchor { dtype });
     build.store_at(domain.iter().product(), row_major(&domain), dtype, y);
-    build.kernel(AnchorKernel::Contraction { lhs, rhs }, b)
+    build.kernel(AnchorKernel::product(lhs, rhs), b)
 }

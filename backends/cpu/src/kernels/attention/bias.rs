@@ -2,36 +2,96 @@
 
 use std::ops::Range;
 
+use eutectic_backend::{
+    axes::Nest,
+    intervals::{Mask, Visibility},
+};
 use eutectic_ir::DType;
 
+use super::parts;
 use crate::{
-    axes::Nest,
-    kernels::{Launch, Slots},
+    kernels::{
+        Launch, Slots,
+        grouped::{COLUMNS, Grouped, ROWS},
+    },
     simd::{Isa, arithmetic::Number},
-    tile::{self, Frame, Part, Tile, TileProgram},
+    tile::{self, Frame, MAX_RANK, Part, Span, Step, Tile, TileProgram},
 };
 
 /// A matrix of queries and keys for each point of the batch axes.
 pub struct Bias {
-    /// Which computes it. Its registers are still to be placed.
+    /// Which computes it. Its registers are placed by [`Bias::allocate`].
     pub program: TileProgram,
-    /// How many queries these hold.
-    pub rows: usize,
     /// Whether it is a row for each point, the same for all queries.
     pub is_row: bool,
+    /// How many queries its registers hold.
+    rows: usize,
+    queries: Span,
+    keys: Span,
     batch: usize,
+    /// What it does to each strip of queries and block of keys, if that shows in what it is computed from.
+    blocks: Vec<Visibility>,
+    /// Blocks of keys.
+    across: usize,
 }
 
 impl Bias {
-    /// Compiles it, with so many batch axes.
+    /// Compiles it: over `[b.. queries.. keys..]`.
     ///
     /// # Errors
     /// Everything that stands in the way.
-    pub fn compile(nest: &Nest, batch: usize, slots: &Slots, isa: Isa) -> Result<Bias, Vec<String>> {
-        let program = tile::compile(nest, 0, &slots.types, isa)?;
-        let along = |axis: usize| program.values[program.results[0]].mask >> axis & 1 == 1;
-        let is_row = !along(batch) && along(batch + 1);
-        Ok(Bias { program, rows: 1, is_row, batch })
+    pub fn compile(bias: &Grouped, slots: &Slots, isa: Isa) -> Result<Bias, Vec<String>> {
+        let Grouped { nest, groups } = bias;
+        let mut program = tile::compile(nest, 0, &slots.types, isa)?;
+        let [queries, keys] = [ROWS, COLUMNS].map(|g| Span::new(&nest.domain, bias.first(g), groups[g]));
+        let result = program.results[0];
+        let value = program.values[result].clone();
+        let is_row = value.mask & queries.mask() == 0 && value.mask & keys.mask() != 0 && keys.is_axis();
+        // What depends on a part of the axes only has no stride from a query to the next, or from a key.
+        let whole = |mask: u8, span: &Span| if mask & span.mask() == 0 { mask } else { mask | span.mask() };
+        let mask = whole(whole(value.mask, &queries), &keys);
+        if mask != value.mask {
+            program.steps.push(Step::Spread(result));
+            program.values.push(tile::Value { mask, constant: None, direct: None, ..value });
+            program.results[0] = program.steps.len() - 1;
+        }
+        let (batch, blocks) = (groups[0], Vec::new());
+        Ok(Bias { program, is_row, rows: 1, queries, keys, batch, blocks, across: 0 })
+    }
+
+    /// Finds out what it does to strips of queries, of which so many belong together, and to blocks of keys. Gives the share of these that
+    /// it hides.
+    pub fn look(&mut self, bias: &Grouped, strips: &[Range<usize>], together: usize, blocks: &[Range<usize>]) -> f64 {
+        (self.blocks, self.across) = (Vec::new(), blocks.len());
+        let Nest { domain, instrs, results, .. } = &bias.nest;
+        let Some(mut mask) = Mask::new(instrs, results).filter(|_| !domain.contains(&0)) else { return 0.0 };
+        let mut bounds: Vec<_> = domain.iter().map(|&extent| 0..extent).collect();
+        for part in strips.chunks(together) {
+            let first = self.blocks.len();
+            self.blocks.resize(first + part.len() * blocks.len(), Visibility::Mixed);
+            for (n, keys) in blocks.iter().enumerate() {
+                self.keys.hull(keys, &mut bounds);
+                self.queries.hull(&(part[0].start..part[part.len() - 1].end), &mut bounds);
+                let of_all = mask.of(&bounds);
+                for (s, strip) in part.iter().enumerate() {
+                    let mut of_strip = || {
+                        self.queries.hull(strip, &mut bounds);
+                        mask.of(&bounds)
+                    };
+                    self.blocks[first + s * blocks.len() + n] = match of_all {
+                        Visibility::Mixed if part.len() > 1 => of_strip(),
+                        settled => settled,
+                    };
+                }
+            }
+        }
+        let hidden = self.blocks.iter().filter(|v| **v == Visibility::Hidden).count();
+        hidden as f64 / self.blocks.len().max(1) as f64
+    }
+
+    /// What it does to a strip and a block, by their numbers.
+    pub fn visibility(&self, strip: usize, block: usize) -> Visibility {
+        self.blocks.get(strip * self.across + block).copied().unwrap_or(Visibility::Mixed)
     }
 
     /// What it is computed in.
@@ -39,59 +99,102 @@ impl Bias {
         self.program.values[self.program.results[0]].dtype
     }
 
-    /// Evaluates it for some of a tile's queries, no more than registers hold, and some keys: the first element, and from a
-    /// query's to the next, and from a key's.
-    ///
-    /// # Safety
-    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers.
-    pub unsafe fn run(
-        &self,
-        launch: &Launch<'_>,
-        tile: &Tile,
-        (queries, keys): (Range<usize>, Range<usize>),
-        scratch: *mut u8,
-    ) -> (*const u8, [isize; 2]) {
+    /// How many keys the axes inside of the outermost one have.
+    pub fn whole(&self) -> usize {
+        self.keys.whole()
+    }
+
+    /// Places the registers for strips of queries, of which `rows` are computed at a time, and blocks of keys.
+    pub fn allocate(
+        &mut self,
+        rows: usize,
+        strips: impl Iterator<Item = Range<usize>>,
+        blocks: impl Iterator<Item = Range<usize>>,
+    ) {
+        self.rows = if self.is_row { 1 } else { rows };
+        let rows = self.rows;
+        let queries = match self.is_row {
+            true => vec![[1; MAX_RANK]],
+            false => self.queries.lens(strips.flat_map(|strip| parts(strip, rows))),
+        };
+        let keys = self.keys.lens(blocks);
+        let both = |q: &[usize; MAX_RANK], k: &[usize; MAX_RANK]| std::array::from_fn(|d| q[d].max(k[d]));
+        let extents: Vec<_> = queries.iter().flat_map(|q| keys.iter().map(move |k| both(q, k))).collect();
+        self.program.allocate(&extents);
+    }
+
+    /// Evaluates a box: the first element, and from a query's to the next, and from a key's.
+    unsafe fn run(&self, launch: &Launch<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
         let frame =
             Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
-        let mut part = *tile;
-        part.start[self.batch] += queries.start;
-        part.len[self.batch] = queries.len();
-        (part.start[self.batch + 1], part.len[self.batch + 1]) = (keys.start, keys.len());
         // SAFETY: passed on from the caller; the result is one of the values.
         unsafe {
-            self.program.run(&frame, &part, Part::WHOLE);
-            let (at, strides) = self.program.result(&frame, &part, self.program.results[0]);
-            (at, [strides[self.batch], strides[self.batch + 1]])
+            self.program.run(&frame, part, Part::WHOLE);
+            let (at, strides) = self.program.result(&frame, part, self.program.results[0]);
+            (at, [strides[self.queries.inner()], strides[self.keys.inner()]])
         }
     }
 
-    /// Adds it to the scores of some queries and keys, a row by `add`.
+    /// A tile of one point of the batch axes.
+    fn point(&self, batch: &[usize]) -> Tile {
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(batch);
+        tile
+    }
+
+    /// The row of some keys, where it is one.
     ///
     /// # Safety
-    /// As [`Bias::run`]; it must be of the scores' type.
+    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers. The row is there until the next
+    /// evaluation.
+    pub unsafe fn row(
+        &self,
+        launch: &Launch<'_>,
+        batch: &[usize],
+        keys: Range<usize>,
+        scratch: *mut u8,
+    ) -> Option<*const u8> {
+        let mut row = None;
+        if self.is_row {
+            self.keys.boxes(keys, self.point(batch), &mut |_, part| {
+                // SAFETY: passed on from the caller.
+                row = Some(unsafe { self.run(launch, &part, scratch) }.0);
+            });
+        }
+        row
+    }
+
+    /// Adds it to the scores of some queries and keys, a line by `add`.
+    ///
+    /// # Safety
+    /// As [`Bias::row`]; it must be of the scores' type.
     pub unsafe fn add<T: Number>(
         &self,
         launch: &Launch<'_>,
-        tile: &Tile,
+        batch: &[usize],
         (queries, keys): (Range<usize>, Range<usize>),
         scores: &mut [T],
         add: &dyn Fn(&mut [T], &[T]),
         scratch: *mut u8,
     ) {
-        let mut lines = scores.chunks_exact_mut(keys.len());
-        for first in queries.clone().step_by(self.rows) {
-            let some = first..queries.end.min(first + self.rows);
+        let mut add_box = |rows: Range<usize>, columns: Range<usize>, part: Tile| {
             // SAFETY: passed on from the caller; the result has a line for each query, or one for all of them.
-            unsafe {
-                let (at, [apart, step]) = self.run(launch, tile, (some.clone(), keys.clone()), scratch);
-                for (r, line) in lines.by_ref().take(some.len()).enumerate() {
-                    let at = at.cast::<T>().offset(r as isize * apart);
-                    match step {
-                        0 => line.iter_mut().for_each(|score| *score = score.plus(*at)),
-                        _ => add(line, std::slice::from_raw_parts(at, keys.len())),
-                    }
+            let (at, [apart, step]) = unsafe { self.run(launch, &part, scratch) };
+            for (r, row) in rows.enumerate() {
+                let first = (row - queries.start) * keys.len() + columns.start - keys.start;
+                let line = &mut scores[first..first + columns.len()];
+                let at = at.cast::<T>().wrapping_offset(r as isize * apart);
+                // SAFETY: as above.
+                match step {
+                    0 => line.iter_mut().for_each(|score| *score = score.plus(unsafe { *at })),
+                    _ => add(line, unsafe { std::slice::from_raw_parts(at, columns.len()) }),
                 }
             }
+        };
+        for some in parts(queries.clone(), self.rows) {
+            self.queries.boxes(some, self.point(batch), &mut |rows, part| {
+                self.keys.boxes(keys.clone(), part, &mut |columns, part| add_box(rows.clone(), columns, part));
+            });
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What microkernels do to sums while these are in registers: the part of an epilogue that they take over.
 
-use eutectic_backend::{Instr, Load, ValueId};
+use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
 
-use crate::{axes::Nest, kernels::Slots};
+use crate::kernels::Slots;
 
 /// That part: sums plus a row, plus a matrix, and no less than zero.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,6 @@
 use eutectic_ir::DType;
 
 use crate::{
-    axes::Nest,
     gemm::{
         computed::Computed,
         gathered::Gathered,
@@ -12,6 +11,7 @@ use crate::{
     },
     kernels::{
         Launch, Slots,
+        grouped::Grouped,
         operand::{Operand, in_place},
     },
     simd::Isa,
@@ -37,21 +37,24 @@ impl Lhs {
     /// # Errors
     /// Everything that stands in the way.
     pub fn compile<T: Product>(
-        nest: &Nest,
+        lhs: &Grouped,
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
         parts: Parts,
     ) -> Result<Lhs, Vec<String>> {
-        if in_place(nest, acc, slots).is_none() && T::lanes(isa).is_some() {
-            if let Some(gathered) = Gathered::compile(nest, acc, slots) {
+        let matrices = lhs.matrices();
+        let as_it_is = matrices.as_ref().is_some_and(|nest| in_place(nest, acc, slots).is_some());
+        if !as_it_is && T::lanes(isa).is_some() {
+            if let Some(gathered) = Gathered::compile(lhs, acc, slots) {
                 return Ok(Lhs::Gathered(gathered));
             }
-            if let Some(computed) = parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+            let computed = matrices.zip(parts).and_then(|(nest, parts)| Computed::compile(&nest, slots, isa, &parts));
+            if let Some(computed) = computed {
                 return Ok(Lhs::Computed(Box::new(computed)));
             }
         }
-        Operand::compile(nest, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
+        Operand::compile(lhs, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
     }
 
     /// The matrix at a batch point, which is number `number` of all, from a row on; matrices have `rows`.
@@ -94,11 +97,11 @@ impl Rhs {
     ///
     /// # Errors
     /// Everything that stands in the way.
-    pub fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
-        let parts = parts.filter(|_| in_place(nest, acc, slots).is_none());
-        match parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+    pub fn compile(rhs: &Grouped, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
+        let evaluated = parts.zip(rhs.matrices()).filter(|(_, nest)| in_place(nest, acc, slots).is_none());
+        match evaluated.and_then(|(parts, nest)| Computed::compile(&nest, slots, isa, &parts)) {
             Some(computed) => Ok(Rhs::Computed(Box::new(computed))),
-            None => Operand::compile(nest, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
+            None => Operand::compile(rhs, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
         }
     }
 

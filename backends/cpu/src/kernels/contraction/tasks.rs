@@ -1,12 +1,14 @@
 //! How contractions are cut into tasks.
 
 use crate::{
-    axes::Nest,
     gemm::plan::{Extents, Plan, Product},
+    kernels::grouped::{self, Grouped},
 };
 
 /// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.
 const TASK: usize = 1 << 17;
+/// The fewest rows of matrices that are better multiplied one by one than looked up in an epilogue that divides.
+const TALL: usize = 128;
 /// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
 const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.
@@ -28,20 +30,27 @@ const PACK: f64 = 16.0;
 
 /// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
 /// axis becomes rows.
-pub fn batch_into_rows(nests: &mut [Nest; 3], batch: usize) -> usize {
-    let mut batch = batch;
-    while batch > 0 {
-        let axis = batch - 1;
-        let [lhs, rhs, body] = &*nests;
-        if rhs.depends_on(axis) {
+pub fn batch_into_rows([lhs, rhs, body]: [&mut Grouped; 3]) {
+    while body.groups[0] > 0 && !rhs.nest.depends_on(body.groups[0] - 1) {
+        let (Some(longer), Some(body_longer)) = (lhs.batch_into_rows(), body.batch_into_rows()) else { return };
+        (*lhs, *rhs, *body) = (longer, rhs.without_batch(), body_longer);
+    }
+}
+
+/// Makes the rows of the result one axis. Where what is done to it reads them as several, the outer ones become batches if that
+/// leaves tall matrices, or is the only way to store by strides.
+pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
+    while body.merged(grouped::ROWS).is_none() {
+        let extents = body.extents(grouped::ROWS);
+        let (outer, inner) = (extents[0], extents[1..].iter().product::<usize>());
+        if inner < TALL && body.flat(grouped::ROWS).is_strided() {
             break;
         }
-        let (Some(lhs), Some(body)) = (lhs.merged(axis), body.merged(axis)) else { break };
-        let rhs = rhs.without(axis);
-        *nests = [lhs, rhs, body];
-        batch -= 1;
+        *rhs = rhs.repeated(outer);
+        lhs.rows_into_batch();
+        body.rows_into_batch();
     }
-    batch
+    *body = body.flat(grouped::ROWS);
 }
 
 /// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the

@@ -1,0 +1,320 @@
+//! Axes of iteration domains: the groups that the bodies of a kernel share, and their normal form.
+//!
+//! A kernel is in normal form when
+//!
+//! - no map divides a coordinate where splitting its axis would do away with the division (an axis of 32 heads of which `h/4` reads
+//!   the keys is 8 × 4, and the keys do not depend on the second of these);
+//! - no axis has extent 1;
+//! - no two neighbouring axes of a group could be one axis without a map getting a division.
+//!
+//! What an anchor does is the same along all axes of a group, so that this changes no result. [`Kernel::normalise`] is where all of
+//! this is decided: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that they make themselves.
+
+use eutectic_ir::index::{Atom, Index};
+
+use crate::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
+
+/// The groups of axes that a body's domain consists of, outermost first, by their numbers.
+pub type Layout = &'static [usize];
+
+impl Kernel {
+    /// The groups of axes of each body, in the order of [`Kernel::bodies`].
+    pub fn layouts(&self) -> &'static [Layout] {
+        match &self.anchor {
+            AnchorKernel::Map => &[&[0]],
+            AnchorKernel::Rows { .. } => &[&[0, 1]],
+            AnchorKernel::Contraction { .. } => &[&[0, 1, 3], &[0, 3, 2], &[0, 1, 2]],
+            AnchorKernel::Attention { bias: None, .. } => &[&[0, 1, 3], &[0, 2, 3], &[0, 2, 4], &[0, 1, 4]],
+            AnchorKernel::Attention { .. } => &[&[0, 1, 3], &[0, 2, 3], &[0, 2, 4], &[0, 1, 2], &[0, 1, 4]],
+        }
+    }
+
+    /// How many axes each group has.
+    pub fn groups(&self) -> Vec<usize> {
+        match &self.anchor {
+            AnchorKernel::Map => vec![self.body.domain.len()],
+            AnchorKernel::Rows { axes } => vec![self.body.domain.len() - axes, *axes],
+            AnchorKernel::Contraction { axes: a, .. } => vec![a.batch, a.rows, a.columns, a.depth],
+            AnchorKernel::Attention { axes: a, .. } => vec![a.batch, a.queries, a.keys, a.depth, a.columns],
+        }
+    }
+
+    /// Brings it into normal form.
+    pub fn normalise(&mut self) {
+        let (layouts, mut groups) = (self.layouts(), self.groups());
+        let mut stores = std::mem::take(&mut self.stores);
+        let mut nests: Vec<Nest> = self.bodies_mut().into_iter().map(|body| Nest::of(std::mem::take(body))).collect();
+        if let Some(own) = nests.last_mut() {
+            std::mem::swap(&mut own.stores, &mut stores);
+        }
+        normalise(&mut nests, layouts, &mut groups);
+        self.stores = nests.last_mut().map(|own| std::mem::take(&mut own.stores)).unwrap_or_default();
+        for (body, nest) in self.bodies_mut().into_iter().zip(nests) {
+            *body = Body { domain: nest.domain, instrs: nest.instrs, results: nest.results };
+        }
+        match (&mut self.anchor, groups.as_slice()) {
+            (AnchorKernel::Rows { axes }, &[_, row]) => *axes = row,
+            (AnchorKernel::Contraction { axes, .. }, &[batch, rows, columns, depth]) => {
+                *axes = ContractionAxes { batch, rows, columns, depth };
+            }
+            (AnchorKernel::Attention { axes, .. }, &[batch, queries, keys, depth, columns]) => {
+                *axes = AttentionAxes { batch, queries, keys, depth, columns };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A body with its stores, whose axes can be changed.
+#[derive(Clone, Debug, Default)]
+pub struct Nest {
+    /// Extents.
+    pub domain: Vec<usize>,
+    /// The instructions.
+    pub instrs: Vec<Instr>,
+    /// The values that go into an anchor.
+    pub results: Vec<ValueId>,
+    /// What is written.
+    pub stores: Vec<Store>,
+}
+
+impl Nest {
+    /// A body and its stores.
+    pub fn new(body: &Body, stores: &[Store]) -> Nest {
+        Nest { stores: stores.to_vec(), ..Nest::of(body.clone()) }
+    }
+
+    /// A body that stores nothing.
+    pub fn of(body: Body) -> Nest {
+        let Body { domain, instrs, results } = body;
+        Nest { domain, instrs, results, stores: Vec::new() }
+    }
+
+    /// Every index map.
+    pub fn indices(&self) -> impl Iterator<Item = &Index> {
+        self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().flat_map(Store::maps))
+    }
+
+    /// The buffers that it reads and writes.
+    pub fn slots(&self) -> Vec<Slot> {
+        let load = |i: &Instr| if let Instr::Load(load) = i { Some(load.slot) } else { None };
+        let mut slots: Vec<_> = self.instrs.iter().filter_map(load).chain(self.stores.iter().map(|s| s.slot)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate.
+    pub fn depends_on(&self, axis: usize) -> bool {
+        self.domain[axis] == 0 || self.indices().any(|i| i.mentions(axis))
+    }
+
+    /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`.
+    fn substitute(&mut self, at: &[Index], domain: Vec<usize>) {
+        let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
+        self.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
+        self.stores.iter_mut().flat_map(Store::maps_mut).for_each(|map| *map = change(map));
+        self.domain = domain;
+    }
+
+    /// How many divisions and remainders the maps hold.
+    pub fn divisions(&self) -> usize {
+        self.indices().map(divisions).sum()
+    }
+
+    /// Without an axis on which nothing depends or whose extent is 1.
+    pub fn without(&self, axis: usize) -> Nest {
+        let mut domain = self.domain.clone();
+        domain.remove(axis);
+        let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+        at.insert(axis, Index::default());
+        self.with(&at, domain)
+    }
+
+    /// With one more axis, on which nothing depends, before `axis`.
+    pub fn repeated(&self, axis: usize, extent: usize) -> Nest {
+        let mut domain = self.domain.clone();
+        domain.insert(axis, extent);
+        let at: Vec<_> = (0..self.domain.len()).map(|n| Index::coord(n + usize::from(n >= axis))).collect();
+        self.with(&at, domain)
+    }
+
+    /// With `count` axes from `first` on as one axis; of none, as an axis of extent 1. Maps get divisions where they must.
+    pub fn flat(&self, first: usize, count: usize) -> Nest {
+        match count {
+            0 => self.repeated(first, 1),
+            1 => self.clone(),
+            _ => (0..count - 1).rev().fold(self.clone(), |nest, n| nest.joined(first + n)),
+        }
+    }
+
+    /// As [`Nest::flat`], if no map gets a division by that.
+    pub fn merged(&self, first: usize, count: usize) -> Option<Nest> {
+        let can = (1..count).all(|n| self.reads_as_one(first + n - 1, first + n));
+        can.then(|| self.flat(first, count))
+    }
+
+    /// Whether every map reads an axis and a later one, with nothing in between, as a single axis.
+    fn reads_as_one(&self, outer: usize, inner: usize) -> bool {
+        let extent = self.domain[inner] as i64;
+        self.indices().all(|map| reads_as_one(map, outer, inner, extent))
+    }
+
+    /// With `axis` and the next one as one axis.
+    fn joined(&self, axis: usize) -> Nest {
+        let inner = self.domain[axis + 1];
+        let mut domain = self.domain.clone();
+        domain[axis] *= inner;
+        domain.remove(axis + 1);
+        let whole = Index::coord(axis);
+        let (outer, inner) = match self.reads_as_one(axis, axis + 1) {
+            true => (Index::default(), whole),
+            false => (whole.div(inner as i64, &domain), whole.modulo(inner as i64, &domain)),
+        };
+        let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+        at.splice(axis..=axis, [outer, inner]);
+        self.with(&at, domain)
+    }
+
+    /// With `axis` as two axes, the inner one of extent `by`.
+    fn split(&self, axis: usize, by: usize) -> Nest {
+        let mut domain = self.domain.clone();
+        domain.splice(axis..=axis, [self.domain[axis] / by, by]);
+        let whole = Index::coord(axis).times(by as i64).plus(&Index::coord(axis + 1));
+        let mut at: Vec<_> = (0..=self.domain.len()).map(Index::coord).collect();
+        at.splice(axis..=axis + 1, [whole]);
+        self.with(&at, domain)
+    }
+
+    fn with(&self, at: &[Index], domain: Vec<usize>) -> Nest {
+        let mut new = self.clone();
+        new.substitute(at, domain);
+        new
+    }
+}
+
+fn divisions(map: &Index) -> usize {
+    let of = |atom: &Atom| match atom {
+        Atom::Div(inner, _) | Atom::Mod(inner, _) => 1 + divisions(inner),
+        Atom::Coord(_) | Atom::Value(_) => 0,
+    };
+    map.terms.iter().map(|(atom, _)| of(atom)).sum()
+}
+
+/// The axes whose coordinate a map over a domain divides by a divisor of their extent, each with the divisor.
+pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<(usize, usize)>) {
+    for (atom, _) in &map.terms {
+        let (Atom::Div(inner, by) | Atom::Mod(inner, by)) = atom else { continue };
+        match (inner.terms.as_slice(), inner.constant, usize::try_from(*by)) {
+            ([(Atom::Coord(axis), 1)], 0, Ok(by)) => {
+                if by > 1 && by < domain[*axis] && domain[*axis].is_multiple_of(by) {
+                    places.push((*axis, by));
+                }
+            }
+            _ => places_to_split(inner, domain, places),
+        }
+    }
+}
+
+/// Whether a map reads two axes as one, the inner one of `extent`: it moves by as much from the end of the inner axis to its next
+/// beginning as from one of its points to the next.
+fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
+    let mut strides = [0; 2];
+    for (atom, c) in &map.terms {
+        match atom {
+            Atom::Coord(n) if *n == outer => strides[0] = *c,
+            Atom::Coord(n) if *n == inner => strides[1] = *c,
+            Atom::Div(of, _) | Atom::Mod(of, _) if !reads_as_one(of, outer, inner, extent) => return false,
+            _ => {}
+        }
+    }
+    strides[0] == strides[1] * extent
+}
+
+/// Where a group's axes begin in a domain of such a layout.
+fn place(layout: &[usize], groups: &[usize], group: usize) -> Option<usize> {
+    let at = layout.iter().position(|&g| g == group)?;
+    Some(layout[..at].iter().map(|&g| groups[g]).sum())
+}
+
+/// Brings nests that share groups of axes into normal form; `groups` says how many axes each has, and is brought up to date.
+pub fn normalise(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
+    split(nests, layouts, groups);
+    merge(nests, layouts, groups);
+}
+
+/// Splits axes as long as that makes maps simpler.
+fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
+    loop {
+        let divisions = |nests: &[Nest]| nests.iter().map(Nest::divisions).sum::<usize>();
+        let before = divisions(nests);
+        if before == 0 {
+            return;
+        }
+        let mut places = Vec::new();
+        for (nest, layout) in nests.iter().zip(layouts) {
+            let mut of_nest = Vec::new();
+            nest.indices().for_each(|map| places_to_split(map, &nest.domain, &mut of_nest));
+            let owners = || layout.iter().flat_map(|&group| (0..groups[group]).map(move |axis| (group, axis)));
+            places.extend(of_nest.into_iter().filter_map(|(axis, by)| Some((owners().nth(axis)?, by))));
+        }
+        places.sort_unstable();
+        places.dedup();
+        let simpler = places.into_iter().find_map(|((group, axis), by)| {
+            let new = nests.iter().zip(layouts).map(|(nest, layout)| match place(layout, groups, group) {
+                Some(first) => nest.split(first + axis, by),
+                None => nest.clone(),
+            });
+            let new: Vec<Nest> = new.collect();
+            (divisions(&new) < before).then_some((group, new))
+        });
+        let Some((group, new)) = simpler else { return };
+        groups[group] += 1;
+        nests.clone_from_slice(&new);
+    }
+}
+
+/// Leaves out axes of extent 1, and merges neighbours that every map reads as one axis.
+fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
+    // Of each group, the axes that stay, each with its extent.
+    let stay: Vec<Vec<(usize, usize)>> = (0..groups.len())
+        .map(|group| {
+            let members: Vec<(usize, &Nest)> =
+                nests.iter().zip(layouts).filter_map(|(n, layout)| Some((place(layout, groups, group)?, n))).collect();
+            let Some((first, nest)) = members.first() else { return Vec::new() };
+            let extents = &nest.domain[*first..first + groups[group]];
+            let mut stay: Vec<(usize, usize)> = Vec::new();
+            for (axis, &extent) in extents.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+                match stay.last_mut() {
+                    Some((outer, whole))
+                        if members.iter().all(|(first, nest)| nest.reads_as_one(first + *outer, first + axis)) =>
+                    {
+                        (*outer, *whole) = (axis, *whole * extent);
+                    }
+                    _ => stay.push((axis, extent)),
+                }
+            }
+            stay
+        })
+        .collect();
+    if stay.iter().zip(groups.iter()).all(|(stay, &axes)| stay.len() == axes) {
+        return;
+    }
+    for (nest, layout) in nests.iter_mut().zip(layouts) {
+        let (mut at, mut domain) = (Vec::with_capacity(nest.domain.len()), Vec::with_capacity(nest.domain.len()));
+        for &group in *layout {
+            for axis in 0..groups[group] {
+                match stay[group].iter().find(|(inner, _)| *inner == axis) {
+                    Some((_, extent)) => {
+                        at.push(Index::coord(domain.len()));
+                        domain.push(*extent);
+                    }
+                    // What maps make of it is in the stride of the axis that it was merged into.
+                    None => at.push(Index::default()),
+                }
+            }
+        }
+        nest.substitute(&at, domain);
+    }
+    stay.iter().zip(groups).for_each(|(stay, axes)| *axes = stay.len());
+}

@@ -1,0 +1,60 @@
+//! Which share of scores a bias leaves visible, and for which share it has to be evaluated.
+
+use std::ops::Range;
+
+use eutectic_backend::{
+    Body,
+    intervals::{Mask, Visibility},
+};
+
+/// Into so many parts queries and keys are cut at most, of at least so many.
+const PARTS: usize = 8;
+const LEAST: [usize; 2] = [24, 256];
+
+/// Shares of all scores.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Those that are computed.
+    pub visible: f64,
+    /// Those of which the bias is evaluated.
+    pub mixed: f64,
+}
+
+impl Seen {
+    /// Everything.
+    pub const ALL: Seen = Seen { visible: 1.0, mixed: 1.0 };
+
+    /// For a bias over groups of axes of the batch, queries and keys, by coarse blocks.
+    pub fn of(bias: &Body, groups: [usize; 3]) -> Seen {
+        let Some(mut mask) = Mask::new(&bias.instrs, &bias.results).filter(|_| !bias.domain.contains(&0)) else {
+            return Seen::ALL;
+        };
+        let mut bounds: Vec<Range<usize>> = bias.domain.iter().map(|&n| 0..n).collect();
+        // Of several axes, the outermost.
+        let cut = |first: usize, axes: usize, least: usize| {
+            let points: usize = bias.domain[first..first + axes].iter().product();
+            let extent = if axes == 0 { 1 } else { bias.domain[first] };
+            let parts = (points / least).clamp(1, PARTS.min(extent));
+            (0..parts).map(|n| n * extent / parts..(n + 1) * extent / parts).collect::<Vec<_>>()
+        };
+        let [batch, queries, keys] = groups;
+        let of_queries = cut(batch, queries, LEAST[0]);
+        let of_keys = cut(batch + queries, keys, LEAST[1]);
+        let (mut visible, mut mixed) = (0, 0);
+        for q in &of_queries {
+            for k in &of_keys {
+                if queries > 0 {
+                    bounds[batch] = q.clone();
+                }
+                if keys > 0 {
+                    bounds[batch + queries] = k.clone();
+                }
+                let seen = mask.of(&bounds);
+                visible += usize::from(seen != Visibility::Hidden);
+                mixed += usize::from(seen == Visibility::Mixed);
+            }
+        }
+        let all = (of_queries.len() * of_keys.len()) as f64;
+        Seen { visible: visible as f64 / all, mixed: mixed as f64 / all }
+    }
+}

@@ -1,0 +1,96 @@
+//! The bodies of anchors, whose groups of axes become the rows and columns of matrices.
+
+use eutectic_backend::{Body, axes::Nest};
+
+/// A body over three groups of axes: those of the batch, of rows and of columns.
+#[derive(Clone, Debug)]
+pub struct Grouped {
+    /// The body.
+    pub nest: Nest,
+    /// How many axes each group has.
+    pub groups: [usize; 3],
+}
+
+/// The number of the group of rows, and of that of columns.
+pub const ROWS: usize = 1;
+pub const COLUMNS: usize = 2;
+
+impl Grouped {
+    /// The body of an operand.
+    pub fn operand(body: &Body, groups: [usize; 3]) -> Grouped {
+        Grouped { nest: Nest::of(body.clone()), groups }
+    }
+
+    /// The first axis of a group.
+    pub fn first(&self, group: usize) -> usize {
+        self.groups[..group].iter().sum()
+    }
+
+    /// The extents of a group's axes.
+    pub fn extents(&self, group: usize) -> &[usize] {
+        &self.nest.domain[self.first(group)..][..self.groups[group]]
+    }
+
+    /// How many points a group has.
+    pub fn points(&self, group: usize) -> usize {
+        self.extents(group).iter().product()
+    }
+
+    /// With one axis in a group, if no map gets a division by that.
+    pub fn merged(&self, group: usize) -> Option<Grouped> {
+        self.with(group, self.nest.merged(self.first(group), self.groups[group])?)
+    }
+
+    /// With one axis in a group, whatever divisions maps get.
+    pub fn flat(&self, group: usize) -> Grouped {
+        let nest = self.nest.flat(self.first(group), self.groups[group]);
+        self.with(group, nest).expect("it has one axis")
+    }
+
+    /// With one axis in a group where that can be without a division, else as it is.
+    pub fn simple(self, group: usize) -> Grouped {
+        self.merged(group).unwrap_or(self)
+    }
+
+    fn with(&self, group: usize, nest: Nest) -> Option<Grouped> {
+        let mut groups = self.groups;
+        groups[group] = 1;
+        Some(Grouped { nest, groups })
+    }
+
+    /// A matrix for each point of the batch, if no map gets a division by that.
+    pub fn matrices(&self) -> Option<Nest> {
+        Some(self.merged(COLUMNS)?.merged(ROWS)?.nest)
+    }
+
+    /// With the innermost axis of the batch as part of the rows, which are one axis, if no map gets a division by that.
+    pub fn batch_into_rows(&self) -> Option<Grouped> {
+        let [batch, rows, columns] = self.groups;
+        let batch = batch.checked_sub(1)?;
+        Some(Grouped { nest: self.nest.merged(batch, rows + 1)?, groups: [batch, 1, columns] })
+    }
+
+    /// Without the innermost axis of the batch, on which it does not depend.
+    pub fn without_batch(&self) -> Grouped {
+        let [batch, rows, columns] = self.groups;
+        Grouped { nest: self.nest.without(batch - 1), groups: [batch - 1, rows, columns] }
+    }
+
+    /// With the outermost axis of rows as the innermost one of the batch.
+    pub fn rows_into_batch(&mut self) {
+        self.groups[0] += 1;
+        self.groups[ROWS] -= 1;
+    }
+
+    /// With one more axis of the batch, on which it does not depend.
+    pub fn repeated(&self, extent: usize) -> Grouped {
+        let [batch, rows, columns] = self.groups;
+        Grouped { nest: self.nest.repeated(batch, extent), groups: [batch + 1, rows, columns] }
+    }
+
+    /// Whether all that it stores lies at strides, or where integers of the body say.
+    pub fn is_strided(&self) -> bool {
+        let rank = self.nest.domain.len();
+        self.nest.stores.iter().all(|s| s.at.affine(rank).is_some() || !s.at.values().is_empty())
+    }
+}

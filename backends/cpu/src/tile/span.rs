@@ -1,0 +1,125 @@
+//! Several axes of a domain gone through as one: ranges of their points, in row-major order, as boxes.
+
+use std::ops::Range;
+
+use super::{MAX_RANK, Tile};
+
+/// Neighbouring axes of a domain.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// The first of them.
+    first: usize,
+    extents: Vec<usize>,
+}
+
+impl Span {
+    /// The axes of a domain from `first` on, one at least.
+    pub fn new(domain: &[usize], first: usize, axes: usize) -> Span {
+        Span { first, extents: domain[first..first + axes].to_vec() }
+    }
+
+    /// Whether it is one axis.
+    pub fn is_axis(&self) -> bool {
+        self.extents.len() == 1
+    }
+
+    /// Its innermost axis.
+    pub fn inner(&self) -> usize {
+        self.first + self.extents.len() - 1
+    }
+
+    /// How many points it has.
+    pub fn points(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// How many points the axes inside of the outermost one have: ranges that begin and end at multiples are boxes.
+    pub fn whole(&self) -> usize {
+        self.extents[1..].iter().product()
+    }
+
+    /// Its axes, as a mask.
+    pub fn mask(&self) -> super::Mask {
+        (self.first..=self.inner()).fold(0, |mask, d| mask | 1 << d)
+    }
+
+    /// Calls `each` for boxes that make up a range, in order: with the part of the range, and the tile with the box in it.
+    pub fn boxes(&self, range: Range<usize>, tile: Tile, each: &mut dyn FnMut(Range<usize>, Tile)) {
+        let mut at = range.start;
+        while at < range.end {
+            let (mut tile, mut left, mut taken) = (tile, at, 0);
+            let mut inside: usize = self.extents.iter().product();
+            for (d, &extent) in (self.first..).zip(&self.extents) {
+                inside /= extent;
+                (tile.start[d], left) = (left / inside, left % inside);
+                tile.len[d] = match taken {
+                    // At the beginning of an axis inside, as many of these as there are wholly.
+                    0 if left == 0 && range.end - at >= inside => {
+                        let count = ((range.end - at) / inside).min(extent - tile.start[d]);
+                        taken = count * inside;
+                        count
+                    }
+                    0 => 1,
+                    _ => extent,
+                };
+            }
+            each(at..at + taken, tile);
+            at += taken;
+        }
+    }
+
+    /// The extents that boxes of some ranges have.
+    pub fn lens(&self, ranges: impl Iterator<Item = Range<usize>>) -> Vec<[usize; MAX_RANK]> {
+        let mut lens: Vec<[usize; MAX_RANK]> = Vec::new();
+        let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        for range in ranges {
+            self.boxes(range, tile, &mut |_, tile| {
+                if !lens.contains(&tile.len) {
+                    lens.push(tile.len);
+                }
+            });
+        }
+        lens
+    }
+
+    /// The least box around a range that is not empty, along each axis.
+    pub fn hull(&self, range: &Range<usize>, bounds: &mut [Range<usize>]) {
+        let (mut inside, mut alike): (usize, bool) = (self.extents.iter().product(), true);
+        let (mut from, mut last) = (range.start, range.end - 1);
+        for (d, &extent) in (self.first..).zip(&self.extents) {
+            inside /= extent;
+            bounds[d] = if alike { from / inside..last / inside + 1 } else { 0..extent };
+            alike &= from / inside == last / inside;
+            (from, last) = (from % inside, last % inside);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_make_up_the_range_and_the_hull_holds_them() {
+        let domain = [9, 3, 4, 5];
+        let span = Span::new(&domain, 1, 3);
+        let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        for (from, to) in (0..60).flat_map(|from| (from + 1..=60).map(move |to| (from, to))) {
+            let mut bounds = [const { 0..1 }; 4];
+            span.hull(&(from..to), &mut bounds);
+            let (mut points, mut count) = (Vec::new(), 0);
+            span.boxes(from..to, tile, &mut |range, tile| {
+                assert_eq!(range.len(), tile.count(span.mask()));
+                count += 1;
+                for n in 0..range.len() {
+                    let inner = [n / tile.len[3] / tile.len[2], n / tile.len[3] % tile.len[2], n % tile.len[3]];
+                    let at: Vec<_> = (1..4).map(|d| tile.start[d] + inner[d - 1]).collect();
+                    assert!((1..4).all(|d| bounds[d].contains(&at[d - 1])));
+                    points.push((at[0] * 4 + at[1]) * 5 + at[2]);
+                }
+            });
+            assert_eq!(points, (from..to).collect::<Vec<_>>());
+            assert!(count <= 5, "{from}..{to} in {count}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Anchors over groups of axes, of any number each, whose operands are read through any maps: against the naive evaluation, which
+//! knows no normal form.
+
+mod support;
+
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, ValueId};
+use eutectic_ir::{
+    DType,
+    index::{Index, flatten},
+};
+use support::{
+    build::{Build, body, constant, map, push, row_major},
+    check,
+};
+
+/// Up to two axes.
+fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
+    (0..build.random.below(3)).map(|_| build.random.pick(of)).collect()
+}
+
+/// An operand: dense, the same for neighbouring points of an axis as keys are for grouped heads, through any map, or computed.
+fn operand(build: &mut Build, domain: &[usize]) -> Body {
+    let mut b = body(domain);
+    let x = match build.random.below(5) {
+        0 => build.dense(&mut b, DType::F32),
+        1 | 2 if domain.iter().any(|&n| n > 1) => {
+            let axis = (0..domain.len()).find(|&d| domain[d] > 1).expect("there is one");
+            let share = (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("itself at the latest");
+            let mut dims = domain.to_vec();
+            dims[axis] /= share;
+            let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+            at[axis] = at[axis].div(share as i64, domain);
+            let slot = build.input(DType::F32, dims.iter().product());
+            build.load(&mut b, slot, flatten(&at, &dims))
+        }
+        3 => {
+            let (x, y) = (build.any(&mut b, DType::F32), build.any(&mut b, DType::F32));
+            map(&mut b, "sub", &[x, y], DType::F32)
+        }
+        _ => build.any(&mut b, DType::F32),
+    };
+    b.results = vec![x];
+    b
+}
+
+/// Something of the anchor's result, stored densely.
+fn own(build: &mut Build, domain: &[usize]) -> Body {
+    let mut b = body(domain);
+    let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    if build.random.below(3) > 0 {
+        let x = build.any(&mut b, DType::F32);
+        y = map(&mut b, "add", &[y, x], DType::F32);
+    }
+    build.store(domain, DType::F32, y);
+    b
+}
+
+#[test]
+fn contractions() {
+    for seed in 0..150 {
+        let mut build = Build::new(seed);
+        let [b, m, n, k] = [(); 4].map(|()| group(&mut build, &[1, 2, 3, 4, 6]));
+        let axes = ContractionAxes { batch: b.len(), rows: m.len(), columns: n.len(), depth: k.len() };
+        let lhs = operand(&mut build, &[&*b, &m, &k].concat());
+        let rhs = operand(&mut build, &[&*b, &k, &n].concat());
+        let own = own(&mut build, &[&*b, &m, &n].concat());
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        check(&kernel, &inputs, 200.0);
+    }
+}
+
+/// 0 where a query sees a key, −∞ elsewhere, by what the numbers of both say.
+fn mask(build: &mut Build, b: &mut Body, axes: &AttentionAxes) -> ValueId {
+    let coords: Vec<_> = (0..b.domain.len()).map(Index::coord).collect();
+    let number = |from: usize, count: usize| flatten(&coords[from..from + count], &b.domain[from..from + count]);
+    let queries = number(axes.batch, axes.queries);
+    let keys = number(axes.batch + axes.queries, axes.keys);
+    let int = DType::I32;
+    let number = |b: &mut Body, index: Index| push(b, Instr::Coordinate { index, dtype: int });
+    let shift = build.random.below(9) as i64 - 4;
+    let sees = match build.random.below(3) {
+        0 => {
+            let (q, k) = (number(b, queries.plus(&Index::constant(shift))), number(b, keys));
+            map(b, "le", &[k, q], DType::Bool)
+        }
+        1 => {
+            let (q, k) = (number(b, queries), number(b, keys));
+            let far = constant(b, 3.0 + shift as f64, int);
+            let apart = map(b, "sub", &[q, k], int);
+            let (near, past) = (map(b, "lt", &[apart, far], DType::Bool), map(b, "ge", &[q, k], DType::Bool));
+            map(b, "and", &[near, past], DType::Bool)
+        }
+        _ => {
+            let size = constant(b, 5.0, int);
+            let (q, k) = (number(b, queries), number(b, keys));
+            let (q, k) = (map(b, "div", &[q, size], int), map(b, "div", &[k, size], int));
+            map(b, "eq", &[q, k], DType::Bool)
+        }
+    };
+    let (zero, hidden) = (constant(b, 0.0, DType::F32), constant(b, f64::NEG_INFINITY, DType::F32));
+    map(b, "where", &[sees, zero, hidden], DType::F32)
+}
+
+#[test]
+fn attentions() {
+    for seed in 0..150 {
+        let mut build = Build::new(1000 + seed);
+        let batch = group(&mut build, &[1, 2, 4]);
+        let many: &[usize] = if seed % 10 == 0 { &[7, 30, 61] } else { &[1, 2, 3, 5] };
+        let (s, t) = (group(&mut build, many), group(&mut build, many));
+        let (d, e) = (group(&mut build, &[1, 2, 4]), group(&mut build, &[1, 2, 3]));
+        let axes =
+            AttentionAxes { batch: batch.len(), queries: s.len(), keys: t.len(), depth: d.len(), columns: e.len() };
+        let query = operand(&mut build, &[&*batch, &s, &d].concat());
+        let key = operand(&mut build, &[&*batch, &t, &d].concat());
+        let value = operand(&mut build, &[&*batch, &t, &e].concat());
+        let kind = build.random.below(4);
+        let bias = (kind > 0).then(|| {
+            let mut b = body(&[&*batch, &s, &t].concat());
+            let mut x = match kind {
+                1 => mask(&mut build, &mut b, &axes),
+                _ => build.any(&mut b, DType::F32),
+            };
+            if kind == 3 {
+                let hidden = mask(&mut build, &mut b, &axes);
+                x = map(&mut b, "add", &[x, hidden], DType::F32);
+            }
+            b.results = vec![x];
+            b
+        });
+        let domain = [&*batch, &s, &e].concat();
+        let own = match build.random.below(3) {
+            // As it is, in the order in which heads are merged.
+            0 => {
+                let mut own = body(&domain);
+                let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
+                let mut order: Vec<_> = (0..domain.len()).collect();
+                order[..batch.len() + s.len()].rotate_left(batch.len());
+                let (dims, at): (Vec<_>, Vec<_>) =
+                    order.into_iter().map(|axis| (domain[axis], Index::coord(axis))).unzip();
+                build.store_at(domain.iter().product(), flatten(&at, &dims), DType::F32, y);
+                own
+            }
+            _ => own(&mut build, &domain),
+        };
+        let empty = build.random.pick(&[EmptyRow::Zeros, EmptyRow::Nan]);
+        let (scale, softcap) = (0.4.into(), build.random.pick(&[0.0, 0.0, 3.0]).into());
+        let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+        let (kernel, inputs) = build.kernel(anchor, own);
+        check(&kernel, &inputs, 400.0);
+    }
+}
+
+#[test]
+fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend() {
+    let mut build = Build::new(1);
+    let mut kernel = {
+        let dense = |build: &mut Build, domain: &[usize]| {
+            let mut b = body(domain);
+            b.results = vec![build.dense(&mut b, DType::F32)];
+            b
+        };
+        let query = dense(&mut build, &[1, 32, 9, 8]);
+        let shared = |build: &mut Build| {
+            let (domain, dims) = ([1, 32, 7, 8], [1, 8, 7, 8]);
+            let mut b = body(&domain);
+            let slot = build.input(DType::F32, dims.iter().product());
+            let mut at: Vec<_> = (0..4).map(Index::coord).collect();
+            at[1] = at[1].div(4, &domain);
+            b.results = vec![build.load(&mut b, slot, flatten(&at, &dims))];
+            b
+        };
+        let (key, value) = (shared(&mut build), shared(&mut build));
+        let mut own = body(&[1, 32, 9, 8]);
+        let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
+        build.store(&[1, 32, 9, 8], DType::F32, y);
+        let (axes, bias, empty) = (AttentionAxes::matrices(2), None, EmptyRow::Nan);
+        let anchor =
+            AnchorKernel::Attention { query, key, value, bias, axes, scale: 1.0.into(), softcap: 0.0.into(), empty };
+        build.kernel(anchor, own).0
+    };
+    kernel.normalise();
+    let AnchorKernel::Attention { key, axes, .. } = &kernel.anchor else { unreachable!("it was one") };
+    assert_eq!(*axes, AttentionAxes { batch: 2, queries: 1, keys: 1, depth: 1, columns: 1 });
+    assert_eq!((&key.domain, &kernel.body.domain), (&vec![8, 4, 7, 8], &vec![8, 4, 9, 8]));
+    let Instr::Load(load) = &key.instrs[0] else { unreachable!("it was one") };
+    assert_eq!(load.at.affine(4), Some(vec![56, 0, 8, 1]));
+    assert_eq!(kernel.stores[0].at, row_major(&[8, 4, 9, 8]));
+    let again = kernel.clone();
+    kernel.normalise();
+    assert_eq!(kernel, again, "a normal form is its own");
+}

@@ -1,0 +1,210 @@
+//! Intervals: what a value can be where only ranges of coordinates are known.
+//!
+//! Ops say in the op table how they take intervals ([`OpDef::interval`](crate::ops::OpDef)). Results hold every value that a kernel may
+//! compute: rounded to the element type after each op, or not.
+
+use std::cmp::Ordering;
+
+use crate::DType;
+
+/// All values from `low` to `high`, and NaN where that is possible. Truth values are 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The least value.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// Whether it may be NaN.
+    pub nan: bool,
+}
+
+impl Interval {
+    /// From one value to another.
+    pub fn new(low: f64, high: f64) -> Interval {
+        Interval { low, high, nan: false }
+    }
+
+    /// One number.
+    pub fn exact(x: f64) -> Interval {
+        if x.is_nan() { Interval::any(DType::F64) } else { Interval::new(x, x) }
+    }
+
+    /// Anything of an element type.
+    pub fn any(dtype: DType) -> Interval {
+        if dtype.is_float() {
+            return Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: true };
+        }
+        let (low, high) = crate::ops::eval::limits(dtype);
+        Interval::new(low as f64, high as f64)
+    }
+
+    /// Whether it is this number and nothing else.
+    pub fn is(&self, x: f64) -> bool {
+        self.low == x && self.high == x && !self.nan
+    }
+
+    /// Either of the two.
+    pub fn or(self, other: Interval) -> Interval {
+        Interval { low: self.low.min(other.low), high: self.high.max(other.high), nan: self.nan || other.nan }
+    }
+
+    /// As elements of a type: integers that wrap may be anything.
+    pub fn of(self, dtype: DType) -> Interval {
+        let any = Interval::any(dtype);
+        if !dtype.is_float() {
+            // Beyond 2⁵³ the ends themselves are rounded.
+            let held = self.low.abs().max(self.high.abs()) < 2_f64.powi(53);
+            return if held && !self.nan && self.low >= any.low && self.high <= any.high { self } else { any };
+        }
+        let round = |x: f64| match dtype {
+            DType::F32 => f64::from(x as f32),
+            DType::F16 => half::f16::from_f64(x).to_f64(),
+            DType::Bf16 => half::bf16::from_f64(x).to_f64(),
+            _ => x,
+        };
+        Interval { low: self.low.min(round(self.low)), high: self.high.max(round(self.high)), nan: self.nan }
+    }
+
+    /// A function of two numbers whose extremes are at the corners; where it is NaN at one, the others bound what else it can be.
+    fn corners(self, other: Interval, f: impl Fn(f64, f64) -> f64, dtype: DType) -> Interval {
+        let ends = [f(self.low, other.low), f(self.low, other.high), f(self.high, other.low), f(self.high, other.high)];
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        ends.into_iter().filter(|x| !x.is_nan()).for_each(|x| (low, high) = (low.min(x), high.max(x)));
+        if low > high {
+            return Interval::any(dtype);
+        }
+        let nan = self.nan || other.nan || ends.iter().any(|x| x.is_nan());
+        Interval { low, high, nan }.of(dtype)
+    }
+}
+
+/// How an op takes intervals: from those of its operands and the element type of the result. It may give more than can be.
+pub type IntervalFn = fn(&[Interval], DType) -> Interval;
+
+pub(crate) fn any(_: &[Interval], dtype: DType) -> Interval {
+    Interval::any(dtype)
+}
+
+pub(crate) fn neg(x: &[Interval], dtype: DType) -> Interval {
+    Interval { low: -x[0].high, high: -x[0].low, nan: x[0].nan }.of(dtype)
+}
+
+pub(crate) fn add(x: &[Interval], dtype: DType) -> Interval {
+    x[0].corners(x[1], |a, b| a + b, dtype)
+}
+
+pub(crate) fn sub(x: &[Interval], dtype: DType) -> Interval {
+    x[0].corners(x[1], |a, b| a - b, dtype)
+}
+
+pub(crate) fn mul(x: &[Interval], dtype: DType) -> Interval {
+    let zero_by_infinity =
+        |a: Interval, b: Interval| a.low <= 0.0 && a.high >= 0.0 && (b.low.is_infinite() || b.high.is_infinite());
+    if zero_by_infinity(x[0], x[1]) || zero_by_infinity(x[1], x[0]) {
+        return Interval::any(dtype);
+    }
+    x[0].corners(x[1], |a, b| a * b, dtype)
+}
+
+/// Of integers, by a positive number: truncated towards 0, which is monotone.
+pub(crate) fn div(x: &[Interval], dtype: DType) -> Interval {
+    if dtype.is_float() || x[1].low <= 0.0 {
+        return Interval::any(dtype);
+    }
+    x[0].corners(x[1], |a, b| (a / b).trunc(), dtype)
+}
+
+pub(crate) fn max(x: &[Interval], dtype: DType) -> Interval {
+    x[0].corners(x[1], f64::max, dtype)
+}
+
+pub(crate) fn min(x: &[Interval], dtype: DType) -> Interval {
+    x[0].corners(x[1], f64::min, dtype)
+}
+
+pub(crate) fn cast(x: &[Interval], dtype: DType) -> Interval {
+    match dtype {
+        DType::Bool if x[0].is(0.0) => Interval::exact(0.0),
+        DType::Bool if x[0].low > 0.0 || x[0].high < 0.0 => Interval::exact(1.0),
+        DType::Bool => Interval::any(dtype),
+        _ if dtype.is_float() => x[0].of(dtype),
+        // Floats truncate.
+        _ => Interval { low: x[0].low.trunc(), high: x[0].high.trunc(), nan: x[0].nan }.of(dtype),
+    }
+}
+
+pub(crate) fn select(x: &[Interval], _: DType) -> Interval {
+    match x[0] {
+        keep if keep.low > 0.0 => x[1],
+        keep if keep.high < 1.0 => x[2],
+        _ => x[1].or(x[2]),
+    }
+}
+
+pub(crate) fn not(x: &[Interval], _: DType) -> Interval {
+    Interval::new(1.0 - x[0].high, 1.0 - x[0].low)
+}
+
+pub(crate) fn and(x: &[Interval], _: DType) -> Interval {
+    Interval::new(x[0].low.min(x[1].low), x[0].high.min(x[1].high))
+}
+
+pub(crate) fn or(x: &[Interval], _: DType) -> Interval {
+    Interval::new(x[0].low.max(x[1].low), x[0].high.max(x[1].high))
+}
+
+/// A comparison, by which orders it holds for (`None`: one is NaN): it is settled where all possible orders agree.
+pub(crate) fn compare(x: &[Interval], holds: impl Fn(Option<Ordering>) -> bool) -> Interval {
+    let [a, b] = [x[0], x[1]];
+    let orders = [
+        (a.low < b.high, Some(Ordering::Less)),
+        (a.high > b.low, Some(Ordering::Greater)),
+        (a.low <= b.high && b.low <= a.high, Some(Ordering::Equal)),
+        (a.nan || b.nan, None),
+    ];
+    let mut possible = orders.into_iter().filter(|o| o.0).map(|o| f64::from(u8::from(holds(o.1))));
+    let first = possible.next().unwrap_or(0.0);
+    possible.fold(Interval::exact(first), |all, x| all.or(Interval::exact(x)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Op;
+
+    /// Every op of whole numbers and truth values, at every point of small intervals.
+    #[test]
+    fn intervals_hold_what_ops_compute() {
+        let boxes: Vec<(i64, i64)> = (-3..4).flat_map(|low| (low..low + 4).map(move |high| (low, high))).collect();
+        for name in ["add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "gt", "ge", "mod"] {
+            let op = Op::named(name).unwrap();
+            let result = if matches!(name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") { DType::Bool } else { DType::I8 };
+            for (&(a, b), &(c, d)) in boxes.iter().flat_map(|x| boxes.iter().map(move |y| (x, y))) {
+                for from in [DType::I8, DType::F32] {
+                    let to = if result == DType::Bool { result } else { from };
+                    let of = |(low, high): (i64, i64)| Interval::new(low as f64, high as f64);
+                    let interval = (op.def().interval)(&[of((a, b)), of((c, d))], to);
+                    for (x, y) in (a..=b).flat_map(|x| (c..=d).map(move |y| (x as f64, y as f64))) {
+                        let Some(z) = op.fold(&[], &[(x, from), (y, from)], to) else { continue };
+                        let held = if z.is_nan() { interval.nan } else { interval.low <= z && z <= interval.high };
+                        assert!(held, "{name} of {x} and {y} in {from} is {z}, not in {interval:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn masks_are_settled_where_they_can_be() {
+        let (query, key) = (Interval::new(24.0, 47.0), |low: f64| Interval::new(low, low + 63.0));
+        let le = Op::named("le").unwrap().def().interval;
+        let choose = Op::named("where").unwrap().def().interval;
+        let (zero, hidden) = (Interval::exact(0.0), Interval::exact(f64::NEG_INFINITY));
+        let bias = |low| choose(&[le(&[key(low), query], DType::Bool), zero, hidden], DType::F32);
+        assert!(bias(48.0).is(f64::NEG_INFINITY));
+        assert!(!bias(0.0).is(0.0) && !bias(0.0).is(f64::NEG_INFINITY));
+        assert!(bias(-64.0).is(0.0));
+        let wraps = (Op::named("add").unwrap().def().interval)(&[Interval::new(100.0, 120.0); 2], DType::I8);
+        assert_eq!(wraps, Interval::any(DType::I8));
+    }
+}
