@@ -55,10 +55,10 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
                 Interval::new(range.start as f64, (range.end - 1) as f64).of(*dtype)
             }
             Instr::Within { arg, .. } => values[*arg],
-            Instr::Map { op, args, dtype, .. } => match args.as_slice() {
-                &[a] => (op.def().interval)(&[values[a]], *dtype),
-                &[a, b] => (op.def().interval)(&[values[a], values[b]], *dtype),
-                &[a, b, c] => (op.def().interval)(&[values[a], values[b], values[c]], *dtype),
+            Instr::Map { op, args, dtype, .. } => match *args.as_slice() {
+                [a] => (op.def().interval)(&[values[a]], *dtype),
+                [a, b] => (op.def().interval)(&[values[a], values[b]], *dtype),
+                [a, b, c] => (op.def().interval)(&[values[a], values[b], values[c]], *dtype),
                 _ => Interval::any(*dtype),
             },
             Instr::Select { pieces, fill, dtype } => {
