@@ -10,12 +10,18 @@ pub mod memory;
 pub mod plan;
 pub mod print;
 pub mod program;
+mod rates;
 pub mod report;
 pub mod search;
 mod settle;
 pub mod space;
+mod walk;
 
 pub use plan::{Plan, PlanError};
 pub use program::{Lowered, PlannedBlock, lower};
 pub use search::{SearchOptions, Searched, Strategy, search};
 pub use space::Space;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! What a plan is, and when it is valid.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use eutectic_ir::{
     Op,
@@ -9,6 +9,8 @@ use eutectic_ir::{
 };
 use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
+
+use crate::walk::Walker;
 
 /// A choice of what to compute, what to store, and in which kernel.
 ///
@@ -92,195 +94,105 @@ impl Plan {
     /// 5. kernels do not wait for each other.
     ///
     /// Whether a backend can build each kernel (at most one contraction or one row group, and so on) is
-    /// [`build::kernel`](crate::build::kernel)'s to say.
+    /// [`build::kernel`](crate::build::kernel)'s to say. The search keeps the kernels of its plan up to date move by move
+    /// instead; a test holds that against this.
     ///
     /// # Errors
     /// The first condition that does not hold.
-    pub fn kernels(&self, classes: &EClasses) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
-        let given: Vec<bool> = (0..classes.classes.len()).map(|class| is_given(classes, class)).collect();
-        self.kernels_given(classes, &given, &mut Known::default())
+    pub fn kernels(&self, classes: &EClasses) -> Result<Vec<Arc<PlanKernel>>, PlanError> {
+        self.kernels_among(classes, &Facts::of(classes))
     }
 
-    /// As [`Plan::kernels`], for who knows which classes are given and has asked before: the search asks thousands of times,
-    /// for plans that differ in a kernel or two.
-    pub(crate) fn kernels_given(
-        &self,
-        classes: &EClasses,
-        given: &[bool],
-        known: &mut Known,
-    ) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
-        let n = given.len();
-        let mut kernels: Vec<Rc<PlanKernel>> = Vec::new();
-        let mut walks: Vec<Walk> = Vec::new();
-        let mut leads_others = FixedBitSet::with_capacity(n);
-        leads_others.extend((0..n).filter(|&c| self.stored[c] && self.host[c] != c).map(|c| self.host[c]));
-        let mut seen = FixedBitSet::with_capacity(n);
-        let mut path = FixedBitSet::with_capacity(n);
+    /// As [`Plan::kernels`], for who knows the facts already.
+    pub(crate) fn kernels_among(&self, classes: &EClasses, facts: &Facts) -> Result<Vec<Arc<PlanKernel>>, PlanError> {
+        let (n, given) = (classes.classes.len(), &facts.given);
+        let mut walker = Walker::new(n);
+        let mut live = FixedBitSet::with_capacity(n);
+        let mut place: FxHashMap<ClassId, usize> = FxHashMap::default();
+        let mut kernels: Vec<PlanKernel> = Vec::new();
         let mut wanted: Vec<ClassId> = classes.outputs.iter().rev().copied().collect();
         while let Some(class) = wanted.pop() {
-            if seen.put(class) {
+            if live.put(class) {
                 continue;
             }
-            let leader = self.host[class];
-            if !self.stored[leader] || self.host[leader] != leader {
-                return Err(PlanError::NoHost(class, leader));
-            }
-            if let Some(kernel) = known.find(self, given, leader).filter(|_| !leads_others.contains(leader)) {
-                wanted.extend(kernel.reads.iter().copied().filter(|c| !given[*c]));
-                kernels.push(kernel);
-                continue;
-            }
-            let at = walks.iter().position(|w| w.leader == leader).unwrap_or_else(|| {
-                walks.push(Walk::new(leader, n));
-                walks.len() - 1
-            });
-            let walk = &mut walks[at];
-            walk.kernel.stores.push(class);
-            let before = walk.kernel.reads.len();
-            self.walk(classes, given, class, class, walk, &mut path)?;
+            let leader = self.leader(class)?;
+            let at = *place.entry(leader).or_insert(kernels.len());
+            let mut stores = kernels.get(at).map_or(Vec::new(), |kernel| kernel.stores.clone());
+            stores.push(class);
+            stores.sort_unstable();
+            let kernel = walker.kernel(classes, given, self, leader, stores)?;
             // A leaf that is itself an output is read, but no kernel makes it.
-            walk.kernel.reads[before..].sort_unstable();
-            wanted.extend(walk.kernel.reads[before..].iter().filter(|c| !given[**c]));
-        }
-        for Walk { leader, mut kernel, .. } in walks {
-            kernel.stores.sort_unstable();
-            kernel.reads.sort_unstable();
-            let kernel = Rc::new(kernel);
-            if !leads_others.contains(leader) {
-                known.insert(self, leader, &kernel);
+            wanted.extend(kernel.reads.iter().filter(|c| !given[**c]));
+            match kernels.get_mut(at) {
+                Some(smaller) => *smaller = kernel,
+                None => kernels.push(kernel),
             }
-            kernels.push(kernel);
         }
         self.check_anchors(classes, &kernels)?;
-        let mut kernels = order(kernels, classes)?;
-        let mut runs = FixedBitSet::with_capacity(n);
+        let mut kernels = order(kernels, classes, given)?;
+        let mut loaded = FixedBitSet::with_capacity(n);
         for kernel in &mut kernels {
-            let constant = |c: &ClassId| classes.classes[*c].constant && !classes.outputs.contains(c);
-            let load = kernel.stores.iter().all(constant) && !kernel.reads.iter().any(|c| runs.contains(*c));
-            if kernel.load != load {
-                Rc::make_mut(kernel).load = load;
-            }
-            if !load {
-                runs.extend(kernel.stores.iter().copied());
+            kernel.load = kernel.stores.iter().all(|c| facts.loadable[*c] && !facts.output[*c])
+                && kernel.reads.iter().all(|c| if given[*c] { facts.loadable[*c] } else { loaded.contains(*c) });
+            if kernel.load {
+                loaded.extend(kernel.stores.iter().copied());
             }
         }
-        Ok(kernels)
+        Ok(kernels.into_iter().map(Arc::new).collect())
     }
 
-    /// Collects what computing `class` takes, down to what other kernels store.
-    fn walk(
-        &self,
-        classes: &EClasses,
-        given: &[bool],
-        class: ClassId,
-        root: ClassId,
-        walk: &mut Walk,
-        path: &mut FixedBitSet,
-    ) -> Result<(), PlanError> {
-        if path.contains(class) {
-            return Err(PlanError::CyclicChoice(class));
-        }
-        let c = &classes.classes[class];
-        let elsewhere = self.stored[class] && self.host[class] != walk.leader && class != root;
-        if elsewhere || (given[class] && c.scalar.is_none()) {
-            if !walk.reads.put(class) {
-                walk.kernel.reads.push(class);
-            }
-            return Ok(());
-        }
-        if walk.interior.contains(class) {
-            return Ok(());
-        }
-        if c.scalar.is_none() {
-            let node = c.nodes.get(self.choice[class]).ok_or(PlanError::NoChoice(class))?;
-            path.insert(class);
-            for &operand in &node.operands {
-                self.walk(classes, given, operand, root, walk, path)?;
-            }
-            path.remove(class);
-        }
-        walk.interior.insert(class);
-        walk.kernel.interior.push(class);
-        Ok(())
+    /// The class that leads the kernel which stores a class.
+    pub(crate) fn leader(&self, class: ClassId) -> Result<ClassId, PlanError> {
+        let leader = self.host[class];
+        let leads = self.stored[leader] && self.host[leader] == leader;
+        if leads { Ok(leader) } else { Err(PlanError::NoHost(class, leader)) }
     }
 
-    fn check_anchors(&self, classes: &EClasses, kernels: &[Rc<PlanKernel>]) -> Result<(), PlanError> {
-        let is_anchor = |class: ClassId| {
-            let c = &classes.classes[class];
-            c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_))
+    fn check_anchors(&self, classes: &EClasses, kernels: &[PlanKernel]) -> Result<(), PlanError> {
+        let interior = || {
+            let all = kernels.iter().flat_map(|k| &k.interior).copied();
+            all.filter(|&c| !self.stored[c] && self.is_anchor(classes, c))
         };
-        let interior = || kernels.iter().flat_map(|k| &k.interior).filter(|c| !self.stored[**c] && is_anchor(**c));
         let mut seen = FixedBitSet::with_capacity(classes.classes.len());
-        match interior().find(|c| seen.put(**c)) {
-            Some(&shared) => Err(PlanError::SharedAnchor(shared, interior().filter(|c| **c == shared).count())),
+        match interior().find(|c| seen.put(*c)) {
+            Some(shared) => Err(PlanError::SharedAnchor(shared, interior().filter(|c| *c == shared).count())),
             None => Ok(()),
         }
     }
-}
 
-/// How many kernels are remembered for a leader: the plan's own and those of the trials around it.
-const REMEMBERED: usize = 4;
-
-/// Kernels of one store that were found before, by leader.
-///
-/// A walk goes the same way again as long as what it met is chosen and stored alike.
-#[derive(Default)]
-pub(crate) struct Known(FxHashMap<ClassId, Vec<Found>>);
-
-/// A kernel, and the choices of its interior.
-type Found = (Rc<PlanKernel>, Vec<usize>);
-
-impl Known {
-    /// The kernel of a leader that hosts no other class.
-    fn find(&mut self, plan: &Plan, given: &[bool], leader: ClassId) -> Option<Rc<PlanKernel>> {
-        let of_leader = self.0.get_mut(&leader)?;
-        let holds = |(kernel, choices): &Found| {
-            let alike = |(&c, &choice): (&ClassId, &usize)| {
-                (c == leader || !plan.stored[c]) && (given[c] || plan.choice[c] == choice)
-            };
-            kernel.interior.iter().zip(choices).all(alike) && kernel.reads.iter().all(|&c| given[c] || plan.stored[c])
-        };
-        let at = of_leader.iter().position(holds)?;
-        of_leader[..=at].rotate_right(1);
-        Some(of_leader[0].0.clone())
-    }
-
-    fn insert(&mut self, plan: &Plan, leader: ClassId, kernel: &Rc<PlanKernel>) {
-        let of_leader = self.0.entry(leader).or_default();
-        of_leader.truncate(REMEMBERED - 1);
-        let choices = kernel.interior.iter().map(|&c| plan.choice[c]).collect();
-        of_leader.insert(0, (kernel.clone(), choices));
+    /// Whether a class that some kernel computes is an anchor.
+    pub(crate) fn is_anchor(&self, classes: &EClasses, class: ClassId) -> bool {
+        let c = &classes.classes[class];
+        c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_))
     }
 }
 
-/// A kernel under construction, with what it holds so far as sets.
-struct Walk {
-    leader: ClassId,
-    kernel: PlanKernel,
-    interior: FixedBitSet,
-    reads: FixedBitSet,
+/// What is true of each class under every plan.
+pub(crate) struct Facts {
+    /// Whether it needs no kernel ([`is_given`]).
+    pub given: Vec<bool>,
+    /// Whether it is an output.
+    pub output: Vec<bool>,
+    /// Whether it is there before the first run, or could be: constant, and no output that a kernel makes.
+    pub loadable: Vec<bool>,
 }
 
-impl Walk {
-    fn new(leader: ClassId, classes: usize) -> Walk {
-        // Room for a usual kernel: the search makes thousands.
-        let kernel = PlanKernel {
-            stores: Vec::with_capacity(4),
-            interior: Vec::with_capacity(32),
-            reads: Vec::with_capacity(8),
-            load: false,
-        };
-        let set = || FixedBitSet::with_capacity(classes);
-        Walk { leader, kernel, interior: set(), reads: set() }
+impl Facts {
+    pub fn of(classes: &EClasses) -> Facts {
+        let n = classes.classes.len();
+        let given: Vec<bool> = (0..n).map(|class| is_given(classes, class)).collect();
+        let mut output = vec![false; n];
+        classes.outputs.iter().for_each(|&c| output[c] = true);
+        let loadable = (0..n).map(|c| classes.classes[c].constant && (given[c] || !output[c])).collect();
+        Facts { given, output, loadable }
     }
 }
 
-/// Sorts kernels so that what a kernel reads is stored before; among those that can run, the one that was found last
-/// (nearest to the inputs) goes first.
-fn order(kernels: Vec<Rc<PlanKernel>>, classes: &EClasses) -> Result<Vec<Rc<PlanKernel>>, PlanError> {
-    const NONE: u32 = u32::MAX;
+/// Sorts kernels so that what a kernel reads is stored before, each output's after those of the outputs before it.
+fn order(kernels: Vec<PlanKernel>, classes: &EClasses, given: &[bool]) -> Result<Vec<PlanKernel>, PlanError> {
+    const NONE: usize = usize::MAX;
     let mut maker = vec![NONE; classes.classes.len()];
-    for (k, kernel) in (0..).zip(&kernels) {
+    for (k, kernel) in kernels.iter().enumerate() {
         kernel.stores.iter().for_each(|&c| maker[c] = k);
     }
     #[derive(Clone, Copy, PartialEq)]
@@ -289,36 +201,34 @@ fn order(kernels: Vec<Rc<PlanKernel>>, classes: &EClasses) -> Result<Vec<Rc<Plan
         Open,
         Done,
     }
-    fn visit(
-        k: usize,
-        kernels: &[Rc<PlanKernel>],
-        maker: &[u32],
-        marks: &mut [Mark],
-        sorted: &mut Vec<usize>,
-    ) -> Result<(), PlanError> {
-        match marks[k] {
-            Mark::Done => return Ok(()),
-            Mark::Open => return Err(PlanError::CyclicKernels(kernels[k].stores[0])),
-            Mark::New => marks[k] = Mark::Open,
-        }
-        for read in &kernels[k].reads {
-            let from = maker[*read];
-            // An output that copies a leaf stores the class that it reads.
-            if from != NONE && (from as usize != k || !kernels[k].stores.contains(read)) {
-                visit(from as usize, kernels, maker, marks, sorted)?;
-            }
-        }
-        marks[k] = Mark::Done;
-        sorted.push(k);
-        Ok(())
-    }
     let mut marks = vec![Mark::New; kernels.len()];
     let mut sorted = Vec::with_capacity(kernels.len());
+    // Kernels with the reads that are still to be looked at, because programs are deeper than the stack.
+    let mut stack: Vec<(usize, usize)> = Vec::new();
     for &output in &classes.outputs {
-        if maker[output] == NONE {
-            continue;
+        if marks[maker[output]] == Mark::New {
+            marks[maker[output]] = Mark::Open;
+            stack.push((maker[output], 0));
         }
-        visit(maker[output] as usize, &kernels, &maker, &mut marks, &mut sorted)?;
+        while let Some((k, next)) = stack.last_mut() {
+            let Some(&read) = kernels[*k].reads.get(*next) else {
+                marks[*k] = Mark::Done;
+                sorted.push(*k);
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            // What is given is there before any kernel, even if one copies it to an output.
+            let from = maker[read];
+            match marks.get(from).filter(|_| !given[read]) {
+                Some(Mark::Open) => return Err(PlanError::CyclicKernels(kernels[from].stores[0])),
+                Some(Mark::New) => {
+                    marks[from] = Mark::Open;
+                    stack.push((from, 0));
+                }
+                Some(Mark::Done) | None => {}
+            }
+        }
     }
     let mut kernels: Vec<_> = kernels.into_iter().map(Some).collect();
     Ok(sorted.into_iter().filter_map(|k| kernels[k].take()).collect())

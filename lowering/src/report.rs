@@ -5,8 +5,8 @@ use eutectic_ir::{Op, Origin, eclasses::ClassId, ops::Class};
 
 use crate::{
     plan::PlanKernel,
-    search::Searched,
-    space::{Priced, Space},
+    search::{Searched, state::State},
+    space::Space,
 };
 
 /// One kernel of a plan, for people.
@@ -40,14 +40,16 @@ pub struct Fused {
 
 /// Describes the kernels of a plan in order.
 pub fn describe(space: &Space<'_>, searched: &Searched) -> Vec<KernelReport> {
-    searched.priced.kernels.iter().map(|(kernel, cost)| describe_kernel(space, searched, kernel, *cost)).collect()
+    let mut state = State::new(space, searched.plan.clone()).expect("a plan that was found is valid");
+    searched.priced.kernels.iter().map(|(kernel, cost)| describe_kernel(&mut state, kernel, *cost)).collect()
 }
 
-fn describe_kernel(space: &Space<'_>, searched: &Searched, kernel: &PlanKernel, cost: Cost) -> KernelReport {
-    let plan = &searched.plan;
+fn describe_kernel(state: &mut State<'_, '_>, kernel: &PlanKernel, cost: Cost) -> KernelReport {
+    let space = state.space;
+    let plan = state.plan().clone();
     let op = |class: ClassId| space.classes.classes[class].nodes.get(plan.choice[class]).map(|n| n.op);
     let origin = |class: ClassId| space.classes.classes[class].origins.first().cloned().unwrap_or_default();
-    let computed: Vec<ClassId> = kernel.interior.iter().copied().filter(|&c| !space.given[c]).collect();
+    let computed: Vec<ClassId> = kernel.interior.iter().copied().filter(|&c| !space.facts.given[c]).collect();
     let is_anchor = |c: &&ClassId| matches!(op(**c).map(|o| o.def().class), Some(Class::Anchor(_)));
     let leader = computed.iter().find(is_anchor).or(computed.last()).copied().unwrap_or(kernel.stores[0]);
     let fused = computed
@@ -56,7 +58,7 @@ fn describe_kernel(space: &Space<'_>, searched: &Searched, kernel: &PlanKernel, 
         .filter_map(|&c| {
             let op = op(c)?;
             let view = matches!(op.def().class, Class::View(_) | Class::Leaf(_));
-            let gain = if view || plan.stored[c] { None } else { gain_of(space, searched, c) };
+            let gain = if view || plan.stored[c] { None } else { gain_of(state, c) };
             Some(Fused { op, origin: origin(c), gain })
         })
         .collect();
@@ -71,10 +73,11 @@ fn describe_kernel(space: &Space<'_>, searched: &Searched, kernel: &PlanKernel, 
 }
 
 /// What storing a virtual class would add to the plan's price.
-fn gain_of(space: &Space<'_>, searched: &Searched, class: ClassId) -> Option<f64> {
-    let mut trial = searched.plan.clone();
-    trial.stored[class] = true;
-    trial.host[class] = class;
-    let Priced { seconds, .. } = space.price(&trial).ok()?;
-    seconds.is_finite().then_some(seconds - searched.priced.seconds)
+fn gain_of(state: &mut State<'_, '_>, class: ClassId) -> Option<f64> {
+    let mark = state.mark();
+    state.store(class);
+    let valid = state.settle().is_ok() && state.price.impossible == 0;
+    let gain = valid.then_some(state.price.seconds - mark.price.seconds);
+    state.rollback(mark);
+    gain
 }

@@ -1,8 +1,11 @@
 //! What plans cost: kernels built and priced once each, remembered by what they are made of.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
-use eutectic_backend::{Backend, Cost};
+use eutectic_backend::{Backend, Cost, Limits};
 use eutectic_ir::{
     eclasses::{ClassId, EClasses, ENode},
     ops::{Class, Leaf},
@@ -11,15 +14,10 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, Built},
-    plan::{Known, Plan, PlanError, PlanKernel, is_given},
+    plan::{Facts, Plan, PlanError, PlanKernel},
     program,
+    rates::Rates,
 };
-
-/// How much a second of the load program counts against a second of a run.
-///
-/// A program is loaded once and run many times; the rest is to prefer, of two plans that run equally fast, the one that
-/// keeps less in memory.
-const LOAD_SHARE: f64 = 0.01;
 
 /// A saturated e-graph together with the backend that its plans are priced for.
 pub struct Space<'a> {
@@ -27,28 +25,44 @@ pub struct Space<'a> {
     pub classes: &'a EClasses,
     /// The backend.
     pub backend: &'a dyn Backend,
-    /// Whether a class is a leaf with a buffer or the same number everywhere.
-    pub given: Vec<bool>,
-    known: RefCell<Known>,
-    costs: RefCell<FxHashMap<Vec<u32>, Cost>>,
-    /// Room for a key of `costs`, so that looking one up allocates nothing.
-    key: RefCell<Vec<u32>>,
+    pub(crate) facts: Facts,
+    pub(crate) rates: Rates,
+    limits: Limits,
+    costs: RefCell<FxHashMap<u128, Cost>>,
+    work: Cell<u64>,
+    /// Every op a kernel of its own; its choices are those that were asked for last.
+    unfused: RefCell<Plan>,
 }
 
 /// A plan's price.
 #[derive(Clone, Debug)]
 pub struct Priced {
-    /// Predicted seconds of a run, plus a small share of the load program's.
+    /// Predicted seconds of a run, plus what the load program and the bytes that are kept between runs count.
     pub seconds: f64,
     /// The kernels, in order, with what each is predicted to cost.
-    pub kernels: Vec<(Rc<PlanKernel>, Cost)>,
+    pub kernels: Vec<(Arc<PlanKernel>, Cost)>,
 }
 
 impl<'a> Space<'a> {
     /// A space without prices yet.
     pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
-        let given = (0..classes.classes.len()).map(|c| is_given(classes, c)).collect();
-        Space { classes, backend, given, known: RefCell::default(), costs: RefCell::default(), key: RefCell::default() }
+        let n = classes.classes.len();
+        let unfused = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
+        Space {
+            classes,
+            backend,
+            facts: Facts::of(classes),
+            rates: Rates::of(backend),
+            limits: backend.limits(),
+            costs: RefCell::default(),
+            work: Cell::default(),
+            unfused: RefCell::new(unfused),
+        }
+    }
+
+    /// Whether a class is a leaf with a buffer or the same number everywhere.
+    pub fn is_given(&self, class: ClassId) -> bool {
+        self.facts.given[class]
     }
 
     /// The price of a plan; infinite where a kernel of it cannot be built.
@@ -56,35 +70,61 @@ impl<'a> Space<'a> {
     /// # Errors
     /// When the plan is not valid.
     pub fn price(&self, plan: &Plan) -> Result<Priced, PlanError> {
-        let kernels = plan.kernels_given(self.classes, &self.given, &mut self.known.borrow_mut())?;
+        let kernels = plan.kernels_among(self.classes, &self.facts)?;
         let mut seconds = 0.0;
-        let kernels: Vec<_> = kernels
-            .into_iter()
-            .map(|kernel| {
-                let cost = self.cost(plan, &kernel);
-                seconds += if kernel.load { cost.seconds * LOAD_SHARE } else { cost.seconds };
-                (kernel, cost)
-            })
-            .collect();
-        Ok(Priced { seconds, kernels })
+        let mut read = vec![false; self.facts.given.len()];
+        let mut priced = Vec::with_capacity(kernels.len());
+        for kernel in kernels {
+            let cost = self.cost(plan, &kernel);
+            seconds += self.seconds(&kernel, cost);
+            for &class in kernel.reads.iter().filter(|c| !kernel.load && self.is_kept_leaf(**c)) {
+                if !std::mem::replace(&mut read[class], true) {
+                    seconds += self.keep(class);
+                }
+            }
+            priced.push((kernel, cost));
+        }
+        Ok(Priced { seconds, kernels: priced })
+    }
+
+    /// What a kernel counts: its seconds in a run, or a share of those when loading and what it keeps.
+    pub(crate) fn seconds(&self, kernel: &PlanKernel, cost: Cost) -> f64 {
+        if !kernel.load {
+            return cost.seconds;
+        }
+        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + self.keep(class))
+    }
+
+    /// What keeping a class between runs counts.
+    pub(crate) fn keep(&self, class: ClassId) -> f64 {
+        self.classes.classes[class].ty.bytes() as f64 * self.rates.byte
+    }
+
+    /// Whether a class is given and kept for as long as a run reads it.
+    pub(crate) fn is_kept_leaf(&self, class: ClassId) -> bool {
+        self.facts.given[class] && self.facts.loadable[class]
+    }
+
+    /// What has been done on the space so far, counted in ops that were walked over; pricing an op counts for several.
+    pub fn work(&self) -> u64 {
+        self.work.get()
+    }
+
+    pub(crate) fn spend(&self, ops: usize) {
+        self.work.set(self.work.get() + ops as u64);
     }
 
     /// The price of one kernel of a plan.
     pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
-        // Stores, then interior with choices, then (after a mark) what is read: these determine the kernel.
-        let mut key = self.key.take();
-        key.clear();
-        key.extend(kernel.stores.iter().map(|c| *c as u32));
-        key.push(u32::MAX);
-        key.extend(kernel.interior.iter().flat_map(|&c| [c as u32, plan.choice[c] as u32]));
-        let known = self.costs.borrow().get(key.as_slice()).copied();
-        if let Some(cost) = known {
-            self.key.replace(key);
-            return cost;
+        let key = key(plan, kernel);
+        if let Some(cost) = self.costs.borrow().get(&key) {
+            return *cost;
         }
+        // Building and pricing an op takes several times as long as walking over it.
+        self.spend(4 * kernel.interior.len());
         let cost = match build::kernel(self.classes, plan, kernel) {
-            Ok(built) => self.cost_of(&built),
-            Err(_) => Cost::IMPOSSIBLE,
+            Ok(built) if self.limits.exceeded(&built.kernel).is_empty() => self.cost_of(&built),
+            _ => Cost::IMPOSSIBLE,
         };
         self.costs.borrow_mut().insert(key, cost);
         cost
@@ -110,20 +150,18 @@ impl<'a> Space<'a> {
 
     /// The price of computing a class by one of its e-nodes in a kernel of its own, all operands read.
     pub fn cost_alone(&self, class: ClassId, node: usize) -> Cost {
-        let (plan, kernel) = self.alone(class, node);
-        self.cost(&plan, &kernel)
+        self.alone(class, node, |plan, kernel| self.cost(plan, kernel))
     }
 
-    fn alone(&self, class: ClassId, node: usize) -> (Plan, PlanKernel) {
-        let n = self.classes.classes.len();
-        let mut plan = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
+    fn alone<T>(&self, class: ClassId, node: usize, ask: impl FnOnce(&Plan, &PlanKernel) -> T) -> T {
+        let mut plan = self.unfused.borrow_mut();
         plan.choice[class] = node;
         let mut reads = self.classes.classes[class].nodes[node].operands.to_vec();
         reads.sort_unstable();
         reads.dedup();
         let scalars = reads.iter().copied().filter(|&c| self.classes.classes[c].scalar.is_some());
         let interior = scalars.chain([class]).collect();
-        (plan, PlanKernel { stores: vec![class], interior, reads, load: false })
+        ask(&plan, &PlanKernel { stores: vec![class], interior, reads, load: false })
     }
 
     /// Why a class cannot be computed, for people.
@@ -131,15 +169,30 @@ impl<'a> Space<'a> {
         let c = &self.classes.classes[class];
         let reasons: Vec<String> = (0..c.nodes.len())
             .map(|node| {
-                let (plan, kernel) = self.alone(class, node);
-                let why = match build::kernel(self.classes, &plan, &kernel) {
-                    Ok(built) => self.backend.supports(&built.kernel).err().unwrap_or_default().join(", "),
+                let why = self.alone(class, node, |plan, kernel| match build::kernel(self.classes, plan, kernel) {
+                    Ok(Built { kernel, .. }) => {
+                        let refused = self.backend.supports(&kernel).err().unwrap_or_default();
+                        [self.limits.exceeded(&kernel), refused].concat().join(", ")
+                    }
                     Err(why) => why,
-                };
+                });
                 format!("`{}`: {}", c.nodes[node].op, if why.is_empty() { "too expensive".into() } else { why })
             })
             .collect();
         let place = c.origins.first().cloned().unwrap_or_default();
         format!("{place}: a value of type {} ({})", c.ty, reasons.join("; "))
     }
+}
+
+/// What determines a kernel, as a hash that no two kernels of a search share in practice: its stores, and its interior with choices.
+fn key(plan: &Plan, kernel: &PlanKernel) -> u128 {
+    // Digits of π; odd.
+    const FACTOR: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7345;
+    let mix = |hash: u128, word: u64| {
+        let product = (hash ^ u128::from(word)).wrapping_mul(FACTOR);
+        product ^ product >> 64
+    };
+    let stores = kernel.stores.iter().fold(FACTOR, |hash, &c| mix(hash, c as u64));
+    let interior = kernel.interior.iter();
+    interior.fold(mix(stores, u64::MAX), |hash, &c| mix(hash, (c as u64) << 32 | plan.choice[c] as u64))
 }

@@ -162,11 +162,28 @@ fn exact_search_agrees_with_brute_force() {
     }
 }
 
+#[test]
+fn deep_graphs_have_plans_and_the_work_of_the_search_grows_linearly() {
+    // As a tree, x + sin x doubles with each step.
+    let work = |steps: usize| {
+        let mut g = Graph::new("deep");
+        let mut x = g.input("x", Type::tensor(DType::F32, &[64, 64])).unwrap();
+        for _ in 0..steps {
+            let sin = g.apply("sin", &[x], &[]).unwrap();
+            x = g.apply("add", &[x, sin], &[]).unwrap();
+        }
+        g.output("y", x).unwrap();
+        found(&g, Strategy::Local).1.work as f64
+    };
+    let growth = work(2_000) / work(1_000);
+    assert!(growth < 2.2, "{growth}");
+}
+
 /// The price of the cheapest plan with the given choice of nodes (one a class), over every stored set and every host.
 fn brute_force(classes: &EClasses) -> f64 {
     let space = Space::new(classes, &Roofline);
     let n = classes.classes.len();
-    let free: Vec<usize> = (0..n).filter(|&c| !space.given[c]).collect();
+    let free: Vec<usize> = (0..n).filter(|&c| !space.is_given(c)).collect();
     let mut best = f64::INFINITY;
     for stored_bits in 0..1_u32 << free.len() {
         let mut stored = vec![false; n];

@@ -8,12 +8,14 @@
 pub mod axes;
 pub mod intervals;
 mod kernel;
+mod limits;
 mod program;
 mod run;
 
 pub use kernel::{
     AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
 };
+pub use limits::Limits;
 pub use program::{Buffer, BufferId, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 
@@ -49,6 +51,17 @@ pub trait Backend: Send + Sync {
     /// lacks (64-bit integers, say) is rewritten there; kernels it then refuses are not planned.
     fn rules(&self) -> &[(&str, &str)] {
         &[]
+    }
+
+    /// What sizes it takes.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// What it counts to keep a byte in memory between runs, as a share of the time in which the device reads or writes it once. A byte
+    /// that is kept must save this much of each run.
+    fn keep(&self) -> f64 {
+        0.05
     }
 
     /// Why it cannot build a kernel, naming every op and element type that stands in the way.

@@ -13,9 +13,15 @@ use eutectic_ir::{
     index::{Index, flatten},
     ops::{Anchor, Class},
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::plan::{Plan, PlanKernel};
+
+/// Most ops of a kernel: its expressions are walked recursively.
+const MOST_CLASSES: usize = 512;
+
+/// Most instructions of a body: an op that is read at many places is computed at each.
+const MOST_INSTRS: usize = 4096;
 
 /// A kernel, and which class each of its slots is.
 #[derive(Clone, Debug)]
@@ -36,7 +42,12 @@ pub struct Built {
 /// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
 /// does not follow from the anchor's domain by a bijection.
 pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<Built, String> {
-    let mut builder = Builder { classes, plan, parts, slots: Vec::new(), anchor: None, row: None };
+    if parts.interior.len() > MOST_CLASSES {
+        return Err(format!("it would compute more than {MOST_CLASSES} ops"));
+    }
+    let interior = parts.interior.iter().copied().collect();
+    let (above, slots) = (FxHashSet::default(), Vec::new());
+    let mut builder = Builder { classes, plan, parts, interior, above, slots, anchor: None, row: None };
     builder.build()
 }
 
@@ -44,6 +55,10 @@ struct Builder<'a> {
     classes: &'a EClasses,
     plan: &'a Plan,
     parts: &'a PlanKernel,
+    /// What the kernel computes.
+    interior: FxHashSet<ClassId>,
+    /// Of that, anchors and reductions and what reads one.
+    above: FxHashSet<ClassId>,
     /// Classes that are read, in the order of first use.
     slots: Vec<ClassId>,
     /// The contraction-like anchor.
@@ -55,6 +70,8 @@ struct Builder<'a> {
 /// A body under construction.
 struct Scope {
     body: Body,
+    /// The number of each instruction.
+    numbers: FxHashMap<Instr, ValueId>,
     values: FxHashMap<(ClassId, Vec<Index>, Vec<Guard>), ValueId>,
     /// Where each class was first visited without guards.
     visited: FxHashMap<ClassId, Vec<Index>>,
@@ -66,19 +83,24 @@ impl Scope {
     fn new(domain: Vec<usize>, above_anchor: bool) -> Scope {
         Scope {
             body: Body { domain, ..Body::default() },
+            numbers: FxHashMap::default(),
             values: FxHashMap::default(),
             visited: FxHashMap::default(),
             above_anchor,
         }
     }
 
-    fn push(&mut self, instr: Instr) -> ValueId {
+    fn push(&mut self, instr: Instr) -> Result<ValueId, String> {
         // Equal instructions are one value: two classes may load the same element.
-        if let Some(at) = self.body.instrs.iter().position(|i| *i == instr) {
-            return at;
+        let next = self.body.instrs.len();
+        if next > MOST_INSTRS {
+            return Err(format!("it would take more than {MOST_INSTRS} instructions"));
         }
-        self.body.instrs.push(instr);
-        self.body.instrs.len() - 1
+        let at = *self.numbers.entry(instr).or_insert_with_key(|instr| {
+            self.body.instrs.push(instr.clone());
+            next
+        });
+        Ok(at)
     }
 }
 
@@ -92,13 +114,17 @@ impl<'a> Builder<'a> {
     }
 
     fn is_interior(&self, class: ClassId) -> bool {
-        self.parts.interior.contains(&class)
+        self.interior.contains(&class)
     }
 
     fn build(&mut self) -> Result<Built, String> {
         let mut rows = None;
         for &class in self.parts.interior.iter().filter(|c| self.classes.classes[**c].scalar.is_none()) {
-            match self.node(class).op.def().class {
+            let node = self.node(class);
+            if matches!(node.op.def().class, Class::Anchor(_)) || node.operands.iter().any(|c| self.above.contains(c)) {
+                self.above.insert(class);
+            }
+            match node.op.def().class {
                 Class::Anchor(Anchor::Reduction(_)) => rows = Some(class),
                 Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),

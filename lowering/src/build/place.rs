@@ -71,7 +71,7 @@ impl Builder<'_> {
         // `interior` lists operands before users: users are placed first.
         let position = |c: &ClassId| self.parts.interior.iter().position(|i| i == c);
         let mut stores = self.parts.stores.clone();
-        stores.sort_by_key(|c| std::cmp::Reverse(position(c)));
+        stores.sort_by_cached_key(|c| std::cmp::Reverse(position(c)));
         for &class in &stores {
             let written = self.written(class);
             match self.place(written, class, &scope.body.domain, outer)? {
@@ -136,7 +136,7 @@ impl Builder<'_> {
 
     /// The coordinates at which an expression reads the anchor, looking through pointwise ops and views.
     fn find_anchor(&self, class: ClassId, at: Vec<Index>, domain: &[usize]) -> Option<Vec<Index>> {
-        if !self.is_interior(class) || self.classes.classes[class].scalar.is_some() {
+        if !self.above.contains(&class) {
             return None;
         }
         let node = self.node(class);

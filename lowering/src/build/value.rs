@@ -23,7 +23,7 @@ impl Builder<'_> {
         let c = &self.classes.classes[class];
         let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple"))?;
         if let Some(number) = c.scalar {
-            let value = scope.push(Instr::Constant { value: number.into(), dtype });
+            let value = scope.push(Instr::Constant { value: number.into(), dtype })?;
             scope.visited.entry(class).or_insert(at);
             return Ok(value);
         }
@@ -40,7 +40,7 @@ impl Builder<'_> {
             }
             let instr = self.compute(class, at, guards, scope)?;
             match instr {
-                Computed::Instr(instr) => scope.push(*instr),
+                Computed::Instr(instr) => scope.push(*instr)?,
                 Computed::Value(value) => value,
             }
         };
@@ -56,7 +56,7 @@ impl Builder<'_> {
         });
         let at = flatten(at, &dims);
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
-        Ok(scope.push(Instr::Load(Load { slot, at, guards: guards.to_vec(), dtype })))
+        scope.push(Instr::Load(Load { slot, at, guards: guards.to_vec(), dtype }))
     }
 
     fn compute(
@@ -157,7 +157,7 @@ impl Builder<'_> {
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
                 let extent = operands[piece.operand][axis];
                 let dtype = scope.body.instrs[id].dtype();
-                let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype });
+                let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype })?;
                 at[axis] = Index::atom(Atom::Value(id));
             }
             let value = self.value(node.operands[piece.operand], at, guards, scope)?;

@@ -1,6 +1,6 @@
 //! Enumeration of every plan: choices, stored sets and hosts of the classes that are needed, users before operands.
 
-use super::{ClassId, Plan, Priced, Space, gains};
+use super::{ClassId, Plan, Priced, Space};
 
 /// Prices every plan; gives up, without harm, after `limit`.
 pub fn improve(space: &Space<'_>, users: &[Vec<ClassId>], plan: &mut Plan, best: &mut Priced, limit: usize) -> usize {
@@ -14,7 +14,7 @@ pub fn improve(space: &Space<'_>, users: &[Vec<ClassId>], plan: &mut Plan, best:
 /// Classes that need a kernel, those that read others before those (as far as cycles between classes allow).
 fn users_first(space: &Space<'_>) -> Vec<ClassId> {
     fn visit(space: &Space<'_>, class: ClassId, seen: &mut [bool], order: &mut Vec<ClassId>) {
-        if space.given[class] || std::mem::replace(&mut seen[class], true) {
+        if space.facts.given[class] || std::mem::replace(&mut seen[class], true) {
             return;
         }
         for &operand in space.classes.classes[class].nodes.iter().flat_map(|n| &n.operands) {
@@ -23,7 +23,7 @@ fn users_first(space: &Space<'_>) -> Vec<ClassId> {
         order.push(class);
     }
     let mut order = Vec::new();
-    let mut seen = vec![false; space.given.len()];
+    let mut seen = vec![false; space.facts.given.len()];
     for &output in &space.classes.outputs {
         visit(space, output, &mut seen, &mut order);
     }
@@ -51,7 +51,7 @@ impl Enumeration<'_, '_> {
         let Some(&class) = self.order.get(at) else {
             self.limit -= 1;
             if let Ok(priced) = self.space.price(&self.trial)
-                && gains(&priced, self.best)
+                && priced.seconds < self.best.seconds * (1.0 - 1e-9)
             {
                 *self.plan = self.trial.clone();
                 *self.best = priced;
@@ -73,7 +73,7 @@ impl Enumeration<'_, '_> {
     /// Whether `user` needs `class` under what is decided; a user that is still open might.
     fn reads(&self, user: ClassId, class: ClassId) -> bool {
         let node = self.space.classes.classes[user].nodes.get(self.trial.choice[user]);
-        !self.space.given[user]
+        !self.space.facts.given[user]
             && self.decided[user].is_none_or(|needed| needed && node.is_some_and(|n| n.operands.contains(&class)))
     }
 

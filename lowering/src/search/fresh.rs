@@ -3,7 +3,7 @@
 use eutectic_ir::eclasses::ClassId;
 use rustc_hash::FxHashMap;
 
-use crate::{plan::Plan, space::Priced};
+use crate::plan::PlanKernel;
 
 /// A move of the search.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,14 +48,12 @@ impl Fresh {
         fresh
     }
 
-    /// Another plan is taken: everything in the kernels that differ has changed.
-    pub fn mark(&mut self, old: (&Plan, &Priced), new: (&Plan, &Priced)) {
+    /// Another plan is taken: everything in the kernels that have come and gone has changed.
+    pub fn mark<'k>(&mut self, kernels: impl Iterator<Item = &'k PlanKernel>) {
         self.now += 1;
-        let wishes = |plan: &Plan, c: ClassId| (plan.choice[c], plan.stored[c], plan.host[c]);
-        for (kernel, _) in old.1.kernels.iter().chain(&new.1.kernels) {
-            let classes = || kernel.interior.iter().chain(&kernel.reads).copied();
-            if classes().any(|c| wishes(old.0, c) != wishes(new.0, c)) {
-                classes().for_each(|c| self.changed[c] = self.now);
+        for kernel in kernels {
+            for &class in kernel.interior.iter().chain(&kernel.reads) {
+                self.changed[class] = self.now;
             }
         }
     }

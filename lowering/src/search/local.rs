@@ -1,149 +1,150 @@
 //! Local search: changes of choice, storage and host, one rule application's together, while they gain.
 
+use std::collections::VecDeque;
+
 use eutectic_ir::{eclasses::ClassId, ops::Class};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Move, Search, gains};
-use crate::{plan::Plan, space::Priced};
+use super::{Move, Search, flip, state::Price};
 
-/// How many times dearer than the chosen e-node another may be, as a tree, and still be tried: sharing and fusion can make up
-/// for so much.
+/// How many times dearer than the chosen e-node another may be, with all below it, and still be tried: sharing and fusion can make
+/// up for so much.
 const HOPELESS: f64 = 3.0;
+
+/// How much dearer a start may be than what it replaces: what happens next to it cannot save more.
+const FAR_OFF: f64 = 2.0;
 
 /// How many ops down a store may be shifted at once.
 const SHIFT_DEPTH: usize = 3;
 
-/// Up to how many kernels every pair is tried as one kernel.
-const ALL_PAIRS: usize = 16;
+/// How many of the kernels that come next in order, and have something in common with a kernel, are tried as one kernel with it.
+const PARTNERS: usize = 8;
+
+/// How many classes are looked at for a way from what the plan computes to what a rule has made.
+const DETOUR: usize = 256;
 
 /// Which classes a change of choice starts out with as stored, by the e-node that computes them.
 type Stores = fn(&Class) -> bool;
 
 impl Search<'_, '_> {
     /// Goes over all moves until none gains.
-    pub(super) fn local(&mut self, plan: &mut Plan, best: &mut Priced, rounds: usize) {
+    pub(super) fn local(&mut self, rounds: usize) {
         for _ in 0..rounds {
-            let before = best.seconds;
-            self.bundle_moves(plan, best);
-            self.choice_moves(plan, best);
-            self.host_moves(plan, best);
-            for class in self.needed(best) {
-                self.try_flip(plan, best, class);
-                self.try_shift(plan, best, class);
+            let before = self.state.price;
+            self.bundle_moves();
+            self.choice_moves();
+            self.host_moves();
+            for class in self.needed() {
+                self.try_flip(class);
+                self.try_shift(class);
             }
-            if best.seconds >= before {
+            if !self.state.price.gains(before) || !self.goes_on() {
                 return;
             }
         }
     }
 
+    /// Every class that some kernel computes.
+    fn needed(&self) -> Vec<ClassId> {
+        (0..self.users.len()).filter(|&class| self.state.is_needed(class)).collect()
+    }
+
+    /// The operands of a class as it is chosen that are not given.
+    fn below(&self, class: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+        let nodes = &self.state.space.classes.classes[class].nodes;
+        let chosen = nodes.get(self.state.plan().choice[class]);
+        let operands = chosen.into_iter().flat_map(|n| n.operands.iter().copied());
+        operands.filter(|&c| !self.state.space.facts.given[c])
+    }
+
     /// Stores an operand of a stored class in its stead, or a user: where the boundary lies matters when the shapes differ.
-    fn try_shift(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) {
-        if !plan.stored[class] || self.space.given[class] || self.space.classes.outputs.contains(&class) {
+    fn try_shift(&mut self, class: ClassId) {
+        if !self.state.plan().stored[class] || !self.is_free(class) {
             return;
         }
         let mut near = self.users[class].clone();
         // A step may gain only together with the next: an expand is as large as what is computed from it.
-        let mut below = vec![class];
+        let mut level = vec![class];
         for _ in 0..SHIFT_DEPTH {
-            let operands = |&c: &ClassId| {
-                let nodes = &self.space.classes.classes[c].nodes;
-                nodes.get(plan.choice[c]).map_or(&[][..], |n| &n.operands).to_vec()
-            };
-            below = below.iter().flat_map(operands).filter(|&c| !self.space.given[c]).collect();
-            near.extend(&below);
+            level = level.iter().flat_map(|&c| self.below(c)).collect();
+            level.dedup();
+            near.extend(&level);
         }
         near.dedup();
         if !self.fresh.try_now(Move::Shift(class), near.iter().copied().chain([class])) {
             return;
         }
         for next in near {
-            if plan.stored[class] && !plan.stored[next] && !self.space.given[next] {
-                let mut trial = plan.clone();
-                let (leads, host) = (trial.host[class] == class, trial.host[class]);
-                trial.stored[next] = true;
-                trial.host[next] = if leads { next } else { host };
-                if leads {
-                    trial.host.iter_mut().filter(|h| **h == class).for_each(|h| *h = next);
-                }
-                trial.release(class);
-                self.try_plan(plan, best, trial);
+            let plan = self.state.plan();
+            if plan.stored[class] && !plan.stored[next] && self.state.is_needed(next) {
+                self.attempt(|state| state.hand_over(class, next));
             }
         }
     }
 
-    /// Every class that some kernel computes.
-    fn needed(&self, best: &Priced) -> Vec<ClassId> {
-        let mut needed: Vec<_> = best.kernels.iter().flat_map(|(k, _)| k.interior.iter().copied()).collect();
-        needed.sort_unstable();
-        needed.dedup();
-        needed
-    }
-
     /// All choices of one rule application together: merging projections pays only when all of them move.
-    fn bundle_moves(&mut self, plan: &mut Plan, best: &mut Priced) {
-        for (at, bundle) in self.space.classes.bundles.iter().enumerate() {
-            let mut trial = plan.clone();
-            for &(class, node) in &bundle.choices {
-                trial.choice[class] = node;
-            }
-            let mut touched: Vec<_> = bundle.choices.iter().map(|c| c.0).collect();
-            if !self.fresh.try_now(Move::Bundle(at), self.near(&trial, &touched)) {
+    fn bundle_moves(&mut self) {
+        let space = self.state.space;
+        for (at, bundle) in space.classes.bundles.iter().enumerate() {
+            let mut choices = bundle.choices.clone();
+            if !self.fresh.try_now(Move::Bundle(at), self.near(&choices)) {
                 continue;
             }
-            let needed = self.needed(best);
             for &(class, _) in &bundle.choices {
-                let mut others =
-                    bundle.choices.iter().map(|&(other, node)| &self.space.classes.classes[other].nodes[node]);
-                if needed.binary_search(&class).is_err() && !others.any(|node| node.operands.contains(&class)) {
-                    touched.extend(self.lead_to(class, &needed, &mut trial));
+                let mut others = bundle.choices.iter().map(|&(other, node)| &space.classes.classes[other].nodes[node]);
+                if !self.state.is_needed(class) && !others.any(|node| node.operands.contains(&class)) {
+                    choices.extend(self.lead_to(class));
                 }
             }
-            if trial != *plan {
-                self.try_settled(plan, best, &trial, &touched);
+            let plan = self.state.plan();
+            if choices.iter().any(|&(class, node)| plan.choice[class] != node) {
+                self.try_settled(&choices);
             }
         }
     }
 
     /// Makes the plan use a class that it does not need, by the shortest way down from a class that it does need: the
     /// rule may have rewritten another form of what the plan computes, as a product of rows where the plan has one of
-    /// batches. Returns the classes whose choice that takes.
-    fn lead_to(&self, class: ClassId, needed: &[ClassId], plan: &mut Plan) -> Vec<ClassId> {
-        let mut ways: Vec<(ClassId, Option<usize>)> = vec![(class, None)];
-        let mut at = 0;
-        while let Some(&(below, _)) = ways.get(at) {
-            if at > 0 && needed.binary_search(&below).is_ok() {
+    /// batches. Returns the choices that takes.
+    fn lead_to(&self, class: ClassId) -> Vec<(ClassId, usize)> {
+        let space = self.state.space;
+        let mut from: FxHashMap<ClassId, Option<ClassId>> = FxHashMap::from_iter([(class, None)]);
+        let mut open = VecDeque::from([class]);
+        let mut found = None;
+        while let Some(below) = open.pop_front() {
+            if below != class && self.state.is_needed(below) {
+                found = Some(below);
                 break;
             }
-            for &user in self.users[below].iter().filter(|u| !self.space.given[**u]) {
-                if ways.iter().all(|w| w.0 != user) {
-                    ways.push((user, Some(at)));
+            for &user in self.users[below].iter().filter(|u| !space.facts.given[**u]) {
+                if from.len() < DETOUR && !from.contains_key(&user) {
+                    from.insert(user, Some(below));
+                    open.push_back(user);
                 }
             }
-            at += 1;
         }
-        let mut changed = Vec::new();
-        while let Some(&(user, Some(below))) = ways.get(at) {
-            let nodes = &self.space.classes.classes[user].nodes;
-            let reads = nodes.iter().position(|n| n.operands.contains(&ways[below].0));
-            plan.choice[user] = reads.expect("users read what they use");
-            changed.push(user);
-            at = below;
+        let mut choices = Vec::new();
+        while let Some(user) = found {
+            found = from[&user];
+            if let Some(below) = found {
+                let nodes = &space.classes.classes[user].nodes;
+                let reads = nodes.iter().position(|n| n.operands.contains(&below));
+                choices.push((user, reads.expect("users read what they use")));
+            }
         }
-        changed
+        choices
     }
 
-    fn choice_moves(&mut self, plan: &mut Plan, best: &mut Priced) {
-        for class in self.needed(best) {
-            if self.space.given[class] {
-                continue;
-            }
-            for node in 0..self.space.classes.classes[class].nodes.len() {
-                let hopeless = self.totals[class][node] > self.totals[class][plan.choice[class]] * HOPELESS;
-                if node != plan.choice[class] && !hopeless && self.totals[class][node].is_finite() {
-                    let mut trial = plan.clone();
-                    trial.choice[class] = node;
-                    if self.fresh.try_now(Move::Choose(class, node), self.near(&trial, &[class])) {
-                        self.try_settled(plan, best, &trial, &[class]);
+    fn choice_moves(&mut self) {
+        let space = self.state.space;
+        for class in self.needed() {
+            for node in 0..space.classes.classes[class].nodes.len() {
+                let chosen = self.state.plan().choice[class];
+                let (total, best) = (self.totals[class][node], self.totals[class][chosen]);
+                if node != chosen && total.is_finite() && total <= best * HOPELESS {
+                    let near = self.near(&[(class, node)]);
+                    if self.state.is_needed(class) && self.fresh.try_now(Move::Choose(class, node), near) {
+                        self.try_settled(&[(class, node)]);
                     }
                 }
             }
@@ -152,89 +153,151 @@ impl Search<'_, '_> {
 
     /// Prices a change of choice after letting the classes around it settle: a class that has become a view wants to be
     /// virtual, one that has become an anchor wants to be stored, one that several kernels have come to read may want to.
-    fn try_settled(&mut self, plan: &mut Plan, best: &mut Priced, trial: &Plan, touched: &[ClassId]) {
-        let nodes = |class: ClassId| &self.space.classes.classes[class].nodes[trial.choice[class]];
-        let near = self.near(trial, touched);
+    fn try_settled(&mut self, choices: &[(ClassId, usize)]) {
         let stores: [Option<Stores>; 3] =
             [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
-        let mut starts: Vec<(Plan, Priced)> = Vec::new();
+        let mark = self.state.mark();
+        let mut seen: Vec<Vec<bool>> = Vec::new();
+        let mut starts: Vec<(Option<Stores>, Price)> = Vec::new();
         for stores in stores {
-            let mut start = trial.clone();
-            if let Some(stores) = stores {
-                for &class in touched.iter().filter(|c| !self.space.classes.outputs.contains(c)) {
-                    start.release(class);
-                    start.stored[class] = stores(&nodes(class).op.def().class);
-                }
+            self.start(choices, stores);
+            let stored: Vec<bool> = choices.iter().map(|(class, _)| self.state.plan().stored[*class]).collect();
+            if seen.contains(&stored) {
+                self.state.rollback(mark);
+                continue;
             }
-            if starts.iter().all(|s| s.0 != start)
-                && let Ok(priced) = self.price(&start)
-                // A start that is far off cannot be saved by what happens next to it.
-                && priced.seconds <= best.seconds * 2.0
+            seen.push(stored);
+            if let Some(price) = self.settle()
+                && price.impossible <= mark.price.impossible
+                && price.seconds <= mark.price.seconds * FAR_OFF
             {
-                starts.push((start, priced));
+                starts.push((stores, price));
             }
+            self.state.rollback(mark);
         }
-        let several = touched.len() > 1;
-        let before = if several { self.needed(best) } else { Vec::new() };
-        let least = starts.iter().map(|s| s.1.seconds).min_by(f64::total_cmp);
-        if let (false, Some(least)) = (several, least) {
+        let several = choices.len() > 1;
+        if !several {
             // One class alone seldom settles better from a worse start; several that move together do.
-            let cheapest = starts.iter().position(|s| s.1.seconds == least);
-            starts = cheapest.map(|at| starts.swap_remove(at)).into_iter().collect();
+            let least = (0..starts.len()).min_by(|a, b| starts[*a].1.seconds.total_cmp(&starts[*b].1.seconds));
+            starts = least.map(|at| starts.swap_remove(at)).into_iter().collect();
         }
-        for (mut trial, mut priced) in starts {
-            let needed = self.needed(&priced);
-            // What only this change needs has never been asked whether it should be stored.
-            let new = |class: &ClassId| several && before.binary_search(class).is_err();
-            for &class in needed.iter().filter(|c| near.binary_search(c).is_ok() || new(c)) {
-                if let Some(flipped) = self.flipped(&trial, class)
-                    && let Some(better) = self.better(&priced, &flipped)
-                {
-                    (trial, priced) = (flipped, better);
+        for (stores, _) in starts {
+            self.start(choices, stores);
+            if self.settle().is_none() {
+                self.state.rollback(mark);
+                continue;
+            }
+            let mut near = self.near(choices);
+            if several {
+                // What only this change needs has never been asked whether it should be stored.
+                near.extend(self.new_since(mark));
+                near.sort_unstable();
+                near.dedup();
+            }
+            for class in near {
+                if self.is_free(class) && self.state.is_needed(class) {
+                    let before = self.state.mark();
+                    flip(&mut self.state, class);
+                    if !self.settle().is_some_and(|price| price.gains(before.price)) {
+                        self.state.rollback(before);
+                    }
                 }
             }
-            if gains(&priced, best) {
-                self.take(plan, best, trial, priced);
+            if self.state.price.gains(mark.price) {
+                self.take(mark);
                 return;
+            }
+            self.state.rollback(mark);
+        }
+    }
+
+    /// Makes choices, and stores the classes that are to be or none of them.
+    fn start(&mut self, choices: &[(ClassId, usize)], stores: Option<Stores>) {
+        choices.iter().for_each(|&(class, node)| self.state.choose(class, node));
+        let Some(stores) = stores else { return };
+        for &(class, node) in choices {
+            if self.is_free(class) {
+                self.state.release(class);
+                if stores(&self.state.space.classes.classes[class].nodes[node].op.def().class) {
+                    self.state.store(class);
+                }
             }
         }
     }
 
-    /// Some classes, what their chosen e-nodes read and what may read them, ascending.
-    fn near(&self, plan: &Plan, touched: &[ClassId]) -> Vec<ClassId> {
-        let mut near: Vec<ClassId> = touched.to_vec();
-        for &class in touched {
-            near.extend(&self.space.classes.classes[class].nodes[plan.choice[class]].operands);
+    /// The classes that kernels compute now and computed nowhere at a moment.
+    fn new_since(&self, mark: super::Mark) -> Vec<ClassId> {
+        let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
+        for (gone, kernel) in self.state.changes(mark) {
+            if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());
+        }
+        now.retain(|class| !before.contains(class));
+        now.into_iter().collect()
+    }
+
+    /// Some classes, what these e-nodes of them read and what may read them, ascending. What is given never changes.
+    fn near(&self, choices: &[(ClassId, usize)]) -> Vec<ClassId> {
+        let space = self.state.space;
+        let mut near = Vec::new();
+        for &(class, node) in choices {
+            near.push(class);
+            near.extend(&space.classes.classes[class].nodes[node].operands);
             near.extend(&self.users[class]);
         }
+        near.retain(|&class| !space.facts.given[class]);
         near.sort_unstable();
         near.dedup();
         near
     }
 
     /// Makes one kernel of two, with the stores of both; and lets a class leave the kernel that hosts it.
-    fn host_moves(&mut self, plan: &mut Plan, best: &mut Priced) {
-        let kernels: Vec<_> = best.kernels.iter().map(|(k, _)| k.clone()).collect();
-        for (at, one) in kernels.iter().enumerate() {
-            for other in &kernels[at + 1..] {
-                // Among few kernels any two may share a launch; among many only those that have data in common.
-                let near = kernels.len() <= ALL_PAIRS
-                    || other.reads.iter().any(|c| one.stores.contains(c) || one.reads.contains(c));
-                let (from, to) = (plan.host[one.stores[0]], plan.host[other.stores[0]]);
-                let pair = [one.stores[0], other.stores[0]];
-                if near && from != to && self.fresh.try_now(Move::Join(from, to), pair) {
-                    let mut trial = plan.clone();
-                    trial.host.iter_mut().filter(|h| **h == from).for_each(|h| *h = to);
-                    self.try_plan(plan, best, trial);
+    fn host_moves(&mut self) {
+        for (leader, partners) in self.partners() {
+            for other in partners {
+                let both = [leader, other].map(|leader| self.state.led_by(leader).is_some());
+                if both == [true, true] && self.fresh.try_now(Move::Join(leader, other), [leader, other]) {
+                    self.attempt(|state| state.join(leader, other));
                 }
             }
-            for &class in one.stores.iter().filter(|_| one.stores.len() > 1) {
-                if plan.host[class] != class && self.fresh.try_now(Move::Leave(class), [class]) {
-                    let mut trial = plan.clone();
-                    trial.host[class] = class;
-                    self.try_plan(plan, best, trial);
+            let stores = self.state.led_by(leader).map_or(Vec::new(), |live| live.kernel.stores.clone());
+            for class in stores.into_iter().filter(|c| *c != leader) {
+                if self.state.plan().host[class] == leader && self.fresh.try_now(Move::Leave(class), [class]) {
+                    self.attempt(|state| state.set_host(class, class));
                 }
             }
         }
+    }
+
+    /// For each kernel's leader, in order, the leaders of later kernels that may share a launch: those that read what it stores or
+    /// reads; and any, where launching is a good part of what both take.
+    fn partners(&self) -> Vec<(ClassId, Vec<ClassId>)> {
+        let ids = self.state.in_order();
+        // Readers of each class in order, once for all.
+        let mut readers: FxHashMap<ClassId, Vec<usize>> = FxHashMap::default();
+        for (at, &id) in ids.iter().enumerate() {
+            for &class in &self.state.kernel(id).kernel.reads {
+                readers.entry(class).or_default().push(at);
+            }
+        }
+        let small: Vec<bool> = ids.iter().map(|id| self.state.is_small(*id)).collect();
+        let of = |at: usize| {
+            let kernel = &self.state.kernel(ids[at]).kernel;
+            let mut partners: Vec<usize> = Vec::new();
+            for class in kernel.reads.iter().chain(&kernel.stores) {
+                let readers = readers.get(class).map_or(&[][..], |r| r);
+                let next = readers.partition_point(|&reader| reader <= at);
+                partners.extend(readers[next..].iter().take(PARTNERS));
+            }
+            if small[at] {
+                partners.extend((at + 1..ids.len()).filter(|&other| small[other]).take(PARTNERS));
+            }
+            partners.sort_unstable();
+            partners.dedup();
+            (
+                self.state.kernel(ids[at]).leader,
+                partners.into_iter().map(|p| self.state.kernel(ids[p]).leader).collect(),
+            )
+        };
+        (0..ids.len()).map(of).collect()
     }
 }

@@ -1,12 +1,18 @@
 //! Plan search: a first choice by dynamic programming, greedy fusion, local search with bundle moves, exact for small.
 
+mod choice;
 mod exact;
 mod fresh;
 mod local;
+mod order;
+pub(crate) mod state;
 
-use eutectic_ir::{eclasses::ClassId, ops::Class};
+use eutectic_ir::eclasses::ClassId;
 
-use self::fresh::{Fresh, Move};
+use self::{
+    fresh::{Fresh, Move},
+    state::{Mark, State},
+};
 use crate::{
     plan::{Plan, PlanError},
     space::{Priced, Space},
@@ -32,13 +38,16 @@ pub struct SearchOptions {
     pub strategy: Strategy,
     /// How often local search goes over all moves; it ends earlier when none gains.
     pub rounds: usize,
+    /// How much greedy and local search may do, for each class of at least a hundred, in units of [`Space::work`]. A count and not a
+    /// time, so that plans repeat; the best plan so far is the result.
+    pub work: u64,
     /// How many plans the exact search may price before it gives up.
     pub exact_limit: usize,
 }
 
 impl Default for SearchOptions {
     fn default() -> SearchOptions {
-        SearchOptions { strategy: Strategy::Local, rounds: 8, exact_limit: 2_000_000 }
+        SearchOptions { strategy: Strategy::Local, rounds: 8, work: 20_000, exact_limit: 2_000_000 }
     }
 }
 
@@ -53,6 +62,10 @@ pub struct Searched {
     pub greedy_seconds: f64,
     /// How many plans were priced.
     pub tried: usize,
+    /// What that took, in units of [`Space::work`].
+    pub work: u64,
+    /// Whether the search ended because it had used up [`SearchOptions::work`].
+    pub cut_short: bool,
 }
 
 /// Looks for a cheap plan. The same space gives the same plan, always.
@@ -60,44 +73,54 @@ pub struct Searched {
 /// # Errors
 /// When an output cannot be computed at all by the backend: [`PlanError::NoChoice`] names the first class that has no kernel.
 pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, PlanError> {
+    let classes = space.classes.classes.len();
+    let start = space.work();
     let fused = options.strategy != Strategy::Unfused;
-    let fresh = Fresh::new(space.classes.classes.len());
-    let mut search = Search { space, tried: 0, users: users(space), totals: Vec::new(), fresh };
-    let plan = search.first_choice(fused)?;
-    let mut best = search.price(&plan)?;
-    let mut plan = plan;
+    let users = users(space);
+    let first = choice::first(space, fused)?;
+    let mut search = Search {
+        state: State::new(space, first.plan)?,
+        tried: 1,
+        users,
+        totals: first.totals,
+        fresh: Fresh::new(classes),
+        limit: start + options.work.saturating_mul(classes.max(100) as u64),
+    };
     if fused {
-        search.greedy(&mut plan, &mut best);
+        search.greedy();
     }
-    let greedy_seconds = best.seconds;
-    match options.strategy {
-        Strategy::Unfused | Strategy::Greedy => {}
-        Strategy::Local => search.local(&mut plan, &mut best, options.rounds),
-        Strategy::Exact => {
-            search.local(&mut plan, &mut best, options.rounds);
-            search.tried += exact::improve(space, &search.users, &mut plan, &mut best, options.exact_limit);
-        }
+    let greedy = search.state.price;
+    if matches!(options.strategy, Strategy::Local | Strategy::Exact) {
+        search.local(options.rounds);
     }
-    Ok(Searched { plan, priced: best, greedy_seconds, tried: search.tried })
+    let Search { state, mut tried, users, limit, .. } = search;
+    let work = space.work() - start;
+    let cut_short = space.work() > limit;
+    let mut plan = state.into_plan();
+    let mut priced = space.price(&plan)?;
+    if options.strategy == Strategy::Exact {
+        tried += exact::improve(space, &users, &mut plan, &mut priced, options.exact_limit);
+    }
+    let greedy_seconds = if greedy.impossible > 0 { f64::INFINITY } else { greedy.seconds };
+    Ok(Searched { plan, priced, greedy_seconds, tried, work, cut_short })
 }
 
 /// What stands in the way of computing the outputs: each class that has no kernel although its operands can be computed,
 /// with its place in the model, the ops that could compute it and what the backend says to each.
 pub fn obstacles(space: &Space<'_>) -> Vec<String> {
     let classes = &space.classes.classes;
-    let mut can: Vec<bool> = space.given.clone();
+    let given = &space.facts.given;
     let alone: Vec<Vec<bool>> = (0..classes.len())
-        .map(|c| {
-            (0..classes[c].nodes.len()).map(|i| space.given[c] || space.cost_alone(c, i).seconds.is_finite()).collect()
-        })
+        .map(|c| (0..classes[c].nodes.len()).map(|i| given[c] || space.cost_alone(c, i).seconds.is_finite()).collect())
         .collect();
+    let mut can: Vec<bool> = given.clone();
     let reachable = |can: &[bool], c: ClassId, i: usize| classes[c].nodes[i].operands.iter().all(|&o| can[o]);
-    loop {
-        let next = (0..classes.len())
-            .find(|&c| !can[c] && (0..classes[c].nodes.len()).any(|i| alone[c][i] && reachable(&can, c, i)));
-        match next {
-            Some(class) => can[class] = true,
-            None => break,
+    let users = users(space);
+    let mut open: Vec<ClassId> = (0..classes.len()).rev().collect();
+    while let Some(class) = open.pop() {
+        if !can[class] && (0..classes[class].nodes.len()).any(|i| alone[class][i] && reachable(&can, class, i)) {
+            can[class] = true;
+            open.extend(users[class].iter().filter(|user| !can[**user]));
         }
     }
     let stuck = (0..classes.len()).filter(|&c| !can[c] && (0..classes[c].nodes.len()).any(|i| reachable(&can, c, i)));
@@ -119,152 +142,81 @@ fn users(space: &Space<'_>) -> Vec<Vec<ClassId>> {
 }
 
 struct Search<'s, 'a> {
-    space: &'s Space<'a>,
+    /// The best plan so far, but for a move that is being tried.
+    state: State<'s, 'a>,
     tried: usize,
     users: Vec<Vec<ClassId>>,
-    /// What each e-node costs with everything below it, as a tree.
+    /// What each e-node costs with everything below it.
     totals: Vec<Vec<f64>>,
     /// Where moves are worth another try.
     fresh: Fresh,
+    /// The work after which the search ends.
+    limit: u64,
 }
 
 impl Search<'_, '_> {
-    fn price(&mut self, plan: &Plan) -> Result<Priced, PlanError> {
-        self.tried += 1;
-        self.space.price(plan)
-    }
-
-    /// The cheapest way to compute each class as a tree. Fused, pointwise ops and views cost next to nothing, because they
-    /// will be inlined; unfused, each op costs its own kernel.
-    fn first_choice(&mut self, fused: bool) -> Result<Plan, PlanError> {
-        let classes = &self.space.classes.classes;
-        let n = classes.len();
-        let own: Vec<Vec<f64>> = (0..n).map(|class| self.own_costs(class, fused)).collect();
-        let mut best: Vec<(f64, usize)> =
-            (0..n).map(|c| if self.space.given[c] { (0.0, 0) } else { (f64::INFINITY, 0) }).collect();
-        loop {
-            let mut changed = false;
-            for class in (0..n).filter(|&c| !self.space.given[c]) {
-                for (i, node) in classes[class].nodes.iter().enumerate() {
-                    let total = node.operands.iter().fold(own[class][i], |sum, &c| sum + best[c].0);
-                    // A relative margin: ties keep the earlier node, whatever the order of addition.
-                    if total < best[class].0 * (1.0 - 1e-12) || (best[class].0.is_infinite() && total.is_finite()) {
-                        best[class] = (total, i);
-                        changed = true;
-                    }
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        let total = |class: usize, i: usize| {
-            classes[class].nodes[i].operands.iter().fold(own[class][i], |sum, &c| sum + best[c].0)
-        };
-        self.totals = (0..n).map(|c| (0..classes[c].nodes.len()).map(|i| total(c, i)).collect()).collect();
-        let unreached = self.space.classes.outputs.iter().find(|&&c| best[c].0.is_infinite());
-        if let Some(&output) = unreached {
-            return Err(PlanError::NoChoice(self.culprit(output, &best)));
-        }
-        let choice: Vec<_> = best.iter().map(|b| b.1).collect();
-        let stored = (0..n).map(|c| !self.space.given[c]).collect();
-        let mut plan = Plan { choice, stored, host: (0..n).collect() };
-        for &output in &self.space.classes.outputs {
-            plan.stored[output] = true;
-        }
-        Ok(plan)
-    }
-
-    fn own_costs(&self, class: ClassId, fused: bool) -> Vec<f64> {
-        let c = &self.space.classes.classes[class];
-        if self.space.given[class] {
-            return vec![0.0; c.nodes.len()];
-        }
-        let share = if c.constant { 0.01 } else { 1.0 };
-        (0..c.nodes.len())
-            .map(|i| {
-                let alone = self.space.cost_alone(class, i);
-                let seconds = match c.nodes[i].op.def().class {
-                    Class::Pointwise if fused => alone.seconds * 0.1,
-                    Class::View(_) | Class::Leaf(_) if fused => alone.seconds * 0.01,
-                    _ => alone.seconds,
-                };
-                seconds * share
-            })
-            .collect()
-    }
-
-    /// A class below `class` that stops it from being computed: the first without a node whose operands all can be.
-    fn culprit(&self, class: ClassId, best: &[(f64, usize)]) -> ClassId {
-        let (mut at, mut seen) = (class, vec![false; best.len()]);
-        loop {
-            seen[at] = true;
-            let nodes = &self.space.classes.classes[at].nodes;
-            let next = nodes.iter().flat_map(|n| &n.operands).find(|&&c| best[c].0.is_infinite() && !seen[c]);
-            match next {
-                Some(&c) => at = c,
-                None => return at,
-            }
-        }
+    /// Whether there is work left.
+    fn goes_on(&self) -> bool {
+        self.state.space.work() <= self.limit
     }
 
     /// Makes classes virtual, from the inputs on, wherever that gains; until a pass changes nothing.
-    fn greedy(&mut self, plan: &mut Plan, best: &mut Priced) {
+    fn greedy(&mut self) {
         for _ in 0..4 {
-            let order: Vec<ClassId> = best.kernels.iter().flat_map(|(k, _)| k.stores.clone()).collect();
-            let before = best.seconds;
+            let ids = self.state.in_order();
+            let order: Vec<ClassId> = ids.iter().flat_map(|id| self.state.kernel(*id).kernel.stores.clone()).collect();
+            let before = self.state.price;
             for class in order {
-                self.try_flip(plan, best, class);
+                self.try_flip(class);
             }
-            if best.seconds >= before {
+            if !self.state.price.gains(before) {
                 break;
             }
         }
     }
 
     /// Stores a class or makes it virtual, if that gains.
-    fn try_flip(&mut self, plan: &mut Plan, best: &mut Priced, class: ClassId) {
-        if self.fresh.try_now(Move::Flip(class), [class])
-            && let Some(trial) = self.flipped(plan, class)
-        {
-            self.try_plan(plan, best, trial);
+    fn try_flip(&mut self, class: ClassId) {
+        if self.is_free(class) && self.fresh.try_now(Move::Flip(class), [class]) {
+            self.attempt(|state| flip(state, class));
         }
     }
 
-    /// The plan with a class stored that was virtual, or the other way round.
-    fn flipped(&self, plan: &Plan, class: ClassId) -> Option<Plan> {
-        if self.space.given[class] || self.space.classes.outputs.contains(&class) {
+    /// Whether a class is not given and no output, so that the plan decides whether it is stored.
+    fn is_free(&self, class: ClassId) -> bool {
+        let facts = &self.state.space.facts;
+        !facts.given[class] && !facts.output[class]
+    }
+
+    /// Makes a move, and takes it back unless it gains.
+    fn attempt(&mut self, edit: impl FnOnce(&mut State<'_, '_>)) -> bool {
+        let mark = self.state.mark();
+        edit(&mut self.state);
+        if self.settle().is_some_and(|price| price.gains(mark.price)) {
+            self.take(mark);
+            return true;
+        }
+        self.state.rollback(mark);
+        false
+    }
+
+    /// The price after edits, if the plan is valid.
+    fn settle(&mut self) -> Option<state::Price> {
+        self.tried += 1;
+        if !self.goes_on() {
             return None;
         }
-        let mut trial = plan.clone();
-        if trial.stored[class] {
-            trial.release(class);
-        } else {
-            trial.stored[class] = true;
-            trial.host[class] = class;
-        }
-        Some(trial)
+        self.state.settle().ok().map(|()| self.state.price)
     }
 
-    /// Takes a plan if it gains.
-    fn try_plan(&mut self, plan: &mut Plan, best: &mut Priced, trial: Plan) {
-        if let Some(priced) = self.better(best, &trial) {
-            self.take(plan, best, trial, priced);
-        }
-    }
-
-    /// The price of a plan that is valid and gains.
-    fn better(&mut self, best: &Priced, trial: &Plan) -> Option<Priced> {
-        self.price(trial).ok().filter(|priced| gains(priced, best))
-    }
-
-    fn take(&mut self, plan: &mut Plan, best: &mut Priced, trial: Plan, priced: Priced) {
-        self.fresh.mark((plan, best), (&trial, &priced));
-        (*plan, *best) = (trial, priced);
+    /// Keeps what was done since a moment.
+    fn take(&mut self, since: Mark) {
+        self.fresh.mark(self.state.changes(since).map(|(_, kernel)| kernel));
+        self.state.commit();
     }
 }
 
-/// Whether a price is better by more than rounding.
-fn gains(new: &Priced, old: &Priced) -> bool {
-    new.seconds < old.seconds * (1.0 - 1e-9) || (old.seconds.is_infinite() && new.seconds.is_finite())
+/// Stores a class that is virtual, or the other way round.
+fn flip(state: &mut State<'_, '_>, class: ClassId) {
+    if state.plan().stored[class] { state.release(class) } else { state.store(class) }
 }

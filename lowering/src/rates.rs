@@ -1,0 +1,31 @@
+//! Rates that the search needs and that follow from what the backend says of probe kernels.
+
+use eutectic_backend::Backend;
+use eutectic_ir::DType;
+
+use crate::program::copy;
+
+/// Elements of the copy that measures bandwidth: 64 MiB, beyond the caches.
+const STREAMED: usize = 16 << 20;
+
+/// What the parts of a price are worth in seconds of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    /// Seconds of a kernel that does next to nothing.
+    pub launch: f64,
+    /// What a second of the load program counts.
+    pub load: f64,
+    /// What a byte counts that is kept between runs.
+    pub byte: f64,
+}
+
+impl Rates {
+    /// A kept byte counts a share ([`Backend::keep`]) of the time in which the device streams it. The load program's seconds count
+    /// the same share: a byte that is made as fast as memory takes it costs as much to make as to keep.
+    pub fn of(backend: &dyn Backend) -> Rates {
+        let seconds = |count| backend.cost(&copy(DType::F32, count)).seconds;
+        let launch = seconds(1);
+        let streamed = seconds(STREAMED) / (2 * STREAMED * DType::F32.size()) as f64;
+        Rates { launch, load: backend.keep(), byte: backend.keep() * streamed }
+    }
+}

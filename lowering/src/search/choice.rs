@@ -1,0 +1,93 @@
+//! The choice that the search starts from: for each class the e-node that is cheapest with what is below it.
+
+use eutectic_ir::{eclasses::ClassId, ops::Class};
+
+use crate::{
+    plan::{Plan, PlanError},
+    space::Space,
+};
+
+/// The most that a class counts: as a tree, what is below doubles with each `x + sin x`, past all numbers in the end. No choice is
+/// improved at this price, so that none comes to run in a circle; and sums of a few stay finite.
+const MOST: f64 = 1e300;
+
+/// Where the search starts.
+pub(super) struct First {
+    /// Every class stored in a kernel of its own.
+    pub plan: Plan,
+    /// What each e-node costs with everything below it, as a tree.
+    pub totals: Vec<Vec<f64>>,
+}
+
+/// The cheapest way to compute each class. Fused, pointwise ops and views cost what they add to a kernel, because they will be
+/// inlined; unfused, each op costs its own kernel.
+///
+/// # Errors
+/// [`PlanError::NoChoice`] where an output cannot be computed.
+pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> {
+    let classes = &space.classes.classes;
+    let n = classes.len();
+    let given = &space.facts.given;
+    let own: Vec<Vec<f64>> = (0..n).map(|class| own_costs(space, class, fused)).collect();
+    let mut best: Vec<(f64, usize)> = given.iter().map(|g| if *g { (0.0, 0) } else { (f64::INFINITY, 0) }).collect();
+    let total = |best: &[(f64, usize)], class: ClassId, i: usize| {
+        let sum = classes[class].nodes[i].operands.iter().fold(own[class][i], |sum, &c| sum + best[c].0);
+        if sum.is_finite() { sum.min(MOST) } else { sum }
+    };
+    loop {
+        let mut changed = false;
+        for class in (0..n).filter(|&c| !given[c]) {
+            for i in 0..classes[class].nodes.len() {
+                let total = total(&best, class, i);
+                // A relative margin: ties keep the earlier node, whatever the order of addition.
+                if total < best[class].0 * (1.0 - 1e-12) || (best[class].0.is_infinite() && total.is_finite()) {
+                    best[class] = (total, i);
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    if let Some(&output) = space.classes.outputs.iter().find(|&&c| best[c].0.is_infinite()) {
+        return Err(PlanError::NoChoice(culprit(space, output, &best)));
+    }
+    let totals = (0..n).map(|c| (0..classes[c].nodes.len()).map(|i| total(&best, c, i)).collect()).collect();
+    let stored = (0..n).map(|c| !given[c] || space.facts.output[c]).collect();
+    let plan = Plan { choice: best.iter().map(|b| b.1).collect(), stored, host: (0..n).collect() };
+    Ok(First { plan, totals })
+}
+
+fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
+    let c = &space.classes.classes[class];
+    if space.facts.given[class] {
+        return vec![0.0; c.nodes.len()];
+    }
+    let share = if c.constant { 0.01 } else { 1.0 };
+    (0..c.nodes.len())
+        .map(|i| {
+            let alone = space.cost_alone(class, i);
+            let seconds = match c.nodes[i].op.def().class {
+                Class::Pointwise if fused => alone.seconds * 0.1,
+                Class::View(_) | Class::Leaf(_) if fused => alone.seconds * 0.01,
+                _ => alone.seconds,
+            };
+            seconds * share
+        })
+        .collect()
+}
+
+/// A class below `class` that stops it from being computed: the first without a node whose operands all can be.
+fn culprit(space: &Space<'_>, class: ClassId, best: &[(f64, usize)]) -> ClassId {
+    let (mut at, mut seen) = (class, vec![false; best.len()]);
+    loop {
+        seen[at] = true;
+        let nodes = &space.classes.classes[at].nodes;
+        let next = nodes.iter().flat_map(|n| &n.operands).find(|&&c| best[c].0.is_infinite() && !seen[c]);
+        match next {
+            Some(&c) => at = c,
+            None => return at,
+        }
+    }
+}
