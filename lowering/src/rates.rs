@@ -8,6 +8,9 @@ use crate::program::copy;
 /// Elements of the copy that measures bandwidth: 64 MiB, beyond the caches.
 const STREAMED: usize = 16 << 20;
 
+/// How often a program is taken to run for each time that it is loaded.
+const RUNS_A_LOAD: f64 = 1000.0;
+
 /// What the parts of a price are worth in seconds of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
@@ -20,12 +23,12 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// A kept byte counts a share ([`Backend::keep`]) of the time in which the device streams it. The load program's seconds count
-    /// the same share: a byte that is made as fast as memory takes it costs as much to make as to keep.
+    /// A kept byte counts a share ([`Backend::keep`]) of the time in which the device streams it. A second of the load program counts
+    /// as much as it adds to each run until the program is loaded anew.
     pub fn of(backend: &dyn Backend) -> Rates {
         let seconds = |count| backend.cost(&copy(DType::F32, count)).seconds;
         let launch = seconds(1);
         let streamed = seconds(STREAMED) / (2 * STREAMED * DType::F32.size()) as f64;
-        Rates { launch, load: backend.keep(), byte: backend.keep() * streamed }
+        Rates { launch, load: 1.0 / RUNS_A_LOAD, byte: backend.keep() * streamed }
     }
 }
