@@ -18,7 +18,7 @@ const REACH: usize = 512;
 ///
 /// # Errors
 /// When kernels wait for each other.
-pub(super) fn insert(state: &mut State<'_, '_>, fresh: &mut Vec<KernelId>) -> Result<(), PlanError> {
+pub(super) fn insert(state: &mut State<'_, '_>, fresh: &mut [KernelId]) -> Result<(), PlanError> {
     let new: FxHashSet<KernelId> = fresh.iter().copied().collect();
     let mut waits: FxHashMap<KernelId, usize> = FxHashMap::default();
     for &id in fresh.iter() {

@@ -647,7 +647,7 @@ mod tests {
                 state.rollback(mark);
                 prop_assert_eq!(state.plan(), &before);
                 agrees(&state)?;
-            } else if moves.len() % 2 == 0 {
+            } else if moves.len().is_multiple_of(2) {
                 state.commit();
             }
         }

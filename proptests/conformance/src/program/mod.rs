@@ -14,7 +14,7 @@ use proptest::prelude::*;
 pub struct Case {
     /// The program.
     pub graph: Graph,
-    /// See [`conformance::values`](crate::conformance::values).
+    /// The seed of the values of its inputs and parameters.
     pub seed: u64,
 }
 
