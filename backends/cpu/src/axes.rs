@@ -143,7 +143,7 @@ fn collect_cuts(index: &Index, places: &mut Vec<(usize, usize)>) {
 pub fn normalise(nest: &Nest, rows: usize) -> (Nest, usize) {
     let (mut nest, mut rows) = (nest.clone(), rows);
     // Cut axes where a reshape cuts them, as long as that makes maps simpler.
-    while nest.domain.len() < 2 * super::tile::MAX_RANK {
+    while nest.domain.len() < 2 * crate::tile::domain::MAX_RANK {
         let simpler = nest.places_to_cut().into_iter().find_map(|(axis, by)| {
             let new = nest.cut(axis, by);
             (new.cuts() < nest.cuts()).then_some((axis, new))

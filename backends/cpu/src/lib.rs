@@ -8,10 +8,10 @@
 
 mod axes;
 mod backend;
-mod cache;
 mod cost;
 mod gemm;
 mod kernels;
+mod machine;
 mod runtime;
 mod simd;
 mod tile;

@@ -4,7 +4,7 @@ use eutectic_backend::Kernel;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{Costs, Model};
+use super::{coefficients::Costs, model::Model};
 
 /// A kernel and how long it took.
 #[derive(Clone, Debug)]

@@ -12,11 +12,10 @@ use eutectic_ir::{DType, index::Index};
 
 use super::{
     micro::{pack::Lines, table::Micro},
-    plan::Product,
+    product::Product,
 };
 use crate::{
     axes::{Nest, normalise},
-    kernels::Slots,
     tile::{MAX_RANK, number},
 };
 
@@ -89,7 +88,7 @@ struct Row {
 impl Gathered {
     /// Compiles an operand over `[b.. m k]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
     /// terms' coordinates go their own ways; else `None`.
-    pub fn compile(nest: &Nest, acc: DType, slots: &Slots) -> Option<Gathered> {
+    pub fn compile(nest: &Nest, acc: DType, slots: &[(DType, usize)]) -> Option<Gathered> {
         if nest.domain.contains(&0) {
             return None;
         }
@@ -100,7 +99,7 @@ impl Gathered {
         }
         let (load, guards, fill) = guarded(&nest)?;
         let Instr::Load(load) = load else { return None };
-        let &(dtype, count) = slots.types.get(load.slot)?;
+        let &(dtype, count) = slots.get(load.slot)?;
         if dtype != acc || load.dtype != acc || !load.guards.iter().all(|g| guards.contains(g)) {
             return None;
         }

@@ -12,14 +12,20 @@ use eutectic_backend::EmptyRow;
 use eutectic_ir::DType;
 
 use self::bias::Bias;
-use super::{
-    Launch, Slots, Thunk,
-    operand::{Matrix, Operand},
-};
+use super::{operand::Operand, slots::Slots};
 use crate::{
     axes::{Nest, normalise_batch},
-    gemm::plan::{Extents, Finish, Plan, Product, Right},
-    runtime::memory::ALIGN,
+    gemm::{
+        matrix::Matrix,
+        micro::call::Finish,
+        plan::Plan,
+        product::{Extents, Product},
+        right::Right,
+    },
+    runtime::{
+        memory::ALIGN,
+        thunk::{Launch, Thunk},
+    },
     simd::{
         Isa,
         convert::register,

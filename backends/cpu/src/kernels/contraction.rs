@@ -12,13 +12,23 @@ use self::{
     tasks::{batch_into_rows, block},
 };
 use super::{
-    Constant, Launch, Machine, Slots, Thunk,
-    operand::{Matrix, Operand, stored},
+    operand::{Operand, stored},
+    slots::Slots,
 };
 use crate::{
     axes::{Nest, normalise_batch},
-    gemm::plan::{Extents, Finish, Plan, Product, Right},
-    runtime::memory::ALIGN,
+    gemm::{
+        matrix::Matrix,
+        micro::call::Finish,
+        plan::Plan,
+        product::{Extents, Product},
+        right::Right,
+    },
+    machine::Machine,
+    runtime::{
+        memory::ALIGN,
+        thunk::{Constant, Launch, Thunk},
+    },
     simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };

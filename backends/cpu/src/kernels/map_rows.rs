@@ -2,10 +2,10 @@
 
 use eutectic_ir::DType;
 
-use super::{Launch, Thunk};
 use crate::{
     axes::{Nest, normalise},
-    cache::Caches,
+    machine::Caches,
+    runtime::thunk::{Launch, Thunk},
     simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };

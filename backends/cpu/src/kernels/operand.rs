@@ -7,9 +7,11 @@ use eutectic_ir::{
     index::{Index, strides},
 };
 
-use super::{Launch, Slots, Thunk, map_rows::Tiles};
+use super::{map_rows::Tiles, slots::Slots};
 use crate::{
     axes::Nest,
+    gemm::matrix::Matrix,
+    runtime::thunk::{Launch, Thunk},
     simd::{Isa, convert::register},
 };
 
@@ -21,17 +23,6 @@ pub struct Operand {
     strides: Vec<i64>,
     size: usize,
     pack: Option<Tiles>,
-}
-
-/// One matrix: its first element and strides in elements.
-#[derive(Clone, Copy)]
-pub struct Matrix {
-    /// The first element.
-    pub at: *mut u8,
-    /// From a row to the next.
-    pub rows: isize,
-    /// From a column to the next.
-    pub columns: isize,
 }
 
 impl Operand {

@@ -5,8 +5,11 @@ use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Access, Guard, MAX_RANK, Mask, Region, Scatter, Step, TileProgram, Value, Write,
+    access::{Access, Guard},
+    domain::{MAX_RANK, Mask},
     prepare::{Pair, flat, needed, order, pairs},
+    program::{Scatter, Step, TileProgram, Value, Write},
+    region::Region,
 };
 use crate::{
     axes::Nest,
@@ -360,40 +363,6 @@ pub fn number(x: f64, dtype: DType) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
     bytes
-}
-
-impl TileProgram {
-    /// The steps whose values stores read.
-    pub fn stored(&self) -> Vec<usize> {
-        self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
-    }
-
-    /// Of these, those that stores at places known only when it runs read, or are told their places by.
-    pub fn scattered(&self) -> impl Iterator<Item = usize> {
-        self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
-    }
-}
-
-impl Step {
-    /// The steps whose values it reads.
-    pub fn args(&self) -> Vec<usize> {
-        match self {
-            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Boxed { .. } => Vec::new(),
-            Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
-            Step::Coordinate(access) => access.values(),
-            Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
-            Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
-            Step::Point { args, .. } => args.clone(),
-            Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
-            Step::Select { pieces, .. } => {
-                pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
-            }
-        }
-    }
-}
-
-fn of_guards(guards: &[Guard]) -> Vec<usize> {
-    guards.iter().flat_map(|g| g.access.values()).collect()
 }
 
 /// Which steps run in which pass over a row that is cut into parts: a pass computes what the next reductions need, anew; the

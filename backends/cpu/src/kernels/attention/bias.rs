@@ -6,7 +6,8 @@ use eutectic_ir::DType;
 
 use crate::{
     axes::Nest,
-    kernels::{Launch, Slots},
+    kernels::slots::Slots,
+    runtime::thunk::Launch,
     simd::{Isa, arithmetic::Number},
     tile::{self, Frame, Part, Tile, TileProgram},
 };
@@ -43,7 +44,7 @@ impl Bias {
     /// query's to the next, and from a key's.
     ///
     /// # Safety
-    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers.
+    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have room for the program's registers.
     pub unsafe fn run(
         &self,
         launch: &Launch<'_>,

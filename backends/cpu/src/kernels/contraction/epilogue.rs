@@ -3,7 +3,7 @@
 use eutectic_backend::{Instr, Load, ValueId};
 use eutectic_ir::{Attr, DType};
 
-use crate::{axes::Nest, kernels::Slots};
+use crate::{axes::Nest, kernels::slots::Slots};
 
 /// That part: sums plus a row, plus a matrix, and no less than zero.
 #[derive(Clone, Debug, Default)]

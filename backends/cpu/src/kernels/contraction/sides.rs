@@ -4,16 +4,12 @@ use eutectic_ir::DType;
 
 use crate::{
     axes::Nest,
-    gemm::{
-        computed::Computed,
-        gathered::Gathered,
-        plan::{Left, Product, Right},
-        source::Source,
-    },
+    gemm::{computed::Computed, gathered::Gathered, left::Left, product::Product, right::Right, source::Source},
     kernels::{
-        Launch, Slots,
         operand::{Operand, in_place},
+        slots::Slots,
     },
+    runtime::thunk::Launch,
     simd::Isa,
     tile::Frame,
 };
@@ -44,10 +40,10 @@ impl Lhs {
         parts: Parts,
     ) -> Result<Lhs, Vec<String>> {
         if in_place(nest, acc, slots).is_none() && T::lanes(isa).is_some() {
-            if let Some(gathered) = Gathered::compile(nest, acc, slots) {
+            if let Some(gathered) = Gathered::compile(nest, acc, &slots.types) {
                 return Ok(Lhs::Gathered(gathered));
             }
-            if let Some(computed) = parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+            if let Some(computed) = parts.and_then(|parts| Computed::compile(nest, &slots.types, isa, &parts)) {
                 return Ok(Lhs::Computed(Box::new(computed)));
             }
         }
@@ -96,7 +92,7 @@ impl Rhs {
     /// Everything that stands in the way.
     pub fn compile(nest: &Nest, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
         let parts = parts.filter(|_| in_place(nest, acc, slots).is_none());
-        match parts.and_then(|parts| Computed::compile(nest, slots, isa, &parts)) {
+        match parts.and_then(|parts| Computed::compile(nest, &slots.types, isa, &parts)) {
             Some(computed) => Ok(Rhs::Computed(Box::new(computed))),
             None => Operand::compile(nest, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
         }
@@ -124,7 +120,7 @@ macro_rules! both {
             /// Evaluates it, if that comes first.
             ///
             /// # Safety
-            /// As [`crate::kernels::Thunk::run`].
+            /// As [`crate::runtime::thunk::Thunk::run`].
             pub unsafe fn prepare(&self, launch: &Launch<'_>) {
                 if let Some(operand) = self.forms().0 {
                     // SAFETY: passed on from the caller.

@@ -2,7 +2,10 @@
 
 use crate::{
     axes::Nest,
-    gemm::plan::{Extents, Plan, Product},
+    gemm::{
+        plan::Plan,
+        product::{Extents, Product},
+    },
 };
 
 /// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.

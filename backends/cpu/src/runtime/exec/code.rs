@@ -8,8 +8,10 @@ use rustc_hash::FxHashMap;
 
 use super::{Aligned, Pointer, check, loaded};
 use crate::{
-    kernels::{self, Launch, Machine, Thunk},
+    kernels,
+    machine::Machine,
     runtime::{
+        thunk::{Launch, Thunk},
         fault::Fault,
         memory::ALIGN,
         threads::{Pool, Workers},

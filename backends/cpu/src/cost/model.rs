@@ -1,17 +1,13 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
-mod coefficients;
-mod fit;
-mod reach;
-
 use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load, Store};
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
 
-pub use coefficients::{Class, Costs, Element, Memory, Product};
-pub use fit::{Fitted, Measured, fit};
-use reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length};
-
+use super::{
+    coefficients::{Costs, Element},
+    reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length},
+};
 use crate::{simd::table, tile::shape::SHORTEST_LINE, unroll::unrolled};
 
 /// The model: coefficients, with ops resolved.
