@@ -4,9 +4,15 @@
 //! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
 //! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s.
 
+pub mod fit;
 mod kernel;
+pub mod order;
 mod program;
+pub mod reach;
+pub mod reductions;
 mod run;
+pub mod traffic;
+pub mod unroll;
 
 pub use kernel::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId};
 pub use program::{Buffer, BufferId, Place, Program, Step};

@@ -15,7 +15,6 @@ mod machine;
 mod runtime;
 mod simd;
 mod tile;
-mod unroll;
 
 pub use backend::{Cpu, CpuOptions};
 pub use cost::{Class, Costs, Element, Fitted, Measured, Memory, Product, fit};

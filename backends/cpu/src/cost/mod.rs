@@ -3,7 +3,6 @@
 mod coefficients;
 mod fit;
 mod model;
-mod reach;
 
 pub use coefficients::{Class, Costs, Element, Memory, Product};
 pub use fit::{Fitted, Measured, fit};

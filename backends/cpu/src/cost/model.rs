@@ -1,14 +1,16 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
-use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load, Store};
+use eutectic_backend::{
+    AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
+    reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length},
+    traffic,
+    unroll::unrolled,
+};
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
 
-use super::{
-    coefficients::{Costs, Element},
-    reach::{inside, is_dense, is_of_box, is_short, known, line, masks, mentioned, points, row_mask, run_length},
-};
-use crate::{simd::table, tile::shape::SHORTEST_LINE, unroll::unrolled};
+use super::coefficients::{Costs, Element};
+use crate::{simd::table, tile::shape::SHORTEST_LINE};
 
 /// The model: coefficients, with ops resolved.
 pub struct Model {
@@ -61,9 +63,8 @@ impl Model {
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
-        let mut work = Work::default();
+        let mut work = Work { bytes: traffic::bytes(kernel), ..Work::default() };
         let m = &self.costs.memory;
-        self.traffic(kernel, &mut work);
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         self.body(&kernel.body, row_mask(kernel), passes, &mut work);
         for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
@@ -127,29 +128,6 @@ impl Model {
             *last = *keys;
         }
         scores
-    }
-
-    /// Bytes of the distinct elements that are read and written.
-    fn traffic(&self, kernel: &Kernel, work: &mut Work) {
-        let mut bytes = vec![0.0_f64; kernel.slots.len()];
-        let mut touch = |slot: usize, elements: f64| {
-            if let (Some(b), Some((dtype, count))) = (bytes.get_mut(slot), kernel.slots.get(slot)) {
-                // Several loads of a buffer (its pieces) add up, to at most all of it.
-                *b = (*b + elements * dtype.size() as f64).min((count * dtype.size()) as f64);
-            }
-        };
-        for body in kernel.bodies() {
-            let masks = masks(body, 0);
-            for (instr, mask) in body.instrs.iter().zip(masks) {
-                if let Instr::Load(load) = instr {
-                    touch(load.slot, points(&body.domain, mask));
-                }
-            }
-        }
-        for store in &kernel.stores {
-            touch(store.slot, points(&kernel.body.domain, mentioned(&store.at)));
-        }
-        work.bytes += bytes.iter().sum::<f64>();
     }
 
     /// The passes over a body's values; by tiles, of which each computes even what needs no load anew, or not.

@@ -6,10 +6,10 @@ mod map_rows;
 mod operand;
 mod slots;
 
-use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_backend::{AnchorKernel, Kernel, unroll::unrolled};
 
 use self::slots::Slots;
-use crate::{axes::Nest, machine::Machine, runtime::thunk::Thunk, unroll::unrolled};
+use crate::{axes::Nest, machine::Machine, runtime::thunk::Thunk};
 
 /// Compiles a kernel.
 ///

@@ -6,7 +6,7 @@ mod copy;
 pub mod domain;
 pub mod grid;
 mod loops;
-mod prepare;
+mod pairs;
 mod program;
 mod region;
 mod registers;

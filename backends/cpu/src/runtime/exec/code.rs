@@ -11,10 +11,10 @@ use crate::{
     kernels,
     machine::Machine,
     runtime::{
-        thunk::{Launch, Thunk},
         fault::Fault,
         memory::ALIGN,
         threads::{Pool, Workers},
+        thunk::{Launch, Thunk},
     },
 };
 
