@@ -47,7 +47,7 @@ pub trait Choices {
                 .map(|d| if self.below(3) == 0 { Dim::Known(1) } else { d.clone() })
                 .collect();
         }
-        let rank = [1, 2, 2, 1, 3, 0][self.below(6)];
+        let rank = [1, 2, 2, 1, 3, 0, 1, 2, 2, 1, 3, 4][self.below(12)];
         (0..rank).map(|_| Dim::Known(self.dim(true))).collect()
     }
 

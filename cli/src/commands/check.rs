@@ -39,9 +39,9 @@ pub struct Args {
     /// Where both sides are compiled and run
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_values_t = [Device::Cpu])]
     backend: Vec<Device>,
-    /// Instances of each rule
-    #[arg(long, value_name = "N", default_value_t = Options::default().cases.try_into().unwrap_or(NonZeroUsize::MIN))]
-    cases: NonZeroUsize,
+    /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to meet]
+    #[arg(long, value_name = "N")]
+    cases: Option<NonZeroUsize>,
     /// What the instances depend on: the same seed repeats them exactly
     #[arg(long, value_name = "S", default_value_t = Options::default().seed)]
     seed: u64,
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     match reports.iter().filter(|r| !r.holds()).count() {
         0 => Ok(()),
-        n => Err(Fault::input(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
+        n => Err(Fault::run(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
     }
 }
 
@@ -108,14 +108,15 @@ impl Args {
                 Device::Cpu => backends.push(Compiler::new(Cpu::new(CpuOptions { threads: 1, ..Default::default() }))?),
             }
         }
-        let (cases, seed, mutants) = (self.cases.get(), self.seed, self.mutants);
+        let (cases, seed, mutants) = (self.cases.map(NonZeroUsize::get), self.seed, self.mutants);
         Ok(Options { cases, seed, backends, mutants, ..Options::default() })
     }
 
     /// The command that checks this rule again, on the same instances.
     fn replay(&self, report: &Report) -> String {
         let directories: String = self.directories.iter().map(|d| format!(" --rules {}", d.display())).collect();
-        format!("eutectic rules check '{}'{directories} --seed {} --cases {}", report.rule, self.seed, self.cases)
+        let cases = self.cases.map_or(String::new(), |cases| format!(" --cases {cases}"));
+        format!("eutectic rules check '{}'{directories} --seed {}{cases}", report.rule, self.seed)
     }
 
     fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
@@ -136,7 +137,7 @@ impl Args {
                         .map_or(String::new(), |m| format!("{} of {}", m.killed, m.killed + m.survivors.len())),
                 );
             }
-            row.push(if report.holds() { "holds".into() } else { "wrong".to_string() });
+            row.push(report.outcome().to_string());
             rows.add_row(row);
         }
         writeln!(out, "{rows}\n")?;
@@ -176,6 +177,7 @@ impl Args {
         });
         json!({
             "rule": report.rule, "place": report.place, "contract": report.contract.to_string(), "holds": report.holds(),
+            "outcome": report.outcome().to_string(),
             "cases": report.cases, "elements": report.judged, "fired": report.fired, "guards": report.guarded,
             "ran": report.ran, "refused": report.refused.as_ref().map(|(n, why)| json!({ "count": n, "reason": why })),
             "mutants": mutants, "failures": failures, "notes": report.notes, "seconds": report.time.as_secs_f64(),

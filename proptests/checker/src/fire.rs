@@ -5,9 +5,10 @@ use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched
 use crate::{
     cases::{Case, fitting},
     instance::commutable,
+    literals::literals,
     mutate::broken,
     report::{Check, Failure},
-    values::Style,
+    values::{Manner, Style},
 };
 
 /// At most so many ways round are tried of a left side with many commutative ops.
@@ -79,7 +80,8 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
         return Err(failure(format!("it fires although {}", broken.what)));
     }
     let contract = probe.rule().contract;
-    let values = fitting(&sides, Style::Ordinary, contract, random);
+    let literals = literals(probe.rule());
+    let values = fitting(&sides, Manner { style: Style::Ordinary, contract, literals: &literals }, random);
     let other = Case { instance: case.instance.clone(), sides, style: Style::Ordinary, values };
     match other.judge(contract) {
         // A single case says nothing of a `fast` rule.

@@ -23,9 +23,9 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Draws values for all variables. `None` where what was drawn does not go together: draw again.
-    pub fn draw(rule: &Rule, choices: &mut dyn Choices) -> Option<Instance> {
-        let mut members = vec![draw(rule, choices, Bindings::default())?];
+    /// Draws values for all variables that are not bound. `None` where what was drawn does not go together: draw again.
+    pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Instance> {
+        let mut members = vec![draw(rule, choices, bound)?];
         for _ in 1..if rule.group { MEMBERS } else { 1 } {
             let agreed = agreed(rule, &members[0])?;
             members.push(draw(rule, choices, agreed)?);
