@@ -8,7 +8,7 @@ use std::{
 
 use eutectic_backend::{Backend, Cost};
 use eutectic_ir::{
-    Graph, GraphError,
+    Graph, GraphError, Symbol,
     lang::Source,
     outline::{self, Block, Outlined},
 };
@@ -139,12 +139,13 @@ impl Compiler {
         &*self.backend
     }
 
-    /// Rewrites, plans and lowers a graph whose symbolic dims are bound.
+    /// Rewrites, plans and lowers a graph whose symbolic dims are bound to numbers.
     ///
     /// # Errors
     /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something.
     pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
         let graph = &*bound(graph)?;
+        self.refuse_extents(graph)?;
         let mut times = StageTimes::default();
         let outlined = timed(&mut times.outline, || self.outlined(graph));
         let (mut rewritten, mut blocks) = (Vec::new(), Vec::new());
@@ -155,6 +156,20 @@ impl Compiler {
         }
         let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks))?;
         Ok(Planned { outlined, rewritten, blocks, lowered, times })
+    }
+
+    /// Kernels have numbers as extents: a program whose extents vary from run to run has no plan yet.
+    fn refuse_extents(&self, graph: &Graph) -> Result<(), Error> {
+        let range = |(least, most): (i64, i64)| format!("{least} to {most}");
+        let problem = |symbol: &Symbol| {
+            let range = symbol.bounds.map(range).unwrap_or_default();
+            format!(
+                "{symbol} may be {range} at run time, but kernels have fixed extents; bind it to a number, and compile a program for each"
+            )
+        };
+        let problems: Vec<String> = graph.extents().iter().map(problem).collect();
+        let backend = self.backend.name().to_string();
+        if problems.is_empty() { Ok(()) } else { Err(Error::Unsupported { backend, problems }) }
     }
 
     fn plan_block(&self, rewritten: &Rewritten) -> Result<PlannedBlock, Error> {
@@ -204,7 +219,7 @@ impl Compiler {
         if self.options.outline { outline::outline(graph) } else { outline::whole(graph) }
     }
 
-    /// Compiles a graph whose symbolic dims are bound.
+    /// Compiles a graph whose symbolic dims are bound to numbers.
     ///
     /// # Errors
     /// As [`Compiler::plan`]; and everything that the backend cannot build.

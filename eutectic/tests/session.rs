@@ -1,6 +1,6 @@
 //! Sessions: arguments by position and by name, reuse, and errors that name what does not fit.
 
-use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Session, Strategy, Tensor, Type};
+use eutectic::{Compiler, Cpu, CpuOptions, DType, Dim, Error, Graph, Session, Strategy, Tensor, Type};
 
 fn graph() -> Graph {
     let mut graph = Graph::new("x w + b");
@@ -110,4 +110,15 @@ fn tensors_without_elements_run() {
             assert_eq!(outputs[2].to_f64(), (0..5).map(|c| column(c) as f64).collect::<Vec<_>>(), "{strategy:?}");
         }
     }
+}
+
+#[test]
+fn an_extent_at_run_time_is_refused_by_name() {
+    let mut graph = Graph::new("varies");
+    let x = graph.input("x", Type::Tensor(DType::F32, [Dim::between("S", 0, 8)].into_iter().collect())).unwrap();
+    let y = graph.exp(x).unwrap();
+    graph.output("y", y).unwrap();
+    let Err(error) = Compiler::new(Cpu::default()).unwrap().compile(&graph) else { panic!("there is no such kernel") };
+    let error = error.to_string();
+    assert!(error.contains("S may be 0 to 8 at run time") && error.contains("bind it to a number"), "{error}");
 }

@@ -73,7 +73,7 @@ fn find_split(map: &Index, domain: &[usize]) -> Option<(usize, usize)> {
             }
             _ => find_split(inner, domain),
         },
-        Atom::Coord(_) | Atom::Value(_) => None,
+        Atom::Coord(_) | Atom::Value(_) | Atom::Extent(_) => None,
     })
 }
 

@@ -7,11 +7,11 @@ use place::Placed;
 
 use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel, Store, ValueId};
 use eutectic_ir::{
-    Attr,
+    Attr, Shape,
     attr::FloatBits,
     eclasses::{ClassId, EClasses, ENode},
     index::{Index, flatten},
-    ops::{Anchor, Class},
+    ops::{Access, Anchor, Class, ViewCall},
 };
 use rustc_hash::FxHashMap;
 
@@ -152,8 +152,22 @@ impl<'a> Builder<'a> {
         Ok((outer, row))
     }
 
-    fn operand_dims(&self, node: &ENode) -> Vec<Vec<usize>> {
-        node.operands.iter().map(|&c| self.dims(c).unwrap_or_default()).collect()
+    fn shape(&self, class: ClassId) -> Result<&'a Shape, String> {
+        let shape = self.classes.classes[class].ty.as_tensor().map(|(_, shape)| shape);
+        shape.ok_or_else(|| format!("class {class} is a tuple"))
+    }
+
+    fn operand_shapes(&self, node: &ENode) -> Result<Vec<Shape>, String> {
+        node.operands.iter().map(|&c| self.shape(c).cloned()).collect()
+    }
+
+    /// Where a view reads.
+    fn access(&self, class: ClassId, at: &[Index], domain: &[usize]) -> Result<Access, String> {
+        let node = self.node(class);
+        let Class::View(map) = node.op.def().class else { return Err(format!("`{}` is no view", node.op)) };
+        let operands = self.operand_shapes(node)?;
+        let call = ViewCall { attrs: &node.attrs, operands: &operands, result: self.shape(class)?, at, domain };
+        map(&call).map_err(|why| format!("`{}`: {why}", node.op))
     }
 
     fn anchor_kernel(&mut self, scope: &mut Scope) -> Result<AnchorKernel, String> {

@@ -55,15 +55,9 @@ impl Builder<'_> {
         }
         let node = self.node(placed.class);
         let Class::Update(map) = node.op.def().class else { return Ok(placed) };
-        let (operands, result) = (self.operand_dims(node), self.dims(placed.class)?);
+        let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();
-        let piece = map(&ViewCall {
-            attrs: &node.attrs,
-            operands: &operands,
-            result: &result,
-            at: &placed.at,
-            domain: &domain,
-        });
+        let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
         let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
         let id = self.value(node.operands[ids], ids_at, Vec::new(), scope)?;
         let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
@@ -153,10 +147,8 @@ impl Builder<'_> {
         match node.op.def().class {
             Class::Anchor(_) => Some(at),
             Class::Pointwise => node.operands.iter().find_map(|&c| self.find_anchor(c, at.clone(), domain)),
-            Class::View(map) => {
-                let (operands, result) = (self.operand_dims(node), self.dims(class).ok()?);
-                let access =
-                    map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at: &at, domain });
+            Class::View(_) => {
+                let access = self.access(class, &at, domain).ok()?;
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))
             }
             Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => None,

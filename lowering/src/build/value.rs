@@ -5,7 +5,7 @@ use eutectic_ir::{
     Attr,
     eclasses::{ClassId, ENode},
     index::{Atom, Index, flatten, unflatten},
-    ops::{Anchor, Class, Leaf, ViewCall},
+    ops::{Access, Anchor, Class, Leaf},
 };
 
 use super::{Builder, Scope, attr};
@@ -77,12 +77,9 @@ impl Builder<'_> {
                     .collect::<Result<_, _>>()?;
                 Ok(Computed::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
             }
-            Class::View(map) => {
-                let (operands, result) = (self.operand_dims(node), self.dims(class)?);
-                let domain = scope.body.domain.clone();
-                let access =
-                    map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at, domain: &domain });
-                self.read(node, access, &operands, guards, dtype, scope)
+            Class::View(_) => {
+                let access = self.access(class, at, &scope.body.domain)?;
+                self.read(node, access, guards, dtype, scope)
             }
             Class::Leaf(Leaf::Iota) => {
                 let axis = attr(node, "axis").and_then(Attr::int).unwrap_or(-1);
@@ -142,8 +139,7 @@ impl Builder<'_> {
     fn read(
         &mut self,
         node: &ENode,
-        access: eutectic_ir::ops::Access,
-        operands: &[Vec<usize>],
+        access: Access,
         guards: &[Guard],
         dtype: eutectic_ir::DType,
         scope: &mut Scope,
@@ -155,7 +151,7 @@ impl Builder<'_> {
             if let Some((ids, ids_at)) = piece.via {
                 let id = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
-                let extent = operands[piece.operand][axis];
+                let extent = self.dims(node.operands[piece.operand])?[axis];
                 let dtype = scope.body.instrs[id].dtype();
                 let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype });
                 at[axis] = Index::atom(Atom::Value(id));
