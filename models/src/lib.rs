@@ -3,6 +3,7 @@
 pub mod bert;
 pub mod builtin;
 pub mod config;
+pub mod image;
 pub mod minilm;
 pub mod module;
 pub mod nn;
