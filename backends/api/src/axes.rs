@@ -12,7 +12,7 @@
 
 use eutectic_ir::index::{Atom, Index};
 
-use crate::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
+use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
 
 /// The groups of axes that a body's domain consists of, outermost first, by their numbers.
 pub type Layout = &'static [usize];

@@ -3,122 +3,34 @@
 //! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is the
 //! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
 //! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s. [`axes`] has the normal form of
-//! kernels, [`intervals`] what masks hide.
+//! kernels.
+//!
+//! What any backend can find out about a kernel is here too: what masks hide ([`intervals`], [`scores`]), how maps reach over a domain
+//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), and coefficients of cost models
+//! ([`fit`]).
 
 pub mod axes;
+mod backend;
+mod error;
+pub mod fit;
+pub mod grouped;
 pub mod intervals;
 mod kernel;
 mod limits;
+pub mod order;
 mod program;
+pub mod reach;
+pub mod reductions;
 mod run;
+pub mod scores;
+pub mod traffic;
+pub mod unroll;
 
+pub use backend::{Backend, Cost};
+pub use error::BackendError;
 pub use kernel::{
     AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
 };
 pub use limits::Limits;
 pub use program::{Buffer, BufferId, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
-
-use std::sync::Arc;
-
-use eutectic_ir::Origin;
-
-/// What a kernel is predicted to take.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Seconds on the device; infinite where the backend cannot build the kernel.
-    pub seconds: f64,
-    /// Floating-point operations that it really does, recomputation included.
-    pub flops: f64,
-    /// Bytes of its distinct loads and stores.
-    pub bytes: f64,
-}
-
-impl Cost {
-    /// The cost of what cannot be built.
-    pub const IMPOSSIBLE: Cost = Cost { seconds: f64::INFINITY, flops: 0.0, bytes: 0.0 };
-}
-
-/// A device that programs can be compiled for.
-pub trait Backend: Send + Sync {
-    /// Its name: `cpu`, `cuda`, `vulkan`.
-    fn name(&self) -> &str;
-
-    /// What it runs on and with, in a few words, for reports.
-    fn describe(&self) -> String;
-
-    /// Rules that programs are rewritten by for it, beside the packs: name and text of each file of its folder `rules/`. What a device
-    /// lacks (64-bit integers, say) is rewritten there; kernels it then refuses are not planned.
-    fn rules(&self) -> &[(&str, &str)] {
-        &[]
-    }
-
-    /// What sizes it takes.
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-
-    /// What it counts to keep a byte in memory between runs, as a share of the time in which the device reads or writes it once. A byte
-    /// that is kept must save this much of each run.
-    fn keep(&self) -> f64 {
-        0.05
-    }
-
-    /// Why it cannot build a kernel, naming every op and element type that stands in the way.
-    ///
-    /// # Errors
-    /// The reasons, one a string.
-    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>>;
-
-    /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
-    fn cost(&self, kernel: &Kernel) -> Cost;
-
-    /// Resolves a program to code that takes parameters.
-    ///
-    /// # Errors
-    /// Everything that the backend cannot build.
-    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError>;
-}
-
-/// Why a backend could not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum BackendError {
-    /// The program holds what the backend cannot build; every such thing, with its place in the model.
-    #[error("{backend} cannot build {} of the program's kernels:{}", .problems.len(), list(.problems))]
-    Unsupported {
-        /// The backend's name.
-        backend: String,
-        /// Where, and why.
-        problems: Vec<(Origin, String)>,
-    },
-    /// A buffer or parameter that does not fit.
-    #[error("{what} `{name}`: {problem}")]
-    Binding {
-        /// `input`, `output`, `state` or `parameter`.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// What is wrong, and what would be right.
-        problem: String,
-    },
-    /// An index that was read from a tensor lies outside the axis that it indexes.
-    #[error("index {index} is out of range for an axis of {extent} in {origin}")]
-    IndexOutOfRange {
-        /// The index.
-        index: i64,
-        /// The extent of the axis.
-        extent: usize,
-        /// The model part that reads.
-        origin: Origin,
-    },
-    /// Parameters that must be given again, because they were let go when what is computed from them was there.
-    #[error("{} must be given too: what is computed anew depends on them, and they were let go after loading", .0.join(", "))]
-    Released(Vec<String>),
-    /// The device failed.
-    #[error("{0}")]
-    Device(String),
-}
-
-fn list(problems: &[(Origin, String)]) -> String {
-    problems.iter().map(|(origin, why)| format!("\n  {origin}: {why}")).collect()
-}

@@ -1,6 +1,6 @@
 //! What a device can take: sizes that kernels and programs are planned within.
 
-use crate::Kernel;
+use crate::kernel::Kernel;
 
 /// Sizes of a device. A kernel beyond them costs infinitely much, and so is in no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use eutectic_ir::{DType, Origin, Tensor, Type};
 
-use crate::Kernel;
+use crate::kernel::Kernel;
 
 /// The number of a buffer in [`Program::buffers`].
 pub type BufferId = usize;

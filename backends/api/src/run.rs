@@ -8,7 +8,7 @@ use std::{any::Any, fmt, sync::Arc};
 use eutectic_ir::Tensor;
 use smallvec::SmallVec;
 
-use crate::BackendError;
+use crate::error::BackendError;
 
 /// A compiled program, without parameters.
 pub trait Executable: Send + Sync {

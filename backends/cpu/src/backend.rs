@@ -6,7 +6,8 @@ use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program}
 
 use crate::{
     cost::{Costs, Model},
-    kernels::{self, Machine},
+    kernels,
+    machine::Machine,
     runtime::exec,
     simd::Isa,
 };

@@ -7,14 +7,13 @@
 //! parameters arrive, and keeps memory and threads. `cost` tells the planner what all of this takes.
 
 mod backend;
-mod cache;
 mod cost;
 mod gemm;
 mod kernels;
+mod machine;
 mod runtime;
 mod simd;
 mod tile;
-mod unroll;
 
 pub use backend::{Cpu, CpuOptions};
 pub use cost::{Class, Costs, Element, Fitted, Measured, Memory, Product, fit};

@@ -1,10 +1,13 @@
 //! Fits the coefficients of the cost model to kernels that were measured.
 
-use eutectic_backend::Kernel;
+use eutectic_backend::{
+    Kernel,
+    fit::{coefficients, off},
+};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{Costs, Model};
+use super::{coefficients::Costs, model::Model};
 
 /// A kernel and how long it took.
 #[derive(Clone, Debug)]
@@ -28,47 +31,22 @@ pub struct Fitted {
     pub after: f64,
 }
 
-/// What a coefficient's change by a factor e must gain, as a share of the mean error: what no kernel speaks of stays as it is.
-const INERTIA: f64 = 0.002;
-/// The factors by which coefficients are changed, coarse to fine.
-const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
-/// How often all coefficients are gone over with one factor, at most.
-const ROUNDS: usize = 40;
-
-/// Looks for coefficients near `start` under which predictions are as near to what was measured as can be: each is made larger or
-/// smaller by a factor, as long as the mean of |ln predicted/measured| falls. A factor of two counts the same for a small kernel
-/// and a large one, and one kernel that was disturbed moves nothing.
+/// Looks for coefficients near `start` under which predictions are as near to what was measured as can be, by the mean of
+/// |ln predicted/measured|: see [`eutectic_backend::fit`].
 pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
     let before = error(start, measured);
     let Ok(mut table) = Table::try_from(start) else {
         return Fitted { costs: start.clone(), before: before.exp(), after: before.exp() };
     };
-    let (paths, origin) = (paths(&table), table.clone());
-    let moved = |table: &Table| -> f64 {
-        let far = |path: &Vec<String>| (number(table, path) / number(&origin, path)).ln().abs();
-        paths.iter().map(far).sum::<f64>() * INERTIA
+    let paths = paths(&table);
+    let numbers: Vec<f64> = paths.iter().map(|path| number(&table, path)).collect();
+    let costs_of = |table: &mut Table, numbers: &[f64]| {
+        paths.iter().zip(numbers).for_each(|(path, &to)| set(table, path, to));
+        Costs::deserialize(table.clone()).ok()
     };
-    let judge = |table: &Table| Some(error(&Costs::deserialize(table.clone()).ok()?, measured) + moved(table));
-    let mut least = before;
-    for step in STEPS {
-        for _ in 0..ROUNDS {
-            let round = least;
-            for path in &paths {
-                for factor in [step, 1.0 / step] {
-                    let mut trial = table.clone();
-                    set(&mut trial, path, number(&table, path) * factor);
-                    if let Some(now) = judge(&trial).filter(|now| *now < least) {
-                        (table, least) = (trial, now);
-                        break;
-                    }
-                }
-            }
-            if least >= round {
-                break;
-            }
-        }
-    }
-    let costs = Costs::deserialize(table).unwrap_or_else(|_| start.clone());
+    let judge = |numbers: &[f64]| costs_of(&mut table.clone(), numbers).map_or(f64::INFINITY, |c| error(&c, measured));
+    let found = coefficients(&numbers, judge);
+    let costs = costs_of(&mut table, &found).unwrap_or_else(|| start.clone());
     let after = error(&costs, measured);
     Fitted { costs, before: before.exp(), after: after.exp() }
 }
@@ -77,11 +55,9 @@ pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
 fn error(costs: &Costs, measured: &[Measured]) -> f64 {
     let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
     let models: Vec<Model> = (1..=most).map(|threads| Model::new(costs.clone(), threads)).collect();
-    let off = |m: &Measured| {
-        let predicted = models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
-        (predicted / m.seconds).ln().abs()
-    };
-    measured.iter().map(off).sum::<f64>() / measured.len().max(1) as f64
+    let predicted =
+        |m: &Measured| models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
+    off(measured.iter().map(|m| (predicted(m), m.seconds)))
 }
 
 /// The places of all coefficients.

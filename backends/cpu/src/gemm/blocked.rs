@@ -3,15 +3,21 @@
 //!
 //! While rows pass by a group, the next one is fetched: constant operands come from afar, once in a run.
 
+mod left;
+mod streams;
+
 use super::{
-    left::{Part, Segments},
+    left::Left,
+    matrix::Matrix,
     micro::{
-        call::{Ahead, Call},
+        call::{Ahead, Call, Finish},
         table::Micro,
     },
-    plan::{Extents, Finish, Left, Plan, Product, Right},
+    plan::Plan,
+    product::{Extents, Product},
+    right::Right,
+    segments::{Part, Segments},
 };
-use crate::kernels::operand::Matrix;
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {

@@ -2,9 +2,9 @@
 //! product is at.
 
 use eutectic_backend::axes::Nest;
+use eutectic_ir::DType;
 
 use crate::{
-    kernels::Slots,
     simd::Isa,
     tile::{self, Frame, MAX_RANK, Part, Tile, TileProgram},
 };
@@ -28,12 +28,12 @@ pub struct Evaluated<'a> {
 impl Computed {
     /// Compiles an operand whose parts have such rows and columns, the most rows first; `None` if it cannot be, or if parts are better
     /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
-    pub fn compile(nest: &Nest, slots: &Slots, isa: Isa, parts: &[(usize, usize)]) -> Option<Computed> {
+    pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[(usize, usize)]) -> Option<Computed> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
         if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
             return None;
         }
-        let mut program = tile::compile(nest, 0, &slots.types, isa).ok()?;
+        let mut program = tile::compile(nest, 0, slots, isa).ok()?;
         let mask = program.values[*program.results.first()?].mask;
         if !all.into_iter().all(|axis| mask >> axis & 1 == 1) {
             return None;

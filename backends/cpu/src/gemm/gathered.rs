@@ -10,20 +10,15 @@ use std::ops::Range;
 use eutectic_backend::{
     Guard, Instr,
     axes::{Nest, normalise},
+    grouped::{COLUMNS, Grouped, ROWS},
 };
 use eutectic_ir::{DType, index::Index};
 
 use super::{
     micro::{pack::Lines, table::Micro},
-    plan::Product,
+    product::Product,
 };
-use crate::{
-    kernels::{
-        Slots,
-        grouped::{COLUMNS, Grouped, ROWS},
-    },
-    tile::{MAX_RANK, number},
-};
+use crate::tile::{MAX_RANK, number};
 
 /// The fewest terms of a line that products read in place, and the most lines of a row.
 const SEGMENT: usize = 4;
@@ -94,7 +89,7 @@ struct Row {
 impl Gathered {
     /// Compiles an operand over `[b.. m.. k..]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
     /// terms' coordinates go their own ways; else `None`.
-    pub fn compile(lhs: &Grouped, acc: DType, slots: &Slots) -> Option<Gathered> {
+    pub fn compile(lhs: &Grouped, acc: DType, slots: &[(DType, usize)]) -> Option<Gathered> {
         if lhs.nest.domain.contains(&0) {
             return None;
         }
@@ -108,7 +103,7 @@ impl Gathered {
         }
         let (load, guards, fill) = guarded(&nest)?;
         let Instr::Load(load) = load else { return None };
-        let &(dtype, count) = slots.types.get(load.slot)?;
+        let &(dtype, count) = slots.get(load.slot)?;
         if dtype != acc || load.dtype != acc || !load.guards.iter().all(|g| guards.contains(g)) {
             return None;
         }

@@ -3,10 +3,13 @@
 mod blocked;
 pub mod computed;
 pub mod gathered;
-mod left;
+pub mod left;
+pub mod matrix;
 pub mod micro;
 pub mod plan;
-mod right;
+pub mod product;
+pub mod right;
+mod run;
+mod segments;
 mod short;
 pub mod source;
-mod streams;

@@ -2,14 +2,9 @@
 
 use super::{
     computed::Evaluated,
+    matrix::Matrix,
     micro::{pack::Panel, table::Micro},
-    plan::{Extents, Plan, Product},
 };
-use crate::kernels::operand::Matrix;
-
-/// Elements of a part that is evaluated, and the fewest terms of it: lines of memory may lie along these.
-const PART: usize = 4096;
-const TERMS: usize = 16;
 
 /// The right operand of a product.
 #[derive(Clone, Copy)]
@@ -18,7 +13,7 @@ pub enum Right<'a> {
     Plain(Matrix),
     /// Evaluated as it is packed.
     Computed(Evaluated<'a>),
-    /// From the first of the product's columns on, the panels that [`Plan::pack`] makes of all of it.
+    /// From the first of the product's columns on, the panels that [`super::plan::Plan::pack`] makes of all of it.
     Packed(*const u8),
 }
 
@@ -48,26 +43,5 @@ impl Right<'_> {
             }
             Right::Packed(_) => unreachable!("what is packed is packed"),
         }
-    }
-}
-
-impl<T: Product> Plan<T> {
-    /// Terms and columns of the parts in which right operands are evaluated for `products`, and packed before, the most terms first.
-    pub fn right_parts(&self, products: impl Iterator<Item = Extents>) -> Vec<(usize, usize)> {
-        let width = self.panel();
-        let (mut columns, mut lens) = (Vec::new(), (1, 1));
-        for e in products {
-            let group = self.group(e, self.terms(e.k), false) * width;
-            columns.extend([group.min(e.n), e.n % group, width.min(e.n), e.n % width]);
-            lens = (self.terms(e.k), e.k % self.terms(e.k));
-        }
-        let widest = columns.iter().max().map_or(1, |&n| n.max(1));
-        let most = (PART / widest).max(TERMS).min(lens.0);
-        let terms = [most, lens.0 % most, lens.1 % most];
-        let mut parts: Vec<_> = columns.iter().flat_map(|&n| terms.map(|k| (k, n))).collect();
-        parts.retain(|part| part.0 > 0 && part.1 > 0);
-        parts.sort_unstable_by(|a, b| b.cmp(a));
-        parts.dedup();
-        parts
     }
 }

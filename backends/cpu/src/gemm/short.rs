@@ -5,9 +5,10 @@ use eutectic_ir::DType;
 
 use super::micro::table::{Kernel, Micro, Shorts, Streams};
 use crate::simd::{
-    Call, Isa, PointFn,
+    Isa, PointFn,
     ahead::Ahead,
     convert::{narrow, widen},
+    pointwise::Call,
 };
 
 /// How such panels are read and written.
@@ -69,7 +70,7 @@ mod tests {
     use eutectic_ir::index::Index;
 
     use super::*;
-    use crate::kernels::{Machine, compile};
+    use crate::{kernels::compile, machine::Machine};
 
     /// Bytes of the packed right operand of a product [3 k] · [k n].
     fn packed([n, k]: [usize; 2], storage: DType, isa: Isa) -> usize {

@@ -3,9 +3,9 @@
 use super::{
     computed::Evaluated,
     gathered::{Alike, Gathered},
-    left::{Part, Segments},
     micro::{pack::Lines, table::Micro},
-    plan::Product,
+    product::Product,
+    segments::{Part, Segments},
 };
 
 /// Such an operand, from one of its rows on.

@@ -11,24 +11,36 @@ mod near;
 
 use std::ops::Range;
 
-use eutectic_backend::{EmptyRow, intervals::Visibility};
+use eutectic_backend::{
+    EmptyRow,
+    grouped::{COLUMNS, Grouped, ROWS},
+    intervals::Visibility,
+};
 use eutectic_ir::DType;
 
 use self::bias::Bias;
-use super::{
-    Launch, Slots, Thunk,
-    grouped::{COLUMNS, Grouped, ROWS},
-    operand::{Matrix, Operand},
-};
+use super::{operand::Operand, slots::Slots};
 use crate::{
-    gemm::plan::{Extents, Finish, Plan, Product, Right},
-    runtime::memory::ALIGN,
+    gemm::{
+        matrix::Matrix,
+        micro::call::Finish,
+        plan::Plan,
+        product::{Extents, Product},
+        right::Right,
+    },
+    runtime::{
+        memory::ALIGN,
+        thunk::{Launch, Thunk},
+    },
     simd::{
         Isa,
         convert::register,
         softmax::{Rows, Softmax},
     },
-    tile::{self, Frame, Grid, MAX_RANK, Part, Span, Tile, TileProgram},
+    tile::{
+        self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram,
+        span::{Span, parts},
+    },
 };
 
 /// Keys in a block; fewer are one block.
@@ -441,11 +453,6 @@ impl Epilogue {
             });
         }
     }
-}
-
-/// A range in parts of `len`.
-fn parts(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
-    range.clone().step_by(len.max(1)).map(move |first| first..range.end.min(first + len))
 }
 
 /// A block of queries in strips.

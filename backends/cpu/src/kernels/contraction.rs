@@ -4,6 +4,7 @@ mod epilogue;
 mod sides;
 mod tasks;
 
+use eutectic_backend::grouped::{COLUMNS, Grouped};
 use eutectic_ir::DType;
 
 use self::{
@@ -12,13 +13,22 @@ use self::{
     tasks::{batch_into_rows, block, rows_into_batch},
 };
 use super::{
-    Constant, Launch, Machine, Slots, Thunk,
-    grouped::{COLUMNS, Grouped},
-    operand::{Matrix, Operand, stored},
+    operand::{Operand, stored},
+    slots::Slots,
 };
 use crate::{
-    gemm::plan::{Extents, Finish, Plan, Product, Right},
-    runtime::memory::ALIGN,
+    gemm::{
+        matrix::Matrix,
+        micro::call::Finish,
+        plan::Plan,
+        product::{Extents, Product},
+        right::Right,
+    },
+    machine::Machine,
+    runtime::{
+        memory::ALIGN,
+        thunk::{Constant, Launch, Thunk},
+    },
     simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };

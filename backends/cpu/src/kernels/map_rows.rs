@@ -3,9 +3,9 @@
 use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
 
-use super::{Launch, Thunk};
 use crate::{
-    cache::Caches,
+    machine::Caches,
+    runtime::thunk::{Launch, Thunk},
     simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };

@@ -4,14 +4,19 @@
 use eutectic_backend::{
     Instr, Store,
     axes::{Nest, normalise},
+    grouped::Grouped,
 };
 use eutectic_ir::{
     DType,
     index::{Index, strides},
 };
 
-use super::{Launch, Slots, Thunk, grouped::Grouped, map_rows::Tiles};
-use crate::simd::{Isa, convert::register};
+use super::{map_rows::Tiles, slots::Slots};
+use crate::{
+    gemm::matrix::Matrix,
+    runtime::thunk::{Launch, Thunk},
+    simd::{Isa, convert::register},
+};
 
 /// A matrix per point of the batch axes.
 pub struct Operand {
@@ -21,17 +26,6 @@ pub struct Operand {
     strides: Vec<i64>,
     size: usize,
     pack: Option<Tiles>,
-}
-
-/// One matrix: its first element and strides in elements.
-#[derive(Clone, Copy)]
-pub struct Matrix {
-    /// The first element.
-    pub at: *mut u8,
-    /// From a row to the next.
-    pub rows: isize,
-    /// From a column to the next.
-    pub columns: isize,
 }
 
 impl Operand {

@@ -1,104 +1,42 @@
 //! Compiled programs: code, the parameters that sessions share, and sessions.
 
 mod buffer;
+mod check;
 mod code;
 mod loaded;
+mod pointer;
 mod runner;
 mod session;
+mod work;
 
-use eutectic_backend::{BackendError, Place, Program, Step};
-use eutectic_ir::{Origin, Tensor, Type};
+use std::sync::Arc;
+
+use eutectic_backend::{BackendError, Executable, Loaded, Session};
+use eutectic_ir::Tensor;
 
 pub use self::code::compile;
-use super::memory::Block;
+use self::{
+    code::Code,
+    loaded::{CpuLoaded, load},
+    session::CpuSession,
+};
 
-/// A tensor at an address that suits its element type.
-pub struct Aligned {
-    tensor: Tensor,
-    copy: Option<Block>,
-}
-
-impl Aligned {
-    fn new(tensor: &Tensor) -> Aligned {
-        let aligned = (tensor.bytes().as_ptr() as usize).is_multiple_of(tensor.dtype().size());
-        let copy = (!aligned).then(|| Block::of(tensor.bytes()));
-        Aligned { tensor: tensor.clone(), copy }
-    }
-
-    fn at(&self) -> *mut u8 {
-        self.copy.as_ref().map_or(self.tensor.bytes().as_ptr().cast_mut(), Block::at)
+impl Executable for Code {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(load(self, params)?))
     }
 }
 
-/// A pointer that may be sent to another thread along with the memory that it points into.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Pointer(*mut u8);
-
-// SAFETY: pointers in a table of slots point into memory that its owner keeps, or into what a run borrows for its time.
-unsafe impl Send for Pointer {}
-// SAFETY: as above.
-unsafe impl Sync for Pointer {}
-
-const NOWHERE: Pointer = Pointer(std::ptr::null_mut());
-
-fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
-    BackendError::Binding { what, name: name.into(), problem }
-}
-
-/// Whether there are as many as the program has.
-fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    if got == wanted { Ok(()) } else { Err(wrong(what, "*", format!("{got} given, the program has {wanted}"))) }
-}
-
-/// Whether buffers lie where they can and steps bind what their kernels ask for: thunks rely on it.
-fn check(program: &Program, problems: &mut Vec<(Origin, String)>) {
-    let whole = |n: usize, of: &[(String, Type)], b: &eutectic_backend::Buffer| {
-        of.get(n).is_some_and(|(_, ty)| ty.dtype() == Some(b.dtype) && ty.count() == b.count)
-    };
-    let within = |at: usize, size: usize, b: &eutectic_backend::Buffer| {
-        at.is_multiple_of(b.dtype.size()) && at.checked_add(b.count * b.dtype.size()).is_some_and(|end| end <= size)
-    };
-    for (id, buffer) in program.buffers.iter().enumerate() {
-        let fits = match &buffer.place {
-            Place::Input(n) => whole(*n, &program.inputs, buffer),
-            Place::Param(n) => whole(*n, &program.params, buffer),
-            Place::Output(n) => whole(*n, &program.outputs, buffer),
-            Place::State(n) => whole(*n, &program.states, buffer),
-            Place::Const(t) => t.dtype() == buffer.dtype && t.count() == buffer.count,
-            Place::Loaded(at) => within(*at, program.load_bytes, buffer),
-            Place::Arena(at) => within(*at, program.arena_bytes, buffer),
-        };
-        if !fits {
-            let what = format!("buffer {id} of {} {} does not fit its place", buffer.count, buffer.dtype);
-            problems.push((Origin::default(), what));
-        }
+impl Loaded for CpuLoaded {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(CpuLoaded::replace(&self, params)?))
     }
-    let mut check = |steps: &[Step], load: bool| {
-        for step in steps {
-            let fits = program.kernels.get(step.kernel).is_some_and(|kernel| {
-                let same = |(slot, &id): (&(eutectic_ir::DType, usize), &usize)| {
-                    let there = |place: &Place| match place {
-                        Place::Param(_) | Place::Const(_) | Place::Loaded(_) => true,
-                        Place::Input(_) | Place::Arena(_) | Place::Output(_) | Place::State(_) => !load,
-                    };
-                    let fits = |b: &eutectic_backend::Buffer| b.dtype == slot.0 && b.count >= slot.1 && there(&b.place);
-                    program.buffers.get(id).is_some_and(fits)
-                };
-                let written = |slot: usize| match program.buffers[step.buffers[slot]].place {
-                    Place::Loaded(_) => load,
-                    Place::Arena(_) | Place::Output(_) | Place::State(_) => !load,
-                    Place::Input(_) | Place::Param(_) | Place::Const(_) => false,
-                };
-                kernel.slots.len() == step.buffers.len()
-                    && kernel.slots.iter().zip(&step.buffers).all(same)
-                    && kernel.stores.iter().all(|s| s.slot < step.buffers.len() && written(s.slot))
-            });
-            if !fits {
-                problems.push((step.origin.clone(), format!("a step binds what kernel {} cannot use", step.kernel)));
-            }
-        }
-    };
-    check(&program.load, true);
-    check(&program.run, false);
+
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(CpuSession::new(self)))
+    }
+
+    fn bytes(&self) -> usize {
+        CpuLoaded::bytes(self)
+    }
 }

@@ -4,3 +4,4 @@ pub mod exec;
 pub mod fault;
 pub mod memory;
 pub mod threads;
+pub mod thunk;

@@ -2,7 +2,11 @@
 
 use std::marker::PhantomData;
 
-use super::{Binary, Level, Unary, elementary};
+use super::{
+    elementary,
+    level::Level,
+    pointwise::{Binary, Unary},
+};
 
 /// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
 pub trait Element: Copy + PartialEq + PartialOrd + Default + 'static {

@@ -6,7 +6,11 @@ use std::marker::PhantomData;
 use eutectic_ir::DType;
 use half::{bf16, f16};
 
-use super::{Isa, Level, PointFn, Unary, arithmetic::Element, unary, unary_baseline};
+use super::{
+    arithmetic::Element,
+    level::{Isa, Level},
+    pointwise::{PointFn, Unary, unary, unary_baseline},
+};
 
 /// A type that a value can be converted to.
 trait To<D> {
@@ -168,7 +172,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
 mod f16c {
     use std::arch::x86_64::*;
 
-    use crate::simd::Call;
+    use crate::simd::pointwise::Call;
 
     const LANES: usize = 8;
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;

@@ -5,7 +5,7 @@
 
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LOG2_E};
 
-use super::Level;
+use super::level::Level;
 
 /// ln 2 = `LN2_HIGH + LN2_LOW`; the high part has so few bits that its product with an exponent is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
@@ -244,9 +244,9 @@ pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Baseline, vector::Lanes};
+    use crate::simd::{level::Baseline, vector::Lanes};
 
-    type Fused = crate::simd::Fused<Lanes<f32, 8>, Lanes<f64, 4>>;
+    type Fused = crate::simd::level::Fused<Lanes<f32, 8>, Lanes<f64, 4>>;
 
     /// Distance in units in the last place of the exact result.
     fn ulps(got: f32, exact: f64) -> f64 {

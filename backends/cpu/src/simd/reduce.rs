@@ -7,7 +7,11 @@ use std::marker::PhantomData;
 
 use eutectic_ir::{DType, ops::Reduction};
 
-use super::{Baseline, Isa, Level, arithmetic::Number, per_level, vector::Vector};
+use super::{
+    arithmetic::Number,
+    level::{Baseline, Isa, Level, per_level},
+    vector::Vector,
+};
 
 /// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` starts it anew.
 pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);

@@ -3,9 +3,9 @@
 use eutectic_ir::ops::Reduction;
 
 use super::{
-    Isa, Level,
     arithmetic::Number,
-    elementary, per_level,
+    elementary,
+    level::{Isa, Level, per_level},
     reduce::{Combine, Sum, Wide},
     vector::Vector,
 };

@@ -1,6 +1,6 @@
 //! Memory beside the caches: lines that are asked for early, and stores that do not fetch what they overwrite.
 
-use super::Isa;
+use super::level::Isa;
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;

@@ -3,11 +3,10 @@
 use eutectic_ir::{Attr, DType, Op};
 
 use super::{
-    Binary, Call, Isa, Pair, PointFn, Then, Unary,
     arithmetic::*,
-    binary, binary_baseline,
     convert::{cast, register},
-    ternary, unary, unary_baseline,
+    level::Isa,
+    pointwise::{Binary, Call, Pair, PointFn, Then, Unary, binary, binary_baseline, ternary, unary, unary_baseline},
 };
 
 /// Instantiates for an instruction-set level.

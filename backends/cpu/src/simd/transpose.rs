@@ -1,7 +1,7 @@
 //! Planes whose source is dense along one axis and whose target is dense along the other, copied in squares that stay in registers.
 
 use super::{
-    Isa,
+    level::Isa,
     vector::{Lanes, Square, Vector, transpose},
 };
 

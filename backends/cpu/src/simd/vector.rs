@@ -3,7 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::{Baseline, Level};
+/// Whether a fused multiply-add is one instruction of what the target guarantees.
+pub const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 
 /// A register's worth of floats.
 ///
@@ -127,7 +128,7 @@ macro_rules! portable {
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-                let fused = |i: usize| if Baseline::FMA { self.0[i].mul_add(b.0[i], c.0[i]) } else { self.0[i] * b.0[i] + c.0[i] };
+                let fused = |i: usize| if FMA { self.0[i].mul_add(b.0[i], c.0[i]) } else { self.0[i] * b.0[i] + c.0[i] };
                 Lanes(std::array::from_fn(fused))
             }
             #[inline(always)]

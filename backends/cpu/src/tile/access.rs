@@ -2,7 +2,7 @@
 
 use eutectic_ir::index::{Atom, Index};
 
-use super::{Guard, MAX_RANK, Mask};
+use super::domain::{MAX_RANK, Mask};
 
 /// A compiled index map.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +106,17 @@ fn steps_within(r: Run, by: i64) -> usize {
     let rest = r.value.rem_euclid(by);
     let steps = if r.slope > 0 { (by - rest + r.slope - 1) / r.slope } else { rest / -r.slope + 1 };
     steps as usize
+}
+
+/// Holds where an index lies in a range.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The index.
+    pub access: Access,
+    /// From here.
+    pub from: i64,
+    /// To before here.
+    pub to: i64,
 }
 
 impl Guard {

@@ -1,12 +1,20 @@
 //! From a body to a tile program.
 
-use eutectic_backend::{Instr, Load, Store, ValueId, axes::Nest};
+use eutectic_backend::{
+    Instr, Load, Store, ValueId,
+    axes::Nest,
+    order::{flatten_pieces, needed, order},
+    reductions::RowValues,
+};
 use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Access, Guard, MAX_RANK, Mask, Region, Scatter, Step, TileProgram, Value, Write,
-    prepare::{Pair, flat, needed, order, pairs},
+    access::{Access, Guard},
+    domain::{MAX_RANK, Mask},
+    pairs::{Pair, pairs},
+    program::{Scatter, Step, TileProgram, Value, Write},
+    region::Region,
 };
 use crate::simd::{
     Isa, PointFn,
@@ -20,7 +28,9 @@ use crate::simd::{
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
-    let nest = &flat(nest);
+    let mut nest = nest.clone();
+    flatten_pieces(&mut nest.instrs);
+    let nest = &nest;
     let rank = nest.domain.len();
     if rank > MAX_RANK {
         return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
@@ -53,9 +63,10 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
         problems: Vec::new(),
     };
     // What is the inner op of a pair is computed with the outer one.
-    let mut wanted = needed(nest);
+    let roots = nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
+    let mut wanted = needed(&nest.instrs, roots);
     builder.pairs.iter().flatten().for_each(|pair| wanted[pair.0] = false);
-    order(nest).into_iter().filter(|&id| wanted[id]).for_each(|id| builder.value(id));
+    order(&nest.instrs).into_iter().filter(|&id| wanted[id]).for_each(|id| builder.value(id));
     nest.stores.iter().for_each(|s| builder.store(s));
     builder.program.results = nest.results.iter().map(|&r| builder.at(r)).collect();
     if !builder.problems.is_empty() {
@@ -359,62 +370,11 @@ pub fn number(x: f64, dtype: DType) -> [u8; 8] {
     bytes
 }
 
-impl TileProgram {
-    /// The steps whose values stores read.
-    pub fn stored(&self) -> Vec<usize> {
-        self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
-    }
-
-    /// Of these, those that stores at places known only when it runs read, or are told their places by.
-    pub fn scattered(&self) -> impl Iterator<Item = usize> {
-        self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
-    }
-}
-
-impl Step {
-    /// The steps whose values it reads.
-    pub fn args(&self) -> Vec<usize> {
-        match self {
-            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Boxed { .. } => Vec::new(),
-            Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
-            Step::Coordinate(access) => access.values(),
-            Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
-            Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
-            Step::Point { args, .. } => args.clone(),
-            Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
-            Step::Select { pieces, .. } => {
-                pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
-            }
-        }
-    }
-}
-
-fn of_guards(guards: &[Guard]) -> Vec<usize> {
-    guards.iter().flat_map(|g| g.access.values()).collect()
-}
-
-/// Which steps run in which pass over a row that is cut into parts: a pass computes what the next reductions need, anew; the
-/// last one what is stored.
+/// Which steps run in which pass over a row that is cut into parts.
 fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
-    let mut depth = vec![0; program.steps.len()];
-    for (id, step) in program.steps.iter().enumerate() {
-        let below = step.args().into_iter().map(|a| depth[a]).max().unwrap_or(0);
-        depth[id] = below + usize::from(matches!(step, Step::Reduce { .. }));
-    }
-    let is_reduce = |id: usize| matches!(program.steps[id], Step::Reduce { .. });
-    let last = (0..depth.len()).filter(|&id| is_reduce(id)).map(|id| depth[id]).max().unwrap_or(0);
-    let closure = |roots: Vec<usize>| {
-        let mut wanted = vec![false; program.steps.len()];
-        roots.iter().for_each(|&r| wanted[r] = true);
-        for id in (0..program.steps.len()).rev() {
-            if wanted[id] && (!is_reduce(id) || roots.contains(&id)) {
-                // What an earlier pass reduced is there.
-                program.steps[id].args().into_iter().filter(|&a| !is_reduce(a)).for_each(|a| wanted[a] = true);
-            }
-        }
-        (0..program.steps.len()).filter(|&id| wanted[id]).collect::<Vec<_>>()
+    let values = RowValues {
+        args: program.steps.iter().map(Step::args).collect(),
+        reduces: program.steps.iter().map(|step| matches!(step, Step::Reduce { .. })).collect(),
     };
-    let reductions = |level: usize| (0..depth.len()).filter(|&id| is_reduce(id) && depth[id] == level).collect();
-    let stored = program.stored().into_iter().filter(|&v| !is_reduce(v)).collect();
-    (1..=last).map(|level| closure(reductions(level))).chain([closure(stored)]).collect()
+    values.passes(program.stored().into_iter())
 }

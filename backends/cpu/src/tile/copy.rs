@@ -1,6 +1,6 @@
 //! Copies of boxes between strided layouts.
 
-use super::{MAX_RANK, Tile};
+use super::domain::{MAX_RANK, Tile};
 use crate::simd::{
     Isa,
     transpose::{self, Plane},

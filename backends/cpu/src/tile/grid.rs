@@ -3,8 +3,9 @@
 use eutectic_ir::DType;
 
 use super::{
-    MAX_RANK, Mask, Place, Step, Tile, TileProgram, Value,
-    shape::{SHORTEST_LINE, place},
+    domain::{MAX_RANK, Mask, Tile},
+    program::{Step, TileProgram, Value},
+    shape::{Place, SHORTEST_LINE, place},
 };
 
 /// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors

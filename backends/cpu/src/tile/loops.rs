@@ -1,6 +1,6 @@
 //! The loops of a pointwise step: runs along the innermost axes, and what is around them.
 
-use super::{MAX_RANK, Mask, Tile};
+use super::domain::{MAX_RANK, Mask, Tile};
 
 /// What three arguments and the result move, in bytes.
 pub type Steps = [isize; 4];

@@ -1,6 +1,9 @@
 //! Boxes of a domain in which guards hold: what lies inside is copied, what lies outside is filled.
 
-use super::{Guard, MAX_RANK, Tile};
+use super::{
+    access::Guard,
+    domain::{MAX_RANK, Tile},
+};
 
 /// A box of a domain, perhaps empty.
 #[derive(Clone, Debug)]
@@ -84,7 +87,7 @@ mod tests {
     use eutectic_ir::index::Index;
 
     use super::*;
-    use crate::tile::Access;
+    use crate::tile::access::Access;
 
     #[test]
     fn a_region_holds_the_points_where_guards_hold() {

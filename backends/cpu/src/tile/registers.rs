@@ -1,6 +1,10 @@
 //! Where registers lie in scratch memory.
 
-use super::{MAX_RANK, Mask, Shape, Step, Tile, TileProgram};
+use super::{
+    domain::{MAX_RANK, Mask, Tile},
+    program::{Step, TileProgram},
+    shape::Shape,
+};
 use crate::simd::stream::LINE;
 
 impl TileProgram {

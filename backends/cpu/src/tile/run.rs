@@ -3,11 +3,13 @@
 mod points;
 mod walk;
 
-use walk::Gather;
-
 use super::{
-    Frame, MAX_RANK, Part, Place, Region, Shape, Stage, Step, Tile, TileProgram, Value,
+    access::{Access, Guard},
     copy::{self, Side, copy},
+    domain::{MAX_RANK, Tile},
+    program::{Frame, Part, Step, TileProgram, Value},
+    region::Region,
+    shape::{Place, Shape, Stage},
 };
 use crate::simd::{
     ahead::Ahead,
@@ -21,6 +23,18 @@ struct Run<'a> {
     tile: &'a Tile,
     shape: &'a Shape,
     part: Part,
+}
+
+/// A load at a map that is affine in runs only.
+struct Gather<'a> {
+    /// Which buffer.
+    slot: usize,
+    /// Its number of elements.
+    count: usize,
+    /// Where.
+    access: &'a Access,
+    /// Only where all hold.
+    guards: &'a [Guard],
 }
 
 impl TileProgram {

@@ -1,12 +1,12 @@
 //! What running a tile takes that depends on its extents alone, worked out once for the extents that a kernel's tiles have.
 
-use super::{MAX_RANK, Mask, Step, Tile, TileProgram, loops::Loops};
-use crate::simd::{BLOCK, stream::LINE};
+mod derive;
 
-/// Lines that are asked for at a time: fewer than a core waits for at once.
-const LINES: usize = 10;
-/// The shortest strips, in elements: fewer take less time than starting anew.
-const SHORTEST: usize = 256;
+use super::{
+    domain::{MAX_RANK, Mask, Tile},
+    loops::Loops,
+};
+
 /// The most pointwise steps that run together, strip by strip.
 pub const TOGETHER: usize = 8;
 /// The shortest lines, in elements, that are read or written in place: a run of each takes less time than a copy.
@@ -77,181 +77,10 @@ pub enum Place {
 }
 
 impl Shape {
-    /// Of a program, for tiles of `len`.
-    pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
-        let tile = Tile { start: [0; MAX_RANK], len: *len };
-        let free = Free::new(program);
-        let mut steps: Vec<Walk> = Vec::with_capacity(program.steps.len());
-        for id in 0..program.steps.len() {
-            steps.push(walk(program, &tile, id, &steps, &free));
-        }
-        let loads: Vec<_> =
-            (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == Place::Dense).collect();
-        // What differs from tile to tile, and is not near.
-        let every = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
-        let moving = loads.iter().filter(|&&id| program.far && program.values[id].mask == every);
-        let lines: Vec<_> =
-            moving.map(|&id| (steps[id].n * program.values[id].dtype.size()).div_ceil(LINE) + 1).collect();
-        let (all, longest) = (lines.iter().sum::<usize>(), lines.iter().max().copied().unwrap_or(0));
-        let between = !program.steps.iter().zip(&steps).any(|(step, walk)| asks(step) && walk.loops.n >= BLOCK);
-        let turns = |piece: usize| -> usize {
-            let of_step = |(step, walk): (&Step, &Walk)| match step {
-                Step::Point { .. } if between => walk.loops.n.div_ceil(piece) * walk.loops.runs(),
-                Step::Point { .. } if asks(step) => walk.loops.n / BLOCK * walk.loops.runs(),
-                Step::Reduce { .. } => walk.rows,
-                _ => 0,
-            };
-            program.steps.iter().zip(&steps).map(of_step).sum()
-        };
-        // Pieces are as long as that allows.
-        let mut piece = tile.len.iter().product::<usize>().max(1);
-        while piece > SHORTEST && turns(piece) * LINES < all {
-            piece = (piece / 2).next_multiple_of(LINE);
-        }
-        let turns = turns(piece).max(1);
-        let each = ((longest + turns / 2) / turns).max(1);
-        let of_all = stages(program, &steps, piece, 0..steps.len());
-        let of_passes = program.passes.iter().map(|pass| stages(program, &steps, piece, pass.iter().copied()));
-        Shape {
-            len: *len,
-            stages: [of_all].into_iter().chain(of_passes).collect(),
-            lines: longest,
-            each,
-            between,
-            piece,
-            loads,
-            steps,
-        }
-    }
-
     /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for
     /// until the stores before it, perhaps past the caches, are through.
     pub fn is_of(&self, tile: &Tile) -> bool {
         self.len.iter().zip(&tile.len).all(|(a, b)| a == b)
-    }
-}
-
-/// Whether a step asks for memory while it computes.
-fn asks(step: &Step) -> bool {
-    matches!(step, Step::Point { function, .. } if function.asks)
-}
-
-impl TileProgram {
-    /// The strides of a load that may be read in place.
-    pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
-        match &self.steps[id] {
-            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
-            _ => None,
-        }
-    }
-
-    /// The loops of a pointwise step over a tile, whose result goes to such a place; `in_lines` says which arguments lie in lines.
-    pub fn loops(
-        &self,
-        tile: &Tile,
-        id: usize,
-        place: Place,
-        walks: &[Walk],
-        in_lines: impl Fn(usize) -> bool,
-    ) -> Loops {
-        let Step::Point { args, .. } = &self.steps[id] else { return Loops::default() };
-        let side = |id: usize, lines: Option<&[i64; MAX_RANK]>| {
-            let value = &self.values[id];
-            let strides = lines.map_or_else(|| tile.strides(value.mask), |lines| lines.map(|s| s as isize));
-            strides.map(|s| s * value.dtype.size() as isize)
-        };
-        let mut sides = [[0; MAX_RANK]; 4];
-        for (to, &arg) in sides.iter_mut().zip(args) {
-            *to = side(arg, walks[arg].lines.filter(|_| in_lines(arg)).and_then(|load| self.load(load)));
-        }
-        let write = self.values[id].direct.map(|write| &self.writes[write].strides);
-        sides[3] = side(id, write.filter(|_| place == Place::Lines));
-        Loops::new(tile, self.values[id].mask, &sides)
-    }
-}
-
-/// Some steps in order, with pointwise ones that go through the same runs together, where runs are more than a strip.
-fn stages(program: &TileProgram, walks: &[Walk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
-    let alike = |a: usize, b: usize| {
-        program.values[a].mask == program.values[b].mask
-            && walks[a].loops.goes_with(&walks[b].loops)
-            && walks[a].loops.n > strip
-    };
-    let mut stages: Vec<Stage> = Vec::new();
-    for id in ids {
-        if !matches!(program.steps[id], Step::Point { .. }) {
-            stages.push(Stage::Step(id));
-            continue;
-        }
-        let varies = walks[id].varies || walks[id].place == Place::Lines;
-        match stages.last_mut() {
-            Some(Stage::Points { ids, vary }) if ids.len() < TOGETHER && alike(ids[0], id) => {
-                ids.push(id);
-                *vary |= varies;
-            }
-            _ => stages.push(Stage::Points { ids: vec![id], vary: varies }),
-        }
-    }
-    stages
-}
-
-/// For each value, whether it may lie in lines.
-struct Free {
-    /// Whoever reads it can.
-    to_read: Vec<bool>,
-    /// It is stored once, and not read.
-    to_store: Vec<bool>,
-}
-
-impl Free {
-    fn new(program: &TileProgram) -> Free {
-        let n = program.steps.len();
-        let (mut reads, mut stores, mut to_read) = (vec![0; n], vec![0; n], vec![true; n]);
-        for step in &program.steps {
-            let can = matches!(step, Step::Point { .. } | Step::Pieces { .. } | Step::Spread(_));
-            step.args().into_iter().for_each(|arg| (reads[arg], to_read[arg]) = (reads[arg] + 1, to_read[arg] && can));
-        }
-        program.writes.iter().for_each(|w| stores[w.value] += 1);
-        let in_registers = program.results.iter().copied().chain(program.scattered());
-        in_registers.for_each(|r| (reads[r], to_read[r]) = (reads[r] + 1, false));
-        // Past the caches goes what lies dense.
-        let may = program.streams.is_none();
-        let to_store = (0..n).map(|id| may && stores[id] == 1 && reads[id] == 0).collect();
-        Free { to_read, to_store }
-    }
-}
-
-fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &Free) -> Walk {
-    let value = &program.values[id];
-    match &program.steps[id] {
-        Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
-            let place = place(tile, strides, value.mask, free.to_read[id]);
-            Walk { place, lines: (place == Place::Lines).then_some(id), n: tile.count(value.mask), ..Walk::default() }
-        }
-        Step::Pieces { pieces, .. } => {
-            let lines = match pieces.as_slice() {
-                [(_, piece)] if free.to_read[id] && program.values[*piece].mask == value.mask => before[*piece].lines,
-                _ => None,
-            };
-            Walk { lines, ..Walk::default() }
-        }
-        Step::Reduce { arg, .. } => {
-            let n = tile.count(program.values[*arg].mask & program.row);
-            Walk { n, rows: tile.count(value.mask), ..Walk::default() }
-        }
-        Step::Point { args, .. } => {
-            let place = value.direct.map_or(Place::Apart, |write| {
-                let strides = &program.writes[write].strides;
-                // A value that is stored at several places is copied to them.
-                let once = (0..MAX_RANK).all(|d| tile.len[d] <= 1 || (value.mask >> d & 1 == 1) == (strides[d] != 0));
-                place(tile, strides, value.mask, once && free.to_store[id])
-            });
-            let loops = program.loops(tile, id, place, before, |_| true);
-            let varies =
-                |&arg: &usize| before[arg].lines.is_some() && !matches!(program.steps[arg], Step::Affine { .. });
-            Walk { place, loops, varies: args.iter().any(varies), ..Walk::default() }
-        }
-        _ => Walk::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MAX_RANK, Tile};
+use super::domain::{MAX_RANK, Mask, Tile};
 
 /// Neighbouring axes of a domain.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Span {
     }
 
     /// Its axes, as a mask.
-    pub fn mask(&self) -> super::Mask {
+    pub fn mask(&self) -> Mask {
         (self.first..=self.inner()).fold(0, |mask, d| mask | 1 << d)
     }
 
@@ -93,6 +93,11 @@ impl Span {
             (from, last) = (from % inside, last % inside);
         }
     }
+}
+
+/// A range in parts of `len`.
+pub fn parts(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    range.clone().step_by(len.max(1)).map(move |first| first..range.end.min(first + len))
 }
 
 #[cfg(test)]

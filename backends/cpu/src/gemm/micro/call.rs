@@ -1,7 +1,5 @@
 //! What a microkernel is called with.
 
-use crate::gemm::plan::{Finish, Product};
-
 /// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
 #[derive(Clone, Copy)]
 pub struct Call<T> {
@@ -50,7 +48,7 @@ pub struct Call<T> {
     pub least: Option<T>,
 }
 
-impl<T: Product> Call<T> {
+impl<T: Copy + PartialEq + From<bool>> Call<T> {
     /// What becomes of the sums of no terms: operands and the result are still to be filled in.
     pub fn new(finish: Finish<T>) -> Call<T> {
         let null = std::ptr::null();
@@ -77,6 +75,31 @@ impl<T: Product> Call<T> {
             other_rows: finish.other_rows,
             least: finish.least,
         }
+    }
+}
+
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+pub struct Finish<T> {
+    /// Their factor.
+    pub scale: T,
+    /// Whether they are added to what the target holds.
+    pub add: bool,
+    /// If not null: a number for each column, which is added.
+    pub bias: *const T,
+    /// If not null, where neither side is a vector: a number for each element, which is added, side by side in rows. The target may
+    /// be the same memory.
+    pub other: *const T,
+    /// From a row of it to the next.
+    pub other_rows: isize,
+    /// What results are at least, if anything; where neither side is a vector.
+    pub least: Option<T>,
+}
+
+impl<T> Finish<T> {
+    /// Sums times a factor.
+    pub fn scaled(scale: T) -> Finish<T> {
+        Finish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
     }
 }
 

@@ -4,18 +4,20 @@ use std::ops::Range;
 
 use eutectic_backend::{
     axes::Nest,
+    grouped::{COLUMNS, Grouped, ROWS},
     intervals::{Mask, Visibility},
 };
 use eutectic_ir::DType;
 
-use super::parts;
 use crate::{
-    kernels::{
-        Launch, Slots,
-        grouped::{COLUMNS, Grouped, ROWS},
-    },
+    kernels::slots::Slots,
+    runtime::thunk::Launch,
     simd::{Isa, arithmetic::Number},
-    tile::{self, Frame, MAX_RANK, Part, Span, Step, Tile, TileProgram},
+    tile::{
+        self, Frame, MAX_RANK, Part, Tile, TileProgram,
+        program::{Step, Value},
+        span::{Span, parts},
+    },
 };
 
 /// A matrix of queries and keys for each point of the batch axes.
@@ -52,7 +54,7 @@ impl Bias {
         let mask = whole(whole(value.mask, &queries), &keys);
         if mask != value.mask {
             program.steps.push(Step::Spread(result));
-            program.values.push(tile::Value { mask, constant: None, direct: None, ..value });
+            program.values.push(Value { mask, constant: None, direct: None, ..value });
             program.results[0] = program.steps.len() - 1;
         }
         let (batch, blocks) = (groups[0], Vec::new());

@@ -4,11 +4,9 @@ use std::ops::Range;
 
 use super::{Attention, STRIP};
 use crate::{
-    gemm::plan::{Plan, Product, Right},
-    kernels::{
-        Launch,
-        operand::{Matrix, Operand},
-    },
+    gemm::{matrix::Matrix, plan::Plan, product::Product, right::Right},
+    kernels::operand::Operand,
+    runtime::thunk::Launch,
     simd::{
         softmax::Rows,
         stream::{LINE, prefetch},

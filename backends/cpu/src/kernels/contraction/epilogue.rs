@@ -3,7 +3,7 @@
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
 
-use crate::kernels::Slots;
+use crate::kernels::slots::Slots;
 
 /// That part: sums plus a row, plus a matrix, and no less than zero.
 #[derive(Clone, Debug, Default)]

@@ -1,19 +1,15 @@
 //! The two sides of a contraction: what is read in place, what is evaluated before, and what part by part.
 
+use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
 use crate::{
-    gemm::{
-        computed::Computed,
-        gathered::Gathered,
-        plan::{Left, Product, Right},
-        source::Source,
-    },
+    gemm::{computed::Computed, gathered::Gathered, left::Left, product::Product, right::Right, source::Source},
     kernels::{
-        Launch, Slots,
-        grouped::Grouped,
         operand::{Operand, in_place},
+        slots::Slots,
     },
+    runtime::thunk::Launch,
     simd::Isa,
     tile::Frame,
 };
@@ -46,10 +42,11 @@ impl Lhs {
         let matrices = lhs.matrices();
         let as_it_is = matrices.as_ref().is_some_and(|nest| in_place(nest, acc, slots).is_some());
         if !as_it_is && T::lanes(isa).is_some() {
-            if let Some(gathered) = Gathered::compile(lhs, acc, slots) {
+            if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
                 return Ok(Lhs::Gathered(gathered));
             }
-            let computed = matrices.zip(parts).and_then(|(nest, parts)| Computed::compile(&nest, slots, isa, &parts));
+            let computed =
+                matrices.zip(parts).and_then(|(nest, parts)| Computed::compile(&nest, &slots.types, isa, &parts));
             if let Some(computed) = computed {
                 return Ok(Lhs::Computed(Box::new(computed)));
             }
@@ -99,7 +96,7 @@ impl Rhs {
     /// Everything that stands in the way.
     pub fn compile(rhs: &Grouped, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
         let evaluated = parts.zip(rhs.matrices()).filter(|(_, nest)| in_place(nest, acc, slots).is_none());
-        match evaluated.and_then(|(parts, nest)| Computed::compile(&nest, slots, isa, &parts)) {
+        match evaluated.and_then(|(parts, nest)| Computed::compile(&nest, &slots.types, isa, &parts)) {
             Some(computed) => Ok(Rhs::Computed(Box::new(computed))),
             None => Operand::compile(rhs, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
         }
@@ -127,7 +124,7 @@ macro_rules! both {
             /// Evaluates it, if that comes first.
             ///
             /// # Safety
-            /// As [`crate::kernels::Thunk::run`].
+            /// As [`crate::runtime::thunk::Thunk::run`].
             pub unsafe fn prepare(&self, launch: &Launch<'_>) {
                 if let Some(operand) = self.forms().0 {
                     // SAFETY: passed on from the caller.

@@ -1,8 +1,10 @@
 //! How contractions are cut into tasks.
 
-use crate::{
-    gemm::plan::{Extents, Plan, Product},
-    kernels::grouped::{self, Grouped},
+use eutectic_backend::grouped::{self, Grouped};
+
+use crate::gemm::{
+    plan::Plan,
+    product::{Extents, Product},
 };
 
 /// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.

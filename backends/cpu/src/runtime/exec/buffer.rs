@@ -2,7 +2,8 @@
 
 use eutectic_backend::{BackendError, DeviceBuffer};
 
-use super::{super::memory::Block, wrong};
+use super::check::wrong;
+use crate::runtime::memory::Block;
 
 /// A block that its holder may bind.
 pub struct CpuBuffer(Block);

@@ -2,17 +2,22 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Place, Port, Program, Step};
-use eutectic_ir::{DType, Origin, Tensor, Type};
+use eutectic_backend::{BackendError, Instr, Kernel, Place, Port, Program, Step};
+use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
-use super::{Aligned, Pointer, check, loaded};
+use super::{
+    check::check,
+    pointer::{Aligned, Pointer},
+};
 use crate::{
-    kernels::{self, Launch, Machine, Thunk},
+    kernels,
+    machine::Machine,
     runtime::{
         fault::Fault,
         memory::ALIGN,
         threads::{Pool, Workers},
+        thunk::{Launch, Thunk},
     },
 };
 
@@ -142,12 +147,6 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
         scratch,
         pool: Arc::new(Pool::new(machine.threads, scratch)?),
     })
-}
-
-impl Executable for Code {
-    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
-        Ok(Arc::new(loaded::load(self, params)?))
-    }
 }
 
 /// Finds the sources of steps.

@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{BackendError, Loaded, Session};
-use eutectic_ir::{DType, Tensor};
+use eutectic_backend::BackendError;
+use eutectic_ir::Tensor;
 
 use super::{
-    Aligned, NOWHERE, Pointer,
+    check::{expect, wrong},
     code::{Code, Source, Steps},
-    expect,
-    session::CpuSession,
-    wrong,
+    pointer::{Aligned, NOWHERE, Pointer},
 };
 use crate::runtime::{
     fault::Fault,
@@ -323,10 +321,12 @@ impl CpuLoaded {
         }
         todo
     }
-}
 
-impl Loaded for CpuLoaded {
-    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+    /// The same program with other parameters, by number; what depends on none of them is shared.
+    ///
+    /// # Errors
+    /// When a parameter's type is not the program's, one that is needed was let go, or an index is out of range.
+    pub fn replace(&self, params: &[(usize, Tensor)]) -> Result<CpuLoaded, BackendError> {
         let code = &self.code;
         let mut given: Vec<Option<Tensor>> = vec![None; code.params.len()];
         for (n, param) in params {
@@ -352,18 +352,14 @@ impl Loaded for CpuLoaded {
         let mut values = self.values.clone();
         values.params.iter_mut().zip(&given).filter(|(_, given)| given.is_some()).for_each(|(value, _)| *value = None);
         let values = Loading::new(code, &actions, &todo, values, given).run()?;
-        Ok(Arc::new(CpuLoaded { code: code.clone(), values }))
+        Ok(CpuLoaded { code: code.clone(), values })
     }
 
-    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
-        Ok(Box::new(CpuSession::new(self)))
-    }
-
-    fn bytes(&self) -> usize {
+    /// Bytes of parameters and constants, and of what was computed from them.
+    pub fn bytes(&self) -> usize {
         let params = self.values.params.iter().zip(&self.code.params).filter(|(value, _)| value.is_some());
         let params: usize = params.map(|(_, (_, ty))| ty.bytes()).sum();
-        let size = |dtype: DType, count: usize| dtype.size() * count;
-        let constants: usize = self.code.constants.iter().map(|c| size(c.tensor.dtype(), c.tensor.count())).sum();
+        let constants: usize = self.code.constants.iter().map(Aligned::bytes).sum();
         let mut blocks: Vec<&Arc<Block>> =
             self.values.loaded.iter().chain(&self.values.packed).flatten().map(|piece| &piece.block).collect();
         blocks.sort_unstable_by_key(|block| Arc::as_ptr(block));

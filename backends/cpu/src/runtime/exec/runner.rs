@@ -8,7 +8,7 @@ use std::{
 
 use eutectic_backend::BackendError;
 
-use super::session::Work;
+use super::work::Work;
 
 /// A session's thread. It is started by the first run that is submitted.
 pub struct Runner {

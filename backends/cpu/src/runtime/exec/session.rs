@@ -1,20 +1,16 @@
-//! Sessions: arena, states and the memory of ports, and the table of slots that runs go through.
+//! Sessions: runs, where their inputs and outputs are, and states.
 
 use std::{any::Any, sync::Arc};
 
 use eutectic_backend::{BackendError, DeviceBuffer, Input, Loaded, Memory, Output, Port, Session};
-use eutectic_ir::Type;
 
 use super::{
-    Pointer,
     buffer::{CpuBuffer, part},
-    code::{Code, Source},
-    expect,
+    check::{expect, wrong},
     loaded::CpuLoaded,
     runner::Runner,
-    wrong,
+    work::Work,
 };
-use crate::runtime::{fault::Fault, memory::Block, threads::Workers};
 
 /// A session: what runs work on, which is with the runner during a run that was submitted.
 pub struct CpuSession {
@@ -23,204 +19,6 @@ pub struct CpuSession {
     runner: Option<Runner>,
     /// What went wrong in the run that was waited for last, until somebody asks.
     failed: Option<BackendError>,
-}
-
-/// The memory of an input, output or state. Its own takes in bytes whose address kernels cannot take, too.
-struct PortMemory {
-    what: &'static str,
-    name: String,
-    ty: Type,
-    own: Block,
-    bound: Option<Box<CpuBuffer>>,
-}
-
-/// What runs work on.
-pub struct Work {
-    code: Arc<Code>,
-    arena: Block,
-    thunks_own: Block,
-    passing: Block,
-    /// Of inputs, outputs and states.
-    places: [Vec<PortMemory>; 3],
-    slots: Vec<Pointer>,
-    /// The slots of ports, which may be elsewhere in each run.
-    late: Vec<(usize, Port)>,
-    /// The outputs that a run wants, and as the last one the states.
-    wanted: Vec<bool>,
-    workers: Workers,
-    fault: Fault,
-}
-
-impl PortMemory {
-    fn new(what: &'static str, (name, ty): &(String, Type)) -> PortMemory {
-        PortMemory { what, name: name.clone(), ty: ty.clone(), own: Block::new(ty.bytes()), bound: None }
-    }
-
-    fn memory(&self) -> &Block {
-        self.bound.as_ref().map_or(&self.own, |b| b.block())
-    }
-
-    /// Where a step that is needed otherwise stores what nobody wants.
-    fn unwanted(&self) -> *mut u8 {
-        self.own.at()
-    }
-
-    fn wrong(&self, problem: String) -> BackendError {
-        wrong(self.what, &self.name, problem)
-    }
-
-    fn check(&self, got: usize) -> Result<(), BackendError> {
-        let bytes = self.ty.bytes();
-        if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
-    }
-
-    /// Whether kernels can take what is at an address.
-    fn suits(&self, at: *const u8) -> bool {
-        at.addr().is_multiple_of(super::code::dtype(&self.ty).size())
-    }
-}
-
-impl Work {
-    fn new(loaded: &CpuLoaded) -> Work {
-        let code = loaded.code.clone();
-        let list =
-            |what, ports: &[(String, Type)]| ports.iter().map(|port| PortMemory::new(what, port)).collect::<Vec<_>>();
-        let mut work = Work {
-            arena: Block::new(code.arena_bytes),
-            thunks_own: Block::new(code.own_bytes),
-            passing: Block::new(code.passing_bytes),
-            places: [list("input", &code.inputs), list("output", &code.outputs), list("state", &code.states)],
-            slots: Vec::new(),
-            late: Vec::new(),
-            wanted: vec![true; code.outputs.len() + 1],
-            workers: Workers::new(code.pool.clone(), code.scratch),
-            fault: Fault::default(),
-            code,
-        };
-        work.bind_constants(loaded);
-        work
-    }
-
-    /// Fills the table of slots, ports aside.
-    fn bind_constants(&mut self, loaded: &CpuLoaded) {
-        let sources = &self.code.run.sources;
-        let at = |source: &Source| match *source {
-            Source::Arena(at) => Pointer(self.arena.at().wrapping_add(at)),
-            Source::Passing => Pointer(self.passing.at()),
-            source => loaded.at(source, &self.thunks_own),
-        };
-        self.slots = sources.iter().map(at).collect();
-        let port = |(slot, source): (usize, &Source)| match *source {
-            Source::Port(port) => Some((slot, port)),
-            _ => None,
-        };
-        self.late = sources.iter().enumerate().filter_map(port).collect();
-    }
-
-    fn place(&mut self, port: Port) -> Result<&mut PortMemory, BackendError> {
-        let (kind, what, n) = match port {
-            Port::Input(n) => (0, "input", n),
-            Port::Output(n) => (1, "output", n),
-            Port::State(n) => (2, "state", n),
-        };
-        let count = self.places[kind].len();
-        self.places[kind]
-            .get_mut(n)
-            .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
-    }
-
-    fn bind(
-        &mut self,
-        port: Port,
-        buffer: Option<Box<dyn DeviceBuffer>>,
-    ) -> Result<Option<Box<dyn DeviceBuffer>>, BackendError> {
-        let place = self.place(port)?;
-        let buffer = match buffer {
-            Some(buffer) => {
-                place.check(buffer.bytes())?;
-                let buffer = (buffer as Box<dyn Any>).downcast::<CpuBuffer>();
-                Some(buffer.map_err(|_| place.wrong("a buffer of another device; ask this session for one".into()))?)
-            }
-            None => None,
-        };
-        let bound = std::mem::replace(&mut place.bound, buffer);
-        if let (None, Port::State(_), Some(before)) = (&place.bound, port, &bound) {
-            place.own.fill(before.block().as_ref());
-        }
-        Ok(bound.map(|b| b as Box<dyn DeviceBuffer>))
-    }
-
-    /// Runs from and into the memory of the ports. An output that is not wanted is not left in its memory.
-    pub fn run(&mut self) -> Result<(), BackendError> {
-        let wanted = |n: usize| self.wanted[n];
-        for &(slot, port) in &self.late {
-            self.slots[slot] = Pointer(match port {
-                Port::Input(n) => self.places[0][n].memory().at(),
-                Port::Output(n) if wanted(n) => self.places[1][n].memory().at(),
-                Port::Output(n) => self.places[1][n].unwanted(),
-                Port::State(n) => self.places[2][n].memory().at(),
-            });
-        }
-        self.go(None)
-    }
-
-    fn execute(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &mut [Output<'_>],
-        times: Option<&mut Vec<f64>>,
-    ) -> Result<(), BackendError> {
-        let [in_places, out_places, states] = &mut self.places;
-        expect("input", inputs.len(), in_places.len())?;
-        expect("output", outputs.len(), out_places.len())?;
-        for (place, input) in in_places.iter_mut().zip(inputs) {
-            if let Input::Host(bytes) = input {
-                place.check(bytes.len())?;
-                if !place.suits(bytes.as_ptr()) {
-                    place.own.fill(bytes);
-                }
-            }
-        }
-        for ((place, output), wanted) in out_places.iter().zip(outputs.iter()).zip(&mut self.wanted) {
-            if let Output::Host(bytes) = output {
-                place.check(bytes.len())?;
-            }
-            *wanted = !matches!(output, Output::Unwanted);
-        }
-        for &(slot, port) in &self.late {
-            self.slots[slot] = Pointer(match port {
-                Port::Input(n) => match inputs[n] {
-                    Input::Host(bytes) if in_places[n].suits(bytes.as_ptr()) => bytes.as_ptr().cast_mut(),
-                    Input::Host(_) => in_places[n].own.at(),
-                    Input::Port => in_places[n].memory().at(),
-                },
-                Port::Output(n) => match &mut outputs[n] {
-                    Output::Host(bytes) if out_places[n].suits(bytes.as_ptr()) => bytes.as_mut_ptr(),
-                    Output::Host(_) => out_places[n].own.at(),
-                    Output::Unwanted => out_places[n].unwanted(),
-                    Output::Port => out_places[n].memory().at(),
-                },
-                Port::State(n) => states[n].memory().at(),
-            });
-        }
-        self.go(times)?;
-        for (place, output) in self.places[1].iter().zip(outputs) {
-            if let Output::Host(bytes) = output
-                && !place.suits(bytes.as_ptr())
-            {
-                bytes.copy_from_slice(place.own.as_ref());
-            }
-        }
-        Ok(())
-    }
-
-    fn go(&mut self, times: Option<&mut Vec<f64>>) -> Result<(), BackendError> {
-        let (wanted, needed) = (&self.wanted, &self.code.needed);
-        let all = wanted.iter().all(|wanted| *wanted);
-        let wanted = |step: usize| all || needed[step].iter().zip(wanted).any(|(needed, wanted)| *needed && *wanted);
-        // SAFETY: the table was filled from the sources; sizes of ports were checked, and they are this session's or lent to it.
-        unsafe { self.code.run.run(&self.slots, (&self.workers, &self.fault), wanted, times) }
-    }
 }
 
 impl CpuSession {

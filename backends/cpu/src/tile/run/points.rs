@@ -6,11 +6,16 @@ use std::mem::MaybeUninit;
 use super::Run;
 use crate::{
     simd::{
-        Call,
         ahead::Ahead,
+        pointwise::Call,
         stream::{self, LINE},
     },
-    tile::{MAX_RANK, Place, Step, loops::Loops, shape::TOGETHER},
+    tile::{
+        domain::MAX_RANK,
+        loops::Loops,
+        program::Step,
+        shape::{Place, TOGETHER},
+    },
 };
 
 /// A pointwise step that runs.

@@ -2,23 +2,12 @@
 
 use eutectic_ir::DType;
 
-use super::{Run, line};
+use super::{Gather, Run, line};
 use crate::tile::{
-    Guard, MAX_RANK, Mask, Scatter,
-    access::{Access, all_hold},
+    access::{Access, Guard, all_hold},
+    domain::{MAX_RANK, Mask},
+    program::Scatter,
 };
-
-/// A load at a map that is affine in runs only.
-pub(super) struct Gather<'a> {
-    /// Which buffer.
-    pub slot: usize,
-    /// Its number of elements.
-    pub count: usize,
-    /// Where.
-    pub access: &'a Access,
-    /// Only where all hold.
-    pub guards: &'a [Guard],
-}
 
 impl Run<'_> {
     /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`

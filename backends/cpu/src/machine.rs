@@ -1,4 +1,15 @@
-//! Sizes of the caches, read from the processor.
+//! What kernels are compiled for: the instruction-set level, threads, and the sizes of the caches, read from the processor.
+
+use crate::simd::Isa;
+
+/// What kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// The instruction-set level.
+    pub isa: Isa,
+    /// How many threads share the work. Results do not depend on it.
+    pub threads: usize,
+}
 
 /// Bytes of the data caches that one core has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

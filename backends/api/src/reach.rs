@@ -1,13 +1,19 @@
 //! How maps reach over a domain: along which axes, over how many points, and how far in one go.
 
-use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
 use eutectic_ir::index::{Atom, Index};
 
-pub fn points(domain: &[usize], mask: u64) -> f64 {
+use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
+
+/// A set of axes of a domain: bit `n` for axis `n`.
+pub type AxisSet = u64;
+
+/// The number of points along some axes.
+pub fn points(domain: &[usize], mask: AxisSet) -> f64 {
     domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
 }
 
-pub fn mentioned(index: &Index) -> u64 {
+/// The axes that a map mentions, apart from those on which values that it reads depend.
+pub fn mentioned(index: &Index) -> AxisSet {
     index.terms.iter().fold(0, |m, (atom, _)| match atom {
         Atom::Coord(n) => m | 1 << n,
         Atom::Div(inner, _) | Atom::Mod(inner, _) => m | mentioned(inner),
@@ -15,20 +21,20 @@ pub fn mentioned(index: &Index) -> u64 {
     })
 }
 
-/// The axes that form a row.
-pub fn row_mask(kernel: &Kernel) -> u64 {
+/// The axes that form a row; none outside of row groups.
+pub fn row_mask(kernel: &Kernel) -> AxisSet {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
     let rank = kernel.body.domain.len();
     (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
 }
 
-/// The axes on which each value depends.
-pub fn masks(body: &Body, row: u64) -> Vec<u64> {
-    let mut masks: Vec<u64> = Vec::with_capacity(body.instrs.len());
+/// The axes on which each value depends, of a body whose reductions are over the axes of `row`.
+pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
+    let mut masks: Vec<AxisSet> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
         let of_args = |args: &[usize]| args.iter().fold(0, |m, &a| m | masks[a]);
         let mask = match instr {
-            Instr::Anchor { .. } => u64::MAX,
+            Instr::Anchor { .. } => AxisSet::MAX,
             Instr::Constant { .. } => 0,
             Instr::Reduce { arg, .. } => masks[*arg] & !row,
             _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
@@ -82,7 +88,7 @@ pub fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
 }
 
-/// How many points there are for each coordinate that such a guard asks for.
+/// How many points there are for each coordinate that such a guard asks for: how long the stretches are in which it does not change.
 pub fn inside((index, _): &Guard, domain: &[usize]) -> usize {
     let axis = (0..domain.len()).rev().find(|&axis| index.mentions(axis));
     axis.map_or(usize::MAX, |axis| domain[axis + 1..].iter().product())

@@ -1,19 +1,20 @@
 //! Products of few rows, which are bound by reading the right operand, and of few terms, which are bound by writing the result: several
 //! panels at once, from their first to their last term.
 
-use super::{
-    blocked::{Blocked, at},
-    left::is_multiple,
+use super::{Blocked, at, left::is_multiple};
+use crate::gemm::{
+    left::Left,
+    matrix::Matrix,
     micro::{
         call::{Ahead, Call},
         matvec::IN_ROW,
         pack::Panel,
         table::Streams,
     },
-    plan::{Extents, Left, Product, Right},
+    product::{Extents, Product},
+    right::Right,
     short::Short,
 };
-use crate::kernels::operand::Matrix;
 
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
@@ -36,7 +37,7 @@ impl<T: Product> Blocked<'_, T> {
     /// Computes the product if it is of such a kind.
     ///
     /// # Safety
-    /// As [`super::plan::Plan::run`].
+    /// As [`crate::gemm::plan::Plan::run`].
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Plain(lhs) = self.lhs else { return false };

@@ -1,6 +1,6 @@
 //! The bodies of anchors, whose groups of axes become the rows and columns of matrices.
 
-use eutectic_backend::{Body, axes::Nest};
+use crate::{axes::Nest, kernel::Body};
 
 /// A body over three groups of axes: those of the batch, of rows and of columns.
 #[derive(Clone, Debug)]
@@ -11,8 +11,9 @@ pub struct Grouped {
     pub groups: [usize; 3],
 }
 
-/// The number of the group of rows, and of that of columns.
+/// The number of the group of rows.
 pub const ROWS: usize = 1;
+/// The number of the group of columns.
 pub const COLUMNS: usize = 2;
 
 impl Grouped {

@@ -1,25 +1,22 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
-mod coefficients;
-mod fit;
-mod reach;
-mod seen;
-
-use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Load, Store};
+use eutectic_backend::{
+    AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
+    reach::{
+        inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask,
+        run_length,
+    },
+    scores::Shares,
+    traffic,
+    unroll::unrolled,
+};
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
-use seen::Seen;
 
-pub use coefficients::{Class, Costs, Element, Memory, Product};
-pub use fit::{Fitted, Measured, fit};
-use reach::{
-    inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, run_length,
-};
-
+use super::coefficients::{Costs, Element};
 use crate::{
     simd::table,
     tile::{MAX_RANK, shape::SHORTEST_LINE},
-    unroll::unrolled,
 };
 
 /// The model: coefficients, with ops resolved.
@@ -73,9 +70,8 @@ impl Model {
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
-        let mut work = Work::default();
+        let mut work = Work { bytes: traffic::bytes(kernel), ..Work::default() };
         let m = &self.costs.memory;
-        self.traffic(kernel, &mut work);
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         self.body(&kernel.body, row_mask(kernel), passes, &mut work);
         for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
@@ -104,10 +100,11 @@ impl Model {
                 self.operand(value, [axes.batch, axes.keys, axes.columns], false, &mut work);
                 let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
                 let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
-                let seen = bias.as_ref().map_or(Seen::ALL, |b| Seen::of(b, [axes.batch, axes.queries, axes.keys]));
-                self.product([batch * seen.visible, queries, keys, depth], dtype(query), &mut work);
-                self.product([batch * seen.visible, queries, columns, keys], dtype(query), &mut work);
-                let count = batch * queries * keys * seen.visible;
+                let shares =
+                    bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
+                self.product([batch * shares.visible, queries, keys, depth], dtype(query), &mut work);
+                self.product([batch * shares.visible, queries, columns, keys], dtype(query), &mut work);
+                let count = batch * queries * keys * shares.visible;
                 let float = dtype(query).is_float();
                 let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
                 work.seconds += count.max(1.0) * each;
@@ -115,8 +112,8 @@ impl Model {
                 if let Some(bias) = bias {
                     let mut of_bias = Work::default();
                     self.body(bias, 0, false, &mut of_bias);
-                    work.seconds += of_bias.seconds * seen.mixed;
-                    work.flops += of_bias.flops * seen.mixed;
+                    work.seconds += of_bias.seconds * shares.mixed;
+                    work.flops += of_bias.flops * shares.mixed;
                 }
             }
         }
@@ -138,29 +135,6 @@ impl Model {
             return Cost::IMPOSSIBLE;
         }
         Cost { seconds, flops: work.flops, bytes: work.bytes }
-    }
-
-    /// Bytes of the distinct elements that are read and written.
-    fn traffic(&self, kernel: &Kernel, work: &mut Work) {
-        let mut bytes = vec![0.0_f64; kernel.slots.len()];
-        let mut touch = |slot: usize, elements: f64| {
-            if let (Some(b), Some((dtype, count))) = (bytes.get_mut(slot), kernel.slots.get(slot)) {
-                // Several loads of a buffer (its pieces) add up, to at most all of it.
-                *b = (*b + elements * dtype.size() as f64).min((count * dtype.size()) as f64);
-            }
-        };
-        for body in kernel.bodies() {
-            let masks = masks(body, 0);
-            for (instr, mask) in body.instrs.iter().zip(masks) {
-                if let Instr::Load(load) = instr {
-                    touch(load.slot, points(&body.domain, mask));
-                }
-            }
-        }
-        for store in &kernel.stores {
-            touch(store.slot, points(&kernel.body.domain, mentioned(&store.at)));
-        }
-        work.bytes += bytes.iter().sum::<f64>();
     }
 
     /// The passes over a body's values; by tiles, of which each computes even what needs no load anew, or not.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use eutectic_backend::{
-    Body,
+use crate::{
     intervals::{Mask, Visibility},
+    kernel::Body,
 };
 
 /// Into so many parts queries and keys are cut at most, of at least so many.
@@ -13,21 +13,21 @@ const LEAST: [usize; 2] = [24, 256];
 
 /// Shares of all scores.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Shares {
     /// Those that are computed.
     pub visible: f64,
     /// Those of which the bias is evaluated.
     pub mixed: f64,
 }
 
-impl Seen {
+impl Shares {
     /// Everything.
-    pub const ALL: Seen = Seen { visible: 1.0, mixed: 1.0 };
+    pub const ALL: Shares = Shares { visible: 1.0, mixed: 1.0 };
 
     /// For a bias over groups of axes of the batch, queries and keys, by coarse blocks.
-    pub fn of(bias: &Body, groups: [usize; 3]) -> Seen {
+    pub fn of(bias: &Body, groups: [usize; 3]) -> Shares {
         let Some(mut mask) = Mask::new(&bias.instrs, &bias.results).filter(|_| !bias.domain.contains(&0)) else {
-            return Seen::ALL;
+            return Shares::ALL;
         };
         let mut bounds: Vec<Range<usize>> = bias.domain.iter().map(|&n| 0..n).collect();
         // Of several axes, the outermost.
@@ -49,12 +49,12 @@ impl Seen {
                 if keys > 0 {
                     bounds[batch + queries] = k.clone();
                 }
-                let seen = mask.of(&bounds);
-                visible += usize::from(seen != Visibility::Hidden);
-                mixed += usize::from(seen == Visibility::Mixed);
+                let visibility = mask.of(&bounds);
+                visible += usize::from(visibility != Visibility::Hidden);
+                mixed += usize::from(visibility == Visibility::Mixed);
             }
         }
         let all = (of_queries.len() * of_keys.len()) as f64;
-        Seen { visible: visible as f64 / all, mixed: mixed as f64 / all }
+        Shares { visible: visible as f64 / all, mixed: mixed as f64 / all }
     }
 }

@@ -1,8 +1,9 @@
 //! Row groups of short rows, written out: a sum over the nine elements of a window is eight additions, of vectors along whatever
 //! axis lies side by side in memory.
 
-use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, ValueId};
 use eutectic_ir::{Attrs, Op, index::Index, ops::Reduction};
+
+use crate::kernel::{AnchorKernel, Body, Instr, Kernel, ValueId};
 
 /// The longest row that is written out, and the most instructions that this may come to.
 const LONGEST: usize = 16;

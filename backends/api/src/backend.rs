@@ -1,0 +1,62 @@
+//! What a device answers: what kernels cost, and programs compiled for it.
+
+use std::sync::Arc;
+
+use crate::{error::BackendError, kernel::Kernel, limits::Limits, program::Program, run::Executable};
+
+/// What a kernel is predicted to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Seconds on the device; infinite where the backend cannot build the kernel.
+    pub seconds: f64,
+    /// Floating-point operations that it really does, recomputation included.
+    pub flops: f64,
+    /// Bytes of its distinct loads and stores.
+    pub bytes: f64,
+}
+
+impl Cost {
+    /// The cost of what cannot be built.
+    pub const IMPOSSIBLE: Cost = Cost { seconds: f64::INFINITY, flops: 0.0, bytes: 0.0 };
+}
+
+/// A device that programs can be compiled for.
+pub trait Backend: Send + Sync {
+    /// Its name: `cpu`, `cuda`, `vulkan`.
+    fn name(&self) -> &str;
+
+    /// What it runs on and with, in a few words, for reports.
+    fn describe(&self) -> String;
+
+    /// Rules that programs are rewritten by for it, beside the packs: name and text of each file of its folder `rules/`. What a device
+    /// lacks (64-bit integers, say) is rewritten there; kernels it then refuses are not planned.
+    fn rules(&self) -> &[(&str, &str)] {
+        &[]
+    }
+
+    /// What sizes it takes.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// What it counts to keep a byte in memory between runs, as a share of the time in which the device reads or writes it once. A byte
+    /// that is kept must save this much of each run.
+    fn keep(&self) -> f64 {
+        0.05
+    }
+
+    /// Why it cannot build a kernel, naming every op and element type that stands in the way.
+    ///
+    /// # Errors
+    /// The reasons, one a string.
+    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>>;
+
+    /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
+    fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// Resolves a program to code that takes parameters.
+    ///
+    /// # Errors
+    /// Everything that the backend cannot build.
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError>;
+}

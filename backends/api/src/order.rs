@@ -1,0 +1,93 @@
+//! Which instructions of a body are needed, and in which order to compute them.
+
+use crate::kernel::{Instr, ValueId};
+
+/// Which values the roots depend on, the roots included.
+pub fn needed(instrs: &[Instr], roots: impl Iterator<Item = ValueId>) -> Vec<bool> {
+    let mut needed = vec![false; instrs.len()];
+    roots.for_each(|v| needed[v] = true);
+    for id in (0..instrs.len()).rev() {
+        if needed[id] {
+            instrs[id].args().into_iter().for_each(|a| needed[a] = true);
+        }
+    }
+    needed
+}
+
+/// An order in which arguments come before users, and loads and numbers before the ops of a stretch, so that ops follow each other.
+pub fn order(instrs: &[Instr]) -> Vec<ValueId> {
+    let (mut order, mut ops) = (Vec::with_capacity(instrs.len()), Vec::new());
+    for (id, instr) in instrs.iter().enumerate() {
+        match instr {
+            Instr::Map { .. } => ops.push(id),
+            _ => {
+                if !instr.args().is_empty() {
+                    order.append(&mut ops);
+                }
+                order.push(id);
+            }
+        }
+    }
+    order.append(&mut ops);
+    order
+}
+
+/// Makes pieces of pieces, with the same elsewhere, one selection: what is padded along several axes.
+pub fn flatten_pieces(instrs: &mut [Instr]) {
+    for id in 0..instrs.len() {
+        let Instr::Select { pieces, fill, .. } = &instrs[id] else { continue };
+        let [(outer, inner)] = pieces.as_slice() else { continue };
+        let Instr::Select { pieces: of_inner, fill: other, .. } = &instrs[*inner] else { continue };
+        if fill.get().to_bits() != other.get().to_bits() {
+            continue;
+        }
+        let all: Vec<_> =
+            of_inner.iter().map(|(guards, value)| ([guards.as_slice(), outer].concat(), *value)).collect();
+        if let Instr::Select { pieces, .. } = &mut instrs[id] {
+            *pieces = all;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_ir::{DType, Op, attr::FloatBits, index::Index};
+
+    use super::*;
+    use crate::kernel::Load;
+
+    fn load() -> Instr {
+        Instr::Load(Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 })
+    }
+
+    fn add(a: ValueId, b: ValueId) -> Instr {
+        let (op, attrs) = (Op::named("add").unwrap(), [].into_iter().collect());
+        Instr::Map { op, attrs, args: vec![a, b], dtype: DType::F32 }
+    }
+
+    #[test]
+    fn loads_come_before_the_ops_of_a_stretch() {
+        let instrs = [load(), add(0, 0), load(), add(1, 2), load()];
+        assert_eq!(order(&instrs), [0, 2, 4, 1, 3]);
+        assert_eq!(needed(&instrs, [1].into_iter()), [true, true, false, false, false]);
+        assert_eq!(needed(&instrs, [3].into_iter()), [true, true, true, true, false]);
+    }
+
+    #[test]
+    fn nested_pieces_hold_where_all_of_their_guards_do() {
+        let guard = |axis| (Index::coord(axis), 1..4);
+        let select = |guards, value, fill: f64| Instr::Select {
+            pieces: vec![(guards, value)],
+            fill: FloatBits::from(fill),
+            dtype: DType::F32,
+        };
+        let mut instrs = [load(), select(vec![guard(0)], 0, 0.0), select(vec![guard(1)], 1, 0.0)];
+        flatten_pieces(&mut instrs);
+        assert_eq!(instrs[2], select(vec![guard(0), guard(1)], 0, 0.0));
+        // Elsewhere there would be two different numbers.
+        let mut instrs = [load(), select(vec![guard(0)], 0, 1.0), select(vec![guard(1)], 1, 0.0)];
+        let before = instrs.clone();
+        flatten_pieces(&mut instrs);
+        assert_eq!(instrs, before);
+    }
+}

@@ -1,0 +1,77 @@
+//! Levels of a row group's reductions: a reduction whose argument depends on another one's result needs a pass over the row of its own,
+//! unless the row stays where it can be read again.
+
+use crate::kernel::{Body, Instr};
+
+/// Values over rows in single-assignment order, of a body or of what a backend makes of one.
+#[derive(Clone, Debug, Default)]
+pub struct RowValues {
+    /// The values that each one is computed from.
+    pub args: Vec<Vec<usize>>,
+    /// Whether it is a reduction over the row.
+    pub reduces: Vec<bool>,
+}
+
+impl RowValues {
+    /// Those of a body: one for each instruction.
+    pub fn of(body: &Body) -> RowValues {
+        RowValues {
+            args: body.instrs.iter().map(Instr::args).collect(),
+            reduces: body.instrs.iter().map(|i| matches!(i, Instr::Reduce { .. })).collect(),
+        }
+    }
+
+    /// For each value, how many reductions follow each other up to it, itself included.
+    pub fn levels(&self) -> Vec<usize> {
+        let mut levels = Vec::with_capacity(self.args.len());
+        for (args, &reduces) in self.args.iter().zip(&self.reduces) {
+            let below = args.iter().map(|&arg| levels[arg]).max().unwrap_or(0);
+            levels.push(below + usize::from(reduces));
+        }
+        levels
+    }
+
+    /// Which values each pass over a row computes, in order, where no row stays: one pass a level of reductions, which computes anew what
+    /// they need, and a last one for what is `stored` of each element.
+    pub fn passes(&self, stored: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+        let levels = self.levels();
+        let count = levels.len();
+        let last = (0..count).filter(|&id| self.reduces[id]).map(|id| levels[id]).max().unwrap_or(0);
+        let closure = |roots: Vec<usize>| {
+            let mut wanted = vec![false; count];
+            roots.iter().for_each(|&root| wanted[root] = true);
+            for id in (0..count).rev() {
+                if wanted[id] && (!self.reduces[id] || roots.contains(&id)) {
+                    // What an earlier pass reduced is there.
+                    self.args[id].iter().filter(|&&arg| !self.reduces[arg]).for_each(|&arg| wanted[arg] = true);
+                }
+            }
+            (0..count).filter(|&id| wanted[id]).collect::<Vec<_>>()
+        };
+        let of_level = |level: usize| (0..count).filter(|&id| self.reduces[id] && levels[id] == level).collect();
+        let stored = stored.filter(|&value| !self.reduces[value]).collect();
+        (1..=last).map(|level| closure(of_level(level))).chain([closure(stored)]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_softmax_takes_three_passes_and_loads_in_each() {
+        // x, max, x − max, exp, sum, quotient.
+        let args = vec![vec![], vec![0], vec![0, 1], vec![2], vec![3], vec![3, 4]];
+        let reduces = [false, true, false, false, true, false].to_vec();
+        let values = RowValues { args, reduces };
+        assert_eq!(values.levels(), [0, 1, 1, 1, 2, 2]);
+        assert_eq!(values.passes([5].into_iter()), [vec![0, 1], vec![0, 2, 3, 4], vec![0, 2, 3, 5]]);
+    }
+
+    #[test]
+    fn independent_reductions_share_a_pass_and_a_stored_one_needs_none() {
+        // x, sum, product, of which the sum is stored.
+        let values = RowValues { args: vec![vec![], vec![0], vec![0]], reduces: vec![false, true, true] };
+        assert_eq!(values.passes([1].into_iter()), [vec![0, 1, 2], vec![]]);
+    }
+}

@@ -1,0 +1,33 @@
+//! What a kernel moves: bytes of distinct elements.
+
+use crate::{
+    kernel::{Instr, Kernel},
+    reach::{masks, mentioned, points, row_mask},
+};
+
+/// Bytes of the distinct elements that a kernel reads and writes, in any order and however often: what it moves at least where nothing of
+/// them is near. Several loads of a buffer, of its pieces, add up to at most all of it.
+pub fn bytes(kernel: &Kernel) -> f64 {
+    of_slots(kernel).iter().sum()
+}
+
+/// The same for each slot.
+pub fn of_slots(kernel: &Kernel) -> Vec<f64> {
+    let mut bytes = vec![0.0_f64; kernel.slots.len()];
+    let mut touch = |slot: usize, elements: f64| {
+        if let (Some(b), Some((dtype, count))) = (bytes.get_mut(slot), kernel.slots.get(slot)) {
+            *b = (*b + elements * dtype.size() as f64).min((count * dtype.size()) as f64);
+        }
+    };
+    for body in kernel.bodies() {
+        for (instr, mask) in body.instrs.iter().zip(masks(body, row_mask(kernel))) {
+            if let Instr::Load(load) = instr {
+                touch(load.slot, points(&body.domain, mask));
+            }
+        }
+    }
+    for store in &kernel.stores {
+        touch(store.slot, points(&kernel.body.domain, mentioned(&store.at)));
+    }
+    bytes
+}

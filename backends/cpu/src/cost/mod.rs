@@ -1,0 +1,9 @@
+//! What kernels cost: a model of the work that thunks do, its coefficients, and how they are fitted to measurements.
+
+mod coefficients;
+mod fit;
+mod model;
+
+pub use coefficients::{Class, Costs, Element, Memory, Product};
+pub use fit::{Fitted, Measured, fit};
+pub use model::Model;

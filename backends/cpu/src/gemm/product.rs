@@ -1,0 +1,49 @@
+//! Types that contractions accumulate in, and the extents of products.
+
+use super::micro::table::{Float, Micro, Shape};
+use crate::simd::{Isa, arithmetic::Number};
+
+/// Rows and columns of the target, and the length of the sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Extents {
+    /// Rows.
+    pub m: usize,
+    /// Columns.
+    pub n: usize,
+    /// Summed over.
+    pub k: usize,
+}
+
+/// A type that contractions accumulate in.
+pub trait Product: Number + From<bool> + Send + Sync {
+    /// Elements of a vector of microkernels; `None` where there are none.
+    fn lanes(isa: Isa) -> Option<usize> {
+        Self::micro(isa, Shape::Wide).map(|micro| micro.lanes)
+    }
+
+    /// The microkernels of a level.
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<Self>>;
+}
+
+impl Product for f32 {
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f32>> {
+        Some(<f32 as Float>::micro(isa, shape))
+    }
+}
+
+impl Product for f64 {
+    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f64>> {
+        Some(<f64 as Float>::micro(isa, shape))
+    }
+}
+
+macro_rules! by_loops {
+    ($($t:ty),*) => {$(
+        impl Product for $t {
+            fn micro(_: Isa, _: Shape) -> Option<Micro<$t>> {
+                None
+            }
+        }
+    )*};
+}
+by_loops!(i8, u8, i32, i64, u32);

@@ -1,0 +1,139 @@
+//! One product on one thread, and the packing of right operands before it.
+
+use super::{
+    blocked::Blocked,
+    left::Left,
+    matrix::Matrix,
+    micro::{call::Finish, dots::Dots},
+    plan::Plan,
+    product::{Extents, Product},
+    right::Right,
+};
+use crate::simd::arithmetic::Number;
+
+impl<T: Product> Plan<T> {
+    /// Packs panel `number` of a right operand of `n` columns into its place.
+    ///
+    /// # Safety
+    /// The operand must be valid for these extents; there must be room for [`Plan::packed`] bytes. Scratch memory is as for
+    /// [`Plan::run`].
+    pub unsafe fn pack(&self, rhs: Right, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
+        let Some(micro) = &self.micro else { return };
+        let (width, terms) = (micro.panel(), self.terms(k));
+        let (size, scratch) = (width * self.stored(), scratch.cast::<T>());
+        let first = number * width;
+        for from in (0..k).step_by(terms) {
+            let k_part = terms.min(k - from);
+            let to = to.wrapping_add(number * k * size + from * size);
+            let place = if self.short.is_some() { scratch } else { to.cast() };
+            // SAFETY: passed on from the caller; scratch memory has room for a panel of so many terms.
+            unsafe {
+                rhs.pack(micro, (from, k_part), (first, width.min(n - first)), place);
+                if let Some(short) = &self.short {
+                    short.narrow(place, to, k_part * width);
+                }
+            }
+        }
+    }
+
+    /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
+    unsafe fn vector(
+        &self,
+        e: Extents,
+        target: Matrix,
+        (lhs, rhs): (Left, Right),
+        finish: Finish<T>,
+        scratch: *mut T,
+    ) -> Option<()> {
+        let (Left::Plain(lhs), Right::Plain(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
+            return None;
+        };
+        let Finish { scale, add, .. } = finish;
+        let (n, x, w, line, step) = match e {
+            Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
+            Extents { m: 1, n, .. } if lhs.columns == 1 && rhs.rows == 1 => {
+                (n, lhs.at, rhs.at, rhs.columns, target.columns)
+            }
+            // A column on the right is a row on the left of the transposed product.
+            Extents { n: 1, m, k } if lhs.rows == 1 && target.rows == 1 => {
+                let [target, lhs, rhs] = [target, rhs, lhs].map(|m| Matrix { rows: m.columns, columns: m.rows, ..m });
+                let finish = Finish { bias: std::ptr::null(), ..finish };
+                let (e, rhs) = (Extents { m: 1, n: m, k }, Right::Plain(rhs));
+                // SAFETY: passed on from the caller.
+                unsafe { Blocked { plan: self, micro, e, target, lhs: lhs.into(), rhs, finish, scratch }.run() };
+                return Some(());
+            }
+            _ => return None,
+        };
+        let (x, w, out) = (x.cast::<T>().cast_const(), w.cast::<T>().cast_const(), target.at.cast::<T>());
+        // SAFETY: passed on from the caller.
+        unsafe { (micro.dots)(&Dots { n, k: e.k, x, w, line, out, step, scale, add }) };
+        Some(())
+    }
+
+    /// target = scale·(lhs·rhs) + bias + other, or target + that; at least `least`. Sums of an element have the same terms in the
+    /// same order, whatever part of a larger product this is.
+    ///
+    /// # Safety
+    /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
+    /// unless there is one. Scratch memory must be [`Plan::scratch`] bytes, aligned to [`ALIGN`].
+    pub unsafe fn run(
+        &self,
+        e: Extents,
+        target: Matrix,
+        (lhs, rhs): (Left, Right),
+        finish: Finish<T>,
+        scratch: *mut u8,
+    ) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if self.vector(e, target, (lhs, rhs), finish, scratch.cast()).is_some() {
+                return add_bias(e, target, finish.bias);
+            }
+            match (&self.micro, lhs, rhs) {
+                (Some(micro), ..) => {
+                    Blocked { plan: self, micro, e, target, lhs, rhs, finish, scratch: scratch.cast() }.run();
+                }
+                (None, Left::Plain(lhs), Right::Plain(rhs)) => {
+                    plain(e, target, [lhs, rhs], finish);
+                    add_bias(e, target, finish.bias);
+                }
+                (None, ..) => unreachable!("only microkernels have packed operands"),
+            }
+        }
+    }
+}
+
+unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        for i in 0..e.m as isize {
+            for j in 0..e.n as isize {
+                let mut sum = T::default();
+                for l in 0..e.k as isize {
+                    let a = lhs.at.cast::<T>().offset(i * lhs.rows + l * lhs.columns).read();
+                    let b = rhs.at.cast::<T>().offset(l * rhs.rows + j * rhs.columns).read();
+                    sum = sum.plus(a.times(b));
+                }
+                let to = target.at.cast::<T>().offset(i * target.rows + j * target.columns);
+                let sum = sum.times(finish.scale);
+                to.write(if finish.add { to.read().plus(sum) } else { sum });
+            }
+        }
+    }
+}
+
+unsafe fn add_bias<T: Number>(e: Extents, target: Matrix, bias: *const T) {
+    if bias.is_null() {
+        return;
+    }
+    for i in 0..e.m as isize {
+        for j in 0..e.n {
+            // SAFETY: passed on from the caller of `Plan::run`.
+            unsafe {
+                let to = target.at.cast::<T>().offset(i * target.rows + j as isize * target.columns);
+                to.write(to.read().plus(*bias.add(j)));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Parts of left operands in memory, as micro-kernels read them.
+
+/// The operand's part of some terms.
+#[derive(Clone, Copy)]
+pub struct Part<T> {
+    pub at: *const T,
+    /// Along the terms.
+    pub terms: isize,
+    /// Along the target's rows, within a block.
+    pub step: isize,
+    /// From a packed block to the next; 0 where rows are not packed.
+    pub block: isize,
+}
+
+/// A part of the operand, whose terms lie in segments of one length.
+#[derive(Clone, Copy)]
+pub struct Segments<'a, T> {
+    pub part: Part<T>,
+    /// Where they begin.
+    pub starts: &'a [isize],
+}
+
+impl<T> From<Part<T>> for Segments<'_, T> {
+    fn from(part: Part<T>) -> Self {
+        Segments { part, starts: &[0] }
+    }
+}

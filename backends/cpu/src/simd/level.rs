@@ -1,0 +1,117 @@
+//! Instruction-set levels, and how inlined functions are instantiated for each.
+
+use std::marker::PhantomData;
+
+use super::vector::{self, Lanes, Vector};
+
+/// The instruction-set levels that functions are instantiated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What the target guarantees.
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, VL, BW and DQ.
+    Avx512,
+}
+
+impl Isa {
+    /// The best level of the machine that runs this.
+    pub fn detect() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let wide = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq");
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
+                return if wide { Isa::Avx512 } else { Isa::Avx2 };
+            }
+        }
+        Isa::Portable
+    }
+
+    /// Its name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "AVX2",
+            Isa::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// What generic code may assume of a level.
+pub trait Level: Copy {
+    /// Whether a fused multiply-add is one instruction.
+    const FMA: bool;
+    /// Its vectors.
+    type Floats: Vector<Element = f32>;
+    /// Its vectors of doubles.
+    type Doubles: Vector<Element = f64>;
+
+    /// a·b + c, fused where that is cheap.
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        if Self::FMA { a.mul_add(b, c) } else { a * b + c }
+    }
+}
+
+/// The baseline of the target.
+#[derive(Clone, Copy)]
+pub struct Baseline;
+/// Levels with fused multiply-add, by their vectors.
+#[derive(Clone, Copy)]
+pub struct Fused<F, D>(PhantomData<(F, D)>);
+/// The level of [`Isa::Avx2`].
+#[cfg(target_arch = "x86_64")]
+pub type Avx2 = Fused<std::arch::x86_64::__m256, std::arch::x86_64::__m256d>;
+/// The level of [`Isa::Avx512`].
+#[cfg(target_arch = "x86_64")]
+pub type Avx512 = Fused<std::arch::x86_64::__m512, std::arch::x86_64::__m512d>;
+
+impl Level for Baseline {
+    const FMA: bool = vector::FMA;
+    type Floats = Lanes<f32, 4>;
+    type Doubles = Lanes<f64, 2>;
+}
+impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for Fused<F, D> {
+    const FMA: bool = true;
+    type Floats = F;
+    type Doubles = D;
+}
+
+/// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level: the
+/// compiler vectorises the same loop for each.
+macro_rules! per_level {
+    ($(#[$doc:meta])* $name:ident<$($g:ident : $bound:path),*>($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$doc])*
+        pub fn $name<$($g: $bound),*>(isa: $crate::simd::level::Isa) -> unsafe fn($($ty),*) $(-> $ret)? {
+            use $crate::simd::level::{Baseline, Isa};
+            unsafe fn portable<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the caller keeps the contract of the body.
+                unsafe { $body::<$($g,)* Baseline>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
+            unsafe fn avx2<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: as above.
+                unsafe { $body::<$($g,)* $crate::simd::level::Avx2>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi1,bmi2")]
+            unsafe fn avx512<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: as above.
+                unsafe { $body::<$($g,)* $crate::simd::level::Avx512>($($arg),*) }
+            }
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::<$($g),*>,
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::<$($g),*>,
+                _ => portable::<$($g),*>,
+            }
+        }
+    };
+}
+pub(crate) use per_level;

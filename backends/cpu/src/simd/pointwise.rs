@@ -1,0 +1,249 @@
+//! Pointwise functions: loops over runs of elements, dense or scalar, made from functions of one element.
+
+use std::marker::PhantomData;
+
+use super::{
+    ahead::Ahead,
+    level::{Baseline, Isa, Level, per_level},
+};
+
+/// The arguments of one call of a pointwise function.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Where results go: `n` elements, which overlap no argument.
+    pub out: *mut u8,
+    /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
+    pub args: [*const u8; 3],
+    /// Which arguments are one element that counts for all.
+    pub scalar: u8,
+    /// Number of elements.
+    pub n: usize,
+    /// Attributes of the op.
+    pub k: [f64; 2],
+    /// What to ask for meanwhile.
+    pub ahead: &'a Ahead,
+}
+
+/// Elements between which a long function asks for memory: a burst of more lines than a core waits for at once would hold it up.
+pub const BLOCK: usize = 32;
+
+/// A pointwise function over a run of elements.
+#[derive(Clone, Copy, Debug)]
+pub struct PointFn {
+    /// The loop.
+    pub run: unsafe fn(&Call<'_>),
+    /// Whether it takes long, and asks for memory after each [`BLOCK`].
+    pub asks: bool,
+}
+
+impl PointFn {
+    /// A loop that does not ask for memory.
+    pub fn plain(run: unsafe fn(&Call<'_>)) -> PointFn {
+        PointFn { run, asks: false }
+    }
+}
+
+/// A function of one element.
+pub trait Unary {
+    /// Argument.
+    type In: Copy;
+    /// Result.
+    type Out: Copy;
+    /// Whether it takes so long that some lines of memory come meanwhile.
+    const LONG: bool = false;
+    /// One element; `k` are attributes of the op.
+    fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
+}
+
+/// A function of two elements.
+pub trait Binary {
+    /// Arguments.
+    type In: Copy;
+    /// Result.
+    type Out: Copy;
+    /// As [`Unary::LONG`].
+    const LONG: bool = false;
+    /// One element.
+    fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
+}
+
+/// Computes all of `out`, of which `each` computes a part that begins with some element; a `long` function asks for memory after
+/// each block.
+#[inline(always)]
+fn blocks<T>(long: bool, out: &mut [T], ahead: &Ahead, each: impl Fn(&mut [T], usize)) {
+    let whole = if long { out.len() / BLOCK * BLOCK } else { 0 };
+    for from in (0..whole).step_by(BLOCK) {
+        each(&mut out[from..from + BLOCK], from);
+        ahead.ask();
+    }
+    each(&mut out[whole..], whole);
+}
+
+#[inline(always)]
+unsafe fn unary_run<O: Unary, L: Level>(c: &Call<'_>) {
+    // SAFETY: `Call` promises lengths and that nothing overlaps.
+    let (out, x) = unsafe {
+        (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
+    };
+    let k = c.k;
+    blocks(O::LONG, out, c.ahead, |out, from| {
+        for (o, &x) in out.iter_mut().zip(&x[from..]) {
+            *o = O::eval::<L>(x, k);
+        }
+    });
+}
+
+#[inline(always)]
+unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
+    // SAFETY: as in `unary_run`; a scalar argument has one element.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n);
+        let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
+        match c.scalar & 3 {
+            0 => {
+                let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for ((o, &a), &b) in out.iter_mut().zip(&a[from..]).zip(&b[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
+            }
+            1 => {
+                let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for (o, &b) in out.iter_mut().zip(&b[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
+            }
+            2 => {
+                let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
+                blocks(O::LONG, out, c.ahead, |out, from| {
+                    for (o, &a) in out.iter_mut().zip(&a[from..]) {
+                        *o = O::eval::<L>(a, b);
+                    }
+                });
+            }
+            _ => out.fill(O::eval::<L>(a.read(), b.read())),
+        }
+    }
+}
+
+/// Two functions, one after the other: `G(F(a, b), c)`.
+pub struct Pair<F, G>(PhantomData<(F, G)>);
+
+/// A function of three elements.
+pub trait Ternary {
+    /// Arguments and result.
+    type Of: Copy;
+    /// One element.
+    fn eval<L: Level>(args: [Self::Of; 3]) -> Self::Of;
+}
+
+impl<T: Copy, F: Binary<In = T, Out = T>, G: Binary<In = T, Out = T>> Ternary for Pair<F, G> {
+    type Of = T;
+    #[inline(always)]
+    fn eval<L: Level>([a, b, c]: [T; 3]) -> T {
+        G::eval::<L>(F::eval::<L>(a, b), c)
+    }
+}
+
+/// A function of two arguments, and one of what that gives: `G(F(a, b))`.
+pub struct Then<F, G>(PhantomData<(F, G)>);
+
+impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for Then<F, G> {
+    type In = T;
+    type Out = T;
+    const LONG: bool = F::LONG || G::LONG;
+    #[inline(always)]
+    fn eval<L: Level>(a: T, b: T) -> T {
+        G::eval::<L>(F::eval::<L>(a, b), [0.0; 2])
+    }
+}
+
+#[inline(always)]
+unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call<'_>) {
+    /// With a loop for each set of scalar arguments, because these stay in registers.
+    #[inline(always)]
+    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &Call<'_>) {
+        let args = c.args.map(|a| a.cast::<O::Of>());
+        // SAFETY: as in `unary_run`; each argument has at least one element, unless there is nothing to do.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Of>(), c.n);
+            if out.is_empty() {
+                return;
+            }
+            let first = args.map(|a| a.read());
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = O::eval::<L>(std::array::from_fn(|n| {
+                    if SCALAR >> n & 1 == 1 { first[n] } else { args[n].add(i).read() }
+                }));
+            }
+        }
+    }
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match c.scalar & 7 {
+            0 => run::<O, L, 0>(c),
+            1 => run::<O, L, 1>(c),
+            2 => run::<O, L, 2>(c),
+            3 => run::<O, L, 3>(c),
+            4 => run::<O, L, 4>(c),
+            5 => run::<O, L, 5>(c),
+            6 => run::<O, L, 6>(c),
+            _ => run::<O, L, 7>(c),
+        }
+    }
+}
+
+per_level! {
+    /// The loop of a function of three arguments.
+    ternary_loop<O: Ternary>(call: &Call<'_>) = ternary_run
+}
+per_level! {
+    /// The loop of a function of one argument.
+    unary_loop<O: Unary>(call: &Call<'_>) = unary_run
+}
+per_level! {
+    /// The loop of a function of two arguments.
+    binary_loop<O: Binary>(call: &Call<'_>) = binary_run
+}
+
+/// A function of three arguments.
+pub fn ternary<O: Ternary>(isa: Isa) -> PointFn {
+    PointFn::plain(ternary_loop::<O>(isa))
+}
+
+/// A function of one argument.
+pub fn unary<O: Unary>(isa: Isa) -> PointFn {
+    PointFn { run: unary_loop::<O>(isa), asks: O::LONG }
+}
+
+/// A function of two arguments.
+pub fn binary<O: Binary>(isa: Isa) -> PointFn {
+    PointFn { run: binary_loop::<O>(isa), asks: O::LONG }
+}
+
+/// As [`unary`], at the target's baseline only: for types and functions that are rare in hot loops.
+pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
+    unsafe fn run<O: Unary>(call: &Call<'_>) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { unary_run::<O, Baseline>(call) }
+    }
+    PointFn { run: run::<O>, asks: O::LONG }
+}
+
+/// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
+pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
+    unsafe fn run<O: Binary>(c: &Call<'_>) {
+        let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
+        let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));
+        for i in 0..c.n {
+            // SAFETY: `Call` promises lengths.
+            unsafe {
+                c.out.cast::<O::Out>().add(i).write(O::eval::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
+            };
+        }
+    }
+    PointFn::plain(run::<O>)
+}

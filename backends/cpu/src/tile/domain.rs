@@ -1,0 +1,33 @@
+//! Boxes of domains, and sets of their axes.
+
+/// The most axes that a domain in normal form may have.
+pub const MAX_RANK: usize = 8;
+
+/// A set of axes.
+pub type Mask = u8;
+
+/// A box of a domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tile {
+    /// Its first point.
+    pub start: [usize; MAX_RANK],
+    /// Its extents; 1 beyond the domain's rank.
+    pub len: [usize; MAX_RANK],
+}
+
+impl Tile {
+    /// Number of points along a set of axes.
+    pub fn count(&self, mask: Mask) -> usize {
+        (0..MAX_RANK).filter(|d| mask >> d & 1 == 1).map(|d| self.len[d]).product()
+    }
+
+    /// Strides of a dense box over a set of axes; 0 along others.
+    pub fn strides(&self, mask: Mask) -> [isize; MAX_RANK] {
+        let (mut strides, mut step) = ([0; MAX_RANK], 1);
+        for d in (0..MAX_RANK).rev().filter(|d| mask >> d & 1 == 1) {
+            strides[d] = step;
+            step *= self.len[d] as isize;
+        }
+        strides
+    }
+}

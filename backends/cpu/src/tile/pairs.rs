@@ -1,0 +1,33 @@
+//! Pointwise ops that are one function together.
+
+use eutectic_backend::{Instr, Store, ValueId, axes::Nest, order::needed};
+use eutectic_ir::DType;
+
+use crate::simd::{Isa, PointFn, convert::register, table};
+
+/// An op's argument that nothing else reads and with which it is one function of at most three arguments.
+pub type Pair = Option<(ValueId, PointFn)>;
+
+/// For each value, with which argument it is a pair.
+pub fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
+    let roots = || nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
+    let needed = needed(&nest.instrs, roots());
+    let mut uses = vec![0; nest.instrs.len()];
+    let read = nest.instrs.iter().zip(&needed).filter(|i| *i.1).flat_map(|i| i.0.args());
+    read.for_each(|v| uses[v] += 1);
+    // What is stored must be there by itself.
+    roots().for_each(|v| uses[v] = usize::MAX);
+    let map = |id: ValueId| match &nest.instrs[id] {
+        Instr::Map { op, args, dtype, .. } if register(*dtype) == DType::F32 => Some((*op, args)),
+        _ => None,
+    };
+    let mut pairs: Vec<Pair> = vec![None; nest.instrs.len()];
+    for outer in (0..nest.instrs.len()).filter(|&id| needed[id]) {
+        let Some((op, args)) = map(outer).filter(|m| m.1.len() <= 2) else { continue };
+        pairs[outer] = args.iter().find_map(|&inner| {
+            let of_inner = map(inner).filter(|m| m.1.len() == 2 && uses[inner] == 1 && pairs[inner].is_none());
+            Some((inner, table::pair(of_inner?.0, op, isa)?))
+        });
+    }
+    pairs
+}

@@ -1,0 +1,255 @@
+//! What a tile program is.
+
+use eutectic_ir::DType;
+
+use super::{
+    access::{Access, Guard},
+    domain::{MAX_RANK, Mask},
+    region::Region,
+    shape::Shape,
+};
+use crate::{
+    runtime::fault::Fault,
+    simd::{
+        Isa, PointFn,
+        reduce::{Accumulate, Finish},
+        stream,
+    },
+};
+
+/// A value of a program: a register that is dense over the axes on which the value depends.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// What the register holds.
+    pub dtype: DType,
+    /// On which axes it depends.
+    pub mask: Mask,
+    /// Byte offset of its register.
+    pub offset: usize,
+    /// The number, for constants.
+    pub constant: Option<[u8; 8]>,
+    /// The store that it can be computed into.
+    pub direct: Option<usize>,
+}
+
+/// One step, which computes the value of its number.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Nothing to do at run time (constants).
+    Ready,
+    /// The anchor's tile.
+    Anchor,
+    /// A load at an affine map: no copy where the box is dense in the buffer.
+    Affine {
+        /// Which buffer.
+        slot: usize,
+        /// Offset of the domain's first point, in elements.
+        base: i64,
+        /// Along each axis, in elements.
+        strides: [i64; MAX_RANK],
+    },
+    /// A load at an affine map where guards hold, which is a box; zero elsewhere.
+    Boxed {
+        /// Which buffer.
+        slot: usize,
+        /// Offset of the domain's first point, in elements.
+        base: i64,
+        /// Along each axis, in elements.
+        strides: [i64; MAX_RANK],
+        /// The box.
+        region: Region,
+    },
+    /// Any other load: walked in runs along the innermost axis within which the map is affine.
+    Walk {
+        /// Which buffer.
+        slot: usize,
+        /// Its number of elements.
+        count: usize,
+        /// Where.
+        access: Access,
+        /// Only where all hold.
+        guards: Vec<Guard>,
+    },
+    /// The same integer, which must lie in `0..extent` where all guards hold.
+    Within {
+        /// The integer.
+        arg: usize,
+        /// How many there are.
+        extent: usize,
+        /// Where it counts.
+        guards: Vec<Guard>,
+    },
+    /// An integer computed from coordinates.
+    Coordinate(Access),
+    /// A pointwise function.
+    Point {
+        /// Which.
+        function: PointFn,
+        /// Its attributes.
+        k: [f64; 2],
+        /// Its arguments.
+        args: Vec<usize>,
+    },
+    /// The same value with axes on which it does not depend.
+    Spread(usize),
+    /// A reduction over the row.
+    Reduce {
+        /// Of what.
+        arg: usize,
+        /// A part of a row.
+        accumulate: Accumulate,
+        /// The end.
+        finish: Finish,
+        /// Byte offset of the accumulators.
+        offset: usize,
+    },
+    /// The first piece whose box a point lies in.
+    Pieces {
+        /// The pieces.
+        pieces: Vec<(Region, usize)>,
+        /// Elsewhere.
+        fill: [u8; 8],
+    },
+    /// The first piece whose guards hold, where that is no box.
+    Select {
+        /// The pieces.
+        pieces: Vec<(Vec<Guard>, usize)>,
+        /// Elsewhere.
+        fill: [u8; 8],
+    },
+}
+
+impl Step {
+    /// The steps whose values it reads.
+    pub fn args(&self) -> Vec<usize> {
+        match self {
+            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Boxed { .. } => Vec::new(),
+            Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+            Step::Coordinate(access) => access.values(),
+            Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
+            Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
+            Step::Point { args, .. } => args.clone(),
+            Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
+            Step::Select { pieces, .. } => {
+                pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
+            }
+        }
+    }
+}
+
+fn of_guards(guards: &[Guard]) -> Vec<usize> {
+    guards.iter().flat_map(|g| g.access.values()).collect()
+}
+
+impl TileProgram {
+    /// The steps whose values stores read.
+    pub fn stored(&self) -> Vec<usize> {
+        self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
+    }
+
+    /// Of these, those that stores at places known only when it runs read, or are told their places by.
+    pub fn scattered(&self) -> impl Iterator<Item = usize> {
+        self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
+    }
+}
+
+/// A write to a buffer.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Which buffer.
+    pub slot: usize,
+    /// Offset of the domain's first point, in elements.
+    pub base: i64,
+    /// Along each axis, in elements.
+    pub strides: [i64; MAX_RANK],
+    /// Which value.
+    pub value: usize,
+}
+
+/// A write to a buffer at places that integers of the body say, in runs along the innermost axis.
+#[derive(Clone, Debug)]
+pub struct Scatter {
+    /// Which buffer.
+    pub slot: usize,
+    /// Its number of elements.
+    pub count: usize,
+    /// Where.
+    pub access: Access,
+    /// Only where all hold.
+    pub guards: Vec<Guard>,
+    /// Which value.
+    pub value: usize,
+    /// The axes on which any of these depends.
+    pub mask: Mask,
+}
+
+/// A compiled body.
+#[derive(Clone, Debug)]
+pub struct TileProgram {
+    /// Extents of the domain.
+    pub domain: Vec<usize>,
+    /// The axes that form a row.
+    pub row: Mask,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The value of each step.
+    pub values: Vec<Value>,
+    /// The stores.
+    pub writes: Vec<Write>,
+    /// The stores at places that are known only when it runs.
+    pub scatters: Vec<Scatter>,
+    /// The values that go into an anchor.
+    pub results: Vec<usize>,
+    /// The steps of each pass over a row that is cut into parts; the last pass stores.
+    pub passes: Vec<Vec<usize>>,
+    /// Bytes of scratch memory.
+    pub scratch: usize,
+    /// For the extents that tiles have.
+    pub shapes: Vec<Shape>,
+    /// The instruction-set level.
+    pub isa: Isa,
+    /// Whether what it reads and writes is more than what stays in the caches of a core, so that it is asked for early.
+    pub far: bool,
+    /// How values that are dense where they are stored go there past the caches, if it is too much to stay there.
+    pub streams: Option<stream::Copy>,
+}
+
+impl TileProgram {
+    /// The strides of a load that may be read in place.
+    pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
+        match &self.steps[id] {
+            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
+            _ => None,
+        }
+    }
+}
+
+/// Which pass over which part of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The pass; `None` for all steps at once on whole rows.
+    pub pass: Option<usize>,
+    /// Whether this is the first part of the row.
+    pub first: bool,
+    /// Whether this is the last part of the row.
+    pub last: bool,
+}
+
+impl Part {
+    /// All of it at once.
+    pub const WHOLE: Part = Part { pass: None, first: true, last: true };
+}
+
+/// What a program runs on.
+pub struct Frame<'a> {
+    /// The buffers.
+    pub slots: &'a [*mut u8],
+    /// Scratch memory of the program, aligned to 64 bytes.
+    pub scratch: *mut u8,
+    /// The anchor's result, dense over the tile.
+    pub anchor: *const u8,
+    /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
+    pub direct: bool,
+    /// Where an index out of range is reported.
+    pub fault: &'a Fault,
+}

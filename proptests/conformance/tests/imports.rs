@@ -1,0 +1,297 @@
+//! No file of a backend imports, through others or at once, what imports it: each can be read, and changed, with only those below it.
+//!
+//! Files are read as tokens. A path leads to the file that declares what it names: re-exports are followed there, and are no imports of
+//! the file that has them unless it uses the name itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
+    fs,
+    path::Path,
+};
+
+use petgraph::{algo::tarjan_scc, graph::DiGraph, graph::NodeIndex, visit::EdgeRef};
+
+/// A module of a crate: the names that lead to it.
+type Module = Vec<String>;
+
+/// A path as it is written; of a `use`, with the name that it gets.
+struct Mention {
+    path: Vec<String>,
+    name: Option<String>,
+    public: bool,
+}
+
+/// What a file says.
+struct File {
+    mentions: Vec<Mention>,
+    /// Names that stand outside of declarations of imports.
+    names: BTreeSet<String>,
+}
+
+type Crate = BTreeMap<Module, File>;
+
+#[test]
+fn no_file_of_a_backend_imports_what_imports_it() {
+    let backends = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../backends");
+    let folders = fs::read_dir(backends).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let mut cycles = String::new();
+    let mut edges = 0;
+    for src in folders.filter(|src| src.is_dir()) {
+        let mut files = Crate::new();
+        read(&src, &[], &mut files);
+        let graph = imports(&files);
+        edges += graph.edge_count();
+        for cycle in cycles_of(&graph) {
+            cycles += &format!("\n  {}: {}", src.display(), cycle.join(" → "));
+        }
+    }
+    assert!(edges > 100, "imports are not found: {edges}");
+    assert!(cycles.is_empty(), "files import each other; move what they share to a file below them:{cycles}");
+}
+
+#[test]
+fn a_cycle_is_found_through_modules_aliases_and_reexports() {
+    let graph = |files: &[(&str, &str)]| {
+        let module = |name: &str| name.split_terminator('/').map(String::from).collect::<Module>();
+        let files: Crate = files.iter().map(|(name, text)| (module(name), parse(text))).collect();
+        cycles_of(&imports(&files))
+    };
+    // The folder hands on what its file declares, and a module is used by its own name.
+    let root = ("", "mod a; mod b;");
+    let (a, inner) = (("a", "mod inner; pub use inner::X;"), ("a/inner", "use crate::b; pub struct X(b::Y);"));
+    let b = ("b", "use super::a::{self, X}; pub struct Y(X);");
+    assert_eq!(graph(&[root, a, inner, b]), [["a/inner", "b", "a/inner"]]);
+    // Neither a comment nor a text nor a test imports, and a folder does not use what it hands on.
+    let b = (
+        "b",
+        "// crate::a::X\n/* a::X */ const Z: &str = \"crate::a::X\"; #[cfg(test)] mod t { use crate::a::X; } fn f<'a>() -> char { '\"' }",
+    );
+    assert!(graph(&[root, a, inner, b]).is_empty());
+    let inner = ("a/inner", "use super::Z as W; pub struct X(W);");
+    let a = ("a", "mod inner; pub use inner::X; pub struct Z; impl Z { fn f(_: X) {} }");
+    assert_eq!(graph(&[root, a, inner]), [["a", "a/inner", "a"]]);
+}
+
+/// Reads a folder, whose modules lie under `at`.
+fn read(folder: &Path, at: &[String], files: &mut Crate) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let module = [at, std::slice::from_ref(&stem)].concat();
+        if path.is_dir() {
+            read(&path, &module, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let is_folder = stem == "mod" || (at.is_empty() && stem == "lib");
+            let text = fs::read_to_string(&path).unwrap();
+            files.insert(if is_folder { at.to_vec() } else { module }, parse(&text));
+        }
+    }
+}
+
+/// Which file imports which.
+fn imports(files: &Crate) -> DiGraph<String, ()> {
+    let mut graph = DiGraph::new();
+    let label = |module: &Module| if module.is_empty() { "lib".to_string() } else { module.join("/") };
+    let nodes: BTreeMap<_, _> = files.keys().map(|module| (module, graph.add_node(label(module)))).collect();
+    for (module, file) in files {
+        for mention in &file.mentions {
+            let hands_on = mention.public && mention.name.as_ref().is_some_and(|name| !file.names.contains(name));
+            if let Some(to) = declares(files, module, &mention.path, 0).filter(|to| *to != module && !hands_on) {
+                graph.update_edge(nodes[module], nodes[to], ());
+            }
+        }
+    }
+    graph
+}
+
+/// The module whose file declares what a path in a module names; `None` for modules themselves, and what is outside of the crate.
+fn declares<'a>(files: &'a Crate, module: &'a Module, path: &[String], depth: usize) -> Option<&'a Module> {
+    let (mut at, mut rest) = (module.clone(), path);
+    let child = |at: &Module, name: &str| {
+        let inner = [at.as_slice(), &[name.to_string()]].concat();
+        files.contains_key(&inner).then_some(inner)
+    };
+    match path.first()?.as_str() {
+        "crate" => (at, rest) = (Module::new(), &path[1..]),
+        "self" => rest = &path[1..],
+        "super" => {}
+        name => {
+            let alias = |m: &&Mention| m.name.as_deref() == Some(name) && m.path.as_slice() != path;
+            if let Some(alias) = files[module].mentions.iter().find(alias).filter(|_| depth < 8) {
+                return declares(files, module, &[&alias.path, &path[1..]].concat(), depth + 1);
+            }
+            child(&at, name)?;
+        }
+    }
+    while let Some((name, after)) = rest.split_first() {
+        match name.as_str() {
+            "super" => drop(at.pop()?),
+            "self" => {}
+            name => match child(&at, name) {
+                Some(inner) => at = inner,
+                None => break,
+            },
+        }
+        rest = after;
+    }
+    let (at, file) = files.get_key_value(&at)?;
+    let named = rest.first()?;
+    let handed_on = file.mentions.iter().find(|m| m.public && m.name.as_ref() == Some(named)).filter(|_| depth < 8);
+    match handed_on {
+        Some(mention) => declares(files, at, &mention.path, depth + 1),
+        None => Some(at),
+    }
+}
+
+/// A shortest cycle of each group of files that reach each other.
+fn cycles_of(graph: &DiGraph<String, ()>) -> Vec<Vec<String>> {
+    let groups = tarjan_scc(graph).into_iter().filter(|group| group.len() > 1);
+    groups.map(|group| shortest(graph, *group.iter().min().unwrap())).collect()
+}
+
+fn shortest(graph: &DiGraph<String, ()>, start: NodeIndex) -> Vec<String> {
+    let (mut from, mut queue) = (BTreeMap::new(), VecDeque::from([start]));
+    while let Some(node) = queue.pop_front() {
+        for next in graph.edges(node).map(|edge| edge.target()) {
+            if next == start {
+                let back = std::iter::successors(Some(node), |n| from.get(n).copied());
+                let mut path: Vec<_> = [start].into_iter().chain(back).map(|n| graph[n].clone()).collect();
+                path.reverse();
+                return path;
+            }
+            if let Entry::Vacant(entry) = from.entry(next) {
+                entry.insert(node);
+                queue.push_back(next);
+            }
+        }
+    }
+    unreachable!("the node is in a cycle")
+}
+
+/// Reads a file: its paths, and the names in it.
+fn parse(text: &str) -> File {
+    let tokens = tokens(text);
+    let (mut file, mut at) = (File { mentions: Vec::new(), names: BTreeSet::new() }, 0);
+    let is = |n: usize, word: &str| tokens.get(n).is_some_and(|t| t == word);
+    while at < tokens.len() {
+        if ["#", "[", "cfg", "(", "test", ")", "]"].iter().enumerate().all(|(n, word)| is(at + n, word)) {
+            at = after_item(&tokens, at + 7);
+        } else if is(at, "use") {
+            let public = at > 0 && (is(at - 1, "pub") || is(at - 1, ")"));
+            at = tree(&tokens, at + 1, &mut Vec::new(), public, &mut file.mentions);
+        } else if is_name(&tokens[at]) {
+            let mut path = vec![tokens[at].clone()];
+            file.names.insert(tokens[at].clone());
+            at += 1;
+            while is(at, "::") && tokens.get(at + 1).is_some_and(|t| is_name(t)) {
+                path.push(tokens[at + 1].clone());
+                at += 2;
+            }
+            if path.len() > 1 {
+                file.mentions.push(Mention { path, name: None, public: false });
+            }
+        } else {
+            at += 1;
+        }
+    }
+    file
+}
+
+/// Reads the tree of a `use` under a path, and returns where it ends.
+fn tree(tokens: &[String], at: usize, under: &mut Vec<String>, public: bool, into: &mut Vec<Mention>) -> usize {
+    let (mut at, depth) = (at, under.len());
+    while is_name(&tokens[at]) {
+        under.push(tokens[at].clone());
+        at += 1;
+        if tokens[at] == "::" {
+            at += 1;
+        }
+    }
+    if tokens[at] == "{" {
+        at += 1;
+        while tokens[at] != "}" {
+            // A comma, or what stands for a name in a macro.
+            at = if is_name(&tokens[at]) { tree(tokens, at, under, public, into) } else { at + 1 };
+        }
+        at += 1;
+    } else {
+        let all = tokens[at] == "*";
+        at += usize::from(all);
+        // `as` is read as a name of the path.
+        let mut path = under.clone();
+        let alias = path.iter().position(|name| name == "as").map(|n| path.split_off(n).swap_remove(1));
+        if path.len() > 1 && path.last().is_some_and(|name| name == "self") {
+            path.pop();
+        }
+        let name = if all { None } else { alias.or_else(|| path.last().cloned()) };
+        if all {
+            path.push("*".to_string());
+        }
+        into.push(Mention { path, name, public });
+    }
+    under.truncate(depth);
+    at
+}
+
+/// Where the item that begins here ends: behind its braces, or a semicolon before them.
+fn after_item(tokens: &[String], at: usize) -> usize {
+    let mut depth = 0;
+    for (n, token) in tokens.iter().enumerate().skip(at) {
+        match token.as_str() {
+            ";" if depth == 0 => return n + 1,
+            "{" => depth += 1,
+            "}" if depth == 1 => return n + 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+fn is_name(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// Names, `::` and single characters, without comments, texts, characters and lifetimes.
+fn tokens(text: &str) -> Vec<String> {
+    let (mut tokens, mut rest) = (Vec::new(), text);
+    while let Some(c) = rest.chars().next() {
+        let skip = |end: Option<usize>| end.unwrap_or(rest.len());
+        let length = match c {
+            '/' if rest.starts_with("//") => skip(rest.find('\n')),
+            '/' if rest.starts_with("/*") => skip(rest.find("*/").map(|n| n + 2)),
+            '"' => {
+                let mut escaped = false;
+                let end = |c: char| {
+                    let ends = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                };
+                skip(rest[1..].find(end).map(|n| n + 2))
+            }
+            // A character, as '{' or '\n', or a lifetime.
+            '\'' if rest[1..].starts_with('\\') => skip(rest[3..].find('\'').map(|n| n + 4)),
+            '\'' => {
+                let inner = rest[1..].chars().next().map_or(0, char::len_utf8);
+                if rest[1 + inner..].starts_with('\'') { inner + 2 } else { 1 }
+            }
+            ':' if rest.starts_with("::") => {
+                tokens.push("::".to_string());
+                2
+            }
+            c if c.is_alphanumeric() || c == '_' => {
+                let end = skip(rest.find(|c: char| !(c.is_alphanumeric() || c == '_')));
+                tokens.push(rest[..end].to_string());
+                end
+            }
+            c => {
+                if !c.is_whitespace() {
+                    tokens.push(c.to_string());
+                }
+                c.len_utf8()
+            }
+        };
+        rest = &rest[length..];
+    }
+    tokens
+}
