@@ -1,13 +1,25 @@
 //! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
 
-use eutectic_backend::{Buffer, BufferId, Instr, Kernel, Place, Step};
+use eutectic_backend::{
+    Buffer, BufferId, InPlace, Instr, Kernel, Place, Step,
+    hazards::{MemoryRange, MemorySpace, Touched, hazards},
+};
 
 /// Buffers start at multiples of this many bytes: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
-/// Gives every arena buffer of `steps` an offset; returns the bytes of the arena.
-pub fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], in_place: bool) -> usize {
-    let lives = lives(kernels, buffers, steps, in_place);
+/// The memory of a run.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    /// Its bytes: the most that is alive at once.
+    pub bytes: usize,
+    /// For each step, which slots it writes over others, because their contents are not read again.
+    pub in_place: Vec<Vec<InPlace>>,
+}
+
+/// Gives every arena buffer of `steps` an offset.
+pub fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], in_place: bool) -> Arena {
+    let (lives, in_place) = lives(kernels, buffers, steps, in_place);
     let mut placed: Vec<(usize, &Life)> = Vec::new();
     let mut order: Vec<&Life> = lives.iter().collect();
     order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
@@ -34,7 +46,7 @@ pub fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], in_place
             buffers[buffer].place = Place::Arena(at);
         }
     }
-    peak
+    Arena { bytes: peak, in_place }
 }
 
 /// A stretch of the arena: the buffers that take turns in it, from the step that first writes to the one that last reads.
@@ -45,7 +57,9 @@ struct Life {
     last: usize,
 }
 
-fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool) -> Vec<Life> {
+/// Who takes turns in which stretch, and for each step, where that is over what it reads.
+fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool) -> (Vec<Life>, Vec<Vec<InPlace>>) {
+    let mut over = vec![Vec::new(); steps.len()];
     let mut first = vec![usize::MAX; buffers.len()];
     let mut last = vec![0; buffers.len()];
     for (at, step) in steps.iter().enumerate() {
@@ -67,10 +81,11 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool)
             let heir = (0..reads).find_map(|read| {
                 let life = life_of[step.buffers[read]]?;
                 let dies = lives[life].last == at && lives[life].bytes == bytes;
-                (in_place && dies && can_share(kernel, read, slot)).then_some(life)
+                (in_place && dies && can_share(kernel, read, slot)).then_some((read, life))
             });
             match heir {
-                Some(life) => {
+                Some((read, life)) => {
+                    over[at].push(InPlace { read, written: slot });
                     lives[life].buffers.push(buffer);
                     lives[life].last = last[buffer];
                     life_of[buffer] = Some(life);
@@ -82,7 +97,7 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool)
             }
         }
     }
-    lives
+    (lives, over)
 }
 
 /// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes.
@@ -100,36 +115,32 @@ pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
 }
 
 /// Reorders steps so that less is alive at once, where that helps; what reads a buffer stays between what writes it. Gives the
-/// numbers of the steps in their new order, and the bytes of the arena.
+/// numbers of the steps in their new order, and the arena for that.
 ///
 /// Among the steps that can run, the one that frees most (or allocates least) goes first; the given order breaks ties and
 /// stays if this makes nothing better.
-pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step]) -> (Vec<usize>, usize) {
+pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step]) -> (Vec<usize>, Arena) {
     let before = plan(kernels, buffers, steps, true);
     let order = list_schedule(kernels, buffers, steps);
     let sorted: Vec<_> = order.iter().map(|&at| steps[at].clone()).collect();
     let after = plan(kernels, buffers, &sorted, true);
-    if after < before {
+    if after.bytes < before.bytes {
         return (order, after);
     }
-    let bytes = plan(kernels, buffers, steps, true);
-    ((0..steps.len()).collect(), bytes)
+    let arena = plan(kernels, buffers, steps, true);
+    ((0..steps.len()).collect(), arena)
 }
 
-/// For each step, those that must come after it: they read what it writes, write what it reads, or write it again.
-fn hazards(kernels: &[Kernel], buffers: usize, steps: &[Step]) -> Vec<Vec<usize>> {
-    let (mut writer, mut readers) = (vec![None; buffers], vec![Vec::new(); buffers]);
-    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    for (at, step) in steps.iter().enumerate() {
+/// For each step, those that must come after it, where no two buffers share memory yet.
+fn followers(kernels: &[Kernel], steps: &[Step]) -> Vec<Vec<usize>> {
+    let whole = |&buffer: &BufferId| MemoryRange { space: MemorySpace::Buffer(buffer), bytes: 0..1 };
+    let touched = |step: &Step| {
         let (reads, writes) = step.buffers.split_at(step.buffers.len() - kernels[step.kernel].stores.len());
-        for &read in reads {
-            writer[read].into_iter().for_each(|from: usize| after[from].push(at));
-            readers[read].push(at);
-        }
-        for &write in writes {
-            let before = readers[write].drain(..).chain(writer[write].replace(at));
-            before.filter(|&from| from != at).for_each(|from| after[from].push(at));
-        }
+        Touched { reads: reads.iter().map(whole).collect(), writes: writes.iter().map(whole).collect() }
+    };
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
+    for (at, waits) in hazards(steps.iter().map(touched)).into_iter().enumerate() {
+        waits.into_iter().for_each(|earlier| after[earlier].push(at));
     }
     after
 }
@@ -142,7 +153,7 @@ fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<
         Place::Arena(_) => (buffers[b].count * buffers[b].dtype.size()) as i64,
         _ => 0,
     };
-    let after = hazards(kernels, buffers.len(), steps);
+    let after = followers(kernels, steps);
     let mut waiting = vec![0_usize; steps.len()];
     after.iter().flatten().for_each(|&at| waiting[at] += 1);
     let mut alive = vec![false; buffers.len()];

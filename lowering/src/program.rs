@@ -214,7 +214,7 @@ impl Lowering<'_> {
                     }
                 }
             }
-            let step = Step { kernel: built.kernel, buffers, origin };
+            let step = Step::new(built.kernel, buffers, origin);
             if built.load {
                 self.program.load.push(step);
             } else {
@@ -305,7 +305,7 @@ impl Lowering<'_> {
 
     fn copy(&mut self, from: BufferId, to: BufferId, origin: Origin) -> Step {
         let Buffer { dtype, count, .. } = self.program.buffers[from];
-        Step { kernel: self.kernel(copy(dtype, count)), buffers: vec![from, to], origin }
+        Step::new(self.kernel(copy(dtype, count)), vec![from, to], origin)
     }
 
     fn finish(mut self) -> Lowered {
@@ -319,9 +319,12 @@ impl Lowering<'_> {
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
         let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
         let (numbers, steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
-        let (order, bytes) = memory::schedule(&program.kernels, &mut program.buffers, &steps);
+        let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps);
+        program.arena_bytes = arena.bytes;
         program.run = order.iter().map(|&at| steps[at].clone()).collect();
-        program.arena_bytes = bytes;
+        for (step, in_place) in program.run.iter_mut().zip(arena.in_place) {
+            step.in_place.extend(in_place);
+        }
         drop_unused(program);
         let steps = order.into_iter().map(|at| sources[numbers[at]]).collect();
         Lowered { program: self.program, steps }

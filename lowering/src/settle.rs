@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use eutectic_backend::{Buffer, BufferId, Kernel, Place, Step};
+use eutectic_backend::{Buffer, BufferId, InPlace, Kernel, Place, Step};
 use rustc_hash::FxHashMap;
 
 use crate::memory::can_share;
@@ -83,8 +83,16 @@ pub(crate) fn settle(
     // Without its cycles, which `link` refuses, an order there is.
     let order = all.order().unwrap_or_else(|| (0..steps.len()).collect());
     let kept = order.into_iter().filter(|&step| !gone[step]);
-    let moved =
-        |step: usize| Step { buffers: steps[step].buffers.iter().map(|&b| home(b)).collect(), ..steps[step].clone() };
+    let moved = |number: usize| {
+        let mut step = steps[number].clone();
+        step.buffers.iter_mut().for_each(|buffer| *buffer = home(*buffer));
+        let reads = step.buffers.len() - kernels[step.kernel].stores.len();
+        for written in reads..step.buffers.len() {
+            let over = (0..reads).filter(|&read| step.buffers[read] == step.buffers[written]);
+            step.in_place.extend(over.map(|read| InPlace { read, written }));
+        }
+        step
+    };
     kept.map(|step| (step, moved(step))).collect()
 }
 
@@ -193,11 +201,7 @@ mod tests {
     /// What becomes of steps, each of which reads all of its buffers but the last.
     fn settled(steps: &[&[BufferId]], updates: &[Heir], parts: &[Heir]) -> Vec<(usize, Vec<BufferId>)> {
         let kernels = [kernel(0), kernel(1), kernel(2)];
-        let step = |buffers: &&[BufferId]| Step {
-            kernel: buffers.len() - 1,
-            buffers: buffers.to_vec(),
-            origin: Origin::default(),
-        };
+        let step = |buffers: &&[BufferId]| Step::new(buffers.len() - 1, buffers.to_vec(), Origin::default());
         let steps: Vec<_> = steps.iter().map(step).collect();
         let settled = settle(&kernels, &buffers(), &steps, updates, parts);
         settled.into_iter().map(|(number, step)| (number, step.buffers)).collect()

@@ -6,14 +6,16 @@
 //! kernels.
 //!
 //! What any backend can find out about a kernel is here too: what masks hide ([`intervals`], [`scores`]), how maps reach over a domain
-//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), and coefficients of cost models
+//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), what slots are for ([`roles`]), which steps wait for which ([`hazards`]), and coefficients of cost models
 //! ([`fit`]).
 
 pub mod axes;
 mod backend;
+mod check;
 mod error;
 pub mod fit;
 pub mod grouped;
+pub mod hazards;
 pub mod intervals;
 mod kernel;
 mod limits;
@@ -21,6 +23,7 @@ pub mod order;
 mod program;
 pub mod reach;
 pub mod reductions;
+pub mod roles;
 mod run;
 pub mod scores;
 pub mod traffic;
@@ -32,5 +35,5 @@ pub use kernel::{
     AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
 };
 pub use limits::Limits;
-pub use program::{Buffer, BufferId, Place, Program, Step};
+pub use program::{Buffer, BufferId, InPlace, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};

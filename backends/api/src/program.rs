@@ -2,7 +2,7 @@
 
 use eutectic_ir::{DType, Origin, Tensor, Type};
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Slot};
 
 /// The number of a buffer in [`Program::buffers`].
 pub type BufferId = usize;
@@ -44,8 +44,34 @@ pub struct Step {
     pub kernel: usize,
     /// The buffer of each slot.
     pub buffers: Vec<BufferId>,
+    /// Which slots it writes over others that it reads. No other slot that it writes shares memory with one that it reads.
+    pub in_place: Vec<InPlace>,
     /// The model part that it mainly stems from.
     pub origin: Origin,
+}
+
+/// A slot of a step that is written over one that is read: both begin at the same byte, and each point of the kernel reads there only what
+/// the same point writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlace {
+    /// The slot that is read.
+    pub read: Slot,
+    /// The slot that is written.
+    pub written: Slot,
+}
+
+impl Step {
+    /// A step that writes nothing over what it reads.
+    pub fn new(kernel: usize, buffers: Vec<BufferId>, origin: Origin) -> Step {
+        Step { kernel, buffers, in_place: Vec::new(), origin }
+    }
+
+    /// The same, with a slot written over one that it reads.
+    #[must_use]
+    pub fn over(mut self, read: Slot, written: Slot) -> Step {
+        self.in_place.push(InPlace { read, written });
+        self
+    }
 }
 
 /// A lowered program, ready for a backend.

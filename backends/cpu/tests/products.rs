@@ -400,7 +400,7 @@ fn sums_replace_what_is_added_to_them() {
         program.arena_bytes = m * n * 4;
         let whole = program.run[0].clone();
         let copy = |from, to| Step { kernel: 1, buffers: vec![from, to], ..whole.clone() };
-        let product = Step { buffers: vec![0, 5, 2, 3, 6], ..whole.clone() };
+        let product = Step { buffers: vec![0, 5, 2, 3, 6], ..whole.clone() }.over(1, 4);
         program.run = vec![copy(1, 5), product, copy(6, 4)];
         let want = support::naive::kernel(&kernel, &inputs).swap_remove(0);
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {

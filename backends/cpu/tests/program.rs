@@ -135,7 +135,7 @@ fn double() -> Kernel {
 }
 
 fn step(kernel: usize, buffers: &[usize]) -> Step {
-    Step { kernel, buffers: buffers.to_vec(), origin: Origin::new(format!("step{kernel}")) }
+    Step::new(kernel, buffers.to_vec(), Origin::new(format!("step{kernel}")))
 }
 
 fn port(name: &str, dims: &[usize]) -> (String, Type) {
@@ -160,7 +160,7 @@ fn program(with_products: bool) -> Program {
         buffer(N, Place::Output(1)),
         buffer(WIDTH * WIDTH, Place::Const(weights)),
     ];
-    let mut run = vec![step(0, &[0, 3]), step(1, &[3, 2, 4])];
+    let mut run = vec![step(0, &[0, 3]), step(1, &[3, 2, 4]).over(0, 2)];
     if with_products {
         run.push(step(3, &[0, 7, 5, 4]));
         run.push(step(4, &[5, 5, 4, 6]));
@@ -262,7 +262,7 @@ fn a_value_stored_in_place_is_read_before() {
     program.buffers.push(Buffer { dtype: DType::F32, count: N, place: Place::Arena(N * 4) });
     program.arena_bytes = N * 8;
     let other = program.buffers.len() - 1;
-    program.run = vec![step(5, &[0, 3, 5]), step(5, &[3, 4, 5]), step(5, &[3, other, 6])];
+    program.run = vec![step(5, &[0, 3, 5]), step(5, &[3, 4, 5]).over(0, 1), step(5, &[3, other, 6])];
     for threads in [1, 2] {
         let mut session = session(&program, threads);
         let input = numbers(N, 1);

@@ -54,7 +54,7 @@ fn product() -> Kernel {
 fn program() -> Program {
     let square = WIDTH * WIDTH;
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
-    let step = |kernel, buffers: [usize; 3]| Step { kernel, buffers: buffers.to_vec(), origin: Origin::default() };
+    let step = |kernel, buffers: [usize; 3]| Step::new(kernel, buffers.to_vec(), Origin::default());
     let port = |name: &str, count| (name.to_string(), Type::tensor(DType::F32, &[count]));
     Program {
         kernels: vec![pointwise("add", square), product(), pointwise("mul", N), pointwise("add", N)],
@@ -69,7 +69,7 @@ fn program() -> Program {
             buffer(N, Place::Output(1)),
         ],
         load: vec![step(0, [1, 2, 3])],
-        run: vec![step(1, [0, 3, 6]), step(2, [5, 4, 7]), step(3, [5, 0, 5])],
+        run: vec![step(1, [0, 3, 6]), step(2, [5, 4, 7]), step(3, [5, 0, 5]).over(0, 2)],
         load_bytes: square * 4,
         arena_bytes: 0,
         inputs: vec![port("x", N)],

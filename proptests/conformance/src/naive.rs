@@ -45,6 +45,10 @@ impl Backend for Naive {
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
+        let problems = program.problems();
+        if !problems.is_empty() {
+            return Err(BackendError::Unsupported { backend: self.name().into(), problems });
+        }
         Ok(Arc::new(Code(program.clone())))
     }
 }

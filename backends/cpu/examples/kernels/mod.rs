@@ -256,7 +256,7 @@ impl Single {
             program.buffers.push(Buffer { dtype, count, place });
         }
         let buffers = (0..kernel.slots.len()).collect();
-        program.run.push(Step { kernel: 0, buffers, origin: Origin::default() });
+        program.run.push(Step::new(0, buffers, Origin::default()));
         let executable = cpu.compile(&program).expect("a kernel of this file");
         let tensor = |(_, ty): &(String, Type)| {
             let (n, dtype) = (ty.count(), ty.dtype().unwrap_or(DType::F32));

@@ -34,7 +34,6 @@ use crate::{
     },
     simd::{
         Isa,
-        convert::register,
         softmax::{Rows, Softmax},
     },
     tile::{
@@ -68,7 +67,7 @@ pub struct Form {
     pub empty: EmptyRow,
 }
 
-/// Compiles attention. `operands` are query, key and value.
+/// Compiles attention that accumulates in `acc`. `operands` are query, key and value.
 ///
 /// # Errors
 /// Everything that stands in the way.
@@ -77,16 +76,14 @@ pub fn compile(
     bias: Option<Grouped>,
     body: Grouped,
     form: Form,
+    acc: DType,
     slots: &mut Slots,
     isa: Isa,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
-    let query = &operands[0].nest;
-    let acc = query.results.first().map(|&r| register(query.instrs[r].dtype()));
     match acc {
-        Some(DType::F32) => Attention::<f32>::compile(operands, bias, body, form, DType::F32, slots, isa),
-        Some(DType::F64) => Attention::<f64>::compile(operands, bias, body, form, DType::F64, slots, isa),
-        Some(other) => Err(vec![format!("`attention` on {other}")]),
-        None => Err(vec!["an attention operand without a result".into()]),
+        DType::F32 => Attention::<f32>::compile(operands, bias, body, form, DType::F32, slots, isa),
+        DType::F64 => Attention::<f64>::compile(operands, bias, body, form, DType::F64, slots, isa),
+        other => Err(vec![format!("`attention` on {other}")]),
     }
 }
 

@@ -4,7 +4,10 @@ mod epilogue;
 mod sides;
 mod tasks;
 
-use eutectic_backend::grouped::{COLUMNS, Grouped};
+use eutectic_backend::{
+    grouped::{COLUMNS, Grouped},
+    roles::accumulator,
+};
 use eutectic_ir::DType;
 
 use self::{
@@ -29,7 +32,6 @@ use crate::{
         memory::ALIGN,
         thunk::{Constant, Launch, Thunk},
     },
-    simd::convert::register,
     tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
 };
 
@@ -38,7 +40,7 @@ const REGISTER: usize = 4096;
 /// Below so many multiplications, getting another thread to work takes longer than the work.
 const SERIAL: usize = 1 << 15;
 
-/// Compiles a contraction.
+/// Compiles a contraction that accumulates in `acc`.
 ///
 /// # Errors
 /// Everything that stands in the way.
@@ -46,14 +48,13 @@ pub fn compile(
     lhs: Grouped,
     rhs: Grouped,
     body: Grouped,
+    acc: DType,
     slots: &mut Slots,
     machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
-    let result = |n: &Grouped| n.nest.results.first().map(|&r| register(n.nest.instrs[r].dtype()));
-    let (Some(acc), Some(other)) = (result(&lhs), result(&rhs)) else {
-        return Err(vec!["a matmul operand without a result".into()]);
-    };
-    if acc != other {
+    let other = rhs.nest.results.first().map(|&r| accumulator(rhs.nest.instrs[r].dtype()));
+    if other != Some(acc) {
+        let other = other.map_or("nothing".to_string(), |other| other.to_string());
         return Err(vec![format!("`matmul` of {acc} and {other}")]);
     }
     match acc {

@@ -28,6 +28,8 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
     let body = Nest::new(&kernel.body, &kernel.stores);
     let isa = machine.isa;
+    let accumulator =
+        kernel.accumulator().ok_or_else(|| vec![format!("a `{}` operand without a result", kernel.kind())]);
     match &kernel.anchor {
         AnchorKernel::Map => Ok(Box::new(map_rows::Tiles::compile(&body, 0, &slots.types, isa)?)),
         AnchorKernel::Rows { axes } => Ok(Box::new(map_rows::Tiles::compile(&body, *axes, &slots.types, isa)?)),
@@ -35,7 +37,7 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
             let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
             let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
             let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-            contraction::compile(lhs, rhs, body, &mut slots, machine)
+            contraction::compile(lhs, rhs, body, accumulator?, &mut slots, machine)
         }
         AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } => {
             let operands = [
@@ -46,7 +48,7 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
             let bias = bias.as_ref().map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
             let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
             let form = attention::Form { scale: scale.get(), softcap: softcap.get(), empty: *empty };
-            attention::compile(operands, bias, body, form, &mut slots, isa)
+            attention::compile(operands, bias, body, form, accumulator?, &mut slots, isa)
         }
     }
 }

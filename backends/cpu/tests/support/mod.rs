@@ -46,7 +46,7 @@ pub fn program(kernel: &Kernel) -> Program {
         program.buffers.push(Buffer { dtype, count, place });
     }
     let buffers = (0..kernel.slots.len()).collect();
-    program.run.push(Step { kernel: 0, buffers, origin: Origin::new("test") });
+    program.run.push(Step::new(0, buffers, Origin::new("test")));
     program
 }
 

@@ -2,14 +2,11 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use eutectic_backend::{BackendError, Instr, Kernel, Place, Port, Program, Step};
+use eutectic_backend::{BackendError, Place, Port, Program, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
-use super::{
-    check::check,
-    pointer::{Aligned, Pointer},
-};
+use super::pointer::{Aligned, Pointer};
 use crate::{
     kernels,
     machine::Machine,
@@ -119,7 +116,7 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
             }
         })
         .collect();
-    check(program, &mut problems);
+    problems.extend(program.problems());
     if !problems.is_empty() {
         return Err(BackendError::Unsupported { backend: "cpu".into(), problems });
     }
@@ -190,7 +187,7 @@ impl<'a> Binder<'a> {
         let mut bound = Steps::default();
         let mut known = FxHashMap::default();
         for (number, step) in steps.iter().enumerate() {
-            let from = bound.sources.len();
+            let (from, roles) = (bound.sources.len(), self.program.roles(step));
             bound.sources.extend(step.buffers.iter().map(|&id| self.sources[id]));
             let thunk = self.thunks[step.kernel].clone();
             let mut own = 0;
@@ -201,7 +198,7 @@ impl<'a> Binder<'a> {
             let mut packs = false;
             let mut only_packed = Vec::new();
             if let Some(constant) = thunk.constant() {
-                let source = if run && constant.reads.iter().all(|&s| self.is_constant(step.buffers[s])) {
+                let source = if run && constant.reads.iter().all(|&slot| roles[slot].constant) {
                     let buffers: Vec<_> = constant.reads.iter().map(|&s| step.buffers[s]).collect();
                     let next = self.packed.len();
                     let at = *known.entry((step.kernel, buffers)).or_insert(next);
@@ -223,44 +220,16 @@ impl<'a> Binder<'a> {
             if run {
                 self.read.extend((0..bound.sources.len() - from).map(|slot| !only_packed.contains(&slot)));
             }
-            let kernel = &self.program.kernels[step.kernel];
             bound.steps.push(Bound {
                 thunk,
                 slots: from..bound.sources.len(),
-                stores: kernel.stores.iter().map(|s| s.slot).collect(),
-                in_place: self.in_place(kernel, step),
+                stores: (0..roles.len()).filter(|&slot| roles[slot].access.written).collect(),
+                in_place: !step.in_place.is_empty(),
                 packs,
                 origin: step.origin.clone(),
             });
         }
         bound
-    }
-
-    /// Whether a buffer holds the same in all runs.
-    fn is_constant(&self, id: usize) -> bool {
-        matches!(self.sources[id], Source::Param(_) | Source::Const(_) | Source::Loaded(_))
-    }
-
-    /// Whether memory that is stored to is also loaded from.
-    fn in_place(&self, kernel: &Kernel, step: &Step) -> bool {
-        let bodies = kernel.bodies();
-        let loads = bodies.iter().flat_map(|b| &b.instrs).filter_map(|i| match i {
-            Instr::Load(load) => Some(load.slot),
-            _ => None,
-        });
-        let region = |slot: usize| {
-            let buffer = &self.program.buffers[step.buffers[slot]];
-            let bytes = buffer.count * buffer.dtype.size();
-            match self.sources[step.buffers[slot]] {
-                Source::Arena(at) => (Source::Arena(0), at..at + bytes),
-                source => (source, 0..bytes),
-            }
-        };
-        let stored: Vec<_> = kernel.stores.iter().map(|s| region(s.slot)).collect();
-        let meet = |a: &(Source, Range<usize>), b: &(Source, Range<usize>)| {
-            a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end
-        };
-        loads.map(region).any(|load| stored.iter().any(|store| meet(&load, store)))
     }
 }
 

@@ -1,0 +1,154 @@
+//! Whether a program is sound: backends rely on it, and what they do with memory is safe if it is.
+
+use eutectic_ir::{DType, Origin, Type};
+
+use crate::{
+    kernel::Slot,
+    program::{Buffer, InPlace, Place, Program, Step},
+};
+
+impl Program {
+    /// What is not right about it, for people, with its place in the model: buffers that do not lie where they can, steps that bind what
+    /// their kernels cannot use, and memory that is read and written without [`Step::in_place`] saying so.
+    pub fn problems(&self) -> Vec<(Origin, String)> {
+        let mut problems = Vec::new();
+        for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
+            let what = format!("buffer {id} of {} {} does not fit its place", buffer.count, buffer.dtype);
+            problems.push((Origin::default(), what));
+        }
+        for (steps, load) in [(&self.load, true), (&self.run, false)] {
+            for step in steps {
+                if !self.binds(step, load) {
+                    let what = format!("a step binds what kernel {} cannot use", step.kernel);
+                    problems.push((step.origin.clone(), what));
+                } else if let Some(what) = self.misplaced(step) {
+                    problems.push((step.origin.clone(), what));
+                }
+            }
+        }
+        problems
+    }
+
+    fn has_place(&self, buffer: &Buffer) -> bool {
+        let whole = |n: usize, of: &[(String, Type)]| {
+            of.get(n).is_some_and(|(_, ty)| ty.dtype() == Some(buffer.dtype) && ty.count() == buffer.count)
+        };
+        let within = |at: usize, size: usize| {
+            let end = at.checked_add(buffer.count * buffer.dtype.size());
+            at.is_multiple_of(buffer.dtype.size()) && end.is_some_and(|end| end <= size)
+        };
+        match &buffer.place {
+            Place::Input(n) => whole(*n, &self.inputs),
+            Place::Param(n) => whole(*n, &self.params),
+            Place::Output(n) => whole(*n, &self.outputs),
+            Place::State(n) => whole(*n, &self.states),
+            Place::Const(t) => t.dtype() == buffer.dtype && t.count() == buffer.count,
+            Place::Loaded(at) => within(*at, self.load_bytes),
+            Place::Arena(at) => within(*at, self.arena_bytes),
+        }
+    }
+
+    /// Whether a step of the load program or of a run binds buffers that there are then, of the types and sizes that its kernel states.
+    fn binds(&self, step: &Step, load: bool) -> bool {
+        let Some(kernel) = self.kernels.get(step.kernel) else { return false };
+        let fits = |((dtype, count), &id): (&(DType, usize), &usize)| {
+            let fits = |b: &Buffer| b.dtype == *dtype && b.count >= *count && (!load || b.place.is_constant());
+            self.buffers.get(id).is_some_and(fits)
+        };
+        let is_written = |slot: Slot| match self.buffers[step.buffers[slot]].place {
+            Place::Loaded(_) => load,
+            Place::Arena(_) | Place::Output(_) | Place::State(_) => !load,
+            Place::Input(_) | Place::Param(_) | Place::Const(_) => false,
+        };
+        kernel.slots.len() == step.buffers.len()
+            && kernel.slots.iter().zip(&step.buffers).all(fits)
+            && kernel.stores.iter().all(|s| s.slot < step.buffers.len() && is_written(s.slot))
+    }
+
+    /// What a step reads where it writes without saying so, or says without doing so.
+    fn misplaced(&self, step: &Step) -> Option<String> {
+        let accesses = self.kernels[step.kernel].accesses();
+        let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
+        let slots = || 0..memory.len();
+        let met = slots().filter(|&slot| accesses[slot].written).flat_map(|written| {
+            let reads = slots().filter(|&slot| accesses[slot].read);
+            reads.map(move |read| InPlace { read, written })
+        });
+        let shared = |pair: &InPlace| memory[pair.read].overlaps(&memory[pair.written]);
+        for pair in met.filter(shared) {
+            let InPlace { read, written } = pair;
+            if memory[read].bytes.start != memory[written].bytes.start {
+                return Some(format!("slot {written} is written over slot {read}, at another offset"));
+            }
+            if !step.in_place.contains(&pair) {
+                return Some(format!("slot {written} is written over slot {read}, which the step does not say"));
+            }
+        }
+        let there = |slot: Slot| slot < memory.len();
+        let wrong = step.in_place.iter().find(|pair| {
+            let there = there(pair.read) && there(pair.written);
+            !there || (!shared(pair) && !memory[pair.read].bytes.is_empty())
+        });
+        wrong.map(|pair| format!("slot {} is not written over slot {}, as the step says", pair.written, pair.read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_ir::index::Index;
+
+    use super::*;
+    use crate::kernel::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+
+    /// Slot 1 becomes slot 0, in so many bytes of the arena from `at` on.
+    fn program(at: usize, in_place: &[InPlace]) -> Program {
+        let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 };
+        let kernel = Kernel {
+            anchor: AnchorKernel::Map,
+            body: Body { domain: vec![4], instrs: vec![Instr::Load(load)], results: Vec::new() },
+            stores: vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 0 }],
+            slots: vec![(DType::F32, 4); 2],
+        };
+        let buffer = |place| Buffer { dtype: DType::F32, count: 4, place };
+        let mut step = Step::new(0, vec![0, 1], Origin::new("copy"));
+        step.in_place = in_place.to_vec();
+        Program {
+            kernels: vec![kernel],
+            buffers: vec![buffer(Place::Arena(0)), buffer(Place::Arena(at))],
+            run: vec![step],
+            arena_bytes: 32,
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn what_a_step_says_of_its_memory_is_true() {
+        let over = [InPlace { read: 0, written: 1 }];
+        assert_eq!(program(16, &[]).problems(), []);
+        assert_eq!(program(0, &over).problems(), []);
+        for (at, in_place, what) in [
+            (0, &[][..], "does not say"),
+            (16, &over, "as the step says"),
+            (8, &over, "at another offset"),
+            (16, &[InPlace { read: 0, written: 2 }], "as the step says"),
+            (18, &[], "does not fit its place"),
+            (20, &[], "does not fit its place"),
+        ] {
+            let problems = program(at, in_place).problems();
+            assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn steps_bind_what_their_kernels_can_use() {
+        let mut program = program(16, &[]);
+        program.load = program.run.clone();
+        assert!(program.problems()[0].1.contains("cannot use"));
+        program.load.clear();
+        program.buffers[1].place = Place::Input(0);
+        program.inputs = vec![("x".into(), Type::tensor(DType::F32, &[4]))];
+        assert_eq!(program.problems(), [(Origin::new("copy"), "a step binds what kernel 0 cannot use".to_string())]);
+        program.run[0].kernel = 1;
+        assert_eq!(program.problems().len(), 1);
+    }
+}

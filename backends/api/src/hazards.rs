@@ -1,0 +1,213 @@
+//! Which steps wait for which, because they touch the same memory and one of them writes it; and where barriers hold them back.
+
+use std::ops::Range;
+
+use crate::{
+    program::{BufferId, Place, Program, Step},
+    run::Port,
+};
+
+/// Memory that is apart from all other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemorySpace {
+    /// The arena of a run.
+    Arena,
+    /// The arena that the load program fills.
+    Loaded,
+    /// An input, output or state.
+    Port(Port),
+    /// A parameter.
+    Param(usize),
+    /// A buffer by itself: a constant, or any one before memory is planned.
+    Buffer(BufferId),
+}
+
+/// Bytes of a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// Where.
+    pub space: MemorySpace,
+    /// Which bytes of it.
+    pub bytes: Range<usize>,
+}
+
+impl MemoryRange {
+    /// Whether they have a byte in common.
+    pub fn overlaps(&self, other: &MemoryRange) -> bool {
+        let common = self.bytes.start.max(other.bytes.start)..self.bytes.end.min(other.bytes.end);
+        self.space == other.space && !common.is_empty()
+    }
+
+    /// Whether all bytes of another are among these.
+    pub fn covers(&self, other: &MemoryRange) -> bool {
+        self.space == other.space && self.bytes.start <= other.bytes.start && other.bytes.end <= self.bytes.end
+    }
+}
+
+/// What a step reads and writes.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// What it reads.
+    pub reads: Vec<MemoryRange>,
+    /// What it writes, or a part of it.
+    pub writes: Vec<MemoryRange>,
+}
+
+/// For each step of a sequence, the earlier ones that it waits for, ascending: they write what it reads or writes, or read what it writes.
+/// One that an earlier step waits for already, which wrote over all that the two would meet in, may be left out.
+pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
+    struct Touch {
+        step: usize,
+        range: MemoryRange,
+        written: bool,
+    }
+    let mut pasts: Vec<Touch> = Vec::new();
+    let wait = |(step, touched): (usize, Touched)| {
+        let conflict = |past: &&Touch| {
+            past.written && touched.reads.iter().any(|read| read.overlaps(&past.range))
+                || touched.writes.iter().any(|write| write.overlaps(&past.range))
+        };
+        let mut waits: Vec<usize> = pasts.iter().filter(conflict).map(|past| past.step).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        // Who meets those meets this step too, which waits for them.
+        pasts.retain(|past| !touched.writes.iter().any(|write| write.covers(&past.range)));
+        let past = |written: bool| move |range: MemoryRange| Touch { step, range, written };
+        pasts.extend(touched.reads.into_iter().map(past(false)));
+        pasts.extend(touched.writes.into_iter().map(past(true)));
+        waits
+    };
+    steps.enumerate().map(wait).collect()
+}
+
+/// Before which steps of a sequence a barrier stands, where all steps behind a barrier wait for all before it: as few as can be. `waits` is as
+/// [`hazards`] gives it.
+pub fn barriers(waits: &[Vec<usize>]) -> Vec<bool> {
+    let mut last = 0;
+    let stands = |(step, waits): (usize, &Vec<usize>)| {
+        let stands = waits.iter().any(|&earlier| earlier >= last);
+        last = if stands { step } else { last };
+        stands
+    };
+    waits.iter().enumerate().map(stands).collect()
+}
+
+impl Program {
+    /// Where a buffer lies.
+    pub fn memory(&self, buffer: BufferId) -> MemoryRange {
+        let size = self.buffers[buffer].count * self.buffers[buffer].dtype.size();
+        let (space, at) = match &self.buffers[buffer].place {
+            Place::Arena(at) => (MemorySpace::Arena, *at),
+            Place::Loaded(at) => (MemorySpace::Loaded, *at),
+            Place::Input(n) => (MemorySpace::Port(Port::Input(*n)), 0),
+            Place::Output(n) => (MemorySpace::Port(Port::Output(*n)), 0),
+            Place::State(n) => (MemorySpace::Port(Port::State(*n)), 0),
+            Place::Param(n) => (MemorySpace::Param(*n), 0),
+            Place::Const(_) => (MemorySpace::Buffer(buffer), 0),
+        };
+        MemoryRange { space, bytes: at..at.saturating_add(size) }
+    }
+
+    /// What a step reads and writes.
+    pub fn touched(&self, step: &Step) -> Touched {
+        let mut touched = Touched::default();
+        for (access, &buffer) in self.kernels[step.kernel].accesses().into_iter().zip(&step.buffers) {
+            if access.read {
+                touched.reads.push(self.memory(buffer));
+            }
+            if access.written {
+                touched.writes.push(self.memory(buffer));
+            }
+        }
+        touched
+    }
+
+    /// For each of its steps, of the load program or a run, the earlier ones that it waits for, see [`hazards`].
+    pub fn hazards(&self, steps: &[Step]) -> Vec<Vec<usize>> {
+        hazards(steps.iter().map(|step| self.touched(step)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena(bytes: Range<usize>) -> MemoryRange {
+        MemoryRange { space: MemorySpace::Arena, bytes }
+    }
+
+    /// Bytes of the arena, from one to before another.
+    type Bytes = &'static [(usize, usize)];
+
+    /// Steps that read and write bytes of the arena.
+    fn steps(touched: &[(Bytes, Bytes)]) -> Vec<Touched> {
+        let ranges = |of: Bytes| of.iter().map(|&(from, to)| arena(from..to)).collect();
+        touched.iter().map(|(reads, writes)| Touched { reads: ranges(reads), writes: ranges(writes) }).collect()
+    }
+
+    #[test]
+    fn readers_wait_for_writers_and_writers_for_both() {
+        let waits = hazards(
+            steps(&[
+                (&[], &[(0, 4)]),
+                (&[(0, 4)], &[(4, 8)]),
+                // Reads what both wrote, a part each.
+                (&[(2, 6)], &[(8, 9)]),
+                // Readers of the same do not wait for each other; nor does who touches something else.
+                (&[(0, 2)], &[(12, 16)]),
+                // Writes over a part of what was read.
+                (&[], &[(3, 5)]),
+                (&[(0, 1)], &[(16, 20)]),
+            ])
+            .into_iter(),
+        );
+        assert_eq!(waits, [vec![], vec![0], vec![0, 1], vec![0], vec![0, 1, 2], vec![0]]);
+        assert_eq!(barriers(&waits), [false, true, true, false, true, false]);
+    }
+
+    #[test]
+    fn who_wrote_over_everything_is_waited_for_alone() {
+        let touched: [(Bytes, Bytes); 4] =
+            [(&[], &[(0, 4)]), (&[(0, 4)], &[(8, 12)]), (&[], &[(0, 4)]), (&[(0, 4)], &[])];
+        assert_eq!(hazards(steps(&touched).into_iter()), [vec![], vec![0], vec![0, 1], vec![2]]);
+        // Of another space, or without bytes, nothing meets.
+        let other = MemoryRange { space: MemorySpace::Loaded, bytes: 0..4 };
+        assert!(!other.overlaps(&arena(0..4)) && !arena(2..2).overlaps(&arena(0..4)));
+    }
+
+    /// Whoever meets in memory is ordered by what is waited for, directly or through others; and barriers stand between them.
+    #[test]
+    fn all_conflicts_are_ordered_in_random_sequences() {
+        let mut state = 1_u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        for _ in 0..200 {
+            let mut ranges = |most: u64| -> Vec<MemoryRange> {
+                let count = below(most);
+                let range = |from: usize, len: usize| arena(from..from + len);
+                (0..count).map(|_| range(below(24) as usize, below(9) as usize)).collect()
+            };
+            let touched: Vec<_> = (0..24).map(|_| Touched { reads: ranges(4), writes: ranges(3) }).collect();
+            let waits = hazards(touched.iter().cloned());
+            let barriers = barriers(&waits);
+            let mut before: Vec<Vec<bool>> = Vec::new();
+            for (step, waits) in waits.iter().enumerate() {
+                let mut all = vec![false; touched.len()];
+                for &earlier in waits {
+                    all[earlier] = true;
+                    all.iter_mut().zip(&before[earlier]).for_each(|(all, before)| *all |= before);
+                }
+                for earlier in 0..step {
+                    let (a, b) = (&touched[earlier], &touched[step]);
+                    let meet = |x: &[MemoryRange], y: &[MemoryRange]| x.iter().any(|x| y.iter().any(|y| x.overlaps(y)));
+                    let conflict = meet(&a.writes, &b.reads) || meet(&a.writes, &b.writes) || meet(&a.reads, &b.writes);
+                    assert!(!conflict || all[earlier], "{step} does not wait for {earlier}");
+                    assert!(!conflict || barriers[earlier + 1..=step].contains(&true), "no barrier {earlier}..{step}");
+                }
+                before.push(all);
+            }
+        }
+    }
+}
