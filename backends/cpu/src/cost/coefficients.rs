@@ -29,19 +29,19 @@ pub struct Costs {
     #[serde(deserialize_with = "share")]
     pub thread: f64,
     /// Bandwidths.
-    pub memory: Memory,
+    pub memory: MemoryCosts,
     /// Rates of products.
-    pub product: Product,
+    pub product: ProductCosts,
     /// Seconds of elements.
-    pub element: Element,
+    pub element: ElementCosts,
     /// Which ops are not cheap.
-    pub class: Class,
+    pub class: OpClasses,
 }
 
 /// Bandwidths by working set.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct MemoryCosts {
     /// Largest working set, in bytes, that streams at `l2`.
     #[serde(deserialize_with = "positive")]
     pub l2_bytes: f64,
@@ -68,7 +68,7 @@ pub struct Memory {
 /// Rates of matrix products.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Product {
+pub struct ProductCosts {
     /// Operations a second of large products, in `f32` and narrower floats.
     #[serde(deserialize_with = "positive")]
     pub f32: f64,
@@ -101,7 +101,7 @@ pub struct Product {
 /// Seconds of an element.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Element {
+pub struct ElementCosts {
     /// A pass in cache over `f32`.
     #[serde(deserialize_with = "positive")]
     pub cheap: f64,
@@ -155,14 +155,14 @@ pub struct Element {
 /// Which ops are not cheap, by name or kind.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Class {
-    /// Those that cost [`Element::division`].
+pub struct OpClasses {
+    /// Those that cost [`ElementCosts::division`].
     pub division: Vec<String>,
-    /// Those that cost [`Element::transcendental`].
+    /// Those that cost [`ElementCosts::transcendental`].
     pub transcendental: Vec<String>,
-    /// Those that cost [`Element::special`].
+    /// Those that cost [`ElementCosts::special`].
     pub special: Vec<String>,
-    /// Those that cost [`Element::scalar`].
+    /// Those that cost [`ElementCosts::scalar`].
     pub scalar: Vec<String>,
 }
 

@@ -4,6 +4,6 @@ mod coefficients;
 mod fit;
 mod model;
 
-pub use coefficients::{Class, Costs, Element, Memory, Product};
+pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
 pub use fit::{Fitted, Measured, fit};
 pub use model::Model;

@@ -13,7 +13,7 @@ use eutectic_backend::{
 use eutectic_ir::{Attr, DType, Op};
 use rustc_hash::FxHashMap;
 
-use super::coefficients::{Costs, Element};
+use super::coefficients::{Costs, ElementCosts};
 use crate::{
     simd::table,
     tile::{MAX_RANK, shape::SHORTEST_LINE},
@@ -31,7 +31,7 @@ pub struct Model {
 
 /// What was counted so far.
 #[derive(Default)]
-struct Work {
+struct Tally {
     /// Seconds of one thread.
     seconds: f64,
     flops: f64,
@@ -70,7 +70,7 @@ impl Model {
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
-        let mut work = Work { bytes: traffic::bytes(kernel), ..Work::default() };
+        let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
         let m = &self.costs.memory;
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         self.body(&kernel.body, row_mask(kernel), passes, &mut work);
@@ -110,7 +110,7 @@ impl Model {
                 work.seconds += count.max(1.0) * each;
                 work.flops += 8.0 * count;
                 if let Some(bias) = bias {
-                    let mut of_bias = Work::default();
+                    let mut of_bias = Tally::default();
                     self.body(bias, 0, false, &mut of_bias);
                     work.seconds += of_bias.seconds * shares.mixed;
                     work.flops += of_bias.flops * shares.mixed;
@@ -138,7 +138,7 @@ impl Model {
     }
 
     /// The passes over a body's values; by tiles, of which each computes even what needs no load anew, or not.
-    fn body(&self, body: &Body, row: u64, tiles: bool, work: &mut Work) {
+    fn body(&self, body: &Body, row: u64, tiles: bool, work: &mut Tally) {
         let e = &self.costs.element;
         let least = if tiles { points(&body.domain, u64::MAX) * e.step } else { 0.0 };
         let masks = masks(body, row);
@@ -177,7 +177,7 @@ impl Model {
         }
     }
 
-    /// A load of `n` elements: read as they lie, if they are dense or lie in lines that are long enough; else copied.
+    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied.
     fn load(&self, load: &Load, domain: &[usize], n: f64) -> f64 {
         let e = &self.costs.element;
         let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(is_of_box));
@@ -194,7 +194,7 @@ impl Model {
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
     /// index map; another is evaluated, written and read back. That this may be done part by part gains next to nothing.
-    fn operand(&self, body: &Body, groups: [usize; 3], left: bool, work: &mut Work) {
+    fn operand(&self, body: &Body, groups: [usize; 3], left: bool, work: &mut Tally) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
@@ -222,7 +222,7 @@ impl Model {
     }
 
     /// So many products `[m k] · [k n]`.
-    fn product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut Work) {
+    fn product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut Tally) {
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
         let most = match dtype {
@@ -258,7 +258,7 @@ impl Model {
     }
 }
 
-fn factor(element: &Element, dtype: DType) -> f64 {
+fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 1.0,
         DType::F64 => element.f64,

@@ -1,29 +1,29 @@
 //! A product at work on one thread: blocks of terms, in them groups of panels of the right operand that stay in the second-level
-//! cache, and past these the rows, a part at a time.
+//! cache, and for each of these the rows, a block at a time.
 //!
-//! While rows pass by a group, the next one is fetched: constant operands come from afar, once in a run.
+//! While rows are multiplied with a group, the next one is prefetched: constant operands are read from memory, once in a run.
 
 mod left;
 mod streams;
 
 use super::{
+    blocking::Blocking,
     left::Left,
-    matrix::Matrix,
+    matrix::{Matrix, Stretch},
     micro::{
-        call::{Ahead, Call, Finish},
+        call::{MicroCall, PrefetchRows, SumFinish},
         table::Micro,
     },
-    plan::Plan,
     product::{Extents, Product},
     right::Right,
-    segments::{Part, Segments},
+    segments::{LeftPart, Segments},
 };
 
 /// A product at work.
 pub struct Blocked<'a, T: 'static> {
     /// How.
-    pub plan: &'a Plan<T>,
-    /// Its microkernels.
+    pub blocking: &'a Blocking<T>,
+    /// Its micro-kernels.
     pub micro: &'a Micro<T>,
     /// The product.
     pub e: Extents,
@@ -34,15 +34,15 @@ pub struct Blocked<'a, T: 'static> {
     /// The right operand.
     pub rhs: Right<'a>,
     /// What becomes of the sums.
-    pub finish: Finish<T>,
-    /// [`Plan::scratch`].
+    pub finish: SumFinish<T>,
+    /// [`Blocking::scratch`].
     pub scratch: *mut T,
 }
 
-/// The panels of a group: some as they lie, the others packed.
+/// The panels of a group: some read at their strides, the others packed.
 #[derive(Clone, Copy)]
-struct Panels<T> {
-    /// How many are read as they lie.
+struct GroupPanels<T> {
+    /// How many are read at their strides.
     in_place: usize,
     /// The first element of these, bytes to that of the next one, and elements from a row, which is a term, to the next.
     at: *const u8,
@@ -53,26 +53,26 @@ struct Panels<T> {
     /// The first packed one, whether it is there or not, and elements of each.
     packed: *const T,
     size: usize,
-    /// Whether those that are read as they lie are packed meanwhile.
+    /// Whether those that are read at their strides are packed meanwhile.
     packs: bool,
 }
 
-impl<T> Panels<T> {
+impl<T> GroupPanels<T> {
     /// All of them are packed.
-    fn packed(packed: *const T, size: usize) -> Panels<T> {
+    fn packed(packed: *const T, size: usize) -> GroupPanels<T> {
         let at = std::ptr::null();
-        Panels { in_place: 0, at, apart: 0, terms: 0, short: false, packed, size, packs: false }
+        GroupPanels { in_place: 0, at, apart: 0, terms: 0, short: false, packed, size, packs: false }
     }
 
     /// What is left when all of them were read.
-    fn read(self) -> Panels<T> {
-        Panels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
+    fn read(self) -> GroupPanels<T> {
+        GroupPanels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
     }
 }
 
 /// Terms `from..from + k` times the panels of a group.
 #[derive(Clone, Copy)]
-struct Group {
+struct PanelGroup {
     from: usize,
     k: usize,
     /// The first panel, and how many there are.
@@ -84,18 +84,23 @@ struct Group {
 
 /// A part of the rows.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
+pub(super) struct RowBlock {
     pub part: usize,
     pub parts: usize,
     pub first: usize,
     pub count: usize,
 }
 
-impl Rows {
+impl RowBlock {
     /// Part number `part` of `m` rows; parts are even.
-    pub fn new(part: usize, parts: usize, m: usize) -> Rows {
+    pub fn new(part: usize, parts: usize, m: usize) -> RowBlock {
         let (rows, rest) = (m / parts, m % parts);
-        Rows { part, parts, first: part * rows + part.min(rest), count: rows + usize::from(part < rest) }
+        RowBlock { part, parts, first: part * rows + part.min(rest), count: rows + usize::from(part < rest) }
+    }
+
+    /// The rows.
+    fn stretch(self) -> Stretch {
+        Stretch::new(self.first, self.count)
     }
 }
 
@@ -103,7 +108,7 @@ impl<T: Product> Blocked<'_, T> {
     /// Computes it.
     ///
     /// # Safety
-    /// As [`Plan::run`].
+    /// As [`Blocking::run`].
     pub unsafe fn run(&self) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -114,23 +119,26 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// A panel at a time.
+    ///
+    /// # Safety
+    /// As [`Blocking::run`].
     unsafe fn panels(&self) {
         let (e, width) = (self.e, self.micro.panel());
-        let terms = self.plan.terms(e.k);
+        let terms = self.blocking.terms(e.k);
         let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && self.plan.short.is_none();
-        let group = self.plan.group(e, terms, packed);
+        let packed = matches!(self.rhs, Right::Packed(_)) && self.blocking.short.is_none();
+        let group = self.blocking.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
             // SAFETY: passed on from the caller.
             unsafe {
-                let whole = self.whole((from, k), group < panels);
+                let whole = self.whole(Stretch::new(from, k), group < panels);
                 for first in (0..panels).step_by(group) {
-                    let group = Group { from, k, first, panels: group.min(panels - first), next: group };
+                    let group = PanelGroup { from, k, first, panels: group.min(panels - first), next: group };
                     let mut rhs = self.right(group);
                     for part in 0..parts {
-                        let rows = Rows::new(part, parts, e.m);
-                        let lhs = whole.map_or_else(|| self.near(rows, (from, k)), Segments::from);
+                        let rows = RowBlock::new(part, parts, e.m);
+                        let lhs = whole.map_or_else(|| self.block_of_rows(rows, Stretch::new(from, k)), Segments::from);
                         self.blocks(rows, lhs, &rhs, group);
                         rhs = rhs.read();
                     }
@@ -140,37 +148,40 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// What becomes of the sums of `k` terms from one on.
-    pub(super) fn part_of_terms(&self, from: usize, k: usize) -> Finish<T> {
+    pub(super) fn part_of_terms(&self, from: usize, k: usize) -> SumFinish<T> {
         let null = std::ptr::null();
         // What is added is read before anything is written over it.
         let (bias, other) = if from == 0 { (self.finish.bias, self.finish.other) } else { (null, null) };
         let least = self.finish.least.filter(|_| from + k == self.e.k);
-        Finish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
+        SumFinish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
     }
 
     /// Where a panel of a packed operand has its terms from one on.
     fn packed_panel(&self, operand: *const u8, number: usize, from: usize) -> *const u8 {
-        operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.plan.stored())
+        operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.blocking.stored())
     }
 
-    /// Whether all rows pass by a panel at once.
+    /// Whether all rows are one block.
     fn once(&self) -> bool {
         self.e.m <= self.micro.rows()
     }
 
-    /// The panels of a group, packed into the scratch memory, or as they lie: dense rows, and packed ones of 16 bits. The first rows of
-    /// the target read these in place and pack them for the others; dense rows are not packed if there are no others.
-    unsafe fn right(&self, Group { from, k, first, panels, .. }: Group) -> Panels<T> {
+    /// The panels of a group, packed into the scratch memory, or at their strides: dense rows, and packed ones of 16 bits. The first
+    /// rows of the target read these in place and pack them for the others; dense rows are not packed if there are no others.
+    ///
+    /// # Safety
+    /// As [`Blocking::run`].
+    unsafe fn right(&self, PanelGroup { from, k, first, panels, .. }: PanelGroup) -> GroupPanels<T> {
         let width = self.micro.panel();
         let columns = (panels * width).min(self.e.n - first * width);
-        let packed = Panels::packed(self.scratch, width * k);
+        let packed = GroupPanels::packed(self.scratch, width * k);
         // SAFETY: passed on from the caller.
         unsafe {
             match self.rhs {
                 Right::Packed(at) => {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
-                    let Some(short) = &self.plan.short else { return Panels::packed(at.cast(), size) };
-                    let apart = size * self.plan.stored();
+                    let Some(short) = &self.blocking.short else { return GroupPanels::packed(at.cast(), size) };
+                    let apart = size * self.blocking.stored();
                     // What kernels pack is as many vectors wide as a panel.
                     let whole = panels * width - columns < self.micro.lanes;
                     let packs = short.packing(self.e.m.min(self.micro.rows())).is_some();
@@ -179,10 +190,10 @@ impl<T: Product> Blocked<'_, T> {
                         let to = self.scratch.wrapping_add(p * width * k);
                         short.widen(at.wrapping_add(p * apart), to, width * k);
                     }
-                    Panels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
+                    GroupPanels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
                 }
-                Right::Plain(Matrix { at, rows, columns: 1 }) => {
-                    // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, rows pass by them as they lie.
+                Right::Strided(Matrix { at, rows, columns: 1 }) => {
+                    // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, they are not packed.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
                     let vectors = self.micro.cut || last.is_multiple_of(lanes);
@@ -190,41 +201,43 @@ impl<T: Product> Blocked<'_, T> {
                     if !whole {
                         let before = (panels - 1) * width;
                         let to = self.scratch.wrapping_add(before * k);
-                        self.rhs.pack(self.micro, (from, k), (first * width + before, last), to);
+                        let columns = Stretch::new(first * width + before, last);
+                        self.rhs.pack(self.micro, Stretch::new(from, k), columns, to);
                     }
                     let at = at.cast::<T>().wrapping_offset((first * width) as isize + from as isize * rows);
                     let (in_place, apart) = (panels - usize::from(!whole), width * size_of::<T>());
-                    Panels { in_place, at: at.cast(), apart, terms: rows, packs, ..packed }
+                    GroupPanels { in_place, at: at.cast(), apart, terms: rows, packs, ..packed }
                 }
                 _ => {
-                    self.rhs.pack(self.micro, (from, k), (first * width, columns), self.scratch);
+                    let columns = Stretch::new(first * width, columns);
+                    self.rhs.pack(self.micro, Stretch::new(from, k), columns, self.scratch);
                     packed
                 }
             }
         }
     }
 
-    /// What is fetched while a part of the rows passes by the panels of a group: a part of the panel that has its place in the next
-    /// group, or of the next rows if there is one group; in the first one, which nothing fetched, all of the next panel. The address
-    /// for the first panel, bytes to that for the next one, and bytes for each term.
-    fn ahead(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
-        let Group { from, k, first, panels, next } = group;
+    /// What to prefetch during a block of rows: its share of the panel at the same place in the next group, or of the next rows if there is
+    /// one group; in the first group, which nothing prefetched, all of the next panel. The address for the first panel and bytes for each
+    /// term, and bytes to the address for the next panel.
+    fn prefetch(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
+        let PanelGroup { from, k, first, panels, next } = group;
         let Right::Packed(at) = self.rhs else {
             return self.next_rows(rows, lhs, group).filter(|_| rows.part > 0);
         };
         let all = self.e.n.div_ceil(self.micro.panel());
-        let row = self.micro.panel() * self.plan.stored();
+        let row = self.micro.panel() * self.blocking.stored();
         let panel = |number: usize, from: usize| self.packed_panel(at, number, from);
         if from == 0 && first == 0 && rows.part == 0 {
-            return Some((Ahead { at: panel(1, 0).cast(), step: row as isize }, row * self.e.k));
+            return Some((PrefetchRows { at: panel(1, 0).cast(), step: row as isize }, row * self.e.k));
         }
         let next = first + next;
         let (next, apart) = if next < all {
             (panel(next, from), row * self.e.k)
         } else if panels == all
-            && let Some(ahead) = self.next_rows(rows, lhs, group)
+            && let Some(prefetch) = self.next_rows(rows, lhs, group)
         {
-            return Some(ahead);
+            return Some(prefetch);
         } else if from + k < self.e.k {
             (panel(next - all, from + k), row * self.e.k)
         } else {
@@ -232,35 +245,40 @@ impl<T: Product> Blocked<'_, T> {
             (panel(all, 0).wrapping_add((next - all) * row * k), row * k)
         };
         let at = next.wrapping_add(rows.part * (k * row / rows.parts)).cast();
-        Some((Ahead { at, step: row.div_ceil(rows.parts) as isize }, apart))
+        Some((PrefetchRows { at, step: row.div_ceil(rows.parts) as isize }, apart))
     }
 
-    /// The panels' shares of the rows of the next part, if they are read as they lie, with little between them.
-    fn next_rows(&self, rows: Rows, lhs: Part<T>, group: Group) -> Option<(Ahead<T>, usize)> {
-        let as_it_lies = matches!(self.lhs, Left::Plain(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
-        let apart = usize::try_from(lhs.step).ok().filter(|&apart| as_it_lies && apart <= 2 * group.k)?;
-        let rows = (rows.part + 1 < rows.parts).then(|| Rows::new(rows.part + 1, rows.parts, self.e.m))?;
+    /// The panels' shares of the next block of rows, if these are read at their strides, with little between them.
+    fn next_rows(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
+        let strided = matches!(self.lhs, Left::Strided(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
+        let apart = usize::try_from(lhs.step).ok().filter(|&apart| strided && apart <= 2 * group.k)?;
+        let rows = (rows.part + 1 < rows.parts).then(|| RowBlock::new(rows.part + 1, rows.parts, self.e.m))?;
         let share = rows.count * apart / group.panels * size_of::<T>();
         let step = share.div_ceil(group.k.max(1)) as isize;
-        Some((Ahead { at: lhs.at.wrapping_add(rows.first * apart), step }, share))
+        Some((PrefetchRows { at: lhs.at.wrapping_add(rows.first * apart), step }, share))
     }
 
     /// A part of the rows of each panel of a group.
-    unsafe fn blocks(&self, rows: Rows, lhs: Segments<'_, T>, rhs: &Panels<T>, group: Group) {
+    ///
+    /// # Safety
+    /// As [`Blocking::run`]; the operands' parts must be those of these rows and this group.
+    unsafe fn blocks(&self, rows: RowBlock, lhs: Segments<'_, T>, rhs: &GroupPanels<T>, group: PanelGroup) {
+        debug_assert!(rows.first + rows.count <= self.e.m && group.from + group.k <= self.e.k);
+        debug_assert!((group.first + group.panels - 1) * self.micro.panel() < self.e.n);
         let Segments { part: lhs, starts } = lhs;
         let (width, lanes) = (self.micro.panel(), self.micro.lanes);
         let finish = self.part_of_terms(group.from, group.k);
         let dense = lhs.terms == 1;
         let kernels = if dense && !self.micro.dense.is_empty() { self.micro.dense } else { self.micro.kernels };
         let kernels = &kernels[rows.count - 1];
-        let short = self.plan.short.as_ref().filter(|_| rhs.short);
+        let short = self.blocking.short.as_ref().filter(|_| rhs.short);
         let packing =
             short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
-        let ahead = self.ahead(rows, lhs, group);
+        let prefetch = self.prefetch(rows, lhs, group);
         let first = (group.first * width) as isize;
-        let mut call = Call {
+        let mut call = MicroCall {
             k: group.k / starts.len(),
             segments: starts.len(),
             starts: starts.as_ptr(),
@@ -272,7 +290,7 @@ impl<T: Product> Blocked<'_, T> {
             c_rows: self.target.rows,
             bias: at(finish.bias, first),
             other: at(finish.other, rows.first as isize * finish.other_rows + first),
-            ..Call::new(finish)
+            ..MicroCall::new(finish)
         };
         for p in 0..group.panels {
             call.columns = width.min(self.e.n - (group.first + p) * width);
@@ -283,9 +301,9 @@ impl<T: Product> Blocked<'_, T> {
             } else {
                 (packed, width as isize)
             };
-            call.ahead = match ahead {
-                Some((ahead, apart)) => Ahead { at: ahead.at.wrapping_byte_add(p * apart), ..ahead },
-                None => Ahead::rows(call.b, call.b_rows * size_of::<T>() as isize),
+            call.prefetch = match prefetch {
+                Some((prefetch, apart)) => PrefetchRows { at: prefetch.at.wrapping_byte_add(p * apart), ..prefetch },
+                None => PrefetchRows::rows(call.b, call.b_rows * size_of::<T>() as isize),
             };
             call.packed = packed.cast_mut();
             let kernel = match () {

@@ -4,9 +4,10 @@
 use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
 
+use super::matrix::{PartSize, Stretch};
 use crate::{
     simd::Isa,
-    tile::{self, Frame, MAX_RANK, Part, Tile, TileProgram},
+    tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
 /// An operand over `[b.. rows columns]`.
@@ -28,7 +29,7 @@ pub struct Evaluated<'a> {
 impl Computed {
     /// Compiles an operand whose parts have such rows and columns, the most rows first; `None` if it cannot be, or if parts are better
     /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
-    pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[(usize, usize)]) -> Option<Computed> {
+    pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<Computed> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
         if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
             return None;
@@ -38,13 +39,13 @@ impl Computed {
         if !all.into_iter().all(|axis| mask >> axis & 1 == 1) {
             return None;
         }
-        let extents = |&(rows, columns): &(usize, usize)| {
+        let extents = |&PartSize { rows, columns }: &PartSize| {
             let mut len = [1; MAX_RANK];
             (len[batch], len[batch + 1]) = (rows, columns);
             len
         };
         program.allocate(&parts.iter().map(extents).collect::<Vec<_>>());
-        Some(Computed { program, batch, rows: parts.first()?.0 })
+        Some(Computed { program, batch, rows: parts.first()?.rows })
     }
 
     /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
@@ -62,20 +63,20 @@ impl Computed {
 }
 
 impl Evaluated<'_> {
-    /// Evaluates `count` rows of `n` columns: where they are until the next evaluation, and
-    /// from a row to the next; columns lie side by side.
+    /// Evaluates some rows and columns: where they are until the next evaluation, and from a row to the next; columns lie side by side.
     ///
     /// # Safety
     /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the operand was compiled for.
-    pub unsafe fn part<T>(&self, (row, count): (usize, usize), (column, n): (usize, usize)) -> (*const T, isize) {
+    pub unsafe fn part<T>(&self, rows: Stretch, columns: Stretch) -> (*const T, isize) {
         let Computed { program, batch, .. } = self.operand;
         let mut tile = Tile { start: self.start, len: [1; MAX_RANK] };
-        tile.start[*batch] += row;
-        tile.start[batch + 1] += column;
-        (tile.len[*batch], tile.len[batch + 1]) = (count, n);
+        tile.start[*batch] += rows.first;
+        tile.start[batch + 1] += columns.first;
+        (tile.len[*batch], tile.len[batch + 1]) = (rows.count, columns.count);
+        debug_assert!(rows.count <= self.operand.rows, "{} rows at once", rows.count);
         // SAFETY: passed on from the caller.
         unsafe {
-            program.run(self.frame, &tile, Part::WHOLE);
+            program.run(self.frame, &tile, RowPart::WHOLE);
             let (at, strides) = program.result(self.frame, &tile, program.results[0]);
             (at.cast(), strides[*batch])
         }
@@ -88,15 +89,15 @@ impl Evaluated<'_> {
     /// As [`Evaluated::part`].
     pub unsafe fn parts<T>(
         &self,
-        (row, count): (usize, usize),
-        columns: (usize, usize),
+        rows: Stretch,
+        columns: Stretch,
         mut each: impl FnMut(usize, usize, *const T, isize),
     ) {
-        for first in (0..count).step_by(self.operand.rows) {
-            let rows = self.operand.rows.min(count - first);
+        for first in (0..rows.count).step_by(self.operand.rows) {
+            let count = self.operand.rows.min(rows.count - first);
             // SAFETY: passed on from the caller.
-            let (at, apart) = unsafe { self.part((row + first, rows), columns) };
-            each(first, rows, at, apart);
+            let (at, apart) = unsafe { self.part(Stretch::new(rows.first + first, count), columns) };
+            each(first, count, at, apart);
         }
     }
 }

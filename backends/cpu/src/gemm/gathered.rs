@@ -1,8 +1,8 @@
 //! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at a stride.
 //!
-//! Rows next to each other of which all terms are there are read where they lie, a line of terms after the other. Of others,
-//! nothing is stored but the part that a product is at: rows are copied in lines, as long as memory is contiguous, and
-//! where a guard fails there is the fill value. Guards are resolved once for a row, not for an element; rows next to each other
+//! Neighbouring rows of which all terms are in the buffer are read in place, a segment of contiguous terms after the other. Of others,
+//! only the block that a product is at is copied to scratch: in lines, as long as memory is contiguous, and with the fill value where a
+//! guard fails. Guards are resolved once for a row, not for an element; rows next to each other
 //! for which they say the same are copied together, a line of each at a time.
 
 use std::ops::Range;
@@ -15,6 +15,7 @@ use eutectic_backend::{
 use eutectic_ir::{DType, index::Index};
 
 use super::{
+    matrix::Stretch,
     micro::{pack::Lines, table::Micro},
     product::Product,
 };
@@ -30,21 +31,21 @@ pub struct Gathered {
     pub slot: usize,
     count: usize,
     base: i64,
-    rows: Vec<Axis>,
-    outer: Vec<Axis>,
+    rows: Vec<GatheredAxis>,
+    outer: Vec<GatheredAxis>,
     /// Elements of a line, and from one to the next in the buffer.
     line: usize,
     step: i64,
     /// Where lines begin, from the first one on, and how far terms reach from there: the least offset, and the largest.
     starts: Vec<isize>,
     reach: (i64, i64),
-    guards: Vec<Bound>,
+    guards: Vec<GatheredBound>,
     /// An element, in its first bytes.
     fill: [u8; 8],
 }
 
 #[derive(Clone, Copy)]
-struct Axis {
+struct GatheredAxis {
     extent: usize,
     stride: i64,
 }
@@ -62,7 +63,7 @@ pub struct Alike<'a> {
 }
 
 /// What a guard says, given a row: constant + Σ strides·row + factor·(coordinate along an axis of the terms) lies in `from..to`.
-struct Bound {
+struct GatheredBound {
     constant: i64,
     strides: Vec<i64>,
     along: Along,
@@ -80,7 +81,7 @@ enum Along {
 
 /// Where a row lies: its first element, and which of its terms are there.
 #[derive(Clone, Copy, PartialEq)]
-struct Row {
+struct GatheredRow {
     at: i64,
     outer: [(i64, i64); MAX_RANK],
     line: (usize, usize),
@@ -108,8 +109,8 @@ impl Gathered {
             return None;
         }
         let strides = load.at.affine(rank)?;
-        let axes: Vec<Axis> =
-            nest.domain.iter().zip(strides).map(|(&extent, stride)| Axis { extent, stride }).collect();
+        let axes: Vec<GatheredAxis> =
+            nest.domain.iter().zip(strides).map(|(&extent, stride)| GatheredAxis { extent, stride }).collect();
         let (rows, terms) = axes.split_at(rank - terms);
         let first = rows.len();
         let bounds: Vec<(Vec<i64>, &Guard)> =
@@ -124,7 +125,7 @@ impl Gathered {
             line *= terms[start].extent;
         }
         let unit = terms.get(start).map_or(1, |t| line / t.extent);
-        let along = |starts: Vec<isize>, axis: &Axis| {
+        let along = |starts: Vec<isize>, axis: &GatheredAxis| {
             let steps = |at: isize| (0..axis.extent as isize).map(move |i| at + i * axis.stride as isize);
             starts.into_iter().flat_map(steps).collect()
         };
@@ -146,7 +147,7 @@ impl Gathered {
                 _ => return None,
             };
             let strides = strides[..first].to_vec();
-            Some(Bound { constant: index.constant, strides, along, from: range.start, to: range.end })
+            Some(GatheredBound { constant: index.constant, strides, along, from: range.start, to: range.end })
         };
         Some(Gathered {
             slot: load.slot,
@@ -163,16 +164,17 @@ impl Gathered {
         })
     }
 
-    /// Where terms `from..from + k` of `count` rows from row `first` on lie, if all are there, rows are evenly apart, and the terms
+    /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms
     /// are whole lines.
-    pub fn alike(&self, (first, count): (usize, usize), (from, k): (usize, usize)) -> Option<Alike<'_>> {
+    pub fn alike(&self, rows: Stretch, terms: Stretch) -> Option<Alike<'_>> {
+        let (Stretch { first, count }, Stretch { first: from, count: k }) = (rows, terms);
         let inner = self.rows.last()?;
         let here = first % inner.extent + count <= inner.extent;
         if !here || !from.is_multiple_of(self.line) || !k.is_multiple_of(self.line) {
             return None;
         }
         // What holds for the first and the last one holds in between.
-        let all = |row: &Row| {
+        let all = |row: &GatheredRow| {
             let outer =
                 self.outer.iter().zip(row.outer).all(|(axis, (from, to))| from <= 0 && axis.extent as i64 <= to);
             outer && row.line == (0, self.line)
@@ -186,6 +188,11 @@ impl Gathered {
         inside.then_some(Alike { at, stride, step, starts })
     }
 
+    /// How many points some axes have.
+    fn points(&self, axes: &[GatheredAxis]) -> usize {
+        axes.iter().map(|axis| axis.extent).product()
+    }
+
     /// The point of a row, counted over all matrices.
     fn point(&self, row: usize) -> [usize; MAX_RANK] {
         let (mut point, mut left) = ([0; MAX_RANK], row);
@@ -196,8 +203,7 @@ impl Gathered {
         point
     }
 
-    /// Copies terms `from..from + k` of `count` rows from row `first` on, counted over all matrices: each row `pitch` elements after
-    /// the one before.
+    /// Copies some terms of some rows, counted over all matrices: each row `pitch` elements after the one before.
     ///
     /// # Safety
     /// `buffer` must be the slot's, of the size that the kernel states, and there must be room for the rows.
@@ -205,22 +211,24 @@ impl Gathered {
         &self,
         micro: &Micro<T>,
         buffer: *const T,
-        (first, count): (usize, usize),
-        terms: (usize, usize),
+        rows: Stretch,
+        terms: Stretch,
         to: *mut T,
         pitch: usize,
     ) {
+        debug_assert!(rows.first + rows.count <= self.points(&self.rows), "rows beyond the operand");
+        debug_assert!(terms.first + terms.count <= self.points(&self.outer) * self.line, "terms beyond the operand");
         // SAFETY: the bytes were made for this type.
         let fill = unsafe { self.fill.as_ptr().cast::<T>().read_unaligned() };
-        let mut point = self.point(first);
+        let mut point = self.point(rows.first);
         let stride = self.rows.last().map_or(0, |axis| axis.stride);
         let (mut done, mut row) = (0, self.row(&point));
-        while done < count {
+        while done < rows.count {
             let (mut alike, mut next) = (1, None);
-            while done + alike < count {
+            while done + alike < rows.count {
                 self.advance(&mut point);
                 next = self.row(&point);
-                if next != row.map(|row| Row { at: row.at + stride * alike as i64, ..row }) {
+                if next != row.map(|row| GatheredRow { at: row.at + stride * alike as i64, ..row }) {
                     break;
                 }
                 alike += 1;
@@ -230,7 +238,7 @@ impl Gathered {
             unsafe {
                 match row {
                     Some(row) => self.terms(micro, buffer, &row, terms, &target, fill),
-                    None => target.fill(0..terms.1, fill),
+                    None => target.fill(0..terms.count, fill),
                 }
             }
             (done, row) = (done + alike, next);
@@ -249,9 +257,9 @@ impl Gathered {
     }
 
     /// Where a row lies; `None` where nothing of it is there.
-    fn row(&self, point: &[usize; MAX_RANK]) -> Option<Row> {
+    fn row(&self, point: &[usize; MAX_RANK]) -> Option<GatheredRow> {
         let at = self.rows.iter().zip(point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
-        let mut row = Row { at, outer: [(0, i64::MAX); MAX_RANK], line: (0, self.line) };
+        let mut row = GatheredRow { at, outer: [(0, i64::MAX); MAX_RANK], line: (0, self.line) };
         for guard in &self.guards {
             let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
             // Divisions take long, and most windows are dense.
@@ -274,13 +282,16 @@ impl Gathered {
         (row.line.0 < row.line.1).then_some(row)
     }
 
-    /// Terms `from..from + k` of rows that are alike, of which the first one is given.
+    /// Some terms of rows that are alike, of which the first one is given.
+    ///
+    /// # Safety
+    /// As [`Gathered::copy`].
     unsafe fn terms<T: Product>(
         &self,
         micro: &Micro<T>,
         buffer: *const T,
-        row: &Row,
-        (from, k): (usize, usize),
+        row: &GatheredRow,
+        Stretch { first: from, count: k }: Stretch,
         target: &Target<T>,
         fill: T,
     ) {
@@ -327,6 +338,9 @@ impl Gathered {
     }
 
     /// A line of `len` elements for each row, to its term `first` and those that follow.
+    ///
+    /// # Safety
+    /// All lines must lie in the buffer, and the target must have room for these terms.
     unsafe fn lines<T: Product>(&self, micro: &Micro<T>, from: *const T, len: usize, first: usize, target: &Target<T>) {
         let (to, step, stride) = (target.to.wrapping_add(first), self.step as isize, target.stride as isize);
         // SAFETY: passed on from the caller.
@@ -356,6 +370,9 @@ struct Target<T> {
 
 impl<T: Copy> Target<T> {
     /// The same number for some terms of all rows.
+    ///
+    /// # Safety
+    /// The target must have room for these terms of all rows.
     unsafe fn fill(&self, terms: Range<usize>, with: T) {
         for r in 0..self.rows {
             // SAFETY: the caller promises room for the terms.

@@ -1,18 +1,18 @@
-//! The left operand of a product: as it lies, or read through an index map or evaluated, a part at a time.
+//! The left operand of a product: strided, or gathered or evaluated, a block of rows at a time.
 
-use super::{matrix::Matrix, source::Source};
+use super::{matrix::Matrix, source::RowSource};
 
 /// The left operand of a product.
 #[derive(Clone, Copy)]
 pub enum Left<'a> {
-    /// A matrix as it lies.
-    Plain(Matrix),
-    /// Rows that are brought near part by part.
-    Parts(Source<'a>),
+    /// A strided matrix.
+    Strided(Matrix),
+    /// Gathered or evaluated, a block of rows and terms at a time.
+    Blocks(RowSource<'a>),
 }
 
 impl From<Matrix> for Left<'_> {
     fn from(matrix: Matrix) -> Self {
-        Left::Plain(matrix)
+        Left::Strided(matrix)
     }
 }

@@ -1,4 +1,4 @@
-//! Matrices in memory.
+//! Matrices in memory, and parts of them.
 
 /// One matrix: its first element and strides in elements.
 #[derive(Clone, Copy)]
@@ -9,4 +9,29 @@ pub struct Matrix {
     pub rows: isize,
     /// From a column to the next.
     pub columns: isize,
+}
+
+/// Rows, columns or terms that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first one.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+}
+
+impl Stretch {
+    /// So many from one on.
+    pub fn new(first: usize, count: usize) -> Stretch {
+        Stretch { first, count }
+    }
+}
+
+/// How many rows and columns a part of an operand has, as a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartSize {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
 }

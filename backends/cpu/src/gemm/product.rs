@@ -1,6 +1,6 @@
 //! Types that contractions accumulate in, and the extents of products.
 
-use super::micro::table::{Float, Micro, Shape};
+use super::micro::table::{Float, Micro, MicroShape};
 use crate::simd::{Isa, arithmetic::Number};
 
 /// Rows and columns of the target, and the length of the sums.
@@ -16,23 +16,23 @@ pub struct Extents {
 
 /// A type that contractions accumulate in.
 pub trait Product: Number + From<bool> + Send + Sync {
-    /// Elements of a vector of microkernels; `None` where there are none.
+    /// Elements of a vector of micro-kernels; `None` where there are none.
     fn lanes(isa: Isa) -> Option<usize> {
-        Self::micro(isa, Shape::Wide).map(|micro| micro.lanes)
+        Self::micro(isa, MicroShape::Wide).map(|micro| micro.lanes)
     }
 
-    /// The microkernels of a level.
-    fn micro(isa: Isa, shape: Shape) -> Option<Micro<Self>>;
+    /// The micro-kernels of a level.
+    fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 }
 
 impl Product for f32 {
-    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f32>> {
+    fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<f32>> {
         Some(<f32 as Float>::micro(isa, shape))
     }
 }
 
 impl Product for f64 {
-    fn micro(isa: Isa, shape: Shape) -> Option<Micro<f64>> {
+    fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<f64>> {
         Some(<f64 as Float>::micro(isa, shape))
     }
 }
@@ -40,7 +40,7 @@ impl Product for f64 {
 macro_rules! by_loops {
     ($($t:ty),*) => {$(
         impl Product for $t {
-            fn micro(_: Isa, _: Shape) -> Option<Micro<$t>> {
+            fn micro(_: Isa, _: MicroShape) -> Option<Micro<$t>> {
                 None
             }
         }

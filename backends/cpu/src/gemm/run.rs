@@ -2,33 +2,35 @@
 
 use super::{
     blocked::Blocked,
+    blocking::Blocking,
     left::Left,
-    matrix::Matrix,
-    micro::{call::Finish, dots::Dots},
-    plan::Plan,
+    matrix::{Matrix, Stretch},
+    micro::{call::SumFinish, dots::Dots},
     product::{Extents, Product},
     right::Right,
 };
 use crate::simd::arithmetic::Number;
 
-impl<T: Product> Plan<T> {
+impl<T: Product> Blocking<T> {
     /// Packs panel `number` of a right operand of `n` columns into its place.
     ///
     /// # Safety
-    /// The operand must be valid for these extents; there must be room for [`Plan::packed`] bytes. Scratch memory is as for
-    /// [`Plan::run`].
+    /// The operand must be valid for these extents; there must be room for [`Blocking::packed`] bytes. Scratch memory is as for
+    /// [`Blocking::run`].
     pub unsafe fn pack(&self, rhs: Right, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
         let Some(micro) = &self.micro else { return };
         let (width, terms) = (micro.panel(), self.terms(k));
         let (size, scratch) = (width * self.stored(), scratch.cast::<T>());
         let first = number * width;
+        debug_assert!(first < n, "panel {number} of {n} columns");
         for from in (0..k).step_by(terms) {
             let k_part = terms.min(k - from);
             let to = to.wrapping_add(number * k * size + from * size);
             let place = if self.short.is_some() { scratch } else { to.cast() };
             // SAFETY: passed on from the caller; scratch memory has room for a panel of so many terms.
             unsafe {
-                rhs.pack(micro, (from, k_part), (first, width.min(n - first)), place);
+                let columns = Stretch::new(first, width.min(n - first));
+                rhs.pack(micro, Stretch::new(from, k_part), columns, place);
                 if let Some(short) = &self.short {
                     short.narrow(place, to, k_part * width);
                 }
@@ -37,18 +39,21 @@ impl<T: Product> Plan<T> {
     }
 
     /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
+    ///
+    /// # Safety
+    /// As [`Blocking::run`].
     unsafe fn vector(
         &self,
         e: Extents,
         target: Matrix,
         (lhs, rhs): (Left, Right),
-        finish: Finish<T>,
+        finish: SumFinish<T>,
         scratch: *mut T,
     ) -> Option<()> {
-        let (Left::Plain(lhs), Right::Plain(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
+        let (Left::Strided(lhs), Right::Strided(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
             return None;
         };
-        let Finish { scale, add, .. } = finish;
+        let SumFinish { scale, add, .. } = finish;
         let (n, x, w, line, step) = match e {
             Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
             Extents { m: 1, n, .. } if lhs.columns == 1 && rhs.rows == 1 => {
@@ -57,10 +62,10 @@ impl<T: Product> Plan<T> {
             // A column on the right is a row on the left of the transposed product.
             Extents { n: 1, m, k } if lhs.rows == 1 && target.rows == 1 => {
                 let [target, lhs, rhs] = [target, rhs, lhs].map(|m| Matrix { rows: m.columns, columns: m.rows, ..m });
-                let finish = Finish { bias: std::ptr::null(), ..finish };
-                let (e, rhs) = (Extents { m: 1, n: m, k }, Right::Plain(rhs));
+                let finish = SumFinish { bias: std::ptr::null(), ..finish };
+                let (e, rhs) = (Extents { m: 1, n: m, k }, Right::Strided(rhs));
                 // SAFETY: passed on from the caller.
-                unsafe { Blocked { plan: self, micro, e, target, lhs: lhs.into(), rhs, finish, scratch }.run() };
+                unsafe { Blocked { blocking: self, micro, e, target, lhs: lhs.into(), rhs, finish, scratch }.run() };
                 return Some(());
             }
             _ => return None,
@@ -76,15 +81,19 @@ impl<T: Product> Plan<T> {
     ///
     /// # Safety
     /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
-    /// unless there is one. Scratch memory must be [`Plan::scratch`] bytes, aligned to [`ALIGN`].
+    /// unless there is one. Scratch memory must be [`Blocking::scratch`] bytes, aligned to [`ALIGN`].
     pub unsafe fn run(
         &self,
         e: Extents,
         target: Matrix,
         (lhs, rhs): (Left, Right),
-        finish: Finish<T>,
+        finish: SumFinish<T>,
         scratch: *mut u8,
     ) {
+        debug_assert!(
+            target.columns == 1 || e.n <= 1 || e.m <= 1 || self.micro.is_none(),
+            "columns of the target are apart"
+        );
         // SAFETY: passed on from the caller.
         unsafe {
             if self.vector(e, target, (lhs, rhs), finish, scratch.cast()).is_some() {
@@ -92,19 +101,21 @@ impl<T: Product> Plan<T> {
             }
             match (&self.micro, lhs, rhs) {
                 (Some(micro), ..) => {
-                    Blocked { plan: self, micro, e, target, lhs, rhs, finish, scratch: scratch.cast() }.run();
+                    Blocked { blocking: self, micro, e, target, lhs, rhs, finish, scratch: scratch.cast() }.run();
                 }
-                (None, Left::Plain(lhs), Right::Plain(rhs)) => {
+                (None, Left::Strided(lhs), Right::Strided(rhs)) => {
                     plain(e, target, [lhs, rhs], finish);
                     add_bias(e, target, finish.bias);
                 }
-                (None, ..) => unreachable!("only microkernels have packed operands"),
+                (None, ..) => unreachable!("only micro-kernels have packed operands"),
             }
         }
     }
 }
 
-unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: Finish<T>) {
+/// # Safety
+/// The matrices must be valid for these extents.
+unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: SumFinish<T>) {
     // SAFETY: passed on from the caller.
     unsafe {
         for i in 0..e.m as isize {
@@ -123,13 +134,15 @@ unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], 
     }
 }
 
+/// # Safety
+/// The target must be valid for these extents, and `bias`, unless it is null, for as many columns.
 unsafe fn add_bias<T: Number>(e: Extents, target: Matrix, bias: *const T) {
     if bias.is_null() {
         return;
     }
     for i in 0..e.m as isize {
         for j in 0..e.n {
-            // SAFETY: passed on from the caller of `Plan::run`.
+            // SAFETY: passed on from the caller of `Blocking::run`.
             unsafe {
                 let to = target.at.cast::<T>().offset(i * target.rows + j as isize * target.columns);
                 to.write(to.read().plus(*bias.add(j)));

@@ -2,7 +2,7 @@
 
 /// The operand's part of some terms.
 #[derive(Clone, Copy)]
-pub struct Part<T> {
+pub struct LeftPart<T> {
     pub at: *const T,
     /// Along the terms.
     pub terms: isize,
@@ -15,13 +15,13 @@ pub struct Part<T> {
 /// A part of the operand, whose terms lie in segments of one length.
 #[derive(Clone, Copy)]
 pub struct Segments<'a, T> {
-    pub part: Part<T>,
+    pub part: LeftPart<T>,
     /// Where they begin.
     pub starts: &'a [isize],
 }
 
-impl<T> From<Part<T>> for Segments<'_, T> {
-    fn from(part: Part<T>) -> Self {
+impl<T> From<LeftPart<T>> for Segments<'_, T> {
+    fn from(part: LeftPart<T>) -> Self {
         Segments { part, starts: &[0] }
     }
 }

@@ -3,12 +3,12 @@
 
 use eutectic_ir::DType;
 
-use super::micro::table::{Kernel, Micro, Shorts, Streams};
+use super::micro::table::{Micro, MicroKernel, Shorts, Streams};
 use crate::simd::{
     Isa, PointFn,
-    ahead::Ahead,
     convert::{narrow, widen},
-    pointwise::Call,
+    pointwise::PointCall,
+    prefetch::Prefetch,
 };
 
 /// How such panels are read and written.
@@ -35,7 +35,7 @@ impl<T> Short<T> {
 
     /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
     /// beside one whose terms lie side by side. `None` where panels are widened before.
-    pub fn packing(&self, rows: usize) -> Option<&'static [Kernel<T>; 2]> {
+    pub fn packing(&self, rows: usize) -> Option<&'static [MicroKernel<T>; 2]> {
         self.shorts.packing.get(rows.checked_sub(self.fewer + 1)?)
     }
 
@@ -58,8 +58,10 @@ impl<T> Short<T> {
     }
 }
 
+/// # Safety
+/// Both places must have `n` elements of the function's types, and may not overlap.
 unsafe fn convert(function: &PointFn, from: *const u8, out: *mut u8, n: usize) {
-    let call = Call { out, args: [from; 3], scalar: 0, n, k: [0.0; 2], ahead: &Ahead::default() };
+    let call = PointCall { out, args: [from; 3], scalar: 0, n, k: [0.0; 2], prefetch: &Prefetch::default() };
     // SAFETY: passed on from the caller.
     unsafe { (function.run)(&call) }
 }

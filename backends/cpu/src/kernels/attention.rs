@@ -3,11 +3,11 @@
 //! Blocks that the bias hides, as a mask that is computed from the numbers of queries and keys does, are left out; where it is 0 it is not
 //! evaluated.
 //!
-//! Keys and values of a block are packed once. Past them queries go a strip at a time, whose scores stay in the first-level cache
-//! from the one product to the other.
+//! Keys and values of a block are packed once. Queries are multiplied with them a strip at a time, whose scores stay in the first-level
+//! cache from the one product to the other.
 
 mod bias;
-mod near;
+mod packing;
 
 use std::ops::Range;
 
@@ -22,9 +22,9 @@ use self::bias::Bias;
 use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{
+        blocking::Blocking,
         matrix::Matrix,
-        micro::call::Finish,
-        plan::Plan,
+        micro::call::SumFinish,
         product::{Extents, Product},
         right::Right,
     },
@@ -37,7 +37,7 @@ use crate::{
         softmax::{Rows, Softmax},
     },
     tile::{
-        self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram,
+        self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram,
         span::{Span, parts},
     },
 };
@@ -89,7 +89,7 @@ pub fn compile(
 
 struct Attention<T: 'static> {
     /// Products of queries with keys, and of weights with values.
-    plans: [Plan<T>; 2],
+    blockings: [Blocking<T>; 2],
     /// Whether there is nothing to store.
     empty_result: bool,
     /// Points of the batch axes, and how many axes these are.
@@ -110,7 +110,7 @@ struct Attention<T: 'static> {
     /// Where the result may be written at once; otherwise the epilogue stores it.
     target: Option<Operand>,
     epilogue: Epilogue,
-    layout: Layout,
+    layout: ScratchLayout,
     softmax: Softmax<T>,
     scale: T,
     empty: EmptyRow,
@@ -119,7 +119,7 @@ struct Attention<T: 'static> {
 
 /// Byte offsets in a worker's scratch memory.
 #[derive(Clone, Copy, Debug, Default)]
-struct Layout {
+struct ScratchLayout {
     keys: usize,
     values: usize,
     scores: usize,
@@ -131,7 +131,7 @@ struct Layout {
 }
 
 /// A block of keys at work.
-struct Block<'a, T> {
+struct KeyBlock<'a, T> {
     from: usize,
     keys: usize,
     key: Right<'a>,
@@ -208,7 +208,7 @@ impl<T: Rows + Product> Attention<T> {
         let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
         let programs = epilogue.program.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
         let mut attention = Attention {
-            plans: [key_block, columns].map(|n| Plan::new(isa, [query_block.min(STRIP), n])),
+            blockings: [key_block, columns].map(|n| Blocking::new(isa, [query_block.min(STRIP), n])),
             empty_result: body.nest.domain.contains(&0),
             points: body.nest.domain[..batch].iter().product(),
             batch,
@@ -224,7 +224,7 @@ impl<T: Rows + Product> Attention<T> {
             bias,
             target: (body.groups[1..] == [1, 1]).then(|| Operand::target(&body.nest, acc, slots)).flatten(),
             epilogue,
-            layout: Layout::default(),
+            layout: ScratchLayout::default(),
             softmax: Softmax::new(form.softcap, isa),
             scale: T::of(form.scale),
             empty: form.empty,
@@ -234,7 +234,7 @@ impl<T: Rows + Product> Attention<T> {
         Ok(Box::new(attention))
     }
 
-    fn lay_out(&self, programs: usize, query_block: usize, size: usize) -> Layout {
+    fn lay_out(&self, programs: usize, query_block: usize, size: usize) -> ScratchLayout {
         let mut end = programs.next_multiple_of(ALIGN);
         let mut place = |elements: usize| {
             let at = end;
@@ -242,9 +242,9 @@ impl<T: Rows + Product> Attention<T> {
             at
         };
         let strip = query_block.min(STRIP);
-        let [of_keys, of_values] = &self.plans;
-        let packed = |plan: &Plan<T>, n: usize, k: usize| {
-            if query_block > STRIP { plan.packed(n, k).unwrap_or(0) / size } else { 0 }
+        let [of_keys, of_values] = &self.blockings;
+        let packed = |blocking: &Blocking<T>, n: usize, k: usize| {
+            if query_block > STRIP { blocking.packed(n, k).unwrap_or(0) / size } else { 0 }
         };
         let keys = place(packed(of_keys, self.key_block, self.depth));
         let values = place(packed(of_values, self.columns, self.key_block));
@@ -256,9 +256,11 @@ impl<T: Rows + Product> Attention<T> {
         let scores_of = Extents { m: strip, n: self.key_block, k: self.depth };
         let output_of = Extents { m: strip, n: self.columns, k: self.key_block };
         end += of_keys.scratch(scores_of).max(of_values.scratch(output_of));
-        Layout { keys, values, scores, output, largest, sums, products, end }
+        ScratchLayout { keys, values, scores, output, largest, sums, products, end }
     }
 
+    /// # Safety
+    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grid.tile(n);
         let rows = tile.len[self.batch];
@@ -287,18 +289,18 @@ impl<T: Rows + Product> Attention<T> {
                     continue;
                 }
                 let keys = self.key_block.min(self.keys - from);
-                let [key, value] = self.bring(launch, &tile, (from, keys), scratch);
+                let [key, value] = self.pack(launch, &tile, (from, keys), scratch);
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
                 let row = row.map_or(std::ptr::null(), |row| row.cast());
                 let ask = begun == 0;
-                let mut block = Block { from, keys, key, value, row, begun, output, largest, sums };
+                let mut block = KeyBlock { from, keys, key, value, row, begun, output, largest, sums };
                 for (s, strip) in strips().enumerate() {
                     if let Some(next) = next.as_ref().filter(|_| ask) {
-                        self.ask(launch, &tile, next, &strip);
+                        self.prefetch(launch, &tile, next, &strip);
                     }
                     match visibility(s, n) {
                         Visibility::Hidden => {}
-                        seen => self.strip(launch, &tile, (s, strip, seen), &mut block, scratch),
+                        visibility => self.strip(launch, &tile, (s, strip, visibility), &mut block, scratch),
                     }
                 }
                 begun = block.begun;
@@ -315,18 +317,21 @@ impl<T: Rows + Product> Attention<T> {
     }
 
     /// Some of a block's queries past its keys.
+    ///
+    /// # Safety
+    /// As [`Attention::task`].
     unsafe fn strip(
         &self,
         launch: &Launch<'_>,
         tile: &Tile,
-        (number, strip, seen): (usize, Range<usize>, Visibility),
-        block: &mut Block<'_, T>,
+        (number, strip, visibility): (usize, Range<usize>, Visibility),
+        block: &mut KeyBlock<'_, T>,
         scratch: *mut u8,
     ) {
-        let &mut Block { from, keys, key, value, row, output, .. } = block;
+        let &mut KeyBlock { from, keys, key, value, row, output, .. } = block;
         let begun = block.begun >> number & 1 == 1;
         block.begun |= 1 << number;
-        let bias = self.bias.as_ref().filter(|_| seen == Visibility::Mixed);
+        let bias = self.bias.as_ref().filter(|_| visibility == Visibility::Mixed);
         let row = if bias.is_some() { row } else { std::ptr::null() };
         let query = self.query.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch] + strip.start, 0);
         // SAFETY: passed on from the caller.
@@ -334,8 +339,8 @@ impl<T: Rows + Product> Attention<T> {
             let products = scratch.add(self.layout.products);
             let weights = Matrix { at: scratch.add(self.layout.scores), rows: keys as isize, columns: 1 };
             let extents = Extents { m: strip.len(), n: keys, k: self.depth };
-            let scaled = Finish { bias: row, ..Finish::scaled(self.scale) };
-            self.plans[0].run(extents, weights, (query.into(), key), scaled, products);
+            let scaled = SumFinish { bias: row, ..SumFinish::scaled(self.scale) };
+            self.blockings[0].run(extents, weights, (query.into(), key), scaled, products);
             let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
             self.softmax.cap(scores);
             if let Some(bias) = bias.filter(|bias| !bias.is_row) {
@@ -352,12 +357,15 @@ impl<T: Rows + Product> Attention<T> {
             }
             let target = Matrix { at: self.row(output, strip.start).as_mut_ptr().cast(), ..output };
             let extents = Extents { m: strip.len(), n: self.columns, k: keys };
-            let added = Finish { add: begun, ..Finish::scaled(T::of(1.0)) };
-            self.plans[1].run(extents, target, (weights.into(), value), added, products);
+            let added = SumFinish { add: begun, ..SumFinish::scaled(T::of(1.0)) };
+            self.blockings[1].run(extents, target, (weights.into(), value), added, products);
         }
     }
 
     /// A query's output.
+    ///
+    /// # Safety
+    /// The output must have the row, which nothing else refers to.
     unsafe fn row<'a>(&self, output: Matrix, row: usize) -> &'a mut [T] {
         let at = output.at.cast::<T>().wrapping_offset(row as isize * output.rows);
         // SAFETY: the caller promises the output of so many queries, whose columns lie side by side.
@@ -365,6 +373,9 @@ impl<T: Rows + Product> Attention<T> {
     }
 
     /// Divides some queries' output by their sums of weights.
+    ///
+    /// # Safety
+    /// The output must have these rows.
     unsafe fn divide(&self, strip: Range<usize>, output: Matrix, largest: &[T], sums: &[T]) {
         for r in strip {
             // SAFETY: passed on from the caller.
@@ -429,6 +440,9 @@ impl Epilogue {
     }
 
     /// Some queries, of whose results it is said where they are and how many bytes each has.
+    ///
+    /// # Safety
+    /// As [`Thunk::run`]; scratch memory must have room for the program's registers.
     unsafe fn run(
         &self,
         launch: &Launch<'_>,
@@ -446,7 +460,7 @@ impl Epilogue {
                 let frame =
                     Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
                 // SAFETY: registers were placed for strips of this size; the rest is passed on from the caller.
-                unsafe { self.program.run(&frame, &part, Part::WHOLE) };
+                unsafe { self.program.run(&frame, &part, RowPart::WHOLE) };
             });
         }
     }

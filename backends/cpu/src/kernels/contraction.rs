@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     gemm::{
+        blocking::Blocking,
         matrix::Matrix,
-        micro::call::Finish,
-        plan::Plan,
+        micro::call::SumFinish,
         product::{Extents, Product},
         right::Right,
     },
@@ -32,7 +32,7 @@ use crate::{
         memory::ALIGN,
         thunk::{Constant, Launch, Thunk},
     },
-    tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
 /// Elements of a register of the epilogue.
@@ -70,7 +70,7 @@ pub fn compile(
 }
 
 struct Matmul<T: 'static> {
-    plan: Plan<T>,
+    blocking: Blocking<T>,
     extents: Extents,
     batch: usize,
     /// Over `[b.. m n]`: where the right operand is packed, and where it is not.
@@ -82,7 +82,7 @@ struct Matmul<T: 'static> {
     strips: [usize; 2],
     /// Where the product may be written at once.
     target: Option<Operand>,
-    /// What microkernels do to it.
+    /// What micro-kernels do to it.
     taken: InRegisters,
     size: usize,
     /// Bytes of scratch memory of tile programs, of which one is at work at a time, and where the tile of the product that lies behind
@@ -122,28 +122,28 @@ impl<T: Product> Matmul<T> {
         let vector = extents.m == 1 || extents.n == 1 || T::lanes(isa).is_none();
         let (body, taken) = epilogue::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
-        let plan = Plan::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_form.nest), isa);
+        let blocking = Blocking::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_form.nest), isa);
         let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
             let mut len = [1; MAX_RANK];
-            (len[batch], len[batch + 1]) = block(extents, points, &plan, machine.threads, packed, target.is_some());
+            (len[batch], len[batch + 1]) = block(extents, points, &blocking, machine.threads, packed, target.is_some());
             Grid::exactly(&body.domain, &len)
         });
         // What several tasks read is evaluated once before.
         let whole = |grid: &Grid, axis: usize| grid.len()[axis] == body.domain[axis];
-        let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && plan.takes_parts(extents.m);
-        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, rows.then(|| plan.left_parts(extents.k)));
+        let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && blocking.takes_parts(extents.m);
+        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, rows.then(|| blocking.left_parts(extents.k)));
         let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
-        let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| plan.right_parts(products)));
+        let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| blocking.right_parts(products)));
         let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
         let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
-        let each_run = plan.packs_before(extents);
-        // A matrix times a vector reads rows of the matrix as they lie.
-        let packed = plan.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
+        let each_run = blocking.packs_before(extents);
+        // A matrix times a vector reads rows of the matrix at their strides.
+        let packed = blocking.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
             let reads = rhs_form.nest.slots();
             let others = [lhs_form.nest.slots(), body.slots()].concat();
             let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
@@ -162,7 +162,7 @@ impl<T: Product> Matmul<T> {
         let held = if target.is_some() && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
         let all = body.domain.iter().fold(extents.k, |all, &n| all.saturating_mul(n));
         Ok(Box::new(Matmul {
-            plan,
+            blocking,
             extents,
             batch,
             grids,
@@ -183,6 +183,9 @@ impl<T: Product> Matmul<T> {
     }
 
     /// Packs a panel of one of the right operand's matrices, of which there are `counts` along each batch axis.
+    ///
+    /// # Safety
+    /// As [`Thunk::pack`].
     unsafe fn pack_panel(
         &self,
         launch: &Launch<'_>,
@@ -201,7 +204,7 @@ impl<T: Product> Matmul<T> {
         let from = self.rhs.at(&frame, &point[..self.batch], 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
-        unsafe { self.plan.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end)) };
+        unsafe { self.blocking.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end)) };
     }
 
     /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
@@ -221,6 +224,8 @@ impl<T: Product> Matmul<T> {
         usize::from(self.constant(launch).is_none())
     }
 
+    /// # Safety
+    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grids[self.cut(launch)].tile(n);
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
@@ -232,7 +237,7 @@ impl<T: Product> Matmul<T> {
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
-                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.plan.stored()))
+                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.blocking.stored()))
             }
             None => self.rhs.at(&frame, point, column),
         };
@@ -245,7 +250,7 @@ impl<T: Product> Matmul<T> {
             None => Matrix { at: unsafe { scratch.add(self.registers) }, rows: n as isize, columns: 1 },
         };
         let extents = Extents { m, n, k: self.extents.k };
-        let mut finish = Finish::scaled(T::from(true));
+        let mut finish = SumFinish::scaled(T::from(true));
         if let Some((slot, base)) = self.taken.row {
             finish.bias = launch.slots[slot].cast::<T>().wrapping_offset(base as isize + column as isize);
         }
@@ -257,13 +262,15 @@ impl<T: Product> Matmul<T> {
         finish.least = self.taken.relu.then(T::default);
         // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room.
         unsafe {
-            self.plan.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end));
+            self.blocking.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end));
             if direct.is_none() {
                 self.finish(launch, &tile, target.at, scratch);
             }
         }
     }
 
+    /// # Safety
+    /// As [`Matmul::task`]; the product must be dense over the tile.
     unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let strip = self.strips[self.cut(launch)];
@@ -280,7 +287,7 @@ impl<T: Product> Matmul<T> {
                 fault: launch.fault,
             };
             // SAFETY: registers were placed for strips of this size.
-            unsafe { self.epilogue.run(&frame, &part, Part::WHOLE) };
+            unsafe { self.epilogue.run(&frame, &part, RowPart::WHOLE) };
         }
     }
 }
@@ -305,7 +312,7 @@ impl<T: Product> Thunk for Matmul<T> {
     fn scratch(&self) -> usize {
         let products = self.grids.iter().map(|grid| {
             let (m, n) = (grid.len()[self.batch], grid.len()[self.batch + 1]);
-            self.plan.scratch(Extents { m, n, k: self.extents.k })
+            self.blocking.scratch(Extents { m, n, k: self.extents.k })
         });
         let own = self.tile_end + products.max().unwrap_or(0);
         own.max(self.lhs.scratch()).max(self.rhs.scratch())
@@ -327,7 +334,7 @@ impl<T: Product> Thunk for Matmul<T> {
         for (d, _) in strides.iter().enumerate().filter(|(_, stride)| **stride > 0) {
             counts[d] = self.epilogue.domain[d];
         }
-        let panels = self.extents.n.div_ceil(self.plan.panel());
+        let panels = self.extents.n.div_ceil(self.blocking.panel());
         let tasks = counts.iter().product::<usize>() * panels;
         // SAFETY: passed on from the caller.
         launch.workers.for_each(tasks, false, &|n, scratch| unsafe {

@@ -7,19 +7,19 @@ use crate::{
     machine::Caches,
     runtime::thunk::{Launch, Thunk},
     simd::{Isa, stream},
-    tile::{self, Frame, Grid, MAX_RANK, Part, Tile, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
 /// Below so many evaluated elements, waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 14;
 
-/// Elements of a task, where there are many: after each, what went past the caches is waited for.
+/// Elements of a task, where there are many: after each, streaming stores are fenced.
 const TASK: usize = 1 << 18;
 /// Tasks, where there are enough tiles: the last one to finish is waited for.
 const TASKS: usize = 32;
 
-/// Bytes that a kernel reads and writes from which on what it writes goes past the caches: at least so many, and so many times
-/// what the second level holds. Whoever reads it next gains too, as long as it does not fit into the second level.
+/// Bytes that a kernel reads and writes from which on it uses streaming stores: at least so many, and so many times what the second level
+/// holds. Whoever reads it next gains too, as long as it does not fit into the second level.
 const STREAMS: (usize, usize) = (8 << 20, 4);
 
 /// A compiled map or row group.
@@ -44,7 +44,7 @@ impl Tiles {
         limit[..nest.domain.len()].copy_from_slice(&nest.domain);
         let caches = Caches::detect();
         let traffic = program.traffic(slots);
-        program.far = traffic >= caches.l2;
+        program.beyond_l2 = traffic >= caches.l2;
         program.streams = (traffic >= STREAMS.0.max(STREAMS.1 * caches.l2)).then(|| stream::copy(isa));
         let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
@@ -65,10 +65,13 @@ impl Tiles {
     }
 
     /// Works on a tile; another may follow.
+    ///
+    /// # Safety
+    /// As [`Thunk::run`]; the frame must have the program's scratch memory.
     unsafe fn tile(&self, frame: &Frame<'_>, tile: &Tile, next: Option<&Tile>) {
         let Some(parts) = &self.parts else {
             // SAFETY: passed on from the caller.
-            return unsafe { self.program.run_ahead(frame, tile, Part::WHOLE, next) };
+            return unsafe { self.program.run_and_prefetch(frame, tile, RowPart::WHOLE, next) };
         };
         let part_of_tile = |n: usize| {
             let (mut tile, part) = (*tile, parts.tile(n));
@@ -79,10 +82,10 @@ impl Tiles {
         };
         for pass in 0..self.program.passes.len() {
             for n in 0..parts.count() {
-                let part = Part { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
+                let part = RowPart { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
                 let next = (!part.last).then(|| part_of_tile(n + 1));
                 // SAFETY: as above.
-                unsafe { self.program.run_ahead(frame, &part_of_tile(n), part, next.as_ref()) };
+                unsafe { self.program.run_and_prefetch(frame, &part_of_tile(n), part, next.as_ref()) };
             }
         }
     }

@@ -172,7 +172,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
 mod f16c {
     use std::arch::x86_64::*;
 
-    use crate::simd::pointwise::Call;
+    use crate::simd::pointwise::PointCall;
 
     const LANES: usize = 8;
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
@@ -180,7 +180,7 @@ mod f16c {
     macro_rules! loops {
         ($name:ident: $from:ty, $to:ty, ($at:ident, $out:ident) $body:expr) => {
             #[target_feature(enable = "avx2,fma,f16c")]
-            pub unsafe fn $name(call: &Call<'_>) {
+            pub unsafe fn $name(call: &PointCall<'_>) {
                 let one = |$at: *const $from, $out: *mut $to| {
                     // SAFETY: there is room for as many numbers as a vector has.
                     unsafe { $body }
@@ -192,7 +192,7 @@ mod f16c {
                 }
                 if whole < call.n {
                     let (mut x, mut y) = ([<$from>::default(); LANES], [<$to>::default(); LANES]);
-                    // SAFETY: `Call` promises the elements.
+                    // SAFETY: `PointCall` promises the elements.
                     unsafe {
                         x.as_mut_ptr().copy_from_nonoverlapping(from.add(whole), call.n - whole);
                         one(x.as_ptr(), y.as_mut_ptr());

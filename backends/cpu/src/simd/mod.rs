@@ -1,12 +1,12 @@
 //! Pointwise functions and row reductions over dense runs, instantiated per instruction-set level and chosen when a
 //! kernel is compiled.
 
-pub mod ahead;
 pub mod arithmetic;
 pub mod convert;
 pub mod elementary;
 pub mod level;
 pub mod pointwise;
+pub mod prefetch;
 pub mod reduce;
 pub mod softmax;
 pub mod stored;

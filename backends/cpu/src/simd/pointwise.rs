@@ -3,13 +3,13 @@
 use std::marker::PhantomData;
 
 use super::{
-    ahead::Ahead,
     level::{Baseline, Isa, Level, per_level},
+    prefetch::Prefetch,
 };
 
 /// The arguments of one call of a pointwise function.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
+pub struct PointCall<'a> {
     /// Where results go: `n` elements, which overlap no argument.
     pub out: *mut u8,
     /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
@@ -21,24 +21,24 @@ pub struct Call<'a> {
     /// Attributes of the op.
     pub k: [f64; 2],
     /// What to ask for meanwhile.
-    pub ahead: &'a Ahead,
+    pub prefetch: &'a Prefetch,
 }
 
-/// Elements between which a long function asks for memory: a burst of more lines than a core waits for at once would hold it up.
+/// Elements between which a long function prefetches: a burst of more lines than a core has line-fill buffers would stall it.
 pub const BLOCK: usize = 32;
 
 /// A pointwise function over a run of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct PointFn {
     /// The loop.
-    pub run: unsafe fn(&Call<'_>),
-    /// Whether it takes long, and asks for memory after each [`BLOCK`].
+    pub run: unsafe fn(&PointCall<'_>),
+    /// Whether it takes long, and prefetches after each [`BLOCK`].
     pub asks: bool,
 }
 
 impl PointFn {
     /// A loop that does not ask for memory.
-    pub fn plain(run: unsafe fn(&Call<'_>)) -> PointFn {
+    pub fn plain(run: unsafe fn(&PointCall<'_>)) -> PointFn {
         PointFn { run, asks: false }
     }
 }
@@ -67,34 +67,38 @@ pub trait Binary {
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
 }
 
-/// Computes all of `out`, of which `each` computes a part that begins with some element; a `long` function asks for memory after
+/// Computes all of `out`, of which `each` computes a part that begins with some element; a `long` function prefetches after
 /// each block.
 #[inline(always)]
-fn blocks<T>(long: bool, out: &mut [T], ahead: &Ahead, each: impl Fn(&mut [T], usize)) {
+fn blocks<T>(long: bool, out: &mut [T], prefetch: &Prefetch, each: impl Fn(&mut [T], usize)) {
     let whole = if long { out.len() / BLOCK * BLOCK } else { 0 };
     for from in (0..whole).step_by(BLOCK) {
         each(&mut out[from..from + BLOCK], from);
-        ahead.ask();
+        prefetch.issue();
     }
     each(&mut out[whole..], whole);
 }
 
+/// # Safety
+/// As [`PointFn::run`].
 #[inline(always)]
-unsafe fn unary_run<O: Unary, L: Level>(c: &Call<'_>) {
-    // SAFETY: `Call` promises lengths and that nothing overlaps.
+unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
+    // SAFETY: `PointCall` promises lengths and that nothing overlaps.
     let (out, x) = unsafe {
         (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
     };
     let k = c.k;
-    blocks(O::LONG, out, c.ahead, |out, from| {
+    blocks(O::LONG, out, c.prefetch, |out, from| {
         for (o, &x) in out.iter_mut().zip(&x[from..]) {
             *o = O::eval::<L>(x, k);
         }
     });
 }
 
+/// # Safety
+/// As [`PointFn::run`].
 #[inline(always)]
-unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
+unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
     // SAFETY: as in `unary_run`; a scalar argument has one element.
     unsafe {
         let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n);
@@ -102,7 +106,7 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
         match c.scalar & 3 {
             0 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
-                blocks(O::LONG, out, c.ahead, |out, from| {
+                blocks(O::LONG, out, c.prefetch, |out, from| {
                     for ((o, &a), &b) in out.iter_mut().zip(&a[from..]).zip(&b[from..]) {
                         *o = O::eval::<L>(a, b);
                     }
@@ -110,7 +114,7 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
             }
             1 => {
                 let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
-                blocks(O::LONG, out, c.ahead, |out, from| {
+                blocks(O::LONG, out, c.prefetch, |out, from| {
                     for (o, &b) in out.iter_mut().zip(&b[from..]) {
                         *o = O::eval::<L>(a, b);
                     }
@@ -118,7 +122,7 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &Call<'_>) {
             }
             2 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
-                blocks(O::LONG, out, c.ahead, |out, from| {
+                blocks(O::LONG, out, c.prefetch, |out, from| {
                     for (o, &a) in out.iter_mut().zip(&a[from..]) {
                         *o = O::eval::<L>(a, b);
                     }
@@ -161,11 +165,13 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
     }
 }
 
+/// # Safety
+/// As [`PointFn::run`].
 #[inline(always)]
-unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call<'_>) {
+unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
     /// With a loop for each set of scalar arguments, because these stay in registers.
     #[inline(always)]
-    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &Call<'_>) {
+    unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &PointCall<'_>) {
         let args = c.args.map(|a| a.cast::<O::Of>());
         // SAFETY: as in `unary_run`; each argument has at least one element, unless there is nothing to do.
         unsafe {
@@ -198,15 +204,15 @@ unsafe fn ternary_run<O: Ternary, L: Level>(c: &Call<'_>) {
 
 per_level! {
     /// The loop of a function of three arguments.
-    ternary_loop<O: Ternary>(call: &Call<'_>) = ternary_run
+    ternary_loop<O: Ternary>(call: &PointCall<'_>) = ternary_run
 }
 per_level! {
     /// The loop of a function of one argument.
-    unary_loop<O: Unary>(call: &Call<'_>) = unary_run
+    unary_loop<O: Unary>(call: &PointCall<'_>) = unary_run
 }
 per_level! {
     /// The loop of a function of two arguments.
-    binary_loop<O: Binary>(call: &Call<'_>) = binary_run
+    binary_loop<O: Binary>(call: &PointCall<'_>) = binary_run
 }
 
 /// A function of three arguments.
@@ -226,7 +232,7 @@ pub fn binary<O: Binary>(isa: Isa) -> PointFn {
 
 /// As [`unary`], at the target's baseline only: for types and functions that are rare in hot loops.
 pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
-    unsafe fn run<O: Unary>(call: &Call<'_>) {
+    unsafe fn run<O: Unary>(call: &PointCall<'_>) {
         // SAFETY: the caller keeps the contract.
         unsafe { unary_run::<O, Baseline>(call) }
     }
@@ -235,11 +241,11 @@ pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
 
 /// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
 pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
-    unsafe fn run<O: Binary>(c: &Call<'_>) {
+    unsafe fn run<O: Binary>(c: &PointCall<'_>) {
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
         let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));
         for i in 0..c.n {
-            // SAFETY: `Call` promises lengths.
+            // SAFETY: `PointCall` promises lengths.
             unsafe {
                 c.out.cast::<O::Out>().add(i).write(O::eval::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
             };

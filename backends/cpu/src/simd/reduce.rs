@@ -163,6 +163,9 @@ fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
 
 /// Combines the second `COUNT` vectors with the first ones, if there are as many; a constant, so that none of them leaves its
 /// register.
+///
+/// # Safety
+/// The machine must have the instruction set.
 #[inline(always)]
 unsafe fn halve<V: Vector, C: Combine, const COUNT: usize>(acc: &mut [V; VECTORS]) {
     if 2 * COUNT * V::LANES <= LANES {
@@ -196,6 +199,8 @@ impl<T: Wide, C: Combine> Accumulator for Of<T, C> {
     }
 }
 
+/// # Safety
+/// The row must have `n` elements, and `acc` room for an accumulator; the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<A: Accumulator, L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
     // SAFETY: the caller keeps the contract.
@@ -207,6 +212,8 @@ per_level! {
     accumulate<A: Accumulator>(row: *const u8, n: usize, acc: *mut u8, first: bool) = run
 }
 
+/// # Safety
+/// `acc` must be an accumulator of this type, and `out` have room for an element.
 unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
     // SAFETY: both are aligned and of their type.
     unsafe { out.cast::<T>().write(T::narrow(acc.cast::<T::Acc>().read())) }

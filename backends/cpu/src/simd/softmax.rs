@@ -50,6 +50,8 @@ impl Rows for f64 {
     }
 }
 
+/// # Safety
+/// The machine must have the level's instruction set.
 #[inline(always)]
 unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
     let infinite = T::of(f64::NEG_INFINITY);
@@ -84,6 +86,8 @@ impl Combine for Largest {
     }
 }
 
+/// # Safety
+/// The machine must have the level's instruction set.
 #[inline(always)]
 unsafe fn cap_run<T: Rows, L: Level>(row: &mut [T], cap: T) {
     for x in row {
@@ -91,6 +95,8 @@ unsafe fn cap_run<T: Rows, L: Level>(row: &mut [T], cap: T) {
     }
 }
 
+/// # Safety
+/// The machine must have the level's instruction set.
 #[inline(always)]
 unsafe fn scale_run<T: Rows, L: Level>(row: &mut [T], by: T) {
     for x in row {
@@ -98,6 +104,8 @@ unsafe fn scale_run<T: Rows, L: Level>(row: &mut [T], by: T) {
     }
 }
 
+/// # Safety
+/// The machine must have the level's instruction set.
 #[inline(always)]
 unsafe fn add_run<T: Rows, L: Level>(row: &mut [T], other: &[T]) {
     for (x, &y) in row.iter_mut().zip(other) {

@@ -1,11 +1,11 @@
-//! Memory beside the caches: lines that are asked for early, and stores that do not fetch what they overwrite.
+//! Prefetches of lines, and streaming stores, which do not fetch what they overwrite.
 
 use super::level::Isa;
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Asks for the line of an address, which need not be valid.
+/// Prefetches the line of an address, which need not be valid.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ pub fn prefetch(at: *const u8) {
 /// Copies so many bytes between places that do not overlap.
 pub type Copy = unsafe fn(*mut u8, *const u8, usize);
 
-/// A copy past the caches, where the machine can: call [`fence`] before another thread may read the target.
+/// A copy by streaming stores, where the machine has them: call [`fence`] before another thread may read the target.
 pub fn copy(isa: Isa) -> Copy {
     /// With whole lines of the target copied by `line`: a part of a line would be fetched to be merged.
     #[inline(always)]
@@ -72,7 +72,7 @@ pub fn copy(isa: Isa) -> Copy {
     }
 }
 
-/// Brings what was copied past the caches before what is stored afterwards.
+/// Orders streaming stores before what is stored afterwards.
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction.

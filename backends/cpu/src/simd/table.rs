@@ -6,7 +6,9 @@ use super::{
     arithmetic::*,
     convert::{cast, register},
     level::Isa,
-    pointwise::{Binary, Call, Pair, PointFn, Then, Unary, binary, binary_baseline, ternary, unary, unary_baseline},
+    pointwise::{
+        Binary, Pair, PointCall, PointFn, Then, Unary, binary, binary_baseline, ternary, unary, unary_baseline,
+    },
 };
 
 /// Instantiates for an instruction-set level.
@@ -180,11 +182,11 @@ fn logic() -> Vec<Entry> {
 }
 
 fn select<T: Element>(_: Isa) -> PointFn {
-    unsafe fn run<T: Element>(c: &Call<'_>) {
+    unsafe fn run<T: Element>(c: &PointCall<'_>) {
         // A scalar argument is read again and again.
         let step = |i: usize| usize::from(c.scalar >> i & 1 == 0);
         let (s0, s1, s2) = (step(0), step(1), step(2));
-        // SAFETY: `Call` promises lengths and that nothing overlaps.
+        // SAFETY: `PointCall` promises lengths and that nothing overlaps.
         unsafe {
             let out = std::slice::from_raw_parts_mut(c.out.cast::<T>(), c.n);
             for (i, o) in out.iter_mut().enumerate() {

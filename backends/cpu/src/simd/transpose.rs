@@ -29,11 +29,15 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+        /// # Safety
+        /// As [`run`].
         #[target_feature(enable = "avx512f")]
         unsafe fn avx512<V: Vector>(plane: &Plane) {
             // SAFETY: passed on from the caller.
             unsafe { run::<V>(plane) }
         }
+        /// # Safety
+        /// As [`run`].
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<V: Vector>(plane: &Plane) {
             // SAFETY: passed on from the caller.
@@ -57,6 +61,9 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
 }
 
 /// With vectors, whose bits are only moved.
+///
+/// # Safety
+/// As the plane states: both sides must be valid; the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<V: Vector>(p: &Plane) {
     let (to, from) = (p.to.cast::<V::Element>(), p.from.cast::<V::Element>());
@@ -86,6 +93,9 @@ unsafe fn run<V: Vector>(p: &Plane) {
 }
 
 /// In squares that stay in the nearest cache.
+///
+/// # Safety
+/// As the plane states: both sides must be valid.
 unsafe fn one_by_one<T: Copy>(p: &Plane) {
     const SQUARE: usize = 32;
     let (to, from) = (p.to.cast::<T>(), p.from.cast::<T>());

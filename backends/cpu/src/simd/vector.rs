@@ -1,4 +1,4 @@
-//! Vectors of floats, one register each: what the microkernels of products are written in.
+//! Vectors of floats, one register each: what the micro-kernels of products are written in.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -196,6 +196,8 @@ pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
     square
 }
 
+/// # Safety
+/// The machine must have the instruction set.
 #[inline(always)]
 unsafe fn interleave<V: Vector>(square: Square<V>) -> Square<V> {
     let mut next = square;

@@ -2,7 +2,7 @@
 
 use eutectic_ir::index::{Atom, Index};
 
-use super::domain::{MAX_RANK, Mask};
+use super::domain::{AxisMask, MAX_RANK};
 
 /// A compiled index map.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ enum Cut {
 
 /// A map along an axis: `value + slope·j` for `j` in `0..len`.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct AffineRun {
     /// At the point.
     pub value: i64,
     /// A step further.
@@ -54,7 +54,7 @@ impl Access {
     }
 
     /// The axes that it mentions.
-    pub fn mask(&self) -> Mask {
+    pub fn mask(&self) -> AxisMask {
         let own = (0..MAX_RANK).filter(|&d| self.strides[d] != 0).fold(0, |m, d| m | 1 << d);
         self.cuts.iter().fold(own, |m, (cut, _)| match cut {
             Cut::Div(inner, _) | Cut::Mod(inner, _) => m | inner.mask(),
@@ -63,9 +63,9 @@ impl Access {
     }
 
     /// Evaluates at a point, along `axis`.
-    pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> Run {
+    pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> AffineRun {
         let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);
-        let mut run = Run { value, slope: self.strides[axis], len: usize::MAX };
+        let mut run = AffineRun { value, slope: self.strides[axis], len: usize::MAX };
         for (cut, c) in &self.cuts {
             let part = cut.at(point, axis, read);
             // An index that was read may be anything; where it counts, it was checked.
@@ -78,28 +78,28 @@ impl Access {
 }
 
 impl Cut {
-    fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> Run {
+    fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> AffineRun {
         match self {
             Cut::Div(inner, by) => {
                 let r = inner.at(point, axis, read);
                 let slope = if r.slope % by == 0 { r.slope / by } else { 0 };
-                Run { value: r.value.div_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
+                AffineRun { value: r.value.div_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
             }
             Cut::Mod(inner, by) => {
                 let r = inner.at(point, axis, read);
                 let slope = if r.slope % by == 0 { 0 } else { r.slope };
-                Run { value: r.value.rem_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
+                AffineRun { value: r.value.rem_euclid(*by), slope, len: r.len.min(steps_within(r, *by)) }
             }
             Cut::Value(v) => {
                 let (value, changes) = read(*v);
-                Run { value, slope: 0, len: if changes { 1 } else { usize::MAX } }
+                AffineRun { value, slope: 0, len: if changes { 1 } else { usize::MAX } }
             }
         }
     }
 }
 
 /// For how many steps ⌊value / by⌋ stays what it is (or moves evenly).
-fn steps_within(r: Run, by: i64) -> usize {
+fn steps_within(r: AffineRun, by: i64) -> usize {
     if r.slope % by == 0 {
         return usize::MAX;
     }
@@ -110,7 +110,7 @@ fn steps_within(r: Run, by: i64) -> usize {
 
 /// Holds where an index lies in a range.
 #[derive(Clone, Debug)]
-pub struct Guard {
+pub struct TileGuard {
     /// The index.
     pub access: Access,
     /// From here.
@@ -119,7 +119,7 @@ pub struct Guard {
     pub to: i64,
 }
 
-impl Guard {
+impl TileGuard {
     /// Whether it holds at a point, and for how many steps along `axis` that stays so.
     pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
         let run = self.access.at(point, axis, read);
@@ -137,7 +137,7 @@ impl Guard {
 }
 
 /// Whether all guards hold at a point, and for how many steps that stays so.
-pub fn all_hold(guards: &[Guard], point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
+pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
     let mut steps = usize::MAX;
     for guard in guards {
         let (holds, ahead) = guard.holds(point, axis, read);

@@ -10,10 +10,10 @@ use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
 use super::{
-    access::{Access, Guard},
-    domain::{MAX_RANK, Mask},
-    pairs::{Pair, pairs},
-    program::{Scatter, Step, TileProgram, Value, Write},
+    access::{Access, TileGuard},
+    domain::{AxisMask, MAX_RANK},
+    pairs::{FusedPair, pairs},
+    program::{Scatter, TileProgram, TileStep, TileValue, Write},
     region::Region,
 };
 use crate::simd::{
@@ -36,8 +36,8 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
         return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
     }
     let all = if rank == 0 { 0 } else { u8::MAX >> (8 - rank) };
-    let row = all & !((1_u16 << (rank - rows)) - 1) as Mask;
-    let mut builder = Builder {
+    let row = all & !((1_u16 << (rank - rows)) - 1) as AxisMask;
+    let mut builder = TileCompiler {
         program: TileProgram {
             domain: nest.domain.clone(),
             row,
@@ -50,7 +50,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
             scratch: 0,
             shapes: Vec::new(),
             isa,
-            far: false,
+            beyond_l2: false,
             streams: None,
         },
         place: vec![None; nest.instrs.len()],
@@ -79,38 +79,38 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
     Ok(program)
 }
 
-struct Builder<'a> {
+struct TileCompiler<'a> {
     program: TileProgram,
     instrs: &'a [Instr],
-    pairs: Vec<Pair>,
+    pairs: Vec<FusedPair>,
     /// The step of each value of the body.
     place: Vec<Option<usize>>,
     /// The 16-bit form of a step's value, for stores.
     narrowed: FxHashMap<(usize, DType), usize>,
-    all: Mask,
+    all: AxisMask,
     slots: &'a [(DType, usize)],
     isa: Isa,
     problems: Vec<String>,
 }
 
-impl Builder<'_> {
-    fn push(&mut self, step: Step, dtype: DType, mask: Mask) -> usize {
+impl TileCompiler<'_> {
+    fn push(&mut self, step: TileStep, dtype: DType, mask: AxisMask) -> usize {
         self.program.steps.push(step);
-        self.program.values.push(Value { dtype, mask, offset: 0, constant: None, direct: None });
+        self.program.values.push(TileValue { dtype, mask, offset: 0, constant: None, direct: None });
         self.program.steps.len() - 1
     }
 
     /// Notes a problem; a value of the wanted type stands in, so that only the cause is reported.
     fn problem(&mut self, what: String, dtype: DType) -> usize {
         self.problems.push(what);
-        self.push(Step::Ready, register(dtype), self.all)
+        self.push(TileStep::Ready, register(dtype), self.all)
     }
 
     fn at(&self, value: ValueId) -> usize {
         self.place[value].expect("arguments come before their users")
     }
 
-    fn mask(&self, step: usize) -> Mask {
+    fn mask(&self, step: usize) -> AxisMask {
         self.program.values[step].mask
     }
 
@@ -137,16 +137,16 @@ impl Builder<'_> {
         let instr = &self.instrs[id];
         let dtype = register(instr.dtype());
         match instr {
-            Instr::Anchor { .. } => self.push(Step::Anchor, dtype, self.all),
+            Instr::Anchor { .. } => self.push(TileStep::Anchor, dtype, self.all),
             Instr::Load(load) => self.load(load),
             Instr::Constant { value, .. } => {
-                let step = self.push(Step::Ready, dtype, 0);
+                let step = self.push(TileStep::Ready, dtype, 0);
                 self.program.values[step].constant = Some(number(value.get(), instr.dtype()));
                 step
             }
             Instr::Coordinate { index, .. } => match self.access(index) {
                 Ok((access, mask)) => {
-                    let step = self.push(Step::Coordinate(access), DType::I64, mask);
+                    let step = self.push(TileStep::Coordinate(access), DType::I64, mask);
                     match dtype {
                         DType::I64 => step,
                         _ => self.point(cast(DType::I64, instr.dtype(), self.isa), [0.0; 2], vec![step], dtype),
@@ -158,7 +158,7 @@ impl Builder<'_> {
                 let arg = self.at(*arg);
                 let (guards, of_guards) = self.guards(guards);
                 let mask = self.mask(arg) | of_guards;
-                self.push(Step::Within { arg, extent: *extent, guards }, dtype, mask)
+                self.push(TileStep::Within { arg, extent: *extent, guards }, dtype, mask)
             }
             Instr::Map { op, attrs, args, dtype: result } => {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();
@@ -174,11 +174,11 @@ impl Builder<'_> {
                 let missing = self.program.row & !self.mask(arg);
                 if missing != 0 {
                     let (of, mask) = (self.program.values[arg].dtype, self.mask(arg) | missing);
-                    arg = self.push(Step::Spread(arg), of, mask);
+                    arg = self.push(TileStep::Spread(arg), of, mask);
                 }
                 let (accumulate, finish) = reduce::find(*how, dtype, self.isa);
                 let mask = self.mask(arg) & !self.program.row;
-                self.push(Step::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
+                self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
             }
             Instr::Select { pieces, fill, .. } => self.select(pieces, number(fill.get(), instr.dtype()), dtype),
         }
@@ -187,15 +187,15 @@ impl Builder<'_> {
     /// A pointwise step.
     fn point(&mut self, function: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
         let mask = args.iter().fold(0, |mask, &arg| mask | self.mask(arg));
-        self.push(Step::Point { function, k, args }, dtype, mask)
+        self.push(TileStep::Point { function, k, args }, dtype, mask)
     }
 
     /// A map, and the axes on which it depends.
-    fn access(&self, index: &eutectic_ir::index::Index) -> Result<(Access, Mask), String> {
+    fn access(&self, index: &eutectic_ir::index::Index) -> Result<(Access, AxisMask), String> {
         let access = Access::new(index).ok_or("an index over too many axes")?;
         let mut mask = access.mask();
         for value in index.values() {
-            let Value { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
+            let TileValue { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
             if !dtype.is_int() {
                 return Err(format!("an index of {dtype}"));
             }
@@ -205,12 +205,12 @@ impl Builder<'_> {
     }
 
     /// Guards, and the axes on which they depend.
-    fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> (Vec<Guard>, Mask) {
+    fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> (Vec<TileGuard>, AxisMask) {
         let (mut compiled, mut mask) = (Vec::new(), 0);
         for (index, range) in guards {
             match self.access(index) {
                 Ok((access, of_guard)) => {
-                    compiled.push(Guard { access, from: range.start, to: range.end });
+                    compiled.push(TileGuard { access, from: range.start, to: range.end });
                     mask |= of_guard;
                 }
                 Err(why) => self.problems.push(why),
@@ -228,7 +228,7 @@ impl Builder<'_> {
         }
         if count == 0 && self.program.domain.contains(&0) {
             // There is nothing to read, not even for a value that is the same everywhere.
-            let step = self.push(Step::Ready, register(dtype), 0);
+            let step = self.push(TileStep::Ready, register(dtype), 0);
             self.program.values[step].constant = Some([0; 8]);
             return step;
         }
@@ -242,16 +242,16 @@ impl Builder<'_> {
                     return self
                         .problem(format!("a load at {} from a buffer of {count} elements", load.at), load.dtype);
                 }
-                self.push(Step::Affine { slot: load.slot, base, strides }, dtype, mask)
+                self.push(TileStep::Affine { slot: load.slot, base, strides }, dtype, mask)
             }
             affine => {
                 let (guards, of_guards) = self.guards(&load.guards);
                 let region = Region::new(&guards, &self.program.domain);
                 let step = match affine.zip(region) {
                     Some(((base, strides), region)) if is_inside(&region.range(base, &strides), count) => {
-                        Step::Boxed { slot: load.slot, base, strides, region }
+                        TileStep::Boxed { slot: load.slot, base, strides, region }
                     }
-                    _ => Step::Walk { slot: load.slot, count, access, guards },
+                    _ => TileStep::Walk { slot: load.slot, count, access, guards },
                 };
                 self.push(step, dtype, mask | of_guards)
             }
@@ -275,15 +275,15 @@ impl Builder<'_> {
             pieces.iter().map(|(g, value)| Some((Region::new(g, &self.program.domain)?, *value))).collect();
         match regions {
             Some(pieces) if self.is_filled(&pieces, fill, mask) => pieces[0].1,
-            Some(pieces) => self.push(Step::Pieces { pieces, fill }, dtype, mask),
-            None => self.push(Step::Select { pieces, fill }, dtype, mask),
+            Some(pieces) => self.push(TileStep::Pieces { pieces, fill }, dtype, mask),
+            None => self.push(TileStep::Select { pieces, fill }, dtype, mask),
         }
     }
 
     /// Whether the first piece is a load that gives zero wherever something else would be selected, which is zero too.
-    fn is_filled(&self, pieces: &[(Region, usize)], fill: [u8; 8], mask: Mask) -> bool {
+    fn is_filled(&self, pieces: &[(Region, usize)], fill: [u8; 8], mask: AxisMask) -> bool {
         let [(outer, value)] = pieces else { return false };
-        let is_zero = matches!(&self.program.steps[*value], Step::Boxed { region, .. } if region.is_within(outer));
+        let is_zero = matches!(&self.program.steps[*value], TileStep::Boxed { region, .. } if region.is_within(outer));
         is_zero && fill == [0; 8] && self.mask(*value) == mask
     }
 
@@ -331,7 +331,8 @@ impl Builder<'_> {
             }
             Some((base, strides)) => {
                 let write = self.program.writes.len();
-                if let (Step::Point { .. }, None) = (&self.program.steps[value], self.program.values[value].direct) {
+                if let (TileStep::Point { .. }, None) = (&self.program.steps[value], self.program.values[value].direct)
+                {
                     self.program.values[value].direct = Some(write);
                 }
                 self.program.writes.push(Write { slot: store.slot, base, strides, value });
@@ -373,8 +374,8 @@ pub fn number(x: f64, dtype: DType) -> [u8; 8] {
 /// Which steps run in which pass over a row that is cut into parts.
 fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
     let values = RowValues {
-        args: program.steps.iter().map(Step::args).collect(),
-        reduces: program.steps.iter().map(|step| matches!(step, Step::Reduce { .. })).collect(),
+        args: program.steps.iter().map(TileStep::args).collect(),
+        reduces: program.steps.iter().map(|step| matches!(step, TileStep::Reduce { .. })).collect(),
     };
     values.passes(program.stored().into_iter())
 }

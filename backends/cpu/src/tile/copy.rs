@@ -72,6 +72,9 @@ pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize, isa: Isa) {
 }
 
 /// Visits the points of some axes: where they lie in target and source.
+///
+/// # Safety
+/// As [`copy`].
 unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit: &mut impl FnMut(*mut u8, *const u8)) {
     let at = |axis: &Axis, i: usize| {
         let i = i as isize * bytes;
@@ -109,6 +112,9 @@ pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
 }
 
 /// Copies bytes between places that are the same or do not overlap. Lines are often too short for a call to pay.
+///
+/// # Safety
+/// Both places must have so many bytes, and may not overlap.
 #[inline(always)]
 unsafe fn dense(to: *mut u8, from: *const u8, bytes: usize) {
     type Part = [u8; 16];

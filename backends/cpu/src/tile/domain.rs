@@ -4,7 +4,7 @@
 pub const MAX_RANK: usize = 8;
 
 /// A set of axes.
-pub type Mask = u8;
+pub type AxisMask = u8;
 
 /// A box of a domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub struct Tile {
 
 impl Tile {
     /// Number of points along a set of axes.
-    pub fn count(&self, mask: Mask) -> usize {
+    pub fn count(&self, mask: AxisMask) -> usize {
         (0..MAX_RANK).filter(|d| mask >> d & 1 == 1).map(|d| self.len[d]).product()
     }
 
     /// Strides of a dense box over a set of axes; 0 along others.
-    pub fn strides(&self, mask: Mask) -> [isize; MAX_RANK] {
+    pub fn strides(&self, mask: AxisMask) -> [isize; MAX_RANK] {
         let (mut strides, mut step) = ([0; MAX_RANK], 1);
         for d in (0..MAX_RANK).rev().filter(|d| mask >> d & 1 == 1) {
             strides[d] = step;

@@ -3,9 +3,9 @@
 use eutectic_ir::DType;
 
 use super::{
-    domain::{MAX_RANK, Mask, Tile},
-    program::{Step, TileProgram, Value},
-    shape::{Place, SHORTEST_LINE, place},
+    domain::{AxisMask, MAX_RANK, Tile},
+    program::{TileProgram, TileStep, TileValue},
+    shape::{SHORTEST_LINE, TileLayout, place},
 };
 
 /// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors
@@ -35,12 +35,12 @@ pub struct Grid {
 
 impl Grid {
     /// Cuts the axes in `mask` into tiles of at most `len`, evenly; other axes have one tile of one point.
-    pub fn new(domain: &[usize], mask: Mask, len: &[usize; MAX_RANK]) -> Grid {
+    pub fn new(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK]) -> Grid {
         Grid::cut(domain, mask, len, &Default::default())
     }
 
     /// As [`Grid::new`], and cuts axes at some more places.
-    pub fn cut(domain: &[usize], mask: Mask, len: &[usize; MAX_RANK], places: &[Vec<usize>; MAX_RANK]) -> Grid {
+    pub fn cut(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK], places: &[Vec<usize>; MAX_RANK]) -> Grid {
         Grid::of(domain.len(), |d| {
             let extent = if mask >> d & 1 == 1 { domain[d] } else { 1 };
             let mut bounds = vec![0];
@@ -180,10 +180,10 @@ impl TileProgram {
     /// Where guards of boxes change along each axis, for tiles of `len`: a tile on one side of all of these is read in place, or not at
     /// all. Only where what is inside of an axis makes lines.
     pub fn places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
-        let of_step = |(step, value): (&Step, &Value)| {
+        let of_step = |(step, value): (&TileStep, &TileValue)| {
             let regions = match step {
-                Step::Boxed { region, .. } => vec![region.clone()],
-                Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.0.clone()).collect(),
+                TileStep::Boxed { region, .. } => vec![region.clone()],
+                TileStep::Pieces { pieces, .. } => pieces.iter().map(|p| p.0.clone()).collect(),
                 _ => Vec::new(),
             };
             regions.into_iter().map(move |region| (region, value.mask)).collect::<Vec<_>>()
@@ -191,7 +191,7 @@ impl TileProgram {
         let regions: Vec<_> = self.steps.iter().zip(&self.values).flat_map(of_step).collect();
         std::array::from_fn(|d| {
             let inside =
-                |mask: Mask| (d + 1..MAX_RANK).filter(|e| mask >> e & 1 == 1).map(|e| len[e]).product::<usize>();
+                |mask: AxisMask| (d + 1..MAX_RANK).filter(|e| mask >> e & 1 == 1).map(|e| len[e]).product::<usize>();
             let bounds = regions.iter().filter(|r| inside(r.1) >= SHORTEST_LINE).flat_map(|r| r.0.bounds(d));
             let mut places: Vec<_> = bounds.collect();
             places.sort_unstable();
@@ -202,17 +202,20 @@ impl TileProgram {
 
     /// Bytes that all tiles together read and write.
     pub fn traffic(&self, slots: &[(DType, usize)]) -> usize {
-        let points = |mask: Mask| {
+        let points = |mask: AxisMask| {
             let along = self.domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1);
             along.fold(1_usize, |n, (_, &extent)| n.saturating_mul(extent))
         };
         let loads = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
-            Step::Affine { slot, .. } | Step::Boxed { slot, .. } | Step::Walk { slot, .. } => Some((*slot, value.mask)),
+            TileStep::Affine { slot, .. } | TileStep::Boxed { slot, .. } | TileStep::Walk { slot, .. } => {
+                Some((*slot, value.mask))
+            }
             _ => None,
         });
         let writes = self.writes.iter().map(|w| (w.slot, self.values[w.value].mask));
         let writes = writes.chain(self.scatters.iter().map(|s| (s.slot, s.mask)));
-        let bytes = |(slot, mask): (usize, Mask)| points(mask).min(slots[slot].1).saturating_mul(slots[slot].0.size());
+        let bytes =
+            |(slot, mask): (usize, AxisMask)| points(mask).min(slots[slot].1).saturating_mul(slots[slot].0.size());
         loads.chain(writes).map(bytes).fold(0, usize::saturating_add)
     }
 
@@ -220,9 +223,9 @@ impl TileProgram {
     fn register(&self, cache: usize) -> usize {
         let Some(inner) = self.domain.len().checked_sub(1) else { return *REGISTER.end() };
         let along = |id: usize| self.values[id].mask >> inner & 1 == 1;
-        let in_place = |step: &Step| match step {
-            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => strides[inner] == 1,
-            step => !matches!(step, Step::Walk { .. } | Step::Select { .. }),
+        let in_place = |step: &TileStep| match step {
+            TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => strides[inner] == 1,
+            step => !matches!(step, TileStep::Walk { .. } | TileStep::Select { .. }),
         };
         if (0..self.steps.len()).any(|id| along(id) && !in_place(&self.steps[id])) {
             return *REGISTER.end();
@@ -237,28 +240,28 @@ impl TileProgram {
             Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| self.domain.get(d).copied().unwrap_or(1)) };
         let place = |id: &usize| {
             let strides = self.load(*id);
-            strides.map_or(Place::Apart, |strides| place(&whole, strides, self.values[*id].mask, true))
+            strides.map_or(TileLayout::Apart, |strides| place(&whole, strides, self.values[*id].mask, true))
         };
         let wide: Vec<_> = (0..self.steps.len()).filter(|&id| along(id)).collect();
         let alive = |at: usize| -> usize {
-            let copied = |id: &&usize| place(id) == Place::Apart && (**id..=last_use[**id]).contains(&at);
+            let copied = |id: &&usize| place(id) == TileLayout::Apart && (**id..=last_use[**id]).contains(&at);
             wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
         // Rows are gone over again: they stay when the next tile comes, if that is something else. Otherwise it takes the place of what
         // was read. What lies in lines passes by.
-        let all = (0..self.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
+        let all = (0..self.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
         let times = |id: &&usize| if self.row != 0 && self.values[**id].mask == all { 2 } else { 1 };
-        let dense = wide.iter().filter(|id| place(id) == Place::Dense);
+        let dense = wide.iter().filter(|id| place(id) == TileLayout::Dense);
         let loaded: usize = dense.map(|id| times(&id) * size(id)).sum();
         let most = cache / (computed + loaded).max(1);
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
     }
 
     /// The axes along which some buffer is dense.
-    fn dense_axes(&self) -> Mask {
+    fn dense_axes(&self) -> AxisMask {
         let loads = self.steps.iter().filter_map(|s| match s {
-            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
+            TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),
             _ => None,
         });
         let one = |strides: &[i64; MAX_RANK]| (0..MAX_RANK).filter(|&d| strides[d] == 1).fold(0, |m, d| m | 1 << d);

@@ -1,9 +1,9 @@
 //! The loops of a pointwise step: runs along the innermost axes, and what is around them.
 
-use super::domain::{MAX_RANK, Mask, Tile};
+use super::domain::{AxisMask, MAX_RANK, Tile};
 
 /// What three arguments and the result move, in bytes.
-pub type Steps = [isize; 4];
+pub type SideSteps = [isize; 4];
 
 /// A loop nest in which arguments and result go their own ways.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,11 +11,11 @@ pub struct Loops {
     /// Elements of a run.
     pub n: usize,
     /// What each element of a run takes.
-    pub unit: Steps,
+    pub unit: SideSteps,
     /// Which arguments are one element for the whole run.
     pub scalar: u8,
     /// The loops around runs, innermost first: how often, and what each takes.
-    outer: [(usize, Steps); MAX_RANK],
+    outer: [(usize, SideSteps); MAX_RANK],
     /// How many of these there are.
     rank: usize,
 }
@@ -23,11 +23,11 @@ pub struct Loops {
 impl Loops {
     /// The loops over the axes of a mask, for sides with these strides in bytes, which along the innermost axis are one element
     /// or 0. Axes that all sides go through as if they were one are one, so that runs are long.
-    pub fn new(tile: &Tile, mask: Mask, sides: &[[isize; MAX_RANK]; 4]) -> Loops {
-        let mut axes: [(usize, Steps); MAX_RANK] = Default::default();
+    pub fn new(tile: &Tile, mask: AxisMask, sides: &[[isize; MAX_RANK]; 4]) -> Loops {
+        let mut axes: [(usize, SideSteps); MAX_RANK] = Default::default();
         let mut rank = 0_usize;
         for d in (0..MAX_RANK).rev().filter(|&d| mask >> d & 1 == 1 && tile.len[d] != 1) {
-            let steps: Steps = std::array::from_fn(|i| sides[i][d]);
+            let steps: SideSteps = std::array::from_fn(|i| sides[i][d]);
             match rank.checked_sub(1).map(|last| &mut axes[last]) {
                 Some((count, unit)) if (0..4).all(|i| steps[i] == unit[i] * *count as isize) => *count *= tile.len[d],
                 _ => {
@@ -56,7 +56,7 @@ impl Loops {
     }
 
     /// The loops around runs.
-    pub fn outer(&self) -> &[(usize, Steps)] {
+    pub fn outer(&self) -> &[(usize, SideSteps)] {
         &self.outer[..self.rank]
     }
 }

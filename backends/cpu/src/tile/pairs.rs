@@ -6,10 +6,10 @@ use eutectic_ir::DType;
 use crate::simd::{Isa, PointFn, convert::register, table};
 
 /// An op's argument that nothing else reads and with which it is one function of at most three arguments.
-pub type Pair = Option<(ValueId, PointFn)>;
+pub type FusedPair = Option<(ValueId, PointFn)>;
 
 /// For each value, with which argument it is a pair.
-pub fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
+pub fn pairs(nest: &Nest, isa: Isa) -> Vec<FusedPair> {
     let roots = || nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
     let needed = needed(&nest.instrs, roots());
     let mut uses = vec![0; nest.instrs.len()];
@@ -21,7 +21,7 @@ pub fn pairs(nest: &Nest, isa: Isa) -> Vec<Pair> {
         Instr::Map { op, args, dtype, .. } if register(*dtype) == DType::F32 => Some((*op, args)),
         _ => None,
     };
-    let mut pairs: Vec<Pair> = vec![None; nest.instrs.len()];
+    let mut pairs: Vec<FusedPair> = vec![None; nest.instrs.len()];
     for outer in (0..nest.instrs.len()).filter(|&id| needed[id]) {
         let Some((op, args)) = map(outer).filter(|m| m.1.len() <= 2) else { continue };
         pairs[outer] = args.iter().find_map(|&inner| {

@@ -3,10 +3,10 @@
 use eutectic_ir::DType;
 
 use super::{
-    access::{Access, Guard},
-    domain::{MAX_RANK, Mask},
+    access::{Access, TileGuard},
+    domain::{AxisMask, MAX_RANK},
     region::Region,
-    shape::Shape,
+    shape::TileShape,
 };
 use crate::{
     runtime::fault::Fault,
@@ -19,11 +19,11 @@ use crate::{
 
 /// A value of a program: a register that is dense over the axes on which the value depends.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct TileValue {
     /// What the register holds.
     pub dtype: DType,
     /// On which axes it depends.
-    pub mask: Mask,
+    pub mask: AxisMask,
     /// Byte offset of its register.
     pub offset: usize,
     /// The number, for constants.
@@ -34,7 +34,7 @@ pub struct Value {
 
 /// One step, which computes the value of its number.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum TileStep {
     /// Nothing to do at run time (constants).
     Ready,
     /// The anchor's tile.
@@ -68,7 +68,7 @@ pub enum Step {
         /// Where.
         access: Access,
         /// Only where all hold.
-        guards: Vec<Guard>,
+        guards: Vec<TileGuard>,
     },
     /// The same integer, which must lie in `0..extent` where all guards hold.
     Within {
@@ -77,7 +77,7 @@ pub enum Step {
         /// How many there are.
         extent: usize,
         /// Where it counts.
-        guards: Vec<Guard>,
+        guards: Vec<TileGuard>,
     },
     /// An integer computed from coordinates.
     Coordinate(Access),
@@ -113,31 +113,31 @@ pub enum Step {
     /// The first piece whose guards hold, where that is no box.
     Select {
         /// The pieces.
-        pieces: Vec<(Vec<Guard>, usize)>,
+        pieces: Vec<(Vec<TileGuard>, usize)>,
         /// Elsewhere.
         fill: [u8; 8],
     },
 }
 
-impl Step {
+impl TileStep {
     /// The steps whose values it reads.
     pub fn args(&self) -> Vec<usize> {
         match self {
-            Step::Ready | Step::Anchor | Step::Affine { .. } | Step::Boxed { .. } => Vec::new(),
-            Step::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
-            Step::Coordinate(access) => access.values(),
-            Step::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
-            Step::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
-            Step::Point { args, .. } => args.clone(),
-            Step::Spread(arg) | Step::Reduce { arg, .. } => vec![*arg],
-            Step::Select { pieces, .. } => {
+            TileStep::Ready | TileStep::Anchor | TileStep::Affine { .. } | TileStep::Boxed { .. } => Vec::new(),
+            TileStep::Pieces { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
+            TileStep::Coordinate(access) => access.values(),
+            TileStep::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
+            TileStep::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
+            TileStep::Point { args, .. } => args.clone(),
+            TileStep::Spread(arg) | TileStep::Reduce { arg, .. } => vec![*arg],
+            TileStep::Select { pieces, .. } => {
                 pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
             }
         }
     }
 }
 
-fn of_guards(guards: &[Guard]) -> Vec<usize> {
+fn of_guards(guards: &[TileGuard]) -> Vec<usize> {
     guards.iter().flat_map(|g| g.access.values()).collect()
 }
 
@@ -176,11 +176,11 @@ pub struct Scatter {
     /// Where.
     pub access: Access,
     /// Only where all hold.
-    pub guards: Vec<Guard>,
+    pub guards: Vec<TileGuard>,
     /// Which value.
     pub value: usize,
     /// The axes on which any of these depends.
-    pub mask: Mask,
+    pub mask: AxisMask,
 }
 
 /// A compiled body.
@@ -189,11 +189,11 @@ pub struct TileProgram {
     /// Extents of the domain.
     pub domain: Vec<usize>,
     /// The axes that form a row.
-    pub row: Mask,
+    pub row: AxisMask,
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TileStep>,
     /// The value of each step.
-    pub values: Vec<Value>,
+    pub values: Vec<TileValue>,
     /// The stores.
     pub writes: Vec<Write>,
     /// The stores at places that are known only when it runs.
@@ -205,12 +205,12 @@ pub struct TileProgram {
     /// Bytes of scratch memory.
     pub scratch: usize,
     /// For the extents that tiles have.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<TileShape>,
     /// The instruction-set level.
     pub isa: Isa,
-    /// Whether what it reads and writes is more than what stays in the caches of a core, so that it is asked for early.
-    pub far: bool,
-    /// How values that are dense where they are stored go there past the caches, if it is too much to stay there.
+    /// Whether what it reads and writes exceeds the second-level cache, so that it is prefetched.
+    pub beyond_l2: bool,
+    /// Streaming stores, for values that are dense where they are stored, if it is too much to stay in the caches.
     pub streams: Option<stream::Copy>,
 }
 
@@ -218,7 +218,7 @@ impl TileProgram {
     /// The strides of a load that may be read in place.
     pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
         match &self.steps[id] {
-            Step::Affine { strides, .. } | Step::Boxed { strides, .. } => Some(strides),
+            TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),
             _ => None,
         }
     }
@@ -226,7 +226,7 @@ impl TileProgram {
 
 /// Which pass over which part of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct RowPart {
     /// The pass; `None` for all steps at once on whole rows.
     pub pass: Option<usize>,
     /// Whether this is the first part of the row.
@@ -235,9 +235,9 @@ pub struct Part {
     pub last: bool,
 }
 
-impl Part {
+impl RowPart {
     /// All of it at once.
-    pub const WHOLE: Part = Part { pass: None, first: true, last: true };
+    pub const WHOLE: RowPart = RowPart { pass: None, first: true, last: true };
 }
 
 /// What a program runs on.

@@ -1,7 +1,7 @@
 //! Boxes of a domain in which guards hold: what lies inside is copied, what lies outside is filled.
 
 use super::{
-    access::Guard,
+    access::TileGuard,
     domain::{MAX_RANK, Tile},
 };
 
@@ -14,7 +14,7 @@ pub struct Region {
 
 impl Region {
     /// Where all guards hold; `None` where that need not be a box.
-    pub fn new(guards: &[Guard], domain: &[usize]) -> Option<Region> {
+    pub fn new(guards: &[TileGuard], domain: &[usize]) -> Option<Region> {
         let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK] };
         region.to[..domain.len()].copy_from_slice(domain);
         for guard in guards {
@@ -94,7 +94,7 @@ mod tests {
         for stride in [-3_i64, -2, -1, 0, 1, 2, 5] {
             for constant in -7..8 {
                 let index = Index::coord(0).times(stride).plus(&Index::constant(constant));
-                let guard = Guard { access: Access::new(&index).unwrap(), from: -2, to: 6 };
+                let guard = TileGuard { access: Access::new(&index).unwrap(), from: -2, to: 6 };
                 let region = Region::new(&[guard], &[9]).unwrap();
                 for x in 0..9 {
                     let tile = Tile { start: [x, 0, 0, 0, 0, 0, 0, 0], len: [1; MAX_RANK] };

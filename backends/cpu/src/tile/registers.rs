@@ -1,9 +1,9 @@
 //! Where registers lie in scratch memory.
 
 use super::{
-    domain::{MAX_RANK, Mask, Tile},
-    program::{Step, TileProgram},
-    shape::Shape,
+    domain::{AxisMask, MAX_RANK, Tile},
+    program::{TileProgram, TileStep},
+    shape::TileShape,
 };
 use crate::simd::stream::LINE;
 
@@ -15,7 +15,7 @@ impl TileProgram {
         for len in extents {
             largest.len = std::array::from_fn(|d| largest.len[d].max(len[d]));
             if self.shapes.iter().all(|s| s.len != *len) {
-                self.shapes.push(Shape::new(self, len));
+                self.shapes.push(TileShape::new(self, len));
             }
         }
         let n = self.steps.len();
@@ -26,23 +26,23 @@ impl TileProgram {
         self.stored().into_iter().chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
         for (id, step) in self.steps.iter().enumerate().rev() {
             // A piece that covers a tile is not copied.
-            if let Step::Pieces { pieces, .. } = step {
+            if let TileStep::Pieces { pieces, .. } = step {
                 pieces.iter().for_each(|p| last_use[p.1] = last_use[p.1].max(last_use[id]));
             }
         }
         let table = (n * size_of::<*mut u8>()).next_multiple_of(64);
-        let mut places = Places { table, end: table, taken: Vec::new(), read: Vec::new() };
-        let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, Step::Point { .. })).collect();
+        let mut places = ScratchPlaces { table, end: table, taken: Vec::new(), read: Vec::new() };
+        let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, TileStep::Point { .. })).collect();
         for (id, &last) in last_use.iter().enumerate() {
             places.release(id, id > 0 && is_point[id - 1] && is_point[id]);
-            // What goes past the caches lies where its target does within a line: see `points`.
+            // What is written by streaming stores has the alignment of its target within a line: see `points`.
             let shift = if self.streams.is_some() && self.values[id].direct.is_some() { LINE } else { 0 };
             let value = &mut self.values[id];
             let keeps = self.row != 0 && value.mask & self.row == 0;
             let (elements, size) = (largest.count(value.mask), value.dtype.size());
             let kind = (shift == 0).then_some((value.mask, size));
             value.offset = places.take(kind, elements * size + shift, if keeps { n } else { last.max(id) });
-            if let Step::Reduce { offset, .. } = &mut self.steps[id] {
+            if let TileStep::Reduce { offset, .. } = &mut self.steps[id] {
                 *offset = places.take(None, elements * 8, n);
             }
         }
@@ -51,10 +51,10 @@ impl TileProgram {
 }
 
 /// What tells how elements lie in a register: the axes, and the size of an element.
-type Kind = (Mask, usize);
+type Kind = (AxisMask, usize);
 
 /// A place in scratch memory.
-struct Place {
+struct ScratchPlace {
     at: usize,
     bytes: usize,
     /// How elements lie in it, if another value may have it while it is read.
@@ -64,17 +64,17 @@ struct Place {
 }
 
 /// The places that are taken at a step.
-struct Places {
+struct ScratchPlaces {
     table: usize,
     /// Where the last of all ends.
     end: usize,
-    taken: Vec<Place>,
+    taken: Vec<ScratchPlace>,
     /// Those that pointwise steps of the same stretch read for the last time. These steps may run strip by strip, so that such a place
     /// can only be had for a value that lies there element by element as the one before.
-    read: Vec<Place>,
+    read: Vec<ScratchPlace>,
 }
 
-impl Places {
+impl ScratchPlaces {
     /// Frees what was needed before a step only; `follows` if it and the step before are pointwise.
     fn release(&mut self, id: usize, follows: bool) {
         let free: Vec<_> = self.taken.extract_if(.., |p| p.until < id).collect();
@@ -91,7 +91,7 @@ impl Places {
             Some(n) => self.read.swap_remove(n).at,
             None => self.gap(bytes),
         };
-        self.taken.push(Place { at, bytes, kind, until });
+        self.taken.push(ScratchPlace { at, bytes, kind, until });
         self.end = self.end.max(at + bytes);
         at
     }

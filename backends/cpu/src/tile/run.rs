@@ -4,25 +4,25 @@ mod points;
 mod walk;
 
 use super::{
-    access::{Access, Guard},
+    access::{Access, TileGuard},
     copy::{self, Side, copy},
     domain::{MAX_RANK, Tile},
-    program::{Frame, Part, Step, TileProgram, Value},
+    program::{Frame, RowPart, TileProgram, TileStep, TileValue},
     region::Region,
-    shape::{Place, Shape, Stage},
+    shape::{Stage, TileLayout, TileShape},
 };
 use crate::simd::{
-    ahead::Ahead,
+    prefetch::Prefetch,
     stream::{LINE, prefetch},
 };
 
 /// A program at work on a tile.
-struct Run<'a> {
+struct TileRun<'a> {
     program: &'a TileProgram,
     frame: &'a Frame<'a>,
     tile: &'a Tile,
-    shape: &'a Shape,
-    part: Part,
+    shape: &'a TileShape,
+    part: RowPart,
 }
 
 /// A load at a map that is affine in runs only.
@@ -34,7 +34,7 @@ struct Gather<'a> {
     /// Where.
     access: &'a Access,
     /// Only where all hold.
-    guards: &'a [Guard],
+    guards: &'a [TileGuard],
 }
 
 impl TileProgram {
@@ -43,35 +43,42 @@ impl TileProgram {
     /// # Safety
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
     /// memory or what the tile stores.
-    pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: Part) {
+    pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: RowPart) {
         // SAFETY: passed on from the caller.
-        unsafe { self.run_ahead(frame, tile, part, None) }
+        unsafe { self.run_and_prefetch(frame, tile, part, None) }
     }
 
-    /// As [`TileProgram::run`], and asks for what the tile that comes next reads while it computes.
+    /// Whether a tile lies in the domain.
+    fn contains(&self, tile: &Tile) -> bool {
+        let within = |(d, &extent): (usize, &usize)| tile.start[d] + tile.len[d] <= extent;
+        self.domain.iter().enumerate().all(within)
+    }
+
+    /// As [`TileProgram::run`], and prefetches what the next tile reads.
     ///
     /// # Safety
     /// As [`TileProgram::run`].
-    pub unsafe fn run_ahead(&self, frame: &Frame<'_>, tile: &Tile, part: Part, next: Option<&Tile>) {
+    pub unsafe fn run_and_prefetch(&self, frame: &Frame<'_>, tile: &Tile, part: RowPart, next: Option<&Tile>) {
+        debug_assert!(self.contains(tile), "a tile beyond its domain: {tile:?} of {:?}", self.domain);
         let other;
         let shape = match self.shapes.iter().find(|s| s.is_of(tile)) {
             Some(known) => known,
             None => {
-                other = Shape::new(self, &tile.len);
+                other = TileShape::new(self, &tile.len);
                 &other
             }
         };
-        let run = Run { program: self, frame, tile, shape, part };
-        let mut ahead = Ahead::new(shape.lines, shape.each);
+        let run = TileRun { program: self, frame, tile, shape, part };
+        let mut prefetch = Prefetch::new(shape.lines, shape.each);
         if let Some(next) = next {
-            run.expect(next, &mut ahead);
+            run.prefetch_next(next, &mut prefetch);
         }
         // SAFETY: passed on from the caller.
         unsafe {
             for stage in &shape.stages[part.pass.map_or(0, |pass| pass + 1)] {
                 match stage {
-                    Stage::Step(id) => run.step(*id, &ahead),
-                    Stage::Points { ids, vary } => run.points(ids, *vary, &ahead),
+                    Stage::Step(id) => run.step(*id, &prefetch),
+                    Stage::Points { ids, vary } => run.points(ids, *vary, &prefetch),
                 }
             }
             if run.stores() {
@@ -94,10 +101,10 @@ impl TileProgram {
     }
 }
 
-impl Run<'_> {
-    /// Notes what another tile of these extents reads in place. What it stores past the caches need not begin with a line: the part
-    /// of a line would hold up all stores after it.
-    fn expect(&self, next: &Tile, ahead: &mut Ahead) {
+impl TileRun<'_> {
+    /// Notes what another tile of these extents reads in place, to be prefetched. The first line of a streaming store may be a partial one,
+    /// which is fetched and merged: a miss would hold up all stores after it.
+    fn prefetch_next(&self, next: &Tile, streams: &mut Prefetch) {
         if self.program.streams.is_some() {
             for write in &self.program.writes {
                 let size = self.program.values[write.value].dtype.size();
@@ -109,13 +116,13 @@ impl Run<'_> {
             }
         }
         for &id in &self.shape.loads {
-            if let Step::Affine { slot, base, strides } | Step::Boxed { slot, base, strides, .. } =
+            if let TileStep::Affine { slot, base, strides } | TileStep::Boxed { slot, base, strides, .. } =
                 &self.program.steps[id]
             {
                 let size = self.program.values[id].dtype.size();
                 let [now, then] = [self.tile, next].map(|tile| self.offset(tile, *base, strides) * size as isize);
                 if now != then {
-                    ahead.add(self.frame.slots[*slot].wrapping_offset(then), self.shape.steps[id].n * size);
+                    streams.add(self.frame.slots[*slot].wrapping_offset(then), self.shape.steps[id].n * size);
                 }
             }
         }
@@ -127,6 +134,9 @@ impl Run<'_> {
     }
 
     /// Where the value of a step is now.
+    ///
+    /// # Safety
+    /// Its step must have been run.
     unsafe fn at(&self, id: usize) -> *mut u8 {
         // SAFETY: the table of pointers is at the start of the scratch memory.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).read() }
@@ -140,7 +150,7 @@ impl Run<'_> {
     /// The strides of a value that was loaded and lies in lines of a buffer now.
     fn lines(&self, id: usize) -> Option<[isize; MAX_RANK]> {
         let load = self.shape.steps[id].lines?;
-        // SAFETY: values are asked for once they were computed.
+        // SAFETY: values are looked up once they were computed.
         let [at, of_load] = unsafe { [self.at(id), self.at(load)] };
         let strides = self.program.load(load).filter(|_| at == of_load && at != self.register(load))?;
         Some(strides.map(|s| s as isize))
@@ -151,30 +161,34 @@ impl Run<'_> {
         self.lines(id).unwrap_or_else(|| self.tile.strides(self.program.values[id].mask))
     }
 
+    /// # Safety
+    /// The address must be valid for reading the tile's elements until the last step that uses the value.
     unsafe fn point_to(&self, id: usize, at: *mut u8) {
         // SAFETY: as above.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
     }
 
-    unsafe fn step(&self, id: usize, ahead: &Ahead) {
+    /// # Safety
+    /// As [`TileProgram::run`]; the steps before must have been run.
+    unsafe fn step(&self, id: usize, prefetch: &Prefetch) {
         let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
         // SAFETY: registers are placed within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };
         // SAFETY: the compiler checked what steps touch; see there.
         unsafe {
             match &self.program.steps[id] {
-                Step::Ready => {
+                TileStep::Ready => {
                     if let Some(bytes) = &value.constant {
                         register.cast::<[u8; 8]>().write(*bytes);
                     }
                     self.point_to(id, register);
                 }
-                Step::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
-                Step::Affine { slot, base, strides } => self.load(id, *slot, *base, strides, register),
-                Step::Boxed { slot, base, strides, region } if region.covers(self.tile) => {
+                TileStep::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
+                TileStep::Affine { slot, base, strides } => self.load(id, *slot, *base, strides, register),
+                TileStep::Boxed { slot, base, strides, region } if region.covers(self.tile) => {
                     self.load(id, *slot, *base, strides, register);
                 }
-                Step::Boxed { slot, base, strides, region } => {
+                TileStep::Boxed { slot, base, strides, region } => {
                     let size = value.dtype.size();
                     register.write_bytes(0, self.tile.count(value.mask) * size);
                     if let Some(part) = region.part(self.tile) {
@@ -184,42 +198,42 @@ impl Run<'_> {
                     }
                     self.point_to(id, register);
                 }
-                Step::Walk { slot, count, access, guards } => {
+                TileStep::Walk { slot, count, access, guards } => {
                     let gather = Gather { slot: *slot, count: *count, access, guards };
                     self.walk(&gather, value.mask, value.dtype.size(), register);
                     self.point_to(id, register);
                 }
-                Step::Within { arg, extent, guards } => {
+                TileStep::Within { arg, extent, guards } => {
                     self.check(*arg, *extent, guards, value.mask, register);
                     self.point_to(id, register);
                 }
-                Step::Coordinate(access) => {
+                TileStep::Coordinate(access) => {
                     self.coordinate(access, value.mask, register.cast());
                     self.point_to(id, register);
                 }
-                Step::Point { .. } => self.points(&[id], true, ahead),
-                Step::Spread(arg) => {
+                TileStep::Point { .. } => self.points(&[id], true, prefetch),
+                TileStep::Spread(arg) => {
                     self.put(value, register, self.tile, &self.side(*arg, self.tile));
                     self.point_to(id, register);
                 }
-                Step::Reduce { arg, accumulate, finish, offset } => {
+                TileStep::Reduce { arg, accumulate, finish, offset } => {
                     let (rows, n) = (walk.rows, walk.n);
                     let (from, size) = (self.at(*arg), self.program.values[*arg].dtype.size());
                     let acc = self.frame.scratch.add(*offset);
                     for r in 0..rows {
                         accumulate(from.add(r * n * size), n, acc.add(r * 8), self.part.first);
-                        ahead.ask();
+                        prefetch.issue();
                     }
                     if self.part.last {
                         (0..rows).for_each(|r| finish(acc.add(r * 8), register.add(r * value.dtype.size())));
                     }
                     self.point_to(id, register);
                 }
-                Step::Pieces { pieces, fill } => {
+                TileStep::Pieces { pieces, fill } => {
                     let at = self.piece_together(pieces, fill, value, register, walk.lines.is_some());
                     self.point_to(id, at);
                 }
-                Step::Select { pieces, fill } => {
+                TileStep::Select { pieces, fill } => {
                     self.select(pieces, fill, value.mask, value.dtype.size(), register);
                     self.point_to(id, register);
                 }
@@ -228,12 +242,15 @@ impl Run<'_> {
     }
 
     /// A load that reads all of the tile.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`].
     unsafe fn load(&self, id: usize, slot: usize, base: i64, strides: &[i64; MAX_RANK], register: *mut u8) {
         let value = &self.program.values[id];
         let from = self.source(slot, base, strides, value.dtype.size());
         // SAFETY: the compiler checked that the map stays within the buffer.
         unsafe {
-            if self.shape.steps[id].place != Place::Apart {
+            if self.shape.steps[id].place != TileLayout::Apart {
                 return self.point_to(id, from);
             }
             self.put(value, register, self.tile, &Side { at: from, strides: strides.map(|s| s as isize) });
@@ -242,7 +259,10 @@ impl Run<'_> {
     }
 
     /// Copies a part of the tile into the register of a value.
-    unsafe fn put(&self, value: &Value, register: *mut u8, part: &Tile, from: &Side) {
+    ///
+    /// # Safety
+    /// The register must be the value's, and the part lie in the tile and be valid at the source.
+    unsafe fn put(&self, value: &TileValue, register: *mut u8, part: &Tile, from: &Side) {
         let (mut along, size) = (*part, value.dtype.size());
         (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
         let strides = self.tile.strides(value.mask);
@@ -252,6 +272,9 @@ impl Run<'_> {
     }
 
     /// A value that was computed before, from the first point of a part of the tile on.
+    ///
+    /// # Safety
+    /// The value's step must have been run.
     unsafe fn side(&self, id: usize, part: &Tile) -> Side {
         let strides = self.strides(id);
         let offset = self.place(&strides, &part.start) * self.program.values[id].dtype.size() as isize;
@@ -260,11 +283,14 @@ impl Run<'_> {
     }
 
     /// Selects by boxes; gives where the value is.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`]; the pieces' steps must have been run.
     unsafe fn piece_together(
         &self,
         pieces: &[(Region, usize)],
         fill: &[u8; 8],
-        value: &Value,
+        value: &TileValue,
         register: *mut u8,
         may_be_in_lines: bool,
     ) -> *mut u8 {
@@ -309,6 +335,8 @@ impl Run<'_> {
         self.frame.slots[write.slot].wrapping_offset(self.offset(self.tile, write.base, &write.strides) * size as isize)
     }
 
+    /// # Safety
+    /// As [`TileProgram::run`]; the value's step must have been run.
     unsafe fn write(&self, number: usize) {
         let (write, to) = (&self.program.writes[number], self.target(number));
         let value = &self.program.values[write.value];
@@ -339,6 +367,9 @@ impl Run<'_> {
 }
 
 /// Copies `n` elements that are `stride` apart to a dense place.
+///
+/// # Safety
+/// Both places must be valid for `n` elements, and may not overlap.
 unsafe fn line(to: *mut u8, from: *mut u8, stride: isize, n: usize, size: usize) {
     // SAFETY: the caller promises both.
     unsafe {

@@ -3,7 +3,7 @@
 mod derive;
 
 use super::{
-    domain::{MAX_RANK, Mask, Tile},
+    domain::{AxisMask, MAX_RANK, Tile},
     loops::Loops,
 };
 
@@ -14,7 +14,7 @@ pub const SHORTEST_LINE: usize = 32;
 
 /// A program, for tiles of certain extents.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct TileShape {
     /// The extents.
     pub len: [usize; MAX_RANK],
     /// For each step.
@@ -25,9 +25,10 @@ pub struct Shape {
     pub stages: Vec<Vec<Stage>>,
     /// Elements of a strip.
     pub piece: usize,
-    /// Lines of the longest of the loads that differ from tile to tile and are far.
+    /// Cache lines to prefetch for the next tile: those of the largest load whose address changes per tile, where the data exceeds the
+    /// second-level cache.
     pub lines: usize,
-    /// How many of these to ask for at a time.
+    /// How many of these to prefetch at a time.
     pub each: usize,
     /// Whether to do so between strips, because no step does while it computes.
     pub between: bool,
@@ -51,7 +52,7 @@ pub enum Stage {
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     /// How the tile lies where a load reads it, or where a pointwise step may store it.
-    pub place: Place,
+    pub place: TileLayout,
     /// The load in whose lines the value is read.
     pub lines: Option<usize>,
     /// Elements of a row that is reduced, or of all that a dense load reads.
@@ -66,7 +67,7 @@ pub struct Walk {
 
 /// How a tile lies in a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum TileLayout {
     /// In no way of use: the tile is copied.
     #[default]
     Apart,
@@ -76,18 +77,18 @@ pub enum Place {
     Dense,
 }
 
-impl Shape {
-    /// Whether a tile has these extents. They are compared one by one: read together, what was just written would be waited for
-    /// until the stores before it, perhaps past the caches, are through.
+impl TileShape {
+    /// Whether a tile has these extents. They are compared one by one: one wide load right after narrow stores cannot be
+    /// store-forwarded, and stalls behind pending streaming stores.
     pub fn is_of(&self, tile: &Tile) -> bool {
         self.len.iter().zip(&tile.len).all(|(a, b)| a == b)
     }
 }
 
 /// How a tile lies in a buffer with these strides; in lines only if that is allowed.
-pub fn place(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask, lines: bool) -> Place {
+pub fn place(tile: &Tile, strides: &[i64; MAX_RANK], mask: AxisMask, lines: bool) -> TileLayout {
     if is_dense(tile, strides, mask) {
-        return Place::Dense;
+        return TileLayout::Dense;
     }
     let mut line = 1;
     for d in (0..MAX_RANK).rev().filter(|&d| tile.len[d] > 1) {
@@ -96,11 +97,11 @@ pub fn place(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask, lines: bool) ->
         }
         line *= tile.len[d] as i64;
     }
-    if line >= SHORTEST_LINE as i64 && lines { Place::Lines } else { Place::Apart }
+    if line >= SHORTEST_LINE as i64 && lines { TileLayout::Lines } else { TileLayout::Apart }
 }
 
 /// Whether strides are those of a dense box over the axes of a mask.
-pub fn is_dense(tile: &Tile, strides: &[i64; MAX_RANK], mask: Mask) -> bool {
+pub fn is_dense(tile: &Tile, strides: &[i64; MAX_RANK], mask: AxisMask) -> bool {
     let dense = tile.strides(mask);
     (0..MAX_RANK).all(|d| tile.len[d] <= 1 || strides[d] == dense[d] as i64)
 }

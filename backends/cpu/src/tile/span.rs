@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::domain::{MAX_RANK, Mask, Tile};
+use super::domain::{AxisMask, MAX_RANK, Tile};
 
 /// Neighbouring axes of a domain.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Span {
     }
 
     /// Its axes, as a mask.
-    pub fn mask(&self) -> Mask {
+    pub fn mask(&self) -> AxisMask {
         (self.first..=self.inner()).fold(0, |mask, d| mask | 1 << d)
     }
 

@@ -1,56 +1,62 @@
-//! The left operand of a product at work: as it lies, copied or packed.
+//! The left operand of a product at work: read at its strides, copied or packed.
 
-use super::{Blocked, Rows};
+use super::{Blocked, RowBlock};
 use crate::gemm::{
+    blocking::pitch,
     left::Left,
-    matrix::Matrix,
+    matrix::{Matrix, Stretch},
     micro::pack::{Lines, Panel},
-    plan::pitch,
     product::Product,
-    segments::{Part, Segments},
+    segments::{LeftPart, Segments},
 };
 
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;
 
 impl<T: Product> Blocked<'_, T> {
-    /// All rows of terms `from..from + k`; none if each part of them is brought near right before it is used, which is better unless
-    /// they are used `again`, for several groups of panels.
-    pub(super) unsafe fn whole(&self, (from, k): (usize, usize), again: bool) -> Option<Part<T>> {
-        let parts = self.e.m.div_ceil(self.micro.rows());
+    /// Packs or copies all rows of some terms up front, where they are not read at their strides. `None` if doing so block by
+    /// block of rows is cheaper, that is unless they are read `again`, for several groups of panels.
+    ///
+    /// # Safety
+    /// As [`crate::gemm::blocking::Blocking::run`].
+    pub(super) unsafe fn whole(&self, terms: Stretch, again: bool) -> Option<LeftPart<T>> {
+        let (Stretch { first: from, count: k }, parts) = (terms, self.e.m.div_ceil(self.micro.rows()));
         // SAFETY: passed on from the caller.
         unsafe {
             match self.lhs {
-                Left::Plain(lhs) if self.is_apart(lhs.columns) && again => {
-                    let pack = |part| self.packed(as_it_lies(lhs, from), Rows::new(part, parts, self.e.m), k, part);
+                Left::Strided(lhs) if self.is_apart(lhs.columns) && again => {
+                    let pack = |part| self.packed(strided(lhs, from), RowBlock::new(part, parts, self.e.m), k, part);
                     (0..parts).map(pack).last()
                 }
-                Left::Plain(lhs) if self.is_apart(lhs.columns) => None,
-                Left::Plain(lhs) if !self.clash(lhs) => Some(as_it_lies(lhs, from)),
-                _ => again.then(|| self.copy((0, self.e.m), (from, k))),
+                Left::Strided(lhs) if self.is_apart(lhs.columns) => None,
+                Left::Strided(lhs) if !self.clash(lhs) => Some(strided(lhs, from)),
+                _ => again.then(|| self.copy(Stretch::new(0, self.e.m), terms)),
             }
         }
     }
 
-    /// A part of the rows, brought near: where they lie, or copied, or packed.
-    pub(super) unsafe fn near(&self, rows: Rows, (from, k): (usize, usize)) -> Segments<'_, T> {
+    /// A block of rows: at their strides where that is as fast, else copied or packed.
+    ///
+    /// # Safety
+    /// As [`crate::gemm::blocking::Blocking::run`].
+    pub(super) unsafe fn block_of_rows(&self, rows: RowBlock, terms: Stretch) -> Segments<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe {
-            let near = match &self.lhs {
-                Left::Plain(lhs) => Some(as_it_lies(*lhs, from).into()),
-                Left::Parts(source) => source.part((rows.first, rows.count), (from, k)),
+            let strided = match &self.lhs {
+                Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
+                Left::Blocks(source) => source.part(rows.stretch(), terms),
             };
-            match near {
+            match strided {
                 Some(Segments { part, starts: [0] }) if self.is_apart(part.terms) => {
-                    self.packed(part, rows, k, 0).into()
+                    self.packed(part, rows, terms.count, 0).into()
                 }
-                Some(near) if !self.is_apart(near.part.terms) && !is_multiple::<T>(near.part.step, 4096) => near,
-                _ => self.copy((rows.first, rows.count), (from, k)).into(),
+                Some(at) if !self.is_apart(at.part.terms) && !is_multiple::<T>(at.part.step, 4096) => at,
+                _ => self.copy(rows.stretch(), terms).into(),
             }
         }
     }
 
-    /// Whether rows pass by so many panels that how they lie counts.
+    /// Whether rows are multiplied with so many panels that their strides matter.
     fn many_panels(&self) -> bool {
         self.e.n.div_ceil(self.micro.panel()) >= COPIED
     }
@@ -67,43 +73,50 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// Packs `k` terms of a part of the rows to a place: where it is, if all parts follow each other from the first place on.
-    unsafe fn packed(&self, part: Part<T>, rows: Rows, k: usize, place: usize) -> Part<T> {
+    ///
+    /// # Safety
+    /// The part must be valid for these rows and `k` terms.
+    unsafe fn packed(&self, part: LeftPart<T>, rows: RowBlock, k: usize, place: usize) -> LeftPart<T> {
         let (width, block) = (self.micro.column(), self.micro.column() * k);
         let to = self.left_room(k).wrapping_add(place * block);
         let from = part.at.wrapping_offset(rows.first as isize * part.step);
         let panel = Panel { k, columns: rows.count, from, rows: part.terms, line: part.step, to, width };
         // SAFETY: the caller promises the operand and room for all parts.
         unsafe { (self.micro.pack)(&panel) };
-        Part { at: to.wrapping_sub(rows.part * block), terms: width as isize, step: 1, block: block as isize }
+        LeftPart { at: to.wrapping_sub(rows.part * block), terms: width as isize, step: 1, block: block as isize }
     }
 
-    /// Copies of some rows of a left operand, of terms `from..from + k`.
-    unsafe fn copy(&self, (row, count): (usize, usize), (from, k): (usize, usize)) -> Part<T> {
+    /// Copies of some terms of some rows of a left operand.
+    ///
+    /// # Safety
+    /// As [`crate::gemm::blocking::Blocking::run`].
+    unsafe fn copy(&self, rows: Stretch, terms: Stretch) -> LeftPart<T> {
+        let (row, k) = (rows.first, terms.count);
         let to = self.left_room(k);
         let pitch = pitch::<T>(k);
         // SAFETY: the caller promises the operand and room for all rows.
         unsafe {
             match self.lhs {
-                Left::Parts(source) => source.copy(self.micro, (row, count), (from, k), to, pitch),
-                Left::Plain(Matrix { at, rows, .. }) => {
-                    let from = at.cast::<T>().wrapping_offset(row as isize * rows).wrapping_add(from);
-                    (self.micro.lines)(&Lines { count, len: k, from, apart: rows, to, pitch });
+                Left::Blocks(source) => source.copy(self.micro, rows, terms, to, pitch),
+                Left::Strided(Matrix { at, rows: apart, .. }) => {
+                    let from = at.cast::<T>().wrapping_offset(row as isize * apart).wrapping_add(terms.first);
+                    (self.micro.lines)(&Lines { count: rows.count, len: k, from, apart, to, pitch });
                 }
             }
         }
-        Part { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
+        LeftPart { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
     }
 
     /// Scratch memory of the left operand: behind the packed right one.
     fn left_room(&self, k: usize) -> *mut T {
-        self.scratch.wrapping_add(self.plan.right_room(self.e.n, k))
+        self.scratch.wrapping_add(self.blocking.right_room(self.e.n, k))
     }
 }
 
 /// A left operand, from a term on.
-fn as_it_lies<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> Part<T> {
+fn strided<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> LeftPart<T> {
     let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
-    Part { at, terms: columns, step: rows, block: 0 }
+    LeftPart { at, terms: columns, step: rows, block: 0 }
 }
 
 /// Whether a stride in elements is a multiple of so many bytes.

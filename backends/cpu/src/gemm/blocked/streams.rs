@@ -4,9 +4,9 @@
 use super::{Blocked, at, left::is_multiple};
 use crate::gemm::{
     left::Left,
-    matrix::Matrix,
+    matrix::{Matrix, Stretch},
     micro::{
-        call::{Ahead, Call},
+        call::{MicroCall, PrefetchRows},
         matvec::IN_ROW,
         pack::Panel,
         table::Streams,
@@ -22,8 +22,8 @@ const TERMS: usize = 48;
 /// Of products of few terms with more rows, the right operand is packed first.
 const PACKED: usize = 32;
 
-/// The right operand: packed, or as it lies, with dense rows.
-struct Panels {
+/// The right operand: packed, or strided with dense rows.
+struct StreamedPanels {
     at: *const u8,
     /// From a term to the next.
     terms: isize,
@@ -37,63 +37,68 @@ impl<T: Product> Blocked<'_, T> {
     /// Computes the product if it is of such a kind.
     ///
     /// # Safety
-    /// As [`crate::gemm::plan::Plan::run`].
+    /// As [`crate::gemm::blocking::Blocking::run`].
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
-        let Left::Plain(lhs) = self.lhs else { return false };
-        let near = self.micro.cut && self.is_near();
+        let Left::Strided(lhs) = self.lhs else { return false };
+        let cached = self.micro.cut && self.is_cached();
         let few = match self.rhs {
             Right::Packed(_) => self.kernels().len(),
-            _ if near => self.micro.streams.len(),
+            _ if cached => self.micro.streams.len(),
             _ => self.micro.few.len(),
         };
         if e.k > TERMS && e.m > few {
             return false;
         }
         let rhs = match self.rhs {
-            Right::Packed(at) => Panels { at, terms: width as isize, apart: width * e.k, size: self.plan.stored() },
-            Right::Plain(Matrix { at, rows, columns: 1 }) => {
-                Panels { at: at.cast_const(), terms: rows, apart: width, size: size_of::<T>() }
+            Right::Packed(at) => {
+                StreamedPanels { at, terms: width as isize, apart: width * e.k, size: self.blocking.stored() }
             }
-            Right::Plain(_) | Right::Computed(_) => return false,
+            Right::Strided(Matrix { at, rows, columns: 1 }) => {
+                StreamedPanels { at: at.cast_const(), terms: rows, apart: width, size: size_of::<T>() }
+            }
+            Right::Strided(_) | Right::Computed(_) => return false,
         };
         // SAFETY: passed on from the caller.
         unsafe {
             match self.rhs {
                 _ if e.k <= TERMS => self.few_terms(lhs, &rhs),
                 Right::Packed(_) => self.few_panels(lhs, &rhs, self.kernels()),
-                _ if near => self.few_panels(lhs, &rhs, self.micro.streams),
+                _ if cached => self.few_panels(lhs, &rhs, self.micro.streams),
                 _ => self.few_rows(lhs, &rhs),
             }
         }
         true
     }
 
-    /// Whether a right operand that lies in rows comes from so near that sums do not have to wait. The longer multiplying takes, the
-    /// further off it may come from; but lines a page apart push each other out of the cache.
-    fn is_near(&self) -> bool {
+    /// Whether a right operand with dense rows is read from caches, so that panels are read to their last term at once, without partial
+    /// sums in memory. The more rows, the more latency is hidden; but lines a page apart fall into the same cache sets.
+    fn is_cached(&self) -> bool {
         let Extents { m, n, k } = self.e;
-        let apart = matches!(self.rhs, Right::Plain(rhs) if !is_multiple::<T>(rhs.rows, 4096));
+        let apart = matches!(self.rhs, Right::Strided(rhs) if !is_multiple::<T>(rhs.rows, 4096));
         match m {
-            _ if self.plan.stays(n, k) => true,
-            _ if m > self.micro.streams.len() => self.plan.stays(n.div_ceil(2), k),
-            _ => m > IN_ROW && apart && !self.plan.is_far(n * k),
+            _ if self.blocking.fits_l2(n, k) => true,
+            _ if m > self.micro.streams.len() => self.blocking.fits_l2(n.div_ceil(2), k),
+            _ => m > IN_ROW && apart && !self.blocking.exceeds_caches(n * k),
         }
     }
 
-    /// A group of panels at a time, past which all rows go.
-    unsafe fn few_terms(&self, lhs: Matrix, rhs: &Panels) {
+    /// A group of panels at a time, with all rows.
+    ///
+    /// # Safety
+    /// As [`Blocked::streams`].
+    unsafe fn few_terms(&self, lhs: Matrix, rhs: &StreamedPanels) {
         let (e, width) = (self.e, self.micro.panel());
-        let nearest = self.plan.is_nearest(e.n * e.k);
-        let group = if nearest { e.n } else { self.plan.group(e, e.k, true) * width };
-        // Rows that lie apart are packed for many rows of the target, unless they stay in the nearest cache anyway.
-        let pack = matches!(self.rhs, Right::Plain(_)) && e.m > PACKED && !nearest;
+        let in_l1 = self.blocking.fits_l1(e.n * e.k);
+        let group = if in_l1 { e.n } else { self.blocking.group(e, e.k, true) * width };
+        // Strided rows are packed for many rows of the target, unless they stay in the first-level cache anyway.
+        let pack = matches!(self.rhs, Right::Strided(_)) && e.m > PACKED && !in_l1;
         for first in (0..e.n).step_by(group.max(1)) {
             let columns = group.min(e.n - first);
-            let mut call = Call { columns, ..self.part(lhs, rhs, (0, e.k), first) };
+            let mut call = MicroCall { columns, ..self.part(lhs, rhs, Stretch::new(0, e.k), first) };
             // SAFETY: passed on from the caller.
             unsafe {
-                match (&self.plan.short, self.rhs) {
+                match (&self.blocking.short, self.rhs) {
                     (Some(short), Right::Packed(_)) => self.widen(short, &mut call),
                     _ if pack => self.pack(&mut call),
                     _ => {}
@@ -104,32 +109,36 @@ impl<T: Product> Blocked<'_, T> {
     }
 
     /// Widens the packed right operand of a call.
-    unsafe fn widen(&self, short: &Short<T>, call: &mut Call<T>) {
+    ///
+    /// # Safety
+    /// The call's right operand must be packed in 16 bits, and no larger than a group.
+    unsafe fn widen(&self, short: &Short<T>, call: &mut MicroCall<T>) {
         let elements = call.columns.next_multiple_of(self.micro.panel()) * call.k;
-        // SAFETY: the caller of `Plan::run` promises the operand and room for a group.
+        // SAFETY: the caller of `Blocking::run` promises the operand and room for a group.
         unsafe { short.widen(call.b.cast(), self.scratch, elements) };
         call.b = self.scratch.cast_const();
     }
 
     /// Packs the right operand of a call, whose rows are dense.
-    fn pack(&self, call: &mut Call<T>) {
+    fn pack(&self, call: &mut MicroCall<T>) {
         let (k, width) = (call.k, self.micro.panel());
         for first in (0..call.columns).step_by(width) {
             let columns = width.min(call.columns - first);
             let (from, to) = (call.b.wrapping_add(first), self.scratch.wrapping_add(first * k));
-            // SAFETY: the caller of `Plan::run` promises the operand and room for a group.
+            // SAFETY: the caller of `Blocking::run` promises the operand and room for a group.
             unsafe { (self.micro.pack)(&Panel { k, columns, from, rows: call.b_rows, line: 1, to, width }) };
         }
         (call.b, call.b_rows, call.b_panels) = (self.scratch.cast_const(), width as isize, width * k);
     }
 
-    /// The call for terms `from..from + k` of all columns from one on.
-    fn part(&self, lhs: Matrix, rhs: &Panels, (from, k): (usize, usize), first: usize) -> Call<T> {
+    /// The call for some terms of all columns from one on.
+    fn part(&self, lhs: Matrix, rhs: &StreamedPanels, terms: Stretch, first: usize) -> MicroCall<T> {
+        let Stretch { first: from, count: k } = terms;
         let finish = self.part_of_terms(from, k);
         let term = rhs.terms * rhs.size as isize;
         let panel = first / self.micro.panel() * rhs.apart * rhs.size;
         let b = rhs.at.wrapping_add(panel).wrapping_offset(from as isize * term).cast::<T>();
-        Call {
+        MicroCall {
             k,
             a: lhs.at.cast::<T>().wrapping_offset(from as isize * lhs.columns),
             a_rows: lhs.rows,
@@ -137,26 +146,30 @@ impl<T: Product> Blocked<'_, T> {
             b,
             b_rows: rhs.terms,
             b_panels: rhs.apart,
-            ahead: Ahead::rows(b, term),
+            prefetch: PrefetchRows::rows(b, term),
             packed: self.scratch,
             c: self.target.at.cast::<T>().wrapping_add(first),
             c_rows: self.target.rows,
             columns: self.e.n - first,
             bias: at(finish.bias, first as isize),
             other: at(finish.other, first as isize),
-            ..Call::new(finish)
+            ..MicroCall::new(finish)
         }
     }
 
-    /// A right operand that lies in rows, and comes from afar: whole rows of it, or as much of them as sums may wait.
-    unsafe fn few_rows(&self, lhs: Matrix, rhs: &Panels) {
-        let (e, terms) = (self.e, self.plan.terms(self.e.k));
-        let most = self.plan.waiting(e.m);
-        let asks = e.m > IN_ROW && (e.m > self.micro.streams.len() || self.plan.is_far(e.n * e.k));
+    /// A right operand with dense rows that is read from memory: whole rows of it, or as much of them as partial sums have room for.
+    ///
+    /// # Safety
+    /// As [`Blocked::streams`].
+    unsafe fn few_rows(&self, lhs: Matrix, rhs: &StreamedPanels) {
+        let (e, terms) = (self.e, self.blocking.terms(self.e.k));
+        let most = self.blocking.partial_sums(e.m);
+        let prefetches = e.m > IN_ROW && (e.m > self.micro.streams.len() || self.blocking.exceeds_caches(e.n * e.k));
         for first in (0..e.n).step_by(most) {
             let columns = most.min(e.n - first);
             for from in (0..e.k).step_by(terms) {
-                let call = Call { columns, asks, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
+                let terms = Stretch::new(from, terms.min(e.k - from));
+                let call = MicroCall { columns, prefetches, ..self.part(lhs, rhs, terms, first) };
                 // SAFETY: passed on from the caller.
                 unsafe { self.micro.few[e.m - 1](&call) };
             }
@@ -165,21 +178,25 @@ impl<T: Product> Blocked<'_, T> {
 
     /// The kernels for few rows beside a packed right operand.
     fn kernels(&self) -> Streams<T> {
-        self.plan.short.as_ref().map_or(self.micro.streams, Short::streams)
+        self.blocking.short.as_ref().map_or(self.micro.streams, Short::streams)
     }
 
-    /// As many panels at once as there is a kernel for, packed or near, from their first to their last term.
-    unsafe fn few_panels(&self, lhs: Matrix, rhs: &Panels, kernels: Streams<T>) {
+    /// As many panels at once as there is a kernel for, packed or cached, from their first to their last term.
+    ///
+    /// # Safety
+    /// As [`Blocked::streams`].
+    unsafe fn few_panels(&self, lhs: Matrix, rhs: &StreamedPanels, kernels: Streams<T>) {
         let (e, lanes) = (self.e, self.micro.lanes);
         let kernels = kernels[e.m - 1];
-        let terms = self.plan.terms(e.k);
+        let terms = self.blocking.terms(e.k);
         let mut first = 0;
         while first < e.n {
             let left = (e.n - first).div_ceil(lanes);
             let Some(&(vectors, kernel)) = kernels.iter().find(|(vectors, _)| *vectors <= left) else { return };
             let columns = (vectors * lanes).min(e.n - first);
             for from in (0..e.k).step_by(terms) {
-                let call = Call { columns, ..self.part(lhs, rhs, (from, terms.min(e.k - from)), first) };
+                let terms = Stretch::new(from, terms.min(e.k - from));
+                let call = MicroCall { columns, ..self.part(lhs, rhs, terms, first) };
                 // SAFETY: passed on from the caller.
                 unsafe { kernel(&call) };
             }

@@ -1,22 +1,26 @@
 //! A block of a product that stays in registers: sums of outer products, and what becomes of them.
 
-use super::call::{AHEAD, Call};
+use super::call::{MicroCall, PREFETCH_ROWS};
 use crate::simd::{stored::Stored, vector::Vector};
 
 /// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
 const LONG: usize = 64;
 
-/// How kernels read right operands: panels that lie near, and something else is fetched meanwhile; panels that are packed on the way; or
-/// panels that come from afar, several at once.
-pub const NEAR: u8 = 0;
+/// How kernels read right operands: a panel that is cached, and something else is prefetched meanwhile.
+pub const CACHED: u8 = 0;
+/// A panel that is packed on the way.
 pub const PACKS: u8 = 1;
+/// Panels that are read from memory, several streams at once.
 pub const STREAMS: u8 = 2;
 
 /// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
 /// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
 ///
 /// Rows of the left operand may be `DENSE`, with terms side by side, which takes fewer instructions. Elements of the right one are `B`s;
-/// if `CUT`, they are `V`'s, and none is read that is not of [`Call::columns`].
+/// if `CUT`, they are `V`'s, and none is read that is not of [`MicroCall::columns`].
+///
+/// # Safety
+/// As the call states: the operands must be valid for its extents, and the machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn block<
     V: Vector,
@@ -28,19 +32,20 @@ pub unsafe fn block<
     const DENSE: bool,
     const CUT: bool,
 >(
-    c: &Call<V::Element>,
+    c: &MicroCall<V::Element>,
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
+        debug_assert!(c.columns > (VECTORS - 1) * V::LANES && c.columns <= VECTORS * V::LANES, "{} columns", c.columns);
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let mut b = c.b.cast::<B>();
         let last = c.columns - (VECTORS - 1) * V::LANES;
         let mut packed = c.packed;
-        let mut ahead = c.ahead.at;
+        let mut prefetch = c.prefetch.at;
         let a_columns = if DENSE { 1 } else { c.a_columns };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
-        // Beside panels that are near, the fewer rows there are, the more is fetched with each term: often less than a line.
-        let more = c.ahead.step > (V::LANES * size_of::<V::Element>()) as isize;
+        // Beside cached panels, the fewer rows there are, the more is prefetched with each term: often less than a line.
+        let more = c.prefetch.step > (V::LANES * size_of::<V::Element>()) as isize;
         if c.k >= LONG {
             for i in 0..ROWS {
                 let row = c.c.wrapping_offset(i as isize * c.c_rows);
@@ -53,7 +58,7 @@ pub unsafe fn block<
                 if READS == STREAMS {
                     // A line of memory at a time.
                     for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
-                        V::prefetch(b.wrapping_offset(AHEAD * c.b_rows).wrapping_add(place(j)).cast());
+                        V::prefetch(b.wrapping_offset(PREFETCH_ROWS * c.b_rows).wrapping_add(place(j)).cast());
                     }
                 } else {
                     let lines = match READS {
@@ -62,9 +67,9 @@ pub unsafe fn block<
                         _ => 1,
                     };
                     for j in 0..lines {
-                        V::prefetch_outer(ahead.wrapping_add(j * V::LANES));
+                        V::prefetch_outer(prefetch.wrapping_add(j * V::LANES));
                     }
-                    ahead = ahead.wrapping_byte_offset(c.ahead.step);
+                    prefetch = prefetch.wrapping_byte_offset(c.prefetch.step);
                 }
                 let mut row = [V::zero(); VECTORS];
                 for (j, v) in row.iter_mut().enumerate() {
@@ -95,9 +100,12 @@ pub unsafe fn block<
 
 /// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
 /// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
+///
+/// # Safety
+/// The call's result, bias and other must be valid for `ROWS` rows of its columns, and the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
-    c: &Call<V::Element>,
+    c: &MicroCall<V::Element>,
     sums: [[V; VECTORS]; ROWS],
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.

@@ -1,8 +1,8 @@
-//! What a microkernel is called with.
+//! What a micro-kernel is called with.
 
-/// A block of a product: `rows` by [`Call::columns`] sums of `k` terms for each segment.
+/// A block of a product: `rows` by [`MicroCall::columns`] sums of `k` terms for each segment.
 #[derive(Clone, Copy)]
-pub struct Call<T> {
+pub struct MicroCall<T> {
     /// Number of terms of each segment of the left operand.
     pub k: usize,
     /// How many segments there are.
@@ -22,11 +22,11 @@ pub struct Call<T> {
     pub b_rows: isize,
     /// From a panel of it to the next, where a kernel takes several.
     pub b_panels: usize,
-    /// What is asked for meanwhile, where a kernel takes one panel.
-    pub ahead: Ahead<T>,
-    /// Whether kernels for few rows ask for the next rows of a right operand that is not packed.
-    pub asks: bool,
-    /// Where kernels that pack leave the panel that they read, packed; or where sums wait.
+    /// What to prefetch meanwhile, where a kernel takes one panel.
+    pub prefetch: PrefetchRows<T>,
+    /// Whether kernels for few rows prefetch the next rows of a right operand that is not packed.
+    pub prefetches: bool,
+    /// Packing kernels: where the packed panel goes. Few-row kernels: scratch for partial sums.
     pub packed: *mut T,
     /// The result's first element; its columns lie side by side.
     pub c: *mut T,
@@ -48,11 +48,11 @@ pub struct Call<T> {
     pub least: Option<T>,
 }
 
-impl<T: Copy + PartialEq + From<bool>> Call<T> {
+impl<T: Copy + PartialEq + From<bool>> MicroCall<T> {
     /// What becomes of the sums of no terms: operands and the result are still to be filled in.
-    pub fn new(finish: Finish<T>) -> Call<T> {
+    pub fn new(finish: SumFinish<T>) -> MicroCall<T> {
         let null = std::ptr::null();
-        Call {
+        MicroCall {
             k: 0,
             segments: 1,
             starts: &0,
@@ -62,8 +62,8 @@ impl<T: Copy + PartialEq + From<bool>> Call<T> {
             b: null,
             b_rows: 0,
             b_panels: 0,
-            ahead: Ahead { at: null, step: 0 },
-            asks: false,
+            prefetch: PrefetchRows { at: null, step: 0 },
+            prefetches: false,
             packed: std::ptr::null_mut(),
             c: std::ptr::null_mut(),
             c_rows: 0,
@@ -80,7 +80,7 @@ impl<T: Copy + PartialEq + From<bool>> Call<T> {
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-pub struct Finish<T> {
+pub struct SumFinish<T> {
     /// Their factor.
     pub scale: T,
     /// Whether they are added to what the target holds.
@@ -96,29 +96,28 @@ pub struct Finish<T> {
     pub least: Option<T>,
 }
 
-impl<T> Finish<T> {
+impl<T> SumFinish<T> {
     /// Sums times a factor.
-    pub fn scaled(scale: T) -> Finish<T> {
-        Finish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
+    pub fn scaled(scale: T) -> SumFinish<T> {
+        SumFinish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
     }
 }
 
-/// Memory that will be needed, of which a line or more is asked for with each term: the address, which need not be valid, and bytes
-/// from it to the next.
+/// What to prefetch, a line or more with each term: the address, which need not be valid, and bytes from it to the next.
 #[derive(Clone, Copy)]
-pub struct Ahead<T> {
+pub struct PrefetchRows<T> {
     /// With the first term.
     pub at: *const T,
     /// To the next.
     pub step: isize,
 }
 
-/// Rows of the right operand that are asked for ahead of their use.
-pub const AHEAD: isize = 16;
+/// Prefetch distance, in rows of the right operand.
+pub const PREFETCH_ROWS: isize = 16;
 
-impl<T> Ahead<T> {
-    /// The rows from `at` on, so many bytes apart, which are read meanwhile.
-    pub fn rows(at: *const T, step: isize) -> Ahead<T> {
-        Ahead { at: at.wrapping_byte_offset(AHEAD * step), step }
+impl<T> PrefetchRows<T> {
+    /// The rows from `at` on, so many bytes apart, at the prefetch distance.
+    pub fn rows(at: *const T, step: isize) -> PrefetchRows<T> {
+        PrefetchRows { at: at.wrapping_byte_offset(PREFETCH_ROWS * step), step }
     }
 }

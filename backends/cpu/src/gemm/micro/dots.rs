@@ -25,6 +25,9 @@ pub struct Dots<T> {
 }
 
 /// Eight lines at a time, so that additions overlap.
+///
+/// # Safety
+/// The lines and results must be valid; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
     const LINES: usize = 8;

@@ -1,19 +1,23 @@
 //! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: several of its rows at once, as
-//! long as may be, as processors fetch ahead, while sums wait in the first-level cache.
+//! long as may be, as hardware prefetchers like, with partial sums in the first-level cache.
 
-use super::{block::finish, call::Call};
+use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// One row of the target leaves the processor time enough to fetch ahead by itself. Up to so many ask for what comes so many bytes later
-/// in the same row of the matrix. Beside more, multiplying counts too, and what comes from afar is asked for a row of the matrix ahead, if
-/// [`Call::asks`]. On an AMD and an Intel processor that is fastest.
+/// Software prefetch policy, measured on an AMD and an Intel processor. One row of the target: hardware prefetch suffices. Up to so many
+/// rows: [`PREFETCH_BYTES`] ahead in the same row of the matrix. More are bound by computing too: a row of the matrix ahead, if
+/// [`MicroCall::prefetches`].
 pub const IN_ROW: usize = 3;
-const AHEAD: usize = 1024;
+const PREFETCH_BYTES: usize = 1024;
 
-/// `M` rows of [`Call::columns`] sums, of one segment, that wait in [`Call::packed`], each from a whole vector on; `AT_ONCE` terms of
-/// `WIDE` vectors at a time, so that there are fewer instructions for addresses than for data.
+/// `M` rows of [`MicroCall::columns`] sums, of one segment. Partial sums are in [`MicroCall::packed`], each row from a whole vector on;
+/// `AT_ONCE` terms of `WIDE` vectors at a time, so that there are fewer instructions for addresses than for data.
+///
+/// # Safety
+/// As [`super::block::block`]; there must be room for the sums of all columns in [`MicroCall::packed`].
 #[inline(always)]
-pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(c: &Call<V::Element>) {
+pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(c: &MicroCall<V::Element>) {
+    debug_assert!(c.segments == 1 && !c.packed.is_null(), "partial sums have no room");
     let pitch = c.columns.next_multiple_of(V::LANES);
     let mut from = 0;
     // SAFETY: the caller promises the operands and room for the sums.
@@ -27,7 +31,7 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: u
         }
         for j in (0..c.columns).step_by(V::LANES) {
             let shifted = |p: *const V::Element| if p.is_null() { p } else { p.wrapping_add(j) };
-            let part = Call {
+            let part = MicroCall {
                 c: c.c.wrapping_add(j),
                 bias: shifted(c.bias),
                 other: shifted(c.other),
@@ -44,9 +48,12 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: u
 }
 
 /// Some terms of the sums; the first ones begin them.
+///
+/// # Safety
+/// As [`few`].
 #[inline(always)]
 unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize>(
-    c: &Call<V::Element>,
+    c: &MicroCall<V::Element>,
     from: usize,
     pitch: usize,
 ) {
@@ -63,13 +70,13 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize
         let mut sums = c.packed;
         let mut left = c.columns;
         while left >= WIDE * V::LANES {
-            vectors::<V, M, TERMS, WIDE>(&x, (b, c.b_rows), (sums, pitch), from > 0, c.asks, None);
+            vectors::<V, M, TERMS, WIDE>(&x, (b, c.b_rows), (sums, pitch), from > 0, c.prefetches, None);
             left -= WIDE * V::LANES;
             (b, sums) = (b.wrapping_add(WIDE * V::LANES), sums.wrapping_add(WIDE * V::LANES));
         }
         while left > 0 {
             let columns = left.min(V::LANES);
-            vectors::<V, M, TERMS, 1>(&x, (b, c.b_rows), (sums, pitch), from > 0, c.asks, Some(columns));
+            vectors::<V, M, TERMS, 1>(&x, (b, c.b_rows), (sums, pitch), from > 0, c.prefetches, Some(columns));
             left -= columns;
             (b, sums) = (b.wrapping_add(V::LANES), sums.wrapping_add(V::LANES));
         }
@@ -77,6 +84,9 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize
 }
 
 /// The same of some vectors of columns: all of them, or so many columns of the only one.
+///
+/// # Safety
+/// As [`few`].
 #[inline(always)]
 unsafe fn vectors<V: Vector, const M: usize, const TERMS: usize, const VECTORS: usize>(
     x: &[[V; TERMS]; M],
@@ -99,7 +109,7 @@ unsafe fn vectors<V: Vector, const M: usize, const TERMS: usize, const VECTORS: 
             for j in 0..VECTORS {
                 let at = at.wrapping_add(j * V::LANES);
                 if (2..=IN_ROW).contains(&M) {
-                    V::prefetch(at.wrapping_byte_add(AHEAD));
+                    V::prefetch(at.wrapping_byte_add(PREFETCH_BYTES));
                 } else if asks {
                     V::prefetch_outer(at.wrapping_offset(TERMS as isize * rows));
                 }

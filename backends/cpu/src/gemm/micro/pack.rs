@@ -1,6 +1,6 @@
-//! Operands of products brought into the form that microkernels read: packed panels, copied lines.
+//! Packing: operands of products in the form that micro-kernels read, as packed panels or copied lines.
 
-use super::call::AHEAD;
+use super::call::PREFETCH_ROWS;
 use crate::simd::vector::{Vector, transpose};
 
 /// A part of a right operand, to be packed: `k` rows of `columns`. (Or of a left one: `k` of its columns.)
@@ -38,8 +38,12 @@ pub struct Lines<T> {
 }
 
 /// Packs a panel: vectors where columns or rows lie side by side, else element by element.
+///
+/// # Safety
+/// The panel's elements must be valid, and there must be room for `k` packed rows; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
+    debug_assert!(p.columns <= p.width && p.width.is_multiple_of(V::LANES), "{} columns in {}", p.columns, p.width);
     let width = p.width;
     // SAFETY: the caller promises the elements and room for `k` packed rows.
     unsafe {
@@ -48,7 +52,7 @@ pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
                 for from in (0..width).step_by(V::LANES) {
                     let columns = p.columns.saturating_sub(from).min(V::LANES);
                     let row = p.from.wrapping_offset(l as isize * p.rows).wrapping_add(from);
-                    V::prefetch(row.wrapping_offset(AHEAD * p.rows));
+                    V::prefetch(row.wrapping_offset(PREFETCH_ROWS * p.rows));
                     let row = if columns == V::LANES { V::load(row) } else { V::load_part(row, columns) };
                     row.store(p.to.add(l * width + from));
                 }
@@ -86,8 +90,12 @@ pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
 }
 
 /// Copies lines vector by vector, which takes less than a call for each where they are short.
+///
+/// # Safety
+/// The lines must be valid, and there must be room for as many; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
+    debug_assert!(l.count <= 1 || l.pitch >= l.len, "lines of {} every {}", l.len, l.pitch);
     let whole = l.len / V::LANES * V::LANES;
     for r in 0..l.count {
         let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
@@ -104,6 +112,9 @@ pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
 }
 
 /// Elements `stride` apart, then zeros.
+///
+/// # Safety
+/// `n` elements must be valid, so far apart.
 #[inline(always)]
 unsafe fn scattered<V: Vector>(at: *const V::Element, stride: isize, n: usize) -> V {
     // SAFETY: passed on from the caller; a vector has at most 16 lanes.

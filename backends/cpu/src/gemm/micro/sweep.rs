@@ -1,14 +1,17 @@
 //! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
 //! rows of the result.
 
-use super::{block::finish, call::Call};
+use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// So many rows of [`Call::columns`] sums, of one segment. Blocks have up to `HIGH` rows, which are four to six, and up to `WIDE`
+/// So many rows of [`MicroCall::columns`] sums, of one segment. Blocks have up to `HIGH` rows, which are four to six, and up to `WIDE`
 /// vectors: no more than four.
+///
+/// # Safety
+/// As [`super::block::block`], for so many rows.
 #[inline(always)]
 pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
-    call: &Call<V::Element>,
+    call: &MicroCall<V::Element>,
     rows: usize,
 ) {
     let mut row = 0;
@@ -32,13 +35,16 @@ pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL
 }
 
 /// Some rows from one on.
+///
+/// # Safety
+/// As [`sweep`], for these rows.
 #[inline(always)]
 unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
-    call: &Call<V::Element>,
+    call: &MicroCall<V::Element>,
     row: usize,
 ) {
     let row = row as isize;
-    let mut block = Call {
+    let mut block = MicroCall {
         a: call.a.wrapping_offset(row * call.a_rows),
         c: call.c.wrapping_offset(row * call.c_rows),
         other: call.other.wrapping_offset(row * call.other_rows),
@@ -72,9 +78,12 @@ unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: us
 }
 
 /// A block; the last vector of a row counts in part unless all are `WHOLE`.
+///
+/// # Safety
+/// As [`sweep`], for these rows and columns.
 #[inline(always)]
 unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize, const PANEL: usize, const WHOLE: bool>(
-    c: &Call<V::Element>,
+    c: &MicroCall<V::Element>,
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {

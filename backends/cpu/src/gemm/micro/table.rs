@@ -1,11 +1,11 @@
-//! Microkernels for each element type and instruction-set level.
+//! Micro-kernels for each element type and instruction-set level.
 
 use eutectic_ir::DType;
 use half::{bf16, f16};
 
 use super::{
-    block::{NEAR, PACKS, STREAMS},
-    call::Call,
+    block::{CACHED, PACKS, STREAMS},
+    call::MicroCall,
     dots::Dots,
     pack::{Lines, Panel},
 };
@@ -16,19 +16,19 @@ use crate::simd::{
 };
 
 /// Computes a block.
-pub type Kernel<T> = unsafe fn(&Call<T>);
+pub type MicroKernel<T> = unsafe fn(&MicroCall<T>);
 
 /// By the number of rows less one, for few rows: kernels beside a packed right operand, and of how many vectors, the most first. The
 /// last ones take a panel, and a vector.
-pub type Streams<T> = &'static [&'static [(usize, Kernel<T>)]];
+pub type Streams<T> = &'static [&'static [(usize, MicroKernel<T>)]];
 
 /// Kernels for as many rows.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
     /// By the number of vectors less one, up to a panel's.
-    pub widths: &'static [Kernel<T>],
+    pub widths: &'static [MicroKernel<T>],
     /// A panel wide, and the panel is packed on the way.
-    pub packing: Kernel<T>,
+    pub packing: MicroKernel<T>,
 }
 
 /// Kernels beside panels of 16-bit floats, which they widen.
@@ -39,7 +39,7 @@ pub struct Shorts<T: 'static> {
     pub streams: Streams<T>,
     /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
     /// strides, and beside one whose terms lie side by side.
-    pub packing: &'static [[Kernel<T>; 2]],
+    pub packing: &'static [[MicroKernel<T>; 2]],
 }
 
 /// The kernels of an element type at a level.
@@ -59,9 +59,9 @@ pub struct Micro<T: 'static> {
     /// Beside panels of 16-bit floats.
     pub shorts: &'static [Shorts<T>],
     /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
-    pub few: &'static [Kernel<T>],
+    pub few: &'static [MicroKernel<T>],
     /// For few terms: so many rows, and as many columns as there are.
-    pub sweep: unsafe fn(&Call<T>, usize),
+    pub sweep: unsafe fn(&MicroCall<T>, usize),
     /// Packs a part of an operand.
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
@@ -98,7 +98,7 @@ impl<T> Micro<T> {
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
-            use super::{Call, Dots, Lines, Panel, Stored, Vector};
+            use super::{MicroCall, Dots, Lines, Panel, Stored, Vector};
 
             $(#[$attribute])*
             pub unsafe fn block<
@@ -111,7 +111,7 @@ macro_rules! level {
                 const DENSE: bool,
                 const CUT: bool,
             >(
-                call: &Call<V::Element>,
+                call: &MicroCall<V::Element>,
             ) {
                 // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
@@ -119,7 +119,7 @@ macro_rules! level {
 
             $(#[$attribute])*
             pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(
-                call: &Call<V::Element>,
+                call: &MicroCall<V::Element>,
             ) {
                 // SAFETY: as above.
                 unsafe { crate::gemm::micro::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
@@ -127,7 +127,7 @@ macro_rules! level {
 
             $(#[$attribute])*
             pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
-                call: &Call<V::Element>,
+                call: &MicroCall<V::Element>,
                 rows: usize,
             ) {
                 // SAFETY: as above.
@@ -169,22 +169,22 @@ level!(
 macro_rules! micro {
     (rows $level:ident, $v:ty, $t:ty, $rows:literal, $panel:literal, ($($widths:literal)*), $dense:literal, $cut:literal) => {
         Kernels {
-            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, NEAR, $dense, $cut> as Kernel<$t>),*] },
-            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $dense, $cut> as Kernel<$t>,
+            widths: const { &[$($level::block::<$v, $t, $rows, $widths, $panel, CACHED, $dense, $cut> as MicroKernel<$t>),*] },
+            packing: $level::block::<$v, $t, $rows, $panel, $panel, PACKS, $dense, $cut> as MicroKernel<$t>,
         }
     };
     (packing $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, ($($rows:literal)*)) => {
         const {
             &[$([
-                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, false, false> as Kernel<$t>,
-                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, true, false> as Kernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, false, false> as MicroKernel<$t>,
+                $level::block::<$v, $b, $rows, $panel, $panel, PACKS, true, false> as MicroKernel<$t>,
             ]),*]
         }
     };
     (streams $level:ident, $v:ty, $t:ty, $b:ty, $panel:literal, $cut:literal, ($($few:literal: $($vectors:literal)*);*)) => {
         const {
             &[$(
-                &[$(($vectors, $level::block::<$v, $b, $few, $vectors, $panel, STREAMS, false, $cut> as Kernel<$t>)),*]
+                &[$(($vectors, $level::block::<$v, $b, $few, $vectors, $panel, STREAMS, false, $cut> as MicroKernel<$t>)),*]
             ),*]
         }
     };
@@ -203,7 +203,7 @@ macro_rules! micro {
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                 }),*]
             },
-            few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as Kernel<$t>),*] },
+            few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as MicroKernel<$t>),*] },
             sweep: $level::sweep::<$v, $high, $wide, $panel>,
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
@@ -212,20 +212,20 @@ macro_rules! micro {
     };
 }
 
-/// An element type that there are microkernels for.
+/// An element type that there are micro-kernels for.
 ///
 /// A block's sums fill the registers, but for a row of the right operand and an element of the left one. The wider blocks are,
 /// the fewer elements they load for each multiplication: with AVX-512, 6 rows of 4 vectors load 10 for 24, and 14 rows of 2 load 16 for
 /// 28, which is a fourth slower where another thread runs on the same core. Narrow products have no use for 4 vectors, or so few rows
-/// that these read panels once, a few in several streams, as they lie.
+/// that these read panels once, a few in several streams, at their strides.
 pub trait Float: Copy + 'static {
     /// The kernels of a level, which the machine must have.
-    fn micro(isa: Isa, shape: Shape) -> Micro<Self>;
+    fn micro(isa: Isa, shape: MicroShape) -> Micro<Self>;
 }
 
-/// Products that have microkernels of their own.
+/// Products that have micro-kernels of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shape {
+pub enum MicroShape {
     /// Of few rows, or few columns.
     Narrow,
     /// All others.
@@ -236,22 +236,22 @@ pub enum Shape {
 const FEW_ROWS: usize = 14;
 const FEW_VECTORS: usize = 2;
 
-impl Shape {
+impl MicroShape {
     /// That of a product of `m` by `n` elements, of which a vector has `lanes`.
-    pub fn of(m: usize, n: usize, lanes: usize) -> Shape {
-        if m <= FEW_ROWS || n <= FEW_VECTORS * lanes { Shape::Narrow } else { Shape::Wide }
+    pub fn of(m: usize, n: usize, lanes: usize) -> MicroShape {
+        if m <= FEW_ROWS || n <= FEW_VECTORS * lanes { MicroShape::Narrow } else { MicroShape::Wide }
     }
 }
 
 macro_rules! float {
     ($t:ty, $wide:ident, $middle:ident, $lanes:literal, $shorts:tt) => {
         impl Float for $t {
-            fn micro(isa: Isa, shape: Shape) -> Micro<$t> {
+            fn micro(isa: Isa, shape: MicroShape) -> Micro<$t> {
                 #[cfg(target_arch = "x86_64")]
                 use std::arch::x86_64::{$middle, $wide};
                 match isa {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 if shape == Shape::Wide => {
+                    Isa::Avx512 if shape == MicroShape::Wide => {
                         micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 6 4)
                     }
                     #[cfg(target_arch = "x86_64")]

@@ -14,8 +14,8 @@ use crate::{
     runtime::thunk::Launch,
     simd::{Isa, arithmetic::Number},
     tile::{
-        self, Frame, MAX_RANK, Part, Tile, TileProgram,
-        program::{Step, Value},
+        self, Frame, MAX_RANK, RowPart, Tile, TileProgram,
+        program::{TileStep, TileValue},
         span::{Span, parts},
     },
 };
@@ -53,8 +53,8 @@ impl Bias {
         let whole = |mask: u8, span: &Span| if mask & span.mask() == 0 { mask } else { mask | span.mask() };
         let mask = whole(whole(value.mask, &queries), &keys);
         if mask != value.mask {
-            program.steps.push(Step::Spread(result));
-            program.values.push(Value { mask, constant: None, direct: None, ..value });
+            program.steps.push(TileStep::Spread(result));
+            program.values.push(TileValue { mask, constant: None, direct: None, ..value });
             program.results[0] = program.steps.len() - 1;
         }
         let (batch, blocks) = (groups[0], Vec::new());
@@ -126,12 +126,15 @@ impl Bias {
     }
 
     /// Evaluates a box: the first element, and from a query's to the next, and from a key's.
+    ///
+    /// # Safety
+    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have room for the program's registers.
     unsafe fn run(&self, launch: &Launch<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
         let frame =
             Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
         // SAFETY: passed on from the caller; the result is one of the values.
         unsafe {
-            self.program.run(&frame, part, Part::WHOLE);
+            self.program.run(&frame, part, RowPart::WHOLE);
             let (at, strides) = self.program.result(&frame, part, self.program.results[0]);
             (at, [strides[self.queries.inner()], strides[self.keys.inner()]])
         }

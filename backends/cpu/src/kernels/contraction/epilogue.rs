@@ -1,4 +1,4 @@
-//! What microkernels do to sums while these are in registers: the part of an epilogue that they take over.
+//! What micro-kernels do to sums while these are in registers: the part of an epilogue that they take over.
 
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};

@@ -4,7 +4,10 @@ use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
 use crate::{
-    gemm::{computed::Computed, gathered::Gathered, left::Left, product::Product, right::Right, source::Source},
+    gemm::{
+        computed::Computed, gathered::Gathered, left::Left, matrix::PartSize, product::Product, right::Right,
+        source::RowSource,
+    },
     kernels::{
         operand::{Operand, in_place},
         slots::Slots,
@@ -15,7 +18,7 @@ use crate::{
 };
 
 /// The parts in which an operand would be evaluated, if each is evaluated once.
-pub type Parts = Option<Vec<(usize, usize)>>;
+pub type Parts = Option<Vec<PartSize>>;
 
 /// The left operand.
 pub enum Lhs {
@@ -63,12 +66,12 @@ impl Lhs {
         row: usize,
     ) -> Left<'a> {
         match self {
-            Lhs::Operand(lhs) => Left::Plain(lhs.matrix(frame.slots, point, row, 0)),
+            Lhs::Operand(lhs) => Left::Strided(lhs.matrix(frame.slots, point, row, 0)),
             Lhs::Gathered(lhs) => {
                 let buffer = frame.slots[lhs.slot].cast_const();
-                Left::Parts(Source::Gathered(lhs, buffer, number * rows + row))
+                Left::Blocks(RowSource::Gathered(lhs, buffer, number * rows + row))
             }
-            Lhs::Computed(lhs) => Left::Parts(Source::Computed(lhs.at(frame, point, (row, 0)))),
+            Lhs::Computed(lhs) => Left::Blocks(RowSource::Computed(lhs.at(frame, point, (row, 0)))),
         }
     }
 
@@ -105,7 +108,7 @@ impl Rhs {
     /// The matrix at a batch point, from a column on.
     pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], column: usize) -> Right<'a> {
         match self {
-            Rhs::Operand(rhs) => Right::Plain(rhs.matrix(frame.slots, point, 0, column)),
+            Rhs::Operand(rhs) => Right::Strided(rhs.matrix(frame.slots, point, 0, column)),
             Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, (0, column))),
         }
     }

@@ -3,7 +3,7 @@
 use eutectic_backend::grouped::{self, Grouped};
 
 use crate::gemm::{
-    plan::Plan,
+    blocking::Blocking,
     product::{Extents, Product},
 };
 
@@ -23,9 +23,9 @@ const NARROW: usize = 4;
 const SHARE: usize = 2;
 const LONG: usize = 1 << 24;
 const LONG_SHARE: usize = 4;
-/// By what part of a task's time some thread is later than the others.
+/// Expected imbalance: the last thread finishes this fraction of a task late.
 const LATE: f64 = 0.1;
-/// Multiplications in the time that it takes to read an element of an operand from afar, beside multiplications.
+/// Multiplications in the time that it takes to read an element of an operand from memory, beside multiplications.
 const READ: f64 = 8.0;
 /// The same for one that is packed.
 const PACK: f64 = 16.0;
@@ -57,11 +57,12 @@ pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
 
 /// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
 /// second-level cache, and for all threads to share the work. A right operand that is not `packed` before is packed in each task:
-/// these are as high as may be, and if results are written directly, where they do not have to stay near, no more than needed.
+/// these are as high as may be, and if results are written directly, where they
+/// need not stay in the second-level cache, no more than needed.
 pub fn block<T: Product>(
     e: Extents,
     points: usize,
-    plan: &Plan<T>,
+    blocking: &Blocking<T>,
     threads: usize,
     packed: bool,
     direct: bool,
@@ -75,14 +76,14 @@ pub fn block<T: Product>(
     };
     let points = points.max(1);
     let wanted = |share: usize| (threads * share).div_ceil(points).max(1);
-    let panel = plan.panel().max(32);
+    let panel = blocking.panel().max(32);
     let panels = e.n.div_ceil(panel).max(1);
     let packed = packed || e.m == 1 || e.n == 1;
-    let tile = if direct { usize::MAX } else { plan.tile() };
+    let tile = if direct { usize::MAX } else { blocking.tile() };
     let widest = if packed { COLUMNS } else { (tile / e.m.max(1)).max(NARROW * panel) };
     let highest = |columns: usize| {
         let width = e.n.div_ceil(columns).min(widest);
-        if packed { plan.rows(width, e.k) } else { tile / width.max(1) }
+        if packed { blocking.rows(width, e.k) } else { tile / width.max(1) }
     };
     let cut = |columns: usize, share: usize| {
         let least = e.m.div_ceil(highest(columns));
@@ -118,9 +119,9 @@ mod tests {
             (127, 131, 137),
             (33, 1000, 65),
         ] {
-            let plan = Plan::<f32>::new(Isa::detect(), [m, n]);
+            let blocking = Blocking::<f32>::new(Isa::detect(), [m, n]);
             for threads in [2, 3, 4] {
-                let (rows, columns) = block(Extents { m, n, k }, 1, &plan, threads, true, true);
+                let (rows, columns) = block(Extents { m, n, k }, 1, &blocking, threads, true, true);
                 let tasks = m.div_ceil(rows) * n.div_ceil(columns);
                 let idle = tasks.next_multiple_of(threads) - tasks;
                 assert!(tasks >= threads && 8 * idle <= tasks, "{tasks} tasks of {m}x{n}x{k} for {threads} threads");

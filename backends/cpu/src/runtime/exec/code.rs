@@ -20,7 +20,7 @@ use crate::{
 
 /// Where a slot points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SlotSource {
     /// A byte of the session's arena.
     Arena(usize),
     /// What a session has for a port.
@@ -42,9 +42,9 @@ pub enum Source {
 }
 
 /// A step whose slots are known.
-pub struct Bound {
+pub struct BoundStep {
     pub thunk: Arc<dyn Thunk>,
-    /// Its part of [`Steps::sources`].
+    /// Its part of [`BoundSteps::sources`].
     pub slots: Range<usize>,
     /// The slots that it writes.
     pub stores: Vec<usize>,
@@ -56,9 +56,9 @@ pub struct Bound {
 
 /// Steps in order, with the sources of all of their slots.
 #[derive(Default)]
-pub struct Steps {
-    pub steps: Vec<Bound>,
-    pub sources: Vec<Source>,
+pub struct BoundSteps {
+    pub steps: Vec<BoundStep>,
+    pub sources: Vec<SlotSource>,
 }
 
 /// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
@@ -73,8 +73,8 @@ pub struct PackedConstant {
 
 /// A compiled program.
 pub struct Code {
-    pub load: Steps,
-    pub run: Steps,
+    pub load: BoundSteps,
+    pub run: BoundSteps,
     pub packed: Vec<PackedConstant>,
     pub constants: Vec<Aligned>,
     /// Bytes of each buffer that the load program computes.
@@ -151,7 +151,7 @@ struct Binder<'a> {
     program: &'a Program,
     thunks: &'a [Arc<dyn Thunk>],
     /// For each buffer, the source of slots that it is bound to.
-    sources: Vec<Source>,
+    sources: Vec<SlotSource>,
     constants: Vec<Aligned>,
     loaded_bytes: Vec<usize>,
     packed: Vec<PackedConstant>,
@@ -163,18 +163,18 @@ impl<'a> Binder<'a> {
     fn new(program: &'a Program, thunks: &'a [Arc<dyn Thunk>]) -> Binder<'a> {
         let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
         let source = |buffer: &eutectic_backend::Buffer| match &buffer.place {
-            Place::Arena(at) => Source::Arena(*at),
-            Place::Input(n) => Source::Port(Port::Input(*n)),
-            Place::Output(n) => Source::Port(Port::Output(*n)),
-            Place::State(n) => Source::Port(Port::State(*n)),
-            Place::Param(n) => Source::Param(*n),
+            Place::Arena(at) => SlotSource::Arena(*at),
+            Place::Input(n) => SlotSource::Port(Port::Input(*n)),
+            Place::Output(n) => SlotSource::Port(Port::Output(*n)),
+            Place::State(n) => SlotSource::Port(Port::State(*n)),
+            Place::Param(n) => SlotSource::Param(*n),
             Place::Const(tensor) => {
                 constants.push(Aligned::new(tensor));
-                Source::Const(constants.len() - 1)
+                SlotSource::Const(constants.len() - 1)
             }
             Place::Loaded(_) => {
                 loaded_bytes.push(buffer.count * buffer.dtype.size());
-                Source::Loaded(loaded_bytes.len() - 1)
+                SlotSource::Loaded(loaded_bytes.len() - 1)
             }
         };
         let sources = program.buffers.iter().map(source).collect();
@@ -183,8 +183,8 @@ impl<'a> Binder<'a> {
     }
 
     /// The steps of the load program, or of a run: these have constant operands packed before.
-    fn steps(&mut self, steps: &[Step], run: bool) -> Steps {
-        let mut bound = Steps::default();
+    fn steps(&mut self, steps: &[Step], run: bool) -> BoundSteps {
+        let mut bound = BoundSteps::default();
         let mut known = FxHashMap::default();
         for (number, step) in steps.iter().enumerate() {
             let (from, roles) = (bound.sources.len(), self.program.roles(step));
@@ -192,7 +192,7 @@ impl<'a> Binder<'a> {
             let thunk = self.thunks[step.kernel].clone();
             let mut own = 0;
             for bytes in thunk.buffers() {
-                bound.sources.push(Source::Own(own));
+                bound.sources.push(SlotSource::Own(own));
                 own += bytes.next_multiple_of(ALIGN);
             }
             let mut packs = false;
@@ -207,20 +207,20 @@ impl<'a> Binder<'a> {
                         self.packed.push(PackedConstant { step: number, bytes, reads });
                     }
                     only_packed = constant.only;
-                    Source::Packed(at)
+                    SlotSource::Packed(at)
                 } else if constant.each_run {
                     packs = true;
                     self.passing_bytes = self.passing_bytes.max(constant.bytes);
-                    Source::Passing
+                    SlotSource::Passing
                 } else {
-                    Source::Nowhere
+                    SlotSource::Nowhere
                 };
                 bound.sources.push(source);
             }
             if run {
                 self.read.extend((0..bound.sources.len() - from).map(|slot| !only_packed.contains(&slot)));
             }
-            bound.steps.push(Bound {
+            bound.steps.push(BoundStep {
                 thunk,
                 slots: from..bound.sources.len(),
                 stores: (0..roles.len()).filter(|&slot| roles[slot].access.written).collect(),
@@ -233,7 +233,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-impl Bound {
+impl BoundStep {
     /// Runs it on a table of slots that has all of its steps'.
     ///
     /// # Safety
@@ -254,7 +254,7 @@ impl Bound {
     /// Packs its constant operand.
     ///
     /// # Safety
-    /// As [`Bound::run`], for the slots from which the operand is packed, and its own.
+    /// As [`BoundStep::run`], for the slots from which the operand is packed, and its own.
     pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
         // SAFETY: passed on from the caller.
         unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
@@ -277,11 +277,11 @@ impl Bound {
     }
 }
 
-impl Steps {
+impl BoundSteps {
     /// Runs the steps that are `wanted`, by number.
     ///
     /// # Safety
-    /// As [`Bound::run`].
+    /// As [`BoundStep::run`].
     pub unsafe fn run(
         &self,
         slots: &[Pointer],
@@ -305,7 +305,7 @@ impl Steps {
     /// Runs one step.
     ///
     /// # Safety
-    /// As [`Bound::run`].
+    /// As [`BoundStep::run`].
     pub unsafe fn run_one(
         &self,
         n: usize,

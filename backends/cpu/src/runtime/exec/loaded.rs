@@ -10,7 +10,7 @@ use eutectic_ir::Tensor;
 
 use super::{
     check::{expect, wrong},
-    code::{Code, Source, Steps},
+    code::{BoundSteps, Code, SlotSource},
     pointer::{Aligned, NOWHERE, Pointer},
 };
 use crate::runtime::{
@@ -50,9 +50,9 @@ struct Values {
 struct Action {
     what: What,
     /// Parameters and results of other actions.
-    reads: Vec<Source>,
+    reads: Vec<SlotSource>,
     /// Results.
-    writes: Vec<Source>,
+    writes: Vec<SlotSource>,
 }
 
 #[derive(Clone, Copy)]
@@ -102,9 +102,9 @@ fn actions(code: &Code) -> Vec<Action> {
         for (n, constant) in code.packed.iter().enumerate().filter(|(n, _)| !packed[*n]).collect::<Vec<_>>() {
             let from = code.run.steps[constant.step].slots.start;
             let reads: Vec<_> = constant.reads.iter().map(|&slot| code.run.sources[from + slot]).collect();
-            if reads.iter().all(|read| !matches!(read, Source::Loaded(n) if !there[*n])) {
+            if reads.iter().all(|read| !matches!(read, SlotSource::Loaded(n) if !there[*n])) {
                 packed[n] = true;
-                actions.push(Action { what: What::Pack(n), reads, writes: vec![Source::Packed(n)] });
+                actions.push(Action { what: What::Pack(n), reads, writes: vec![SlotSource::Packed(n)] });
             }
         }
     };
@@ -112,11 +112,12 @@ fn actions(code: &Code) -> Vec<Action> {
     for (n, step) in code.load.steps.iter().enumerate() {
         let sources = || code.load.sources[step.slots.clone()].iter().copied().enumerate();
         let writes: Vec<_> = sources().filter(|(slot, _)| step.stores.contains(slot)).map(|s| s.1).collect();
-        let given =
-            |source: &Source| matches!(source, Source::Param(_) | Source::Loaded(_)) && !writes.contains(source);
+        let given = |source: &SlotSource| {
+            matches!(source, SlotSource::Param(_) | SlotSource::Loaded(_)) && !writes.contains(source)
+        };
         let reads = sources().map(|s| s.1).filter(given).collect();
         for write in &writes {
-            if let Source::Loaded(n) = write {
+            if let SlotSource::Loaded(n) = write {
                 there[*n] = true;
             }
         }
@@ -128,7 +129,7 @@ fn actions(code: &Code) -> Vec<Action> {
 
 impl Code {
     /// Whether runs read a parameter, or what the load program computed, itself.
-    fn reads(&self, source: Source) -> bool {
+    fn reads(&self, source: SlotSource) -> bool {
         self.run.sources.iter().zip(&self.read).any(|(s, read)| *read && *s == source)
     }
 }
@@ -156,8 +157,8 @@ impl<'a> Loading<'a> {
         for action in actions.iter().zip(todo).filter(|(_, todo)| **todo).map(|(action, _)| action) {
             for read in &action.reads {
                 match *read {
-                    Source::Param(n) => uses.0[n] += 1,
-                    Source::Loaded(n) => uses.1[n] += 1,
+                    SlotSource::Param(n) => uses.0[n] += 1,
+                    SlotSource::Loaded(n) => uses.1[n] += 1,
                     _ => {}
                 }
             }
@@ -167,8 +168,9 @@ impl<'a> Loading<'a> {
 
     fn run(mut self) -> Result<Values, BackendError> {
         let code = self.code;
-        let kept_params: Vec<_> = (0..self.given.len()).map(|n| code.reads(Source::Param(n))).collect();
-        let kept: Vec<_> = code.loaded_bytes.iter().enumerate().map(|(n, _)| code.reads(Source::Loaded(n))).collect();
+        let kept_params: Vec<_> = (0..self.given.len()).map(|n| code.reads(SlotSource::Param(n))).collect();
+        let kept: Vec<_> =
+            code.loaded_bytes.iter().enumerate().map(|(n, _)| code.reads(SlotSource::Loaded(n))).collect();
         self.place(&kept);
         for (n, given) in self.given.iter().enumerate().filter(|(n, _)| kept_params[*n]) {
             if let Some(tensor) = given {
@@ -181,10 +183,10 @@ impl<'a> Loading<'a> {
             for source in action.reads.iter().chain(&action.writes) {
                 match *source {
                     // Where its address does not suit, a copy is made for as long as it is read.
-                    Source::Param(n) if self.values.params[n].is_none() => {
+                    SlotSource::Param(n) if self.values.params[n].is_none() => {
                         self.values.params[n] = self.given[n].as_ref().map(|t| Arc::new(Aligned::new(t)));
                     }
-                    Source::Loaded(n) if self.values.loaded[n].is_none() => {
+                    SlotSource::Loaded(n) if self.values.loaded[n].is_none() => {
                         let block = Arc::new(Block::new(code.loaded_bytes[n]));
                         self.values.loaded[n] = Some(Piece { block, from: 0 });
                     }
@@ -202,13 +204,13 @@ impl<'a> Loading<'a> {
             }
             for read in &action.reads {
                 match *read {
-                    Source::Param(n) => {
+                    SlotSource::Param(n) => {
                         self.uses.0[n] -= 1;
                         if self.uses.0[n] == 0 && !kept_params[n] {
                             (self.values.params[n], self.given[n]) = (None, None);
                         }
                     }
-                    Source::Loaded(n) => {
+                    SlotSource::Loaded(n) => {
                         self.uses.1[n] -= 1;
                         if self.uses.1[n] == 0 && !kept[n] {
                             self.values.loaded[n] = None;
@@ -236,7 +238,7 @@ impl<'a> Loading<'a> {
         let todo = self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo);
         for write in todo.flat_map(|(action, _)| &action.writes) {
             let size = match *write {
-                Source::Loaded(n) => {
+                SlotSource::Loaded(n) => {
                     // What is there belongs to the program that this one is made from.
                     self.values.loaded[n] = None;
                     if !kept[n] {
@@ -244,7 +246,7 @@ impl<'a> Loading<'a> {
                     }
                     self.code.loaded_bytes[n]
                 }
-                Source::Packed(n) => self.code.packed[n].bytes,
+                SlotSource::Packed(n) => self.code.packed[n].bytes,
                 _ => continue,
             };
             places.push((*write, bytes));
@@ -254,15 +256,15 @@ impl<'a> Loading<'a> {
         for (write, from) in places {
             let piece = Some(Piece { block: block.clone(), from });
             match write {
-                Source::Loaded(n) => self.values.loaded[n] = piece,
-                Source::Packed(n) => self.values.packed[n] = piece,
+                SlotSource::Loaded(n) => self.values.loaded[n] = piece,
+                SlotSource::Packed(n) => self.values.packed[n] = piece,
                 _ => unreachable!("only these were given places"),
             }
         }
     }
 
     /// A table of slots that has those of one step.
-    fn slots(&self, steps: &Steps, step: usize, own: &Block) -> Vec<Pointer> {
+    fn slots(&self, steps: &BoundSteps, step: usize, own: &Block) -> Vec<Pointer> {
         let mut slots = vec![NOWHERE; steps.sources.len()];
         for slot in steps.steps[step].slots.clone() {
             slots[slot] = self.values.at(self.code, steps.sources[slot], own);
@@ -273,22 +275,22 @@ impl<'a> Loading<'a> {
 
 impl Values {
     /// Where a source is, if all sessions share it; what a session has for itself is nowhere.
-    fn at(&self, code: &Code, source: Source, own: &Block) -> Pointer {
+    fn at(&self, code: &Code, source: SlotSource, own: &Block) -> Pointer {
         let piece = |piece: &Option<Piece>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
         match source {
-            Source::Const(n) => Pointer(code.constants[n].at()),
-            Source::Param(n) => self.params[n].as_ref().map_or(NOWHERE, |p| Pointer(p.at())),
-            Source::Loaded(n) => piece(&self.loaded[n]),
-            Source::Packed(n) => piece(&self.packed[n]),
-            Source::Own(at) => Pointer(own.at().wrapping_add(at)),
-            Source::Arena(_) | Source::Port(_) | Source::Passing | Source::Nowhere => NOWHERE,
+            SlotSource::Const(n) => Pointer(code.constants[n].at()),
+            SlotSource::Param(n) => self.params[n].as_ref().map_or(NOWHERE, |p| Pointer(p.at())),
+            SlotSource::Loaded(n) => piece(&self.loaded[n]),
+            SlotSource::Packed(n) => piece(&self.packed[n]),
+            SlotSource::Own(at) => Pointer(own.at().wrapping_add(at)),
+            SlotSource::Arena(_) | SlotSource::Port(_) | SlotSource::Passing | SlotSource::Nowhere => NOWHERE,
         }
     }
 }
 
 impl CpuLoaded {
     /// As [`Values::at`].
-    pub fn at(&self, source: Source, own: &Block) -> Pointer {
+    pub fn at(&self, source: SlotSource, own: &Block) -> Pointer {
         self.values.at(&self.code, source, own)
     }
 
@@ -298,23 +300,23 @@ impl CpuLoaded {
         let mut changed = vec![false; self.values.loaded.len()];
         let mut todo = vec![false; actions.len()];
         for (action, todo) in actions.iter().zip(&mut todo) {
-            let depends = |read: &Source| match *read {
-                Source::Param(n) => replaced[n].is_some(),
-                Source::Loaded(n) => changed[n],
+            let depends = |read: &SlotSource| match *read {
+                SlotSource::Param(n) => replaced[n].is_some(),
+                SlotSource::Loaded(n) => changed[n],
                 _ => false,
             };
             *todo = action.reads.iter().any(depends);
             for write in action.writes.iter().filter(|_| *todo) {
-                if let Source::Loaded(n) = write {
+                if let SlotSource::Loaded(n) = write {
                     changed[*n] = true;
                 }
             }
         }
         let mut wanted = vec![false; self.values.loaded.len()];
         for (action, todo) in actions.iter().zip(&mut todo).rev() {
-            *todo |= action.writes.iter().any(|write| matches!(write, Source::Loaded(n) if wanted[*n]));
+            *todo |= action.writes.iter().any(|write| matches!(write, SlotSource::Loaded(n) if wanted[*n]));
             for read in action.reads.iter().filter(|_| *todo) {
-                if let Source::Loaded(n) = read {
+                if let SlotSource::Loaded(n) = read {
                     wanted[*n] |= self.values.loaded[*n].is_none();
                 }
             }
@@ -337,7 +339,7 @@ impl CpuLoaded {
         let todo = self.dependents(&actions, &given);
         let mut released: Vec<usize> = Vec::new();
         for read in actions.iter().zip(&todo).filter(|(_, todo)| **todo).flat_map(|(action, _)| &action.reads) {
-            if let Source::Param(n) = *read
+            if let SlotSource::Param(n) = *read
                 && given[n].is_none()
                 && self.values.params[n].is_none()
                 && !released.contains(&n)

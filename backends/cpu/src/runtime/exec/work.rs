@@ -8,7 +8,7 @@ use eutectic_ir::Type;
 use super::{
     buffer::CpuBuffer,
     check::{expect, wrong},
-    code::{Code, Source, dtype},
+    code::{Code, SlotSource, dtype},
     loaded::CpuLoaded,
     pointer::Pointer,
 };
@@ -95,14 +95,14 @@ impl Work {
     /// Fills the table of slots, ports aside.
     pub fn bind_constants(&mut self, loaded: &CpuLoaded) {
         let sources = &self.code.run.sources;
-        let at = |source: &Source| match *source {
-            Source::Arena(at) => Pointer(self.arena.at().wrapping_add(at)),
-            Source::Passing => Pointer(self.passing.at()),
+        let at = |source: &SlotSource| match *source {
+            SlotSource::Arena(at) => Pointer(self.arena.at().wrapping_add(at)),
+            SlotSource::Passing => Pointer(self.passing.at()),
             source => loaded.at(source, &self.thunks_own),
         };
         self.slots = sources.iter().map(at).collect();
-        let port = |(slot, source): (usize, &Source)| match *source {
-            Source::Port(port) => Some((slot, port)),
+        let port = |(slot, source): (usize, &SlotSource)| match *source {
+            SlotSource::Port(port) => Some((slot, port)),
             _ => None,
         };
         self.late = sources.iter().enumerate().filter_map(port).collect();

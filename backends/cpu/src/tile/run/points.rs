@@ -3,31 +3,31 @@
 
 use std::mem::MaybeUninit;
 
-use super::Run;
+use super::TileRun;
 use crate::{
     simd::{
-        ahead::Ahead,
-        pointwise::Call,
+        pointwise::PointCall,
+        prefetch::Prefetch,
         stream::{self, LINE},
     },
     tile::{
         domain::MAX_RANK,
         loops::Loops,
-        program::Step,
-        shape::{Place, TOGETHER},
+        program::TileStep,
+        shape::{TOGETHER, TileLayout},
     },
 };
 
 /// A pointwise step that runs.
-struct Job<'a> {
-    run: unsafe fn(&Call<'_>),
+struct PointJob<'a> {
+    run: unsafe fn(&PointCall<'_>),
     /// For a whole run, the one that is next.
-    call: Call<'a>,
+    call: PointCall<'a>,
     loops: &'a Loops,
     past: Option<Past>,
 }
 
-/// A value that goes past the caches once its strips are computed.
+/// A value that goes to memory by streaming stores once its strips are computed.
 struct Past {
     copy: stream::Copy,
     from: *mut u8,
@@ -39,23 +39,28 @@ struct Past {
     done: usize,
 }
 
-impl Run<'_> {
+impl TileRun<'_> {
     /// Runs pointwise steps that go through the tile in the same runs, unless they `vary` and have to go otherwise.
-    pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, ahead: &Ahead) {
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`]; the steps before must have been run.
+    pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, prefetch: &Prefetch) {
         // SAFETY: passed on from the caller.
         unsafe {
             if vary && ids.iter().any(|&id| self.goes_otherwise(id)) {
-                return ids.iter().for_each(|&id| self.strips(&mut [self.job(id, &self.loops(id), ahead)], ahead));
+                return ids
+                    .iter()
+                    .for_each(|&id| self.strips(&mut [self.job(id, &self.loops(id), prefetch)], prefetch));
             }
             let loops = |id: usize| &self.shape.steps[id].loops;
             if let [id] = ids {
-                return self.strips(&mut [self.job(*id, loops(*id), ahead)], ahead);
+                return self.strips(&mut [self.job(*id, loops(*id), prefetch)], prefetch);
             }
             let mut jobs = [const { MaybeUninit::uninit() }; TOGETHER];
             for (job, &id) in jobs.iter_mut().zip(ids) {
-                job.write(self.job(id, loops(id), ahead));
+                job.write(self.job(id, loops(id), prefetch));
             }
-            self.strips(jobs[..ids.len()].assume_init_mut(), ahead);
+            self.strips(jobs[..ids.len()].assume_init_mut(), prefetch);
         }
     }
 
@@ -63,34 +68,39 @@ impl Run<'_> {
     /// argument is in a register; and a result may not be stored at once where loads read the same memory.
     fn goes_otherwise(&self, id: usize) -> bool {
         let walk = &self.shape.steps[id];
-        let Step::Point { args, .. } = &self.program.steps[id] else { return false };
+        let TileStep::Point { args, .. } = &self.program.steps[id] else { return false };
         let copied = |&arg: &usize| self.shape.steps[arg].lines.is_some() && self.lines(arg).is_none();
-        walk.place == Place::Lines && self.direct(id).is_none() || walk.varies && args.iter().any(copied)
+        walk.place == TileLayout::Lines && self.direct(id).is_none() || walk.varies && args.iter().any(copied)
     }
 
     /// The loops of a step as its arguments and its result lie now.
     fn loops(&self, id: usize) -> Loops {
-        let place = if self.direct(id).is_some() { self.shape.steps[id].place } else { Place::Apart };
+        let place = if self.direct(id).is_some() { self.shape.steps[id].place } else { TileLayout::Apart };
         self.program.loops(self.tile, id, place, &self.shape.steps, |arg| self.lines(arg).is_some())
     }
 
     /// Where the result of a step may be computed to, if it is not its register.
     fn direct(&self, id: usize) -> Option<*mut u8> {
-        let may = self.frame.direct && self.program.streams.is_none() && self.shape.steps[id].place != Place::Apart;
+        let may =
+            self.frame.direct && self.program.streams.is_none() && self.shape.steps[id].place != TileLayout::Apart;
         self.program.values[id].direct.filter(|_| may).map(|write| self.target(write))
     }
 
     /// Inlined, so that jobs are made where they stay.
+    ///
+    /// # Safety
+    /// The steps of its arguments must have been run, or be run before it strip by strip.
     #[inline(always)]
-    unsafe fn job<'a>(&'a self, id: usize, loops: &'a Loops, ahead: &'a Ahead) -> Job<'a> {
-        let Step::Point { function, k, args } = &self.program.steps[id] else {
+    unsafe fn job<'a>(&'a self, id: usize, loops: &'a Loops, prefetch: &'a Prefetch) -> PointJob<'a> {
+        let TileStep::Point { function, k, args } = &self.program.steps[id] else {
             unreachable!("only pointwise steps run in strips")
         };
         let past = self.past(id).map(|(copy, write)| (copy, self.target(write)));
-        // Lines that are copied past the caches are read whole: one that spans two which were just written would wait for both.
+        // Streaming stores copy whole lines: a load that spans two lines which were just written cannot be store-forwarded.
         let shift = past.map_or(0, |(_, to)| to.addr() % LINE);
         let out = self.direct(id).unwrap_or(self.register(id).wrapping_add(shift));
-        let mut call = Call { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k, ahead };
+        let mut call =
+            PointCall { out, args: [std::ptr::null(); 3], scalar: loops.scalar, n: loops.n, k: *k, prefetch };
         for (at, &arg) in call.args.iter_mut().zip(args) {
             // SAFETY: arguments were computed before, or are by a job before this one.
             *at = unsafe { self.at(arg).cast_const() };
@@ -104,16 +114,18 @@ impl Run<'_> {
             "room for a shift"
         );
         let past = past.map(|(copy, to)| Past { copy, from: out, to, size, ready: 0, done: 0 });
-        Job { run: function.run, call, loops, past }
+        PointJob { run: function.run, call, loops, past }
     }
 
-    /// How, and for which write, a value goes past the caches in strips.
+    /// The streaming store, and the write, by which a value goes to memory in strips.
     pub(super) fn past(&self, id: usize) -> Option<(stream::Copy, usize)> {
-        let may = self.frame.direct && self.stores() && self.shape.steps[id].place == Place::Dense;
+        let may = self.frame.direct && self.stores() && self.shape.steps[id].place == TileLayout::Dense;
         self.program.streams.filter(|_| may).zip(self.program.values[id].direct)
     }
 
-    unsafe fn strips(&self, jobs: &mut [Job<'_>], ahead: &Ahead) {
+    /// # Safety
+    /// As [`TileRun::points`].
+    unsafe fn strips(&self, jobs: &mut [PointJob<'_>], prefetch: &Prefetch) {
         let Some(loops) = jobs.first().map(|job| job.loops) else { return };
         if loops.n == 0 || loops.outer().iter().any(|o| o.0 == 0) {
             return;
@@ -127,7 +139,7 @@ impl Run<'_> {
                     // SAFETY: registers hold the whole tile, and pointers stay within them.
                     unsafe { job.strip(done, n) };
                     if self.shape.between {
-                        ahead.ask();
+                        prefetch.issue();
                     }
                 }
                 done += n;
@@ -152,8 +164,11 @@ impl Run<'_> {
     }
 }
 
-impl Job<'_> {
+impl PointJob<'_> {
     /// `n` elements of a run, after `done` others.
+    ///
+    /// # Safety
+    /// The arguments must have been computed up to `done + n`.
     unsafe fn strip(&mut self, done: usize, n: usize) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -162,7 +177,7 @@ impl Job<'_> {
             } else {
                 let by = self.loops.unit.map(|unit| done as isize * unit);
                 let args = std::array::from_fn(|i| self.call.args[i].wrapping_offset(by[i]));
-                (self.run)(&Call { out: self.call.out.wrapping_offset(by[3]), args, n, ..self.call });
+                (self.run)(&PointCall { out: self.call.out.wrapping_offset(by[3]), args, n, ..self.call });
             }
             if let Some(past) = &mut self.past {
                 past.ready += n * past.size;
@@ -182,6 +197,9 @@ impl Job<'_> {
 
 impl Past {
     /// Copies what is not there yet of the first `until` bytes.
+    ///
+    /// # Safety
+    /// The value must have been computed up to there.
     unsafe fn copy(&mut self, until: usize) {
         if until > self.done {
             let (to, from) = (self.to.wrapping_add(self.done), self.from.wrapping_add(self.done));

@@ -2,17 +2,17 @@
 
 use eutectic_ir::DType;
 
-use super::{Gather, Run, line};
+use super::{Gather, TileRun, line};
 use crate::tile::{
-    access::{Access, Guard, all_hold},
-    domain::{MAX_RANK, Mask},
+    access::{Access, TileGuard, all_hold},
+    domain::{AxisMask, MAX_RANK},
     program::Scatter,
 };
 
-impl Run<'_> {
+impl TileRun<'_> {
     /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`
     /// points along the innermost axis and says with how many.
-    fn walk_points(&self, mask: Mask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
+    fn walk_points(&self, mask: AxisMask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
         if self.tile.count(mask) == 0 {
             return;
         }
@@ -45,6 +45,9 @@ impl Run<'_> {
     }
 
     /// The integer that a value has at a point.
+    ///
+    /// # Safety
+    /// The value's step must have been run.
     unsafe fn integer(&self, id: usize, point: &[usize; MAX_RANK]) -> i64 {
         let value = &self.program.values[id];
         let at = self.place(&self.tile.strides(value.mask), point);
@@ -69,7 +72,16 @@ impl Run<'_> {
         }
     }
 
-    pub(super) unsafe fn check(&self, arg: usize, extent: usize, guards: &[Guard], mask: Mask, register: *mut u8) {
+    /// # Safety
+    /// As [`TileRun::integer`], and the register must be the step's.
+    pub(super) unsafe fn check(
+        &self,
+        arg: usize,
+        extent: usize,
+        guards: &[TileGuard],
+        mask: AxisMask,
+        register: *mut u8,
+    ) {
         let from = &self.program.values[arg];
         let size = from.dtype.size();
         let strides = self.tile.strides(from.mask);
@@ -97,7 +109,9 @@ impl Run<'_> {
         });
     }
 
-    pub(super) unsafe fn walk(&self, gather: &Gather<'_>, mask: Mask, size: usize, register: *mut u8) {
+    /// # Safety
+    /// As [`TileProgram::run`]; the register must be the step's.
+    pub(super) unsafe fn walk(&self, gather: &Gather<'_>, mask: AxisMask, size: usize, register: *mut u8) {
         let mut to = register;
         self.walk_points(mask, |point, axis, left| {
             let read = self.reader(point, axis);
@@ -131,6 +145,8 @@ impl Run<'_> {
         });
     }
 
+    /// # Safety
+    /// As [`TileProgram::run`]; all steps must have been run.
     pub(super) unsafe fn scatter(&self, scatter: &Scatter) {
         let value = &self.program.values[scatter.value];
         let (size, strides) = (value.dtype.size(), self.tile.strides(value.mask));
@@ -167,7 +183,9 @@ impl Run<'_> {
         });
     }
 
-    pub(super) unsafe fn coordinate(&self, access: &Access, mask: Mask, mut to: *mut i64) {
+    /// # Safety
+    /// There must be room for an integer for each point along the mask's axes.
+    pub(super) unsafe fn coordinate(&self, access: &Access, mask: AxisMask, mut to: *mut i64) {
         self.walk_points(mask, |point, axis, left| {
             let run = access.at(point, axis, &self.reader(point, axis));
             let n = left.min(run.len);
@@ -180,11 +198,13 @@ impl Run<'_> {
         });
     }
 
+    /// # Safety
+    /// As [`TileProgram::run`]; the pieces' steps must have been run, and the register must be the step's.
     pub(super) unsafe fn select(
         &self,
-        pieces: &[(Vec<Guard>, usize)],
+        pieces: &[(Vec<TileGuard>, usize)],
         fill: &[u8; 8],
-        mask: Mask,
+        mask: AxisMask,
         size: usize,
         register: *mut u8,
     ) {

@@ -1,23 +1,23 @@
 //! Works shapes out, from a program and the extents of tiles.
 
-use super::{Place, Shape, Stage, TOGETHER, Walk, place};
+use super::{Stage, TOGETHER, TileLayout, TileShape, Walk, place};
 use crate::{
     simd::{pointwise::BLOCK, stream::LINE},
     tile::{
-        domain::{MAX_RANK, Mask, Tile},
+        domain::{AxisMask, MAX_RANK, Tile},
         loops::Loops,
-        program::{Step, TileProgram},
+        program::{TileProgram, TileStep},
     },
 };
 
-/// Lines that are asked for at a time: fewer than a core waits for at once.
+/// Lines that are prefetched at a time: fewer than a core has line-fill buffers.
 const LINES: usize = 10;
 /// The shortest strips, in elements: fewer take less time than starting anew.
 const SHORTEST: usize = 256;
 
-impl Shape {
+impl TileShape {
     /// Of a program, for tiles of `len`.
-    pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> Shape {
+    pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> TileShape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
         let free = Free::new(program);
         let mut steps: Vec<Walk> = Vec::with_capacity(program.steps.len());
@@ -25,19 +25,19 @@ impl Shape {
             steps.push(walk(program, &tile, id, &steps, &free));
         }
         let loads: Vec<_> =
-            (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == Place::Dense).collect();
-        // What differs from tile to tile, and is not near.
-        let every = (0..program.domain.len()).fold(0, |mask: Mask, d| mask | 1 << d);
-        let moving = loads.iter().filter(|&&id| program.far && program.values[id].mask == every);
+            (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == TileLayout::Dense).collect();
+        // What differs from tile to tile, and is not in the second-level cache.
+        let every = (0..program.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
+        let moving = loads.iter().filter(|&&id| program.beyond_l2 && program.values[id].mask == every);
         let lines: Vec<_> =
             moving.map(|&id| (steps[id].n * program.values[id].dtype.size()).div_ceil(LINE) + 1).collect();
         let (all, longest) = (lines.iter().sum::<usize>(), lines.iter().max().copied().unwrap_or(0));
         let between = !program.steps.iter().zip(&steps).any(|(step, walk)| asks(step) && walk.loops.n >= BLOCK);
         let turns = |piece: usize| -> usize {
-            let of_step = |(step, walk): (&Step, &Walk)| match step {
-                Step::Point { .. } if between => walk.loops.n.div_ceil(piece) * walk.loops.runs(),
-                Step::Point { .. } if asks(step) => walk.loops.n / BLOCK * walk.loops.runs(),
-                Step::Reduce { .. } => walk.rows,
+            let of_step = |(step, walk): (&TileStep, &Walk)| match step {
+                TileStep::Point { .. } if between => walk.loops.n.div_ceil(piece) * walk.loops.runs(),
+                TileStep::Point { .. } if asks(step) => walk.loops.n / BLOCK * walk.loops.runs(),
+                TileStep::Reduce { .. } => walk.rows,
                 _ => 0,
             };
             program.steps.iter().zip(&steps).map(of_step).sum()
@@ -51,7 +51,7 @@ impl Shape {
         let each = ((longest + turns / 2) / turns).max(1);
         let of_all = stages(program, &steps, piece, 0..steps.len());
         let of_passes = program.passes.iter().map(|pass| stages(program, &steps, piece, pass.iter().copied()));
-        Shape {
+        TileShape {
             len: *len,
             stages: [of_all].into_iter().chain(of_passes).collect(),
             lines: longest,
@@ -64,9 +64,9 @@ impl Shape {
     }
 }
 
-/// Whether a step asks for memory while it computes.
-fn asks(step: &Step) -> bool {
-    matches!(step, Step::Point { function, .. } if function.asks)
+/// Whether a step prefetches while it computes.
+fn asks(step: &TileStep) -> bool {
+    matches!(step, TileStep::Point { function, .. } if function.asks)
 }
 
 impl TileProgram {
@@ -75,11 +75,11 @@ impl TileProgram {
         &self,
         tile: &Tile,
         id: usize,
-        place: Place,
+        place: TileLayout,
         walks: &[Walk],
         in_lines: impl Fn(usize) -> bool,
     ) -> Loops {
-        let Step::Point { args, .. } = &self.steps[id] else { return Loops::default() };
+        let TileStep::Point { args, .. } = &self.steps[id] else { return Loops::default() };
         let side = |id: usize, lines: Option<&[i64; MAX_RANK]>| {
             let value = &self.values[id];
             let strides = lines.map_or_else(|| tile.strides(value.mask), |lines| lines.map(|s| s as isize));
@@ -90,7 +90,7 @@ impl TileProgram {
             *to = side(arg, walks[arg].lines.filter(|_| in_lines(arg)).and_then(|load| self.load(load)));
         }
         let write = self.values[id].direct.map(|write| &self.writes[write].strides);
-        sides[3] = side(id, write.filter(|_| place == Place::Lines));
+        sides[3] = side(id, write.filter(|_| place == TileLayout::Lines));
         Loops::new(tile, self.values[id].mask, &sides)
     }
 }
@@ -104,11 +104,11 @@ fn stages(program: &TileProgram, walks: &[Walk], strip: usize, ids: impl Iterato
     };
     let mut stages: Vec<Stage> = Vec::new();
     for id in ids {
-        if !matches!(program.steps[id], Step::Point { .. }) {
+        if !matches!(program.steps[id], TileStep::Point { .. }) {
             stages.push(Stage::Step(id));
             continue;
         }
-        let varies = walks[id].varies || walks[id].place == Place::Lines;
+        let varies = walks[id].varies || walks[id].place == TileLayout::Lines;
         match stages.last_mut() {
             Some(Stage::Points { ids, vary }) if ids.len() < TOGETHER && alike(ids[0], id) => {
                 ids.push(id);
@@ -133,7 +133,7 @@ impl Free {
         let n = program.steps.len();
         let (mut reads, mut stores, mut to_read) = (vec![0; n], vec![0; n], vec![true; n]);
         for step in &program.steps {
-            let can = matches!(step, Step::Point { .. } | Step::Pieces { .. } | Step::Spread(_));
+            let can = matches!(step, TileStep::Point { .. } | TileStep::Pieces { .. } | TileStep::Spread(_));
             step.args().into_iter().for_each(|arg| (reads[arg], to_read[arg]) = (reads[arg] + 1, to_read[arg] && can));
         }
         program.writes.iter().for_each(|w| stores[w.value] += 1);
@@ -149,23 +149,28 @@ impl Free {
 fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &Free) -> Walk {
     let value = &program.values[id];
     match &program.steps[id] {
-        Step::Affine { strides, .. } | Step::Boxed { strides, .. } => {
+        TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => {
             let place = place(tile, strides, value.mask, free.to_read[id]);
-            Walk { place, lines: (place == Place::Lines).then_some(id), n: tile.count(value.mask), ..Walk::default() }
+            Walk {
+                place,
+                lines: (place == TileLayout::Lines).then_some(id),
+                n: tile.count(value.mask),
+                ..Walk::default()
+            }
         }
-        Step::Pieces { pieces, .. } => {
+        TileStep::Pieces { pieces, .. } => {
             let lines = match pieces.as_slice() {
                 [(_, piece)] if free.to_read[id] && program.values[*piece].mask == value.mask => before[*piece].lines,
                 _ => None,
             };
             Walk { lines, ..Walk::default() }
         }
-        Step::Reduce { arg, .. } => {
+        TileStep::Reduce { arg, .. } => {
             let n = tile.count(program.values[*arg].mask & program.row);
             Walk { n, rows: tile.count(value.mask), ..Walk::default() }
         }
-        Step::Point { args, .. } => {
-            let place = value.direct.map_or(Place::Apart, |write| {
+        TileStep::Point { args, .. } => {
+            let place = value.direct.map_or(TileLayout::Apart, |write| {
                 let strides = &program.writes[write].strides;
                 // A value that is stored at several places is copied to them.
                 let once = (0..MAX_RANK).all(|d| tile.len[d] <= 1 || (value.mask >> d & 1 == 1) == (strides[d] != 0));
@@ -173,7 +178,7 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &F
             });
             let loops = program.loops(tile, id, place, before, |_| true);
             let varies =
-                |&arg: &usize| before[arg].lines.is_some() && !matches!(program.steps[arg], Step::Affine { .. });
+                |&arg: &usize| before[arg].lines.is_some() && !matches!(program.steps[arg], TileStep::Affine { .. });
             Walk { place, loops, varies: args.iter().any(varies), ..Walk::default() }
         }
         _ => Walk::default(),
