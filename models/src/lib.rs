@@ -12,6 +12,7 @@ pub mod random;
 pub mod sam;
 pub mod text;
 pub mod tokens;
+pub mod vision;
 pub mod weights;
 
 pub use bert::{BertConfig, Output};
