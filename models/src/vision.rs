@@ -9,6 +9,7 @@ use crate::{
     image::{self, Preprocessing},
     nn::Form,
     sam::{self, Preset, SamConfig},
+    sam3::{self, Sam3Config},
     weights::{Weights, WeightsError},
 };
 
@@ -17,16 +18,22 @@ use crate::{
 pub enum Vision {
     /// The image encoder of SAM, with prompt encoder and mask decoder where masks are asked for.
     Sam,
+    /// The vision encoder of SAM 3: trunk and neck.
+    Sam3,
+    /// The neck of SAM 3 alone, which takes the trunk's tokens.
+    Sam3Neck,
 }
 
 impl Vision {
     /// All of them.
-    pub const ALL: [Vision; 1] = [Vision::Sam];
+    pub const ALL: [Vision; 3] = [Vision::Sam, Vision::Sam3, Vision::Sam3Neck];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Vision::Sam => "sam",
+            Vision::Sam3 => "sam3",
+            Vision::Sam3Neck => "sam3-neck",
         }
     }
 
@@ -39,13 +46,17 @@ impl Vision {
     pub fn presets(self) -> &'static [&'static str] {
         match self {
             Vision::Sam => &["vit-b", "vit-l", "vit-h"],
+            Vision::Sam3 | Vision::Sam3Neck => &["published"],
         }
     }
 
     /// A published size.
     pub fn preset(self, name: &str) -> Option<VisionModel> {
+        let published = || (name == "published").then(Sam3Config::default);
         match self {
             Vision::Sam => Preset::named(name).map(|p| VisionModel::Sam(p.config())),
+            Vision::Sam3 => published().map(VisionModel::Sam3),
+            Vision::Sam3Neck => published().map(VisionModel::Sam3Neck),
         }
     }
 
@@ -54,8 +65,11 @@ impl Vision {
     /// # Errors
     /// Everything that is wrong with the file.
     pub fn open(self, folder: &Path) -> Result<VisionModel, ConfigError> {
+        let file = folder.join("config.json");
         match self {
-            Vision::Sam => SamConfig::open(folder.join("config.json")).map(VisionModel::Sam),
+            Vision::Sam => SamConfig::open(file).map(VisionModel::Sam),
+            Vision::Sam3 => Sam3Config::open(file).map(VisionModel::Sam3),
+            Vision::Sam3Neck => Sam3Config::open(file).map(VisionModel::Sam3Neck),
         }
     }
 }
@@ -65,6 +79,10 @@ impl Vision {
 pub enum VisionModel {
     /// SAM.
     Sam(SamConfig),
+    /// The vision encoder of SAM 3.
+    Sam3(Sam3Config),
+    /// Its neck.
+    Sam3Neck(Sam3Config),
 }
 
 impl VisionModel {
@@ -75,6 +93,7 @@ impl VisionModel {
     pub fn weights(&mut self, path: &Path) -> Result<Weights, WeightsError> {
         match self {
             VisionModel::Sam(config) => sam::open_weights(path, config),
+            VisionModel::Sam3(config) | VisionModel::Sam3Neck(config) => sam3::open_weights(path, config),
         }
     }
 
@@ -85,6 +104,8 @@ impl VisionModel {
     pub fn graph(&self, form: Form, batch: usize) -> Result<Graph, GraphError> {
         match self {
             VisionModel::Sam(config) => sam::encoder(config, form, batch),
+            VisionModel::Sam3(config) => sam3::encoder(config, form, batch),
+            VisionModel::Sam3Neck(config) => sam3::neck(config, form, batch),
         }
     }
 
@@ -92,6 +113,8 @@ impl VisionModel {
     pub fn ignored(&self) -> &'static [&'static str] {
         match self {
             VisionModel::Sam(_) => sam::IGNORED_FOR_EMBEDDINGS,
+            VisionModel::Sam3(_) => sam3::IGNORED,
+            VisionModel::Sam3Neck(_) => sam3::IGNORED_FOR_NECK,
         }
     }
 
@@ -99,6 +122,17 @@ impl VisionModel {
     pub fn preprocessing(&self) -> Option<(Preprocessing, [usize; 2])> {
         match self {
             VisionModel::Sam(config) => Some((image::SAM, config.vision.image)),
+            VisionModel::Sam3(config) => Some((image::SAM3, [config.trunk.image; 2])),
+            VisionModel::Sam3Neck(_) => None,
+        }
+    }
+
+    /// The output, of shape [B D h w], that a picture shows.
+    pub fn pictured(&self) -> &'static str {
+        match self {
+            VisionModel::Sam(_) => "embedding",
+            // The branch at the scale of the tokens.
+            VisionModel::Sam3(_) | VisionModel::Sam3Neck(_) => "feature.2",
         }
     }
 }

@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let best = masks.map(|((_, masks), (_, scores))| Mask::best(masks, scores, seen.as_ref()));
     if let Some(seen) = &seen {
         for path in &files.pictures {
-            picture::write(path, &drawn(seen, best.as_ref(), named[0].1))?;
+            picture::write(path, &drawn(seen, best.as_ref(), embedding(&opened.model, &named)?))?;
         }
     }
     print_results(args, &named, &inputs, &source)?;
@@ -138,6 +138,10 @@ fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]
             let prompts = Prompts { number: 1, points: points + 1, prior: false };
             (sam::segmenter(config, form, batch, prompts), sam::IGNORED_FOR_MASKS)
         }
+        _ => {
+            let problem = format!("--point: {} makes no masks", args.job.program.model.display());
+            return Err(input(problem, "`eutectic run sam` does"));
+        }
     };
     Ok((built.0.map_err(Fault::input)?, built.1))
 }
@@ -153,6 +157,15 @@ fn prompt(args: &Args, seen: Option<&Seen>) -> Tensors {
     let points = Tensor::from_f64(DType::F32, &[1, 1, number, 2], points.flatten());
     let labels = Tensor::from_i64(DType::I64, &[1, 1, number], labels);
     Tensors::from([("points".into(), points), ("labels".into(), labels)])
+}
+
+/// The result that a picture shows where there is no mask.
+fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<&'a Tensor, Fault> {
+    let wanted = model.pictured();
+    let found = results.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        input(format!("--out: a picture shows `{wanted}`, which this model does not have"), "write a .npy file")
+    })
 }
 
 fn drawn(seen: &Seen, mask: Option<&Mask>, embedding: &Tensor) -> RgbImage {
