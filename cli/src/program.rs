@@ -21,6 +21,7 @@ use eutectic::{
             random::Rng,
             random_weights,
             text::bind,
+            vision::{Vision, VisionModel},
         },
     },
 };
@@ -40,13 +41,16 @@ const LARGEST: usize = 1 << 38;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct Program {
-    /// A built-in model (demo, minilm, bert-base), an ONNX model (*.onnx), or a file with a graph in text form
+    /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form
     #[arg(value_name = "MODEL|FILE")]
     pub model: PathBuf,
+    /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// Binds a symbolic dimension of a file's graph; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = shape)]
     pub shape: Vec<(String, i64)>,
-    /// Texts of a built-in model's batch
+    /// Texts or images of a built-in model's batch
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Tokens of each text
@@ -58,7 +62,8 @@ pub struct Program {
     /// What a built-in model computes
     #[arg(long, value_enum, default_value_t)]
     pub result: ResultName,
-    /// Where the parameters are: a directory with config.json and model.safetensors, or (for a graph file) a .safetensors file
+    /// Where the parameters are: a directory with config.json and model.safetensors, or (for a graph file, or with --preset) a
+    /// .safetensors file or a checkpoint of torch
     #[arg(long, value_name = "PATH", conflicts_with = "random")]
     pub weights: Option<PathBuf>,
     /// Random parameters, also for a model whose weights can be had
@@ -89,6 +94,13 @@ pub enum ResultName {
     Embedding,
 }
 
+/// A built-in model that takes images, and the file that its parameters are in.
+pub struct Opened {
+    /// The model.
+    pub model: VisionModel,
+    weights: Option<(PathBuf, Weights)>,
+}
+
 /// Values by name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
@@ -108,7 +120,18 @@ impl Program {
     /// A program that is run on random numbers, as it stands.
     pub fn random(model: PathBuf) -> Program {
         let (form, result) = (FormName::default(), ResultName::default());
-        Program { model, shape: Vec::new(), batch: None, seq: None, form, result, weights: None, random: true, seed: 1 }
+        Program {
+            model,
+            preset: None,
+            shape: Vec::new(),
+            batch: None,
+            seq: None,
+            form,
+            result,
+            weights: None,
+            random: true,
+            seed: 1,
+        }
     }
 
     /// The built-in model of that name, if it is one.
@@ -134,10 +157,11 @@ impl Program {
     /// # Errors
     /// When there is no such model or file, the file holds no graph, or a symbol stays unbound.
     pub fn graph(&self) -> Result<Graph, Fault> {
-        let graph = match self.builtin() {
-            Some(builtin) => self.built(builtin)?,
-            None if self.is_onnx() => self.import()?.graph,
-            None => self.read()?,
+        let graph = match (self.builtin(), self.opened()?) {
+            (Some(builtin), _) => self.built(builtin)?,
+            (_, Some(opened)) => opened.model.graph(self.form(), self.images()).map_err(Fault::input)?,
+            _ if self.is_onnx() => self.import()?.graph,
+            _ => self.read()?,
         };
         let large = graph.nodes().find(|(_, node)| node.ty.bytes() > LARGEST);
         large.map_or(Ok(()), |(_, node)| {
@@ -145,6 +169,89 @@ impl Program {
             Err(input(problem, "bind smaller dimensions"))
         })?;
         Ok(graph)
+    }
+
+    /// The kind of built-in model that takes images, if it is one.
+    pub fn vision(&self) -> Option<Vision> {
+        Vision::named(self.model.to_str()?)
+    }
+
+    /// Images of a batch.
+    pub fn images(&self) -> usize {
+        self.batch.unwrap_or(1)
+    }
+
+    /// The model that takes images, if it is one: from a preset, or as the folder of its weights says.
+    ///
+    /// # Errors
+    /// When there is no such preset, or the files cannot be read or contradict the arguments.
+    pub fn opened(&self) -> Result<Option<Opened>, Fault> {
+        let Some(kind) = self.vision() else {
+            return match &self.preset {
+                None => Ok(None),
+                Some(name) => {
+                    let problem = format!("--preset {name}: {} comes in one size only", self.model.display());
+                    Err(input(problem, "leave it out; sam has presets"))
+                }
+            };
+        };
+        let presets = kind.presets().join(", ");
+        let for_texts = [("--seq", self.seq.is_some()), ("--shape", !self.shape.is_empty())];
+        if let Some((flag, _)) = for_texts.iter().find(|(_, given)| *given) {
+            let problem = format!("{flag}: {} takes images of the size that it was made for", kind.name());
+            return Err(input(problem, "--batch sets the number of images"));
+        }
+        if self.batch == Some(0) {
+            return Err(input("--batch 0: there is no image", "give at least one"));
+        }
+        let folder = self.weights.as_ref().filter(|path| path.is_dir());
+        let mut model = match (folder, &self.preset) {
+            (Some(folder), None) => kind.open(folder).map_err(|e| {
+                input(
+                    e,
+                    format!("a folder as Hugging Face lays it out is wanted, or a file and one of --preset {presets}"),
+                )
+            })?,
+            (Some(folder), Some(name)) => {
+                let problem = format!("--preset {name}: {} says itself what the model is", folder.display());
+                return Err(input(problem, "leave out --preset, or let --weights name the file in the folder"));
+            }
+            (None, None) if self.weights.is_some() => {
+                let help = format!("add --preset, one of {presets}, or let --weights name a folder with config.json");
+                return Err(input("--weights: a file does not say which model it is for", help));
+            }
+            (None, name) => {
+                let name = name.as_deref().unwrap_or(kind.presets()[0]);
+                let unknown = || {
+                    input(
+                        format!("--preset {name}: {} has none of that name", kind.name()),
+                        format!("it has {presets}"),
+                    )
+                };
+                kind.preset(name).ok_or_else(unknown)?
+            }
+        };
+        let path = folder.map(|folder| folder.join("model.safetensors")).or(self.weights.clone());
+        let weights = path.map(|path| {
+            let weights = model.weights(&path).map_err(|e| self.unusable(e))?;
+            Ok::<_, Fault>((path, weights))
+        });
+        Ok(Some(Opened { weights: weights.transpose()?, model }))
+    }
+
+    /// The parameters of a graph of a model that takes images, and where they come from; `ignored` are names in the file that
+    /// the graph may do without.
+    ///
+    /// # Errors
+    /// When the file's tensors do not fit.
+    pub fn image_params(&self, opened: &Opened, graph: &Graph, ignored: &[&str]) -> Result<(Tensors, String), Fault> {
+        let Some((path, weights)) = &opened.weights else {
+            let source = format!("random, from seed {}: the numbers mean nothing", self.seed);
+            return Ok((random_weights(graph, self.seed), source));
+        };
+        let wanted = graph.named("param").map(|(name, id)| (name, graph.ty(id)));
+        let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
+        Ok((bound.tensors, format!("from {}", path.display())))
     }
 
     fn built(&self, builtin: &Builtin) -> Result<Graph, Fault> {
@@ -211,7 +318,8 @@ impl Program {
     fn read(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
         let bytes = fs::read(&self.model).map_err(|e| {
-            let known: Vec<_> = BUILTINS.iter().map(|b| b.name).collect();
+            let known: Vec<_> =
+                BUILTINS.iter().map(|b| b.name).chain(Vision::ALL.into_iter().map(Vision::name)).collect();
             let help = format!(
                 "built-in models are {}; anything else is the path of an ONNX model or a graph",
                 known.join(", ")
@@ -249,6 +357,9 @@ impl Program {
     /// # Errors
     /// When the weights cannot be read or do not fit, or are missing for a model whose weights can be had.
     pub fn params(&self, graph: &Graph) -> Result<(Tensors, String), Fault> {
+        if let Some(opened) = self.opened()? {
+            return self.image_params(&opened, graph, opened.model.ignored());
+        }
         match &self.weights {
             Some(path) => {
                 let file = if path.is_dir() { path.join("model.safetensors") } else { path.clone() };

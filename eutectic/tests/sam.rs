@@ -1,4 +1,4 @@
-//! SAM's graphs, compiled and run, against what transformers computes (`models/golden/make_sam.py`).
+//! SAM's and SAM 3's graphs, compiled and run, against what transformers computes (`models/golden/make_sam.py`).
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use eutectic::{
     engine::models::{
         Form, Weights,
         sam::{self, IGNORED_FOR_EMBEDDINGS, IGNORED_FOR_MASKS, Label, Prompts, SamConfig},
+        sam3::{self, Sam3Config},
     },
 };
 
@@ -91,5 +92,56 @@ fn points_give_the_masks_of_transformers() {
             let want = value(&format!("{kind}.{name}"));
             assert_close(&format!("{kind}.{name}"), &Tensor::from_f64(DType::F32, want.dims(), values), &want);
         }
+    }
+}
+
+#[test]
+fn sam_3_is_that_of_transformers() {
+    let compiler = compiler();
+    for (name, file) in [("sam3", "model"), ("sam3", "original"), ("sam3-padded", "model")] {
+        let folder = golden(name);
+        let config = Sam3Config::open(folder.join("config.json")).expect("the fixture");
+        let weights = sam3::open_weights(folder.join(format!("{file}.safetensors")), &config).expect("the fixture");
+        let expected = Weights::open(folder.join("expected.safetensors")).expect("the fixture");
+        for form in [Form::Composite, Form::Primitive] {
+            let graph = sam3::encoder(&config, form, 2).expect("the graph");
+            let results = run(&compiler, &graph, &weights, sam3::IGNORED, |name| expected.get(name).cloned());
+            for ((output, _), result) in graph.outputs().iter().zip(&results) {
+                let what = format!("{name}, {file}, {form:?}: {output}");
+                let want = expected.get(output).expect("an expected result");
+                match output.starts_with("position") {
+                    true => assert_close(&what, &unfactored(result), want),
+                    false => assert_close(&what, result, want),
+                }
+            }
+        }
+    }
+}
+
+/// The position of each pixel [D n n], from those of rows or columns [D/2 n].
+fn unfactored(table: &Tensor) -> Tensor {
+    let &[half, n] = table.dims() else { panic!("{}", table.ty()) };
+    let values = table.to_f64();
+    let value = |at: usize| {
+        let (channel, row, column) = (at / (n * n), at / n % n, at % n);
+        values[channel % half * n + if channel < half { row } else { column }]
+    };
+    Tensor::from_f64(DType::F32, &[2 * half, n, n], (0..2 * half * n * n).map(value))
+}
+
+#[test]
+fn the_neck_of_sam_3_takes_tokens_and_leaves_branches_out() {
+    let folder = golden("sam3");
+    let mut config = Sam3Config::open(folder.join("config.json")).expect("the fixture");
+    let weights = sam3::open_weights(folder.join("original.safetensors"), &config).expect("the fixture");
+    let expected = Weights::open(folder.join("expected.safetensors")).expect("the fixture");
+    config.branches.retain(|(number, _)| [1, 3].contains(number));
+    let graph = sam3::neck(&config, Form::Composite, 2).expect("the graph");
+    let names: Vec<_> = graph.outputs().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["feature.1", "position.1", "feature.3", "position.3"]);
+    let ignored = [sam3::IGNORED_FOR_NECK, &["neck.fpn_layers.0.*", "neck.fpn_layers.2.*"]].concat();
+    let results = run(&compiler(), &graph, &weights, &ignored, |name| expected.get(name).cloned());
+    for at in [0, 2] {
+        assert_close(names[at], &results[at], expected.get(names[at]).expect("an expected result"));
     }
 }

@@ -10,9 +10,12 @@ pub mod nn;
 pub mod onnx;
 pub mod random;
 pub mod sam;
+pub mod sam3;
 pub mod text;
 pub mod tokens;
+pub mod vision;
 pub mod weights;
+mod windows;
 
 pub use bert::{BertConfig, Output};
 pub use config::ConfigError;

@@ -97,6 +97,11 @@ impl Module<'_> {
         })
     }
 
+    /// `MaxPool2d` of images [N C H W], with windows that do not overlap; what is left at the ends is dropped.
+    pub(crate) fn max_pool(&mut self, x: NodeId, size: usize) -> Built {
+        self.g.apply("max-pool", &[x], &[("size", square(size)), ("stride", square(size))])
+    }
+
     /// An activation, element by element.
     pub(crate) fn activation(&mut self, x: NodeId, activation: crate::nn::Activation) -> Built {
         self.form.activation(self.g, x, activation)

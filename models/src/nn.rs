@@ -136,6 +136,57 @@ impl Form {
             }
         }
     }
+
+    /// Rotary positions: each pair of coordinates 2p and 2p + 1 of x `[.. S D]` turned by an angle of its position, whose cosine and sine
+    /// are `[S D/2]`, of known width (Su et al. 2021, arXiv:2104.09864).
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn rope_adjacent(self, g: &mut Graph, x: NodeId, [cos, sin]: [NodeId; 2]) -> Built {
+        match self {
+            Form::Composite => g.apply("rope", &[x, cos, sin], &[("style", "adjacent".into())]),
+            Form::Primitive => {
+                // As torch writes it: x · [c c] + [−b a] · [s s], pair by pair.
+                let turned = quarter_turned(g, x)?;
+                let (cos, sin) = (twice(g, cos)?, twice(g, sin)?);
+                let (kept, added) = (g.apply("mul", &[x, cos], &[])?, g.apply("mul", &[turned, sin], &[])?);
+                g.apply("add", &[kept, added], &[])
+            }
+        }
+    }
+}
+
+/// Each pair of coordinates (a, b) of the last axis as (−b, a).
+fn quarter_turned(g: &mut Graph, x: NodeId) -> Built {
+    let dims = extents(g, x);
+    let pairs = reshape(g, x, &pairwise(&dims))?;
+    let attrs = |n: i64| [("axis", (-1).into()), ("at", n.into()), ("len", 1.into())];
+    let (a, b) = (g.apply("slice", &[pairs], &attrs(0))?, g.apply("slice", &[pairs], &attrs(1))?);
+    let negative = g.apply("neg", &[b], &[])?;
+    let turned = g.apply("concat", &[negative, a], &[("axis", (-1).into())])?;
+    reshape(g, turned, &dims)
+}
+
+/// Each element of a table `[S P]` twice, one after the other: `[S 2P]`.
+fn twice(g: &mut Graph, table: NodeId) -> Built {
+    let mut dims = extents(g, table);
+    let single: Vec<_> = dims.iter().cloned().chain([Dim::Known(1)]).collect();
+    if let Some(last) = dims.last_mut() {
+        *last = &*last * &Dim::Known(2);
+    }
+    let apart = reshape(g, table, &single)?;
+    let repeated = g.apply("expand", &[apart], &[("shape", Attr::Shape(pairwise(&dims).into_iter().collect()))])?;
+    reshape(g, repeated, &dims)
+}
+
+fn extents(g: &Graph, x: NodeId) -> Vec<Dim> {
+    g.shape(x).map_or_else(Vec::new, |shape| shape.to_vec())
+}
+
+/// The last axis, of known extent, as pairs.
+fn pairwise(dims: &[Dim]) -> Vec<Dim> {
+    let Some((last, outer)) = dims.split_last() else { return Vec::new() };
+    outer.iter().cloned().chain([Dim::Known(last.known().unwrap_or(0) / 2), Dim::Known(2)]).collect()
 }
 
 /// The last two axes swapped: also what turns a torch weight `[out in]` into that of `linear`.

@@ -66,6 +66,7 @@ const RULES: usize = 16;
 pub fn run(args: &Args) -> Result<(), Fault> {
     let program = Program {
         model: PathBuf::from("demo"),
+        preset: None,
         shape: Vec::new(),
         batch: None,
         seq: Some(args.seq),

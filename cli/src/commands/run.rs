@@ -1,4 +1,7 @@
-//! `run`: embeddings of texts, or the outputs of a graph.
+//! `run`: embeddings of texts, masks and embeddings of images, or the outputs of a graph.
+
+mod picture;
+mod vision;
 
 use std::{
     ffi::OsString,
@@ -25,8 +28,11 @@ Examples:
   eutectic run model.graph --shape B=2 --seed 7                          random parameters and inputs
   eutectic run model.graph --input x=@x.npy --weights w.safetensors --output y.npy
   eutectic run model.onnx --shape batch=1 --input x=@x.npy --output y.npy
+  eutectic run sam --preset vit-b --weights sam_vit_b.pth --image photo.jpg --point 320,200 --out mask.png
+  eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
+  eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy     random parameters
 
-DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
+FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
   models/scripts/fetch-minilm.sh DIR   puts them there.";
 
 /// Runs a model on texts, or a graph on arrays
@@ -38,6 +44,16 @@ pub struct Args {
     /// A text to embed (minilm); may be repeated
     #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     texts: Vec<OsString>,
+    /// The image that a model looks at: PNG or JPEG (sam)
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// A point of what a mask is wanted of, in pixels of the image from its top left; may be repeated (sam)
+    #[arg(long = "point", value_name = "X,Y", value_parser = point)]
+    points: Vec<[f64; 2]>,
+    /// Where the result goes: the numbers (*.npy), or a picture (*.png): the mask over the image, or the embedding's first three
+    /// principal components beside it; may be repeated (sam)
+    #[arg(long = "out", value_name = "FILE.npy|FILE.png")]
+    results: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; may be repeated
@@ -53,7 +69,23 @@ const SHOWN: usize = 6;
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    if args.job.program.vision().is_some() {
+        return vision::run(args);
+    }
+    let for_images =
+        [("--image", args.image.is_some()), ("--point", !args.points.is_empty()), ("--out", !args.results.is_empty())];
+    if let Some((flag, _)) = for_images.iter().find(|(_, given)| *given) {
+        let problem = format!("{flag}: {} takes no images", args.job.program.model.display());
+        return Err(input(problem, "sam does; the outputs of other models go where --output says"));
+    }
     if args.texts.is_empty() { run_graph(args) } else { run_texts(args) }
+}
+
+/// `X,Y`.
+fn point(text: &str) -> Result<[f64; 2], String> {
+    let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite());
+    let pair = text.split_once(',').and_then(|(x, y)| Some([number(x)?, number(y)?]));
+    pair.ok_or("expected X,Y, as in 320,200".into())
 }
 
 fn run_texts(args: &Args) -> Result<(), Fault> {

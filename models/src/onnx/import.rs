@@ -8,7 +8,7 @@ use super::{
     Model, OnnxError, Stored, Unsupported,
     call::Call,
     error::Why,
-    folder, is_own,
+    is_own,
     ops::{self, Build},
     proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
 };
@@ -218,7 +218,7 @@ impl<'m> Importer<'m> {
         self.scopes.push(Scope::new());
         let before = self.problems.len();
         for tensor in &graph.initializer {
-            let value = Stored::read(tensor, folder(&self.model.path))
+            let value = Stored::read(tensor, &self.model.folder)
                 .map_err(Why)
                 .and_then(|stored| self.stored(tensor.name(), &stored))
                 .map_err(|why| self.problem("initializer", tensor.name(), why));
@@ -268,7 +268,7 @@ impl<'m> Importer<'m> {
 
     /// A tensor of an attribute.
     pub fn attribute(&mut self, name: &str, tensor: &TensorProto) -> Result<NodeId, Why> {
-        let stored = Stored::read(tensor, folder(&self.model.path)).map_err(Why)?;
+        let stored = Stored::read(tensor, &self.model.folder).map_err(Why)?;
         self.stored(name, &stored)
     }
 

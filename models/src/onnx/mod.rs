@@ -5,6 +5,7 @@
 
 mod call;
 mod error;
+mod folder;
 mod import;
 mod ops;
 #[rustfmt::skip]
@@ -21,6 +22,7 @@ use std::{
 
 pub use error::{OnnxError, Unsupported};
 use eutectic_ir::{Graph, Tensor};
+use folder::Folder;
 use memmap2::Mmap;
 use prost::{Message, bytes::Bytes};
 use proto::{GraphProto, ModelProto};
@@ -37,6 +39,7 @@ pub const OLDEST_OPSET: i64 = 7;
 #[derive(Debug)]
 pub struct Model {
     path: PathBuf,
+    folder: Folder,
     proto: ModelProto,
     opset: i64,
     /// With the name, and what is wrong where a program cannot have such an input.
@@ -111,10 +114,11 @@ impl Model {
             let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are known");
             return Err(format(format!("it is written in opset {opset}, {known}; onnx.version_converter converts it")));
         }
-        let stored = tensors(graph, folder(&path));
+        let folder = Folder::of(&path);
+        let stored = tensors(graph, &folder);
         let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
         let inputs = given.map(|info| (info.name().to_string(), Port::read(info))).collect();
-        Ok(Model { inputs, stored, opset, path, proto })
+        Ok(Model { inputs, stored, opset, path, folder, proto })
     }
 
     fn graph(&self) -> &GraphProto {
@@ -229,7 +233,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
     let proto = proto::TensorProto::decode(Bytes::from(bytes)).map_err(|e| e.to_string());
-    let tensor = proto.and_then(|proto| Stored::read(&proto, folder(path))?.tensor());
+    let tensor = proto.and_then(|proto| Stored::read(&proto, &Folder::of(path))?.tensor());
     tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 
@@ -262,18 +266,10 @@ fn is_own(domain: &str) -> bool {
 }
 
 /// The tensors of a graph by name, those of its subgraphs aside.
-fn tensors(graph: &GraphProto, folder: &Path) -> BTreeMap<String, Result<Stored, String>> {
+fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<Stored, String>> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
     let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse".into())));
     graph.initializer.iter().map(|t| (t.name().to_string(), Stored::read(t, folder))).chain(sparse).collect()
-}
-
-/// The folder that external data is found in.
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! Tensors of an ONNX file: inside it or in external data beside it, in either case slices of a mapped file.
 
-use std::{
-    fs::File,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, PathBuf};
 
 use eutectic_ir::{DType, Tensor, Type};
-use memmap2::Mmap;
 use prost::bytes::Bytes;
 
 use super::{
+    folder::Folder,
     proto::{TensorProto, tensor_proto::DataLocation},
     types::dtype,
 };
@@ -35,7 +32,7 @@ enum Data {
 #[derive(Clone, Debug)]
 struct External {
     /// The folder of the model.
-    folder: PathBuf,
+    folder: Folder,
     /// The file, relative to it.
     location: PathBuf,
     /// Where the tensor starts.
@@ -48,7 +45,7 @@ impl Stored {
     /// # Errors
     /// When the element type is none of ours, the numbers are not as many as the extents ask for, or the external path leads out
     /// of the folder.
-    pub(super) fn read(proto: &TensorProto, folder: &Path) -> Result<Stored, String> {
+    pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<Stored, String> {
         let dtype = dtype(proto.data_type())?;
         let dims: Vec<usize> = proto
             .dims
@@ -85,7 +82,7 @@ impl Stored {
     pub fn tensor(&self) -> Result<Tensor, String> {
         match &self.data {
             Data::Inside(bytes) => self.over(bytes.clone()),
-            Data::External(external) => self.over(external.map(self.ty().bytes())?),
+            Data::External(external) => self.over(external.bytes(self.ty().bytes())?),
         }
     }
 
@@ -99,7 +96,7 @@ impl Stored {
 }
 
 impl External {
-    fn read(proto: &TensorProto, dtype: DType, dims: &[usize], folder: &Path) -> Result<External, String> {
+    fn read(proto: &TensorProto, dtype: DType, dims: &[usize], folder: &Folder) -> Result<External, String> {
         let entry = |key: &str| proto.external_data.iter().find(|e| e.key() == key).map(|e| e.value());
         let location = PathBuf::from(entry("location").ok_or("its external data has no location")?);
         let inside = location.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
@@ -111,24 +108,13 @@ impl External {
         let size = Type::tensor(dtype, dims).bytes();
         match number("length").transpose()? {
             Some(length) if length != size => Err(format!("it takes {size} bytes, its external data has {length}")),
-            _ => Ok(External { folder: folder.into(), location, offset }),
+            _ => Ok(External { folder: folder.clone(), location, offset }),
         }
     }
 
-    fn map(&self, length: usize) -> Result<Bytes, String> {
+    fn bytes(&self, length: usize) -> Result<Bytes, String> {
         let shown = self.location.display();
-        let io = |e: std::io::Error| format!("its external data `{shown}`: {e}");
-        let path = self.folder.join(&self.location).canonicalize().map_err(io)?;
-        // A link can lead anywhere.
-        if !path.starts_with(self.folder.canonicalize().map_err(io)?) {
-            return Err(format!("its external data `{shown}` is a link out of the model's folder"));
-        }
-        let file = File::open(&path).map_err(io)?;
-        if length == 0 {
-            return Ok(Bytes::new());
-        }
-        // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see `Model`.
-        let map = Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?);
+        let map = self.folder.map(&self.location).map_err(|why| format!("its external data `{shown}`: {why}"))?;
         match self.offset.checked_add(length).filter(|&end| end <= map.len()) {
             Some(end) => Ok(map.slice(self.offset..end)),
             None => Err(format!(

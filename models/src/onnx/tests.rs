@@ -345,7 +345,7 @@ fn external_data_stays_in_its_folder_and_in_its_file() {
         (&[("location", "/etc/passwd")], outside),
         (&[("location", "")], outside),
         (&[("offset", "0")], "has no location"),
-        (&[("location", "link.bin")], "is a link out of the model's folder"),
+        (&[("location", "link.bin")], "it is a link out of the model's folder"),
         (&[("location", "missing.bin")], "missing.bin"),
         (&[("location", "data")], "data"),
         (&[("location", "data/w.bin"), ("offset", "8")], "has 52 bytes, 48 are wanted from 8"),
@@ -357,4 +357,37 @@ fn external_data_stays_in_its_folder_and_in_its_file() {
         let error = with(entries).map(|_| ()).expect_err(says).to_string();
         assert!(error.contains("w: ") && error.contains(says), "{says:?} is not in: {error}");
     }
+}
+
+#[test]
+fn a_file_of_external_data_is_mapped_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let numbers: Vec<u8> = (0..24).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    fs::write(dir.path().join("w.bin"), numbers).unwrap();
+    let folder = Folder::of(&dir.path().join("m.onnx"));
+    let at = |offset: &str| {
+        let entry = |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
+        let proto = TensorProto {
+            dims: vec![3],
+            data_type: Some(1),
+            data_location: Some(DataLocation::External as i32),
+            external_data: vec![entry("location", "w.bin"), entry("offset", offset)],
+            ..TensorProto::default()
+        };
+        Stored::read(&proto, &folder).unwrap().tensor().unwrap()
+    };
+    let (first, second) = (at("0"), at("48"));
+    assert_eq!((first.to_f64(), second.to_f64()), (vec![0.0, 1.0, 2.0], vec![12.0, 13.0, 14.0]));
+    assert_eq!(second.bytes().as_ptr() as usize - first.bytes().as_ptr() as usize, 48, "two maps of one file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_external_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo").arg(dir.path().join("w.bin")).status().unwrap();
+    assert!(made.success());
+    let folder = Folder::of(&dir.path().join("m.onnx"));
+    let error = folder.map(Path::new("w.bin")).unwrap_err();
+    assert_eq!(error, "it is not a regular file");
 }

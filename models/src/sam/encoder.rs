@@ -6,6 +6,7 @@ use super::VisionConfig;
 use crate::{
     module::{Built, Conv, Module, channels_first, channels_last, reshaped, slice},
     nn::transpose,
+    windows::{Grid, in_windows},
 };
 
 /// Epsilon of the norms after convolutions, whatever the configuration says.
@@ -43,14 +44,6 @@ impl VisionConfig {
     }
 }
 
-/// Tokens [batch rows columns E].
-#[derive(Clone, Copy)]
-pub(crate) struct Grid {
-    pub batch: usize,
-    pub rows: usize,
-    pub columns: usize,
-}
-
 fn block(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, window: Option<usize>, x: NodeId) -> Built {
     let normal = m.layernorm("layer_norm1", x, config.width, config.eps)?;
     let attended = in_windows(m, grid, config.width, window, normal, |m, grid, x| {
@@ -64,43 +57,6 @@ fn block(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, window: Option<u
         m.linear("lin2", inner, [config.mlp, config.width], true)
     })?;
     m.add(x, mixed)
-}
-
-/// Attends within windows, each of which becomes an image of the batch. Where they do not divide the grid, zeros are put in
-/// below and to the right: tokens like others, which nothing masks.
-pub(crate) fn in_windows(
-    m: &mut Module<'_>,
-    grid: Grid,
-    width: usize,
-    window: Option<usize>,
-    x: NodeId,
-    attend: impl FnOnce(&mut Module<'_>, Grid, NodeId) -> Built,
-) -> Built {
-    let Some(size) = window else { return attend(m, grid, x) };
-    let Grid { batch, rows, columns } = grid;
-    let (down, across) = (rows.div_ceil(size), columns.div_ceil(size));
-    let mut padded = x;
-    for (axis, extent, windows) in [(-3, rows, down), (-2, columns, across)] {
-        let after = (windows * size - extent) as i64;
-        if after > 0 {
-            let attrs = [("axis", axis.into()), ("before", 0.into()), ("after", after.into())];
-            padded = m.g.apply("pad", &[padded], &attrs)?;
-        }
-    }
-    let apart = reshaped(m.g, padded, &[batch, down, size, across, size, width])?;
-    let sorted = transpose(m.g, apart, &[0, 1, 3, 2, 4, 5])?;
-    let windows = Grid { batch: batch * down * across, rows: size, columns: size };
-    let images = reshaped(m.g, sorted, &[windows.batch, size, size, width])?;
-    let attended = attend(m, windows, images)?;
-    let sorted = reshaped(m.g, attended, &[batch, down, across, size, size, width])?;
-    let apart = transpose(m.g, sorted, &[0, 1, 3, 2, 4, 5])?;
-    let mut cropped = reshaped(m.g, apart, &[batch, down * size, across * size, width])?;
-    for (axis, extent, windows) in [(-3, rows, down), (-2, columns, across)] {
-        if windows * size > extent {
-            cropped = slice(m.g, cropped, axis, 0, extent)?;
-        }
-    }
-    Ok(cropped)
 }
 
 fn attention(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, x: NodeId) -> Built {

@@ -23,14 +23,14 @@ pub(super) const OPS: &[Row] = &[
     one("CumProd", 26, |c| cumulative(c, "reduce-prod", 1.0)),
 ];
 
-/// Negative ids count from the end. Where they are known they are replaced; a program whose ids turn out negative when it runs
-/// ends with an error that says so, so that every other one pays nothing for it.
+/// Negative ids count from the end; where none is known to be there, ids are taken as they are.
 fn gather(c: &mut Call<'_, '_>) -> Built {
-    let (table, mut ids) = (c.input(0)?, c.input(1)?);
+    let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
-    if c.value(ids).is_some_and(|known| known.to_i64().iter().any(|&id| id < 0)) {
-        ids = from_start(c, ids, c.dims(table)[axis])?;
-    }
+    let ids = match c.value(ids) {
+        Some(known) if known.to_i64().iter().all(|&id| id >= 0) => ids,
+        _ => from_start(c, ids, c.dims(table)[axis])?,
+    };
     c.op("gather", &[table, ids], &[("axis", (axis as i64).into())])
 }
 

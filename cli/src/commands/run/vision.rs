@@ -1,0 +1,210 @@
+//! `run` of models that take images: from a picture and points to embeddings and masks.
+
+use std::{
+    io::{Write, stdout},
+    path::{Path, PathBuf},
+};
+
+use ::image::RgbImage;
+use eutectic::{
+    DType, Graph, Tensor,
+    engine::models::{
+        image::{self, Prepared},
+        sam::{self, Label, Prompts},
+        vision::VisionModel,
+    },
+};
+
+use super::{Args, output_files, picture, print_results};
+use crate::{
+    args::Format,
+    fault::{Fault, input},
+    npy,
+    program::{Opened, Tensors},
+    timing::progress,
+};
+
+/// The image as it was and as the model gets it.
+struct Seen {
+    image: RgbImage,
+    prepared: Prepared,
+}
+
+/// Runs a model that takes images.
+///
+/// # Errors
+/// When arguments or files are wrong, or the program cannot be compiled or run.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let program = &args.job.program;
+    if !args.texts.is_empty() {
+        let help = "give --image FILE, or --input pixels=@FILE.npy";
+        return Err(input(format!("--text: {} takes images", program.model.display()), help));
+    }
+    let opened = program.opened()?.expect("only models that take images come here");
+    let files = Files::of(&args.results)?;
+    let seen = see(args, &opened)?;
+    if !files.pictures.is_empty() && seen.is_none() {
+        return Err(input(
+            "--out: a picture shows an image, and there is none",
+            "add --image FILE, or write a .npy file",
+        ));
+    }
+    let (graph, ignored) = graph(args, &opened)?;
+    let (params, source) = program.image_params(&opened, &graph, ignored)?;
+    let mut given = args.inputs.read()?;
+    if let Some(seen) = &seen
+        && given.insert("pixels".into(), seen.prepared.pixels.clone()).is_some()
+    {
+        return Err(input("--image and --input pixels say the same", "give one of them"));
+    }
+    given.extend(prompt(args, seen.as_ref()));
+    let inputs = program.inputs(&graph, given)?;
+    let outputs = output_files(args, graph.outputs())?;
+    let bar = progress("compiling and running", None);
+    let mut session = args.job.compile.compiler()?.compile(&graph)?;
+    session.load_named(|name| params.get(name).cloned())?;
+    let results = session.run_named(|name| inputs.get(name).cloned())?;
+    drop(bar);
+
+    let named: Vec<(&str, &Tensor)> = graph.outputs().iter().map(|(name, _)| name.as_str()).zip(&results).collect();
+    for (at, path) in outputs.into_iter().chain(files.arrays.into_iter().map(|path| (0, path))) {
+        npy::write(&path, &results[at])?;
+    }
+    let masks = named.iter().find(|(name, _)| *name == "masks").zip(named.iter().find(|(name, _)| *name == "scores"));
+    let best = masks.map(|((_, masks), (_, scores))| Mask::best(masks, scores, seen.as_ref()));
+    if let Some(seen) = &seen {
+        for path in &files.pictures {
+            picture::write(path, &drawn(seen, best.as_ref(), embedding(&opened.model, &named)?))?;
+        }
+    }
+    print_results(args, &named, &inputs, &source)?;
+    if let (Some(best), Format::Table) = (best, args.job.format) {
+        writeln!(stdout().lock(), "{best}")?;
+    }
+    Ok(())
+}
+
+/// Results by what they are written as.
+struct Files {
+    arrays: Vec<PathBuf>,
+    pictures: Vec<PathBuf>,
+}
+
+impl Files {
+    fn of(paths: &[PathBuf]) -> Result<Files, Fault> {
+        let ends = |path: &Path, with: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(with));
+        if let Some(path) = paths.iter().find(|path| !ends(path, "npy") && !ends(path, "png")) {
+            let problem = format!("--out {}: its name does not say what to write", path.display());
+            return Err(input(problem, "name a .npy file for numbers, or a .png file for a picture"));
+        }
+        let (arrays, pictures) = paths.iter().cloned().partition(|path| ends(path, "npy"));
+        Ok(Files { arrays, pictures })
+    }
+}
+
+/// Reads and prepares the image, if there is one, and checks that points lie in it.
+fn see(args: &Args, opened: &Opened) -> Result<Option<Seen>, Fault> {
+    let Some(path) = &args.image else { return Ok(None) };
+    let Some((preprocessing, sides)) = opened.model.preprocessing() else {
+        let problem = format!("--image: {} takes no pixels", args.job.program.model.display());
+        return Err(input(problem, "give its inputs as arrays, --input NAME=@FILE.npy"));
+    };
+    if args.job.program.images() != 1 {
+        return Err(input("--image is one image, and --batch asks for others", "leave out --batch"));
+    }
+    let image = image::open(path).map_err(|e| input(e, "give a PNG or JPEG file"))?;
+    let (width, height) = image.dimensions();
+    let outside = |p: &&[f64; 2]| !(0.0..f64::from(width)).contains(&p[0]) || !(0.0..f64::from(height)).contains(&p[1]);
+    if let Some([x, y]) = args.points.iter().find(outside) {
+        let help = format!("x is from 0 to {}, y from 0 to {}", width - 1, height - 1);
+        return Err(input(
+            format!("--point {x},{y} lies outside of {}, which is {width}x{height}", path.display()),
+            help,
+        ));
+    }
+    let prepared = preprocessing.apply(&image, sides);
+    Ok(Some(Seen { image, prepared }))
+}
+
+/// The graph for an embedding, or for masks where points are given, with the tensors that files have besides.
+fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]), Fault> {
+    let (form, batch) = (args.job.program.form(), args.job.program.images());
+    let built = match (&opened.model, args.points.len()) {
+        (model, 0) => (model.graph(form, batch), model.ignored()),
+        (VisionModel::Sam(config), points) => {
+            if batch != 1 {
+                return Err(input("--point is of one image, and --batch asks for others", "leave out --batch"));
+            }
+            let prompts = Prompts { number: 1, points: points + 1, prior: false };
+            (sam::segmenter(config, form, batch, prompts), sam::IGNORED_FOR_MASKS)
+        }
+        _ => {
+            let problem = format!("--point: {} makes no masks", args.job.program.model.display());
+            return Err(input(problem, "`eutectic run sam` does"));
+        }
+    };
+    Ok((built.0.map_err(Fault::input)?, built.1))
+}
+
+/// The points as inputs; the last one is none, as the model expects. Without an image they are in pixels of the input.
+fn prompt(args: &Args, seen: Option<&Seen>) -> Tensors {
+    if args.points.is_empty() {
+        return Tensors::new();
+    }
+    let number = args.points.len() + 1;
+    let points = args.points.iter().map(|p| seen.map_or(*p, |s| s.prepared.point(*p))).chain([[0.0; 2]]);
+    let labels = args.points.iter().map(|_| Label::In as i64).chain([Label::None as i64]);
+    let points = Tensor::from_f64(DType::F32, &[1, 1, number, 2], points.flatten());
+    let labels = Tensor::from_i64(DType::I64, &[1, 1, number], labels);
+    Tensors::from([("points".into(), points), ("labels".into(), labels)])
+}
+
+/// The result that a picture shows where there is no mask.
+fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<&'a Tensor, Fault> {
+    let wanted = model.pictured();
+    let found = results.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        input(format!("--out: a picture shows `{wanted}`, which this model does not have"), "write a .npy file")
+    })
+}
+
+fn drawn(seen: &Seen, mask: Option<&Mask>, embedding: &Tensor) -> RgbImage {
+    if let Some(mask) = mask {
+        return picture::mask_over(&seen.image, &mask.logits);
+    }
+    let dims: [usize; 3] = embedding.dims()[1..].try_into().expect("an embedding of an image has four axes");
+    picture::components_beside(&seen.image, &seen.prepared, &numbers(embedding), dims)
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    tensor.to_f64().into_iter().map(|x| x as f32).collect()
+}
+
+/// The mask that a point gives: of those for prompts that may mean several things, the one with the highest score.
+struct Mask {
+    /// Which of the model's masks it is, and how many there are.
+    number: [usize; 2],
+    score: f64,
+    /// One for each pixel of the image, or of the model's output where there is no image.
+    logits: Vec<f32>,
+}
+
+impl Mask {
+    /// Chooses from masks [1 1 n h w] and scores [1 1 n].
+    fn best(masks: &Tensor, scores: &Tensor, seen: Option<&Seen>) -> Mask {
+        let scores = scores.to_f64();
+        let best = (1..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);
+        let size = [masks.dims()[3], masks.dims()[4]];
+        let logits = numbers(masks)[best * size[0] * size[1]..][..size[0] * size[1]].to_vec();
+        let logits = seen.map_or(logits.clone(), |seen| seen.prepared.unprepare(&logits, size));
+        Mask { number: [best, scores.len()], score: scores[best], logits }
+    }
+}
+
+impl std::fmt::Display for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let share = self.logits.iter().filter(|x| **x > 0.0).count() as f64 / self.logits.len().max(1) as f64;
+        let [number, of] = self.number;
+        write!(f, "mask {number} of 0..{of}: score {:.3}, {:.1} % of the image", self.score, 100.0 * share)
+    }
+}

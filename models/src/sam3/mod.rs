@@ -1,0 +1,61 @@
+//! The vision encoder of SAM 3 as graphs: the trunk, and the neck with its branches.
+
+mod checkpoint;
+mod config;
+mod neck;
+mod trunk;
+
+use eutectic_ir::{DType, Graph, GraphError, NodeId, Type};
+
+pub use checkpoint::{IGNORED, IGNORED_FOR_NECK, open_weights};
+pub use config::{Sam3Config, Scale, TrunkConfig};
+
+use crate::{
+    module::{Module, reshaped},
+    nn::Form,
+};
+
+/// The vision encoder for a batch of images. Input: `pixels` `f32[B C H W]`, normalised. Outputs: for each branch i, `feature.i`
+/// `f32[B D n n]` and `position.i` `f32[D/2 n]`: the position of a pixel is the column of its row there, followed by that of its column.
+/// Then `tokens` `f32[B g·g E]`, what the trunk makes. Parameters are named and shaped as in transformers' `Sam3VisionModel`.
+///
+/// # Errors
+/// None for a configuration that was read by [`Sam3Config::open`] or is the published one, and at least one image.
+pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new("sam3");
+    let m = &mut Module { g: &mut graph, form };
+    let TrunkConfig { image, channels, width, .. } = config.trunk;
+    let pixels = m.g.input("pixels", Type::tensor(DType::F32, &[batch, channels, image, image]))?;
+    let grid = m.within("backbone", |m| trunk::trunk(m, &config.trunk, batch, pixels))?;
+    branches(m, config, grid)?;
+    let side = config.trunk.grid();
+    let tokens = reshaped(m.g, grid, &[batch, side * side, width])?;
+    graph.output("tokens", tokens)?;
+    Ok(graph)
+}
+
+/// The neck alone. Input: `tokens` `f32[B g·g E]`, row after row; outputs as for [`encoder`], without the tokens.
+///
+/// # Errors
+/// As for [`encoder`].
+pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new("sam3-neck");
+    let m = &mut Module { g: &mut graph, form };
+    let (side, width) = (config.trunk.grid(), config.trunk.width);
+    let tokens = m.g.input("tokens", Type::tensor(DType::F32, &[batch, side * side, width]))?;
+    let grid = reshaped(m.g, tokens, &[batch, side, side, width])?;
+    branches(m, config, grid)?;
+    Ok(graph)
+}
+
+/// The neck's branches, each with its positions.
+fn branches(m: &mut Module<'_>, config: &Sam3Config, grid: NodeId) -> Result<(), GraphError> {
+    for &(number, scale) in &config.branches {
+        let feature = m.within(&format!("neck.fpn_layers.{number}"), |m| neck::branch(m, config, scale, grid))?;
+        let table = neck::positions(m, config.neck_width, scale.of(config.trunk.grid()))?;
+        for (name, value) in [("feature", feature), ("position", table)] {
+            m.g.output(&format!("{name}.{number}"), value)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Models that take images, as commands know them: by name, from a preset or from a folder.
+
+use std::path::Path;
+
+use eutectic_ir::{Graph, GraphError};
+
+use crate::{
+    config::ConfigError,
+    image::{self, Preprocessing},
+    nn::Form,
+    sam::{self, Preset, SamConfig},
+    sam3::{self, Sam3Config},
+    weights::{Weights, WeightsError},
+};
+
+/// A kind of model that takes images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vision {
+    /// The image encoder of SAM, with prompt encoder and mask decoder where masks are asked for.
+    Sam,
+    /// The vision encoder of SAM 3: trunk and neck.
+    Sam3,
+    /// The neck of SAM 3 alone, which takes the trunk's tokens.
+    Sam3Neck,
+}
+
+impl Vision {
+    /// All of them.
+    pub const ALL: [Vision; 3] = [Vision::Sam, Vision::Sam3, Vision::Sam3Neck];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vision::Sam => "sam",
+            Vision::Sam3 => "sam3",
+            Vision::Sam3Neck => "sam3-neck",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Vision> {
+        Vision::ALL.into_iter().find(|v| v.name() == name)
+    }
+
+    /// Its published sizes; the first is meant where none is said.
+    pub fn presets(self) -> &'static [&'static str] {
+        match self {
+            Vision::Sam => &["vit-b", "vit-l", "vit-h"],
+            Vision::Sam3 | Vision::Sam3Neck => &["published"],
+        }
+    }
+
+    /// A published size.
+    pub fn preset(self, name: &str) -> Option<VisionModel> {
+        let published = || (name == "published").then(Sam3Config::default);
+        match self {
+            Vision::Sam => Preset::named(name).map(|p| VisionModel::Sam(p.config())),
+            Vision::Sam3 => published().map(VisionModel::Sam3),
+            Vision::Sam3Neck => published().map(VisionModel::Sam3Neck),
+        }
+    }
+
+    /// The model that `config.json` of a folder describes.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn open(self, folder: &Path) -> Result<VisionModel, ConfigError> {
+        let file = folder.join("config.json");
+        match self {
+            Vision::Sam => SamConfig::open(file).map(VisionModel::Sam),
+            Vision::Sam3 => Sam3Config::open(file).map(VisionModel::Sam3),
+            Vision::Sam3Neck => Sam3Config::open(file).map(VisionModel::Sam3Neck),
+        }
+    }
+}
+
+/// A model that takes images, with its sizes.
+#[derive(Clone, Debug)]
+pub enum VisionModel {
+    /// SAM.
+    Sam(SamConfig),
+    /// The vision encoder of SAM 3.
+    Sam3(Sam3Config),
+    /// Its neck.
+    Sam3Neck(Sam3Config),
+}
+
+impl VisionModel {
+    /// Opens weights under the names of [`VisionModel::graph`]'s parameters, and learns which optional tensors there are.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn weights(&mut self, path: &Path) -> Result<Weights, WeightsError> {
+        match self {
+            VisionModel::Sam(config) => sam::open_weights(path, config),
+            VisionModel::Sam3(config) | VisionModel::Sam3Neck(config) => sam3::open_weights(path, config),
+        }
+    }
+
+    /// The graph for a batch of images.
+    ///
+    /// # Errors
+    /// When extents do not fit.
+    pub fn graph(&self, form: Form, batch: usize) -> Result<Graph, GraphError> {
+        match self {
+            VisionModel::Sam(config) => sam::encoder(config, form, batch),
+            VisionModel::Sam3(config) => sam3::encoder(config, form, batch),
+            VisionModel::Sam3Neck(config) => sam3::neck(config, form, batch),
+        }
+    }
+
+    /// Tensors in files of such models that the graph does not need.
+    pub fn ignored(&self) -> &'static [&'static str] {
+        match self {
+            VisionModel::Sam(_) => sam::IGNORED_FOR_EMBEDDINGS,
+            VisionModel::Sam3(_) => sam3::IGNORED,
+            VisionModel::Sam3Neck(_) => sam3::IGNORED_FOR_NECK,
+        }
+    }
+
+    /// What becomes of images, and at what size; none where the graph does not take pixels.
+    pub fn preprocessing(&self) -> Option<(Preprocessing, [usize; 2])> {
+        match self {
+            VisionModel::Sam(config) => Some((image::SAM, config.vision.image)),
+            VisionModel::Sam3(config) => Some((image::SAM3, [config.trunk.image; 2])),
+            VisionModel::Sam3Neck(_) => None,
+        }
+    }
+
+    /// The output, of shape [B D h w], that a picture shows.
+    pub fn pictured(&self) -> &'static str {
+        match self {
+            VisionModel::Sam(_) => "embedding",
+            // The branch at the scale of the tokens.
+            VisionModel::Sam3(_) | VisionModel::Sam3Neck(_) => "feature.2",
+        }
+    }
+}
