@@ -68,6 +68,13 @@ pub struct Refusal {
     pub why: String,
 }
 
+impl From<(Origin, String)> for Refusal {
+    /// Of a program that is not right.
+    fn from((origin, why): (Origin, String)) -> Refusal {
+        Refusal { kernel: None, origin, why }
+    }
+}
+
 fn list(problems: &[Refusal]) -> String {
     problems.iter().map(|problem| format!("\n  {}: {}", problem.origin, problem.why)).collect()
 }

@@ -116,8 +116,7 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
             }
         })
         .collect();
-    let of_program = program.problems().into_iter();
-    problems.extend(of_program.map(|(origin, why)| Refusal { kernel: None, origin, why }));
+    problems.extend(program.problems().into_iter().map(Refusal::from));
     if !problems.is_empty() {
         return Err(BackendError::Unsupported { backend: "cpu".into(), problems });
     }
