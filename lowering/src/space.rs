@@ -118,12 +118,23 @@ impl<'a> Space<'a> {
         if !kernel.load {
             return kernel.stores.iter().fold(cost.seconds, |sum, &class| sum + stored(self.rates.stored, class));
         }
-        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
+        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.loaded, class))
     }
 
-    /// What keeping a class between runs counts.
+    /// What keeping a given class between runs counts.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
-        self.classes.classes[class].ty.bytes() as f64 * self.rates.byte
+        self.classes.classes[class].ty.bytes() as f64 * self.rates.given
+    }
+
+    /// Whether it is never better to store a class than to store its only reader, with the e-node that this is computed by: the reader
+    /// is as small, is computed point by point, and belongs to the same program.
+    pub(crate) fn leaves_storing_to(&self, class: ClassId, reader: ClassId, node: usize) -> bool {
+        let classes = &self.classes.classes;
+        let (of, by) = (&classes[class], &classes[reader]);
+        let pointwise = |node: &ENode| matches!(node.op.def().class, Class::Pointwise);
+        by.nodes.get(node).is_some_and(pointwise)
+            && self.facts.loadable[class] == self.facts.loadable[reader]
+            && by.ty.bytes() <= of.ty.bytes()
     }
 
     /// Whether a class is given and kept for as long as a run reads it.
