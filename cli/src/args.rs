@@ -1,17 +1,17 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
 use std::{
-    fmt::Display,
     fs,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Error, Options, RuleSet, Strategy,
-    engine::{cpu::Costs, rewrites},
+    BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
+    engine::{backend::BackendError, rewrites},
     packs,
 };
 use globset::{Glob, GlobMatcher};
@@ -105,12 +105,12 @@ impl From<Fp> for rewrites::Fp {
 }
 
 impl Rules {
-    /// The rules that the arguments ask for.
+    /// The rules that the arguments ask for, for a backend.
     ///
     /// # Errors
     /// When a file cannot be read, a rule does not load, or a glob matches no rule.
-    pub fn load(&self) -> Result<RuleSet, Fault> {
-        let mut rules = packs(&Cpu::default())?;
+    pub fn load(&self, backend: &dyn Backend) -> Result<RuleSet, Fault> {
+        let mut rules = packs(backend)?;
         for directory in &self.directories {
             rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
         }
@@ -144,7 +144,7 @@ pub fn pattern(glob: &str) -> Result<GlobMatcher, Fault> {
 }
 
 /// What every command about a program takes: the program, how it is compiled, and how results are printed.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone)]
 pub struct Job {
     #[command(flatten)]
     pub program: Program,
@@ -155,16 +155,65 @@ pub struct Job {
     pub format: Format,
 }
 
-/// How to compile.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Compilation")]
-pub struct Compile {
+/// Which backend.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Device")]
+pub struct On {
+    /// What programs run on; `eutectic devices` lists what there is
+    #[arg(long, value_name = "NAME", value_parser = Listed::named, default_value = BACKENDS[0].name)]
+    pub backend: &'static Listed,
+}
+
+impl On {
+    /// The backend, with all that the machine has.
+    ///
+    /// # Errors
+    /// When this machine lacks what it needs.
+    pub fn open(&self) -> Result<Arc<dyn Backend>, Fault> {
+        Ok(self.backend.open(&Setup::default())?)
+    }
+}
+
+/// Which backend, and with what.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Device")]
+pub struct Device {
+    #[command(flatten)]
+    pub on: On,
     /// Threads that a run uses [default: all that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// What things cost on this machine, as `eutectic tune` writes it [default: costs of a server core with AVX-512]
+    /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+}
+
+impl Device {
+    /// The backend.
+    ///
+    /// # Errors
+    /// When this machine lacks what it needs, or the costs cannot be read.
+    pub fn open(&self) -> Result<Arc<dyn Backend>, Fault> {
+        let wrong = |path: &Path, e: &dyn std::fmt::Display| {
+            input(format!("--costs {}: {e}", path.display()), "`eutectic tune` writes such a file")
+        };
+        let read = |path: &PathBuf| fs::read_to_string(path).map_err(|e| wrong(path, &e));
+        let costs = self.costs.as_ref().map(read).transpose()?;
+        self.on.backend.open(&Setup { threads: self.threads, costs }).map_err(|error| match (&error, &self.costs) {
+            (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, Some(path)) => {
+                wrong(path, problem)
+            }
+            _ => error.into(),
+        })
+    }
+}
+
+/// How to compile.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Compilation")]
+pub struct Compile {
+    #[command(flatten)]
+    pub device: Device,
     /// Optimizes repeated layers each for itself
     #[arg(long)]
     pub no_outline: bool,
@@ -179,27 +228,12 @@ impl Compile {
     /// The compiler that the arguments ask for.
     ///
     /// # Errors
-    /// When a rule file does not load, a glob matches no rule, or the costs cannot be read.
+    /// When there is no such device here, a rule file does not load, a glob matches no rule, or the costs cannot be read.
     pub fn compiler(&self) -> Result<Compiler, Fault> {
         let mut options = Options { outline: !self.no_outline, ..Options::default() };
         options.search.strategy = self.strategy.into();
-        Ok(Compiler::of(self.backend()?, self.rules.load()?).with_options(options))
-    }
-
-    /// The device that programs run on.
-    ///
-    /// # Errors
-    /// When the costs cannot be read.
-    pub fn backend(&self) -> Result<Cpu, Fault> {
-        let mut options = CpuOptions::default();
-        options.threads = self.threads.map_or(options.threads, NonZeroUsize::get);
-        if let Some(path) = &self.costs {
-            let wrong = |e: &dyn Display| {
-                input(format!("--costs {}: {e}", path.display()), "`eutectic tune` writes such a file")
-            };
-            let text = fs::read_to_string(path).map_err(|e| wrong(&e))?;
-            options.costs = Costs::parse(&text).map_err(|e| wrong(&e))?;
-        }
-        Ok(Cpu::new(options))
+        let backend = self.device.open()?;
+        let rules = self.rules.load(&*backend)?;
+        Ok(Compiler::on(backend, rules).with_options(options))
     }
 }

@@ -18,6 +18,9 @@ fn unknown_words() {
     eutectic(["frobnicate"]).refused(&["frobnicate", "Usage"]);
     eutectic(["demo", "--frobnicate"]).refused(&["--frobnicate"]);
     eutectic(["opt", "no-such-model"]).refused(&["no-such-model", "minilm", "bert-base"]);
+    eutectic(["opt", "demo", "--backend", "cqu"]).refused(&["cqu", "did you mean `cpu`?", "eutectic devices"]);
+    eutectic(["rules", "check", "--backend", "none,cqu"]).refused(&["cqu", "did you mean `cpu`?"]);
+    eutectic(["rules", "lint", "--backend", "cqu"]).refused(&["cqu", "did you mean `cpu`?"]);
     eutectic(["opt", "demo", "--strategy", "best"]).refused(&["unfused", "greedy", "local", "exact"]);
     eutectic(["opt", "demo", "--fp", "sloppy"]).refused(&["exact", "reassoc", "fast"]);
     eutectic(["ops", "no-such-op"]).refused(&["no-such-op"]);

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eutectic_backend::{Backend, Cost};
+use eutectic_backend::{Backend, BackendError, Cost, Program};
 use eutectic_ir::{
     Graph, GraphError,
     lang::Source,
@@ -18,8 +18,12 @@ use eutectic_lowering::{
     search,
 };
 use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, Why, optimize, why};
+use rayon::prelude::*;
 
-use crate::{Error, Session, extract};
+use crate::{
+    Error, Session, extract,
+    round::{self, Round},
+};
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -51,9 +55,16 @@ pub struct Compiler {
 /// # Errors
 /// Everything that is wrong with the backend's rules; a name that both have.
 pub fn packs(backend: &dyn Backend) -> Result<RuleSet, Error> {
+    Ok(RuleSet::embedded()?.and(rules_of(backend)?)?)
+}
+
+/// The rules that a backend brings.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn rules_of(backend: &dyn Backend) -> Result<RuleSet, Error> {
     let source = |(name, text): &(&str, &str)| Source::new(format!("{}/rules/{name}", backend.name()), *text);
-    let own = RuleSet::read(&backend.rules().iter().map(source).collect::<Vec<_>>())?;
-    Ok(RuleSet::embedded()?.and(own)?)
+    Ok(RuleSet::read(&backend.rules().iter().map(source).collect::<Vec<_>>())?)
 }
 
 /// A graph with its plan, lowered: everything short of the device.
@@ -103,7 +114,12 @@ impl Compiler {
 
     /// A compiler with these rules and default options.
     pub fn of(backend: impl Backend + 'static, rules: RuleSet) -> Compiler {
-        Compiler { backend: Arc::new(backend), rules: Arc::new(rules), options: Options::default() }
+        Compiler::on(Arc::new(backend), rules)
+    }
+
+    /// As [`Compiler::of`], for a backend that others hold too.
+    pub fn on(backend: Arc<dyn Backend>, rules: RuleSet) -> Compiler {
+        Compiler { backend, rules: Arc::new(rules), options: Options::default() }
     }
 
     /// With other rules.
@@ -142,24 +158,47 @@ impl Compiler {
     /// Rewrites, plans and lowers a graph whose symbolic dims are bound.
     ///
     /// # Errors
-    /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something.
+    /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something or has too
+    /// little memory.
     pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
+        self.settled(graph, |_| Ok(())).map(|(planned, ())| planned)
+    }
+
+    /// Plans a graph, and plans it again without what is refused by `build` or by the backend, or for less memory, until nothing is.
+    fn settled<T>(
+        &self,
+        graph: &Graph,
+        build: impl Fn(&Program) -> Result<T, BackendError>,
+    ) -> Result<(Planned, T), Error> {
         let graph = &*bound(graph)?;
         let mut times = StageTimes::default();
         let outlined = timed(&mut times.outline, || self.outlined(graph));
-        let (mut rewritten, mut blocks) = (Vec::new(), Vec::new());
-        for block in &outlined.blocks {
-            let result = timed(&mut times.rewrite, || optimize(&block.graph, &self.rules, &self.options.rewrite))?;
-            blocks.push(timed(&mut times.plan, || self.plan_block(&result))?);
-            rewritten.push(result);
+        let rewritten = timed(&mut times.rewrite, || {
+            each(&outlined.blocks, |block| optimize(&block.graph, &self.rules, &self.options.rewrite))
+        })?;
+        let mut round = Round::default();
+        loop {
+            let blocks = timed(&mut times.plan, || each(&rewritten, |rewritten| self.plan_block(rewritten, &round)))?;
+            let alignment = self.backend.limits().alignment;
+            let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks, alignment))?;
+            let built = if round.fits(&lowered.program, &*self.backend)? {
+                match round::refusals(&lowered.program, &*self.backend) {
+                    refusals if refusals.is_empty() => build(&lowered.program),
+                    problems => Err(BackendError::Unsupported { backend: self.backend.name().into(), problems }),
+                }
+            } else {
+                continue;
+            };
+            match built {
+                Ok(built) => return Ok((Planned { outlined, rewritten, blocks, lowered, times }, built)),
+                Err(error) => round.learn(error, &lowered.program)?,
+            }
         }
-        let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks))?;
-        Ok(Planned { outlined, rewritten, blocks, lowered, times })
     }
 
-    fn plan_block(&self, rewritten: &Rewritten) -> Result<PlannedBlock, Error> {
+    fn plan_block(&self, rewritten: &Rewritten, round: &Round) -> Result<PlannedBlock, Error> {
         let classes = rewritten.classes.clone();
-        let space = Space::new(&classes, &*self.backend);
+        let space = Space::within(&classes, &*self.backend, &round.refused, round.short);
         let searched = search(&space, &self.options.search).map_err(|e| Error::unplannable(&space, &e))?;
         Ok(PlannedBlock { classes, searched })
     }
@@ -204,15 +243,25 @@ impl Compiler {
         if self.options.outline { outline::outline(graph) } else { outline::whole(graph) }
     }
 
-    /// Compiles a graph whose symbolic dims are bound.
+    /// Compiles a graph whose symbolic dims are bound. What the device's own compiler refuses is planned in another way.
     ///
     /// # Errors
-    /// As [`Compiler::plan`]; and everything that the backend cannot build.
+    /// As [`Compiler::plan`]; and everything that the backend cannot build in any way that was found.
     pub fn compile(&self, graph: &Graph) -> Result<Session, Error> {
-        self.build(&self.plan(graph)?)
+        self.compile_planned(graph).map(|(_, session)| session)
     }
 
-    /// Compiles a program that is planned already.
+    /// As [`Compiler::compile`], with the plan.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`].
+    pub fn compile_planned(&self, graph: &Graph) -> Result<(Planned, Session), Error> {
+        let (planned, executable) = self.settled(graph, |program| self.backend.compile(program))?;
+        let session = Session::new(planned.lowered.program.clone(), executable);
+        Ok((planned, session))
+    }
+
+    /// Compiles a program as it is planned.
     ///
     /// # Errors
     /// Everything that the backend cannot build.
@@ -261,6 +310,11 @@ impl Planned {
 /// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
 fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     if graph.symbols().is_empty() { Ok(Cow::Borrowed(graph)) } else { graph.bind(&Default::default()).map(Cow::Owned) }
+}
+
+/// The results for all of some items, computed in parallel; of several errors, the first in order.
+fn each<T: Sync, R: Send, E: Send>(items: &[T], of: impl Fn(&T) -> Result<R, E> + Send + Sync) -> Result<Vec<R>, E> {
+    items.par_iter().map(of).collect::<Vec<_>>().into_iter().collect()
 }
 
 fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {

@@ -1,10 +1,15 @@
 //! What can go wrong between a graph and its results.
 
 use eutectic_backend::BackendError;
-use eutectic_ir::{GraphError, lang::Errors};
+use eutectic_ir::{
+    GraphError,
+    lang::{Errors, sexp::nearest},
+};
 use eutectic_lowering::{PlanError, Space, program::LowerError};
 use eutectic_models::{OpenError, ShapeError, TokensError};
 use eutectic_rewrites::{LoadError, RewriteError};
+
+use crate::BACKENDS;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +34,18 @@ pub enum Error {
         /// Each thing that stands in the way.
         problems: Vec<String>,
     },
+    /// More memory than the device has, however the program is planned.
+    #[error("a session takes {needed} bytes of memory at least, the backend `{backend}` has {capacity}: {what}")]
+    Memory {
+        /// The backend.
+        backend: String,
+        /// Bytes that the leanest plan takes.
+        needed: usize,
+        /// Bytes that the device has.
+        capacity: usize,
+        /// What they are for.
+        what: String,
+    },
     /// A plan that could not be lowered.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -44,9 +61,32 @@ pub enum Error {
     /// A text that has no tokens.
     #[error(transparent)]
     Text(#[from] TokensError),
+    /// A name that is no backend's.
+    #[error("no backend is named `{name}`{}; `eutectic devices` lists them: {}", meant(.name), known().join(", "))]
+    NoBackend {
+        /// The name.
+        name: String,
+    },
+    /// A backend that does not run here, or not as it was asked to.
+    #[error("the backend `{name}` cannot be opened: {why}")]
+    Open {
+        /// Its name.
+        name: &'static str,
+        /// What is missing, or wrong with what was asked for.
+        #[source]
+        why: BackendError,
+    },
     /// Inputs or parameters that do not fit.
     #[error("{}", .0.join("\n"))]
     Arguments(Vec<String>),
+}
+
+fn known() -> Vec<&'static str> {
+    BACKENDS.iter().map(|backend| backend.name).collect()
+}
+
+fn meant(name: &str) -> String {
+    nearest(name, known().into_iter()).map_or(String::new(), |name| format!(", did you mean `{name}`?"))
 }
 
 impl From<LoadError> for Error {

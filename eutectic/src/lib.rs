@@ -21,17 +21,20 @@
 //! # }
 //! ```
 
+mod backends;
 mod compile;
 mod error;
 mod extract;
 mod loaded;
 mod ports;
+mod round;
 mod session;
 mod text;
 
-pub use compile::{Compiler, Options, Planned, StageTimes, packs};
+pub use backends::{BACKENDS, Listed};
+pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};
 pub use error::Error;
-pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program};
+pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program, Setup};
 pub use eutectic_cpu::{Cpu, CpuOptions};
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};

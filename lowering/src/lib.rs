@@ -20,7 +20,7 @@ mod walk;
 pub use plan::{Plan, PlanError};
 pub use program::{Lowered, PlannedBlock, lower};
 pub use search::{SearchOptions, Searched, Strategy, search};
-pub use space::Space;
+pub use space::{Refused, Space};
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

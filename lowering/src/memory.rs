@@ -1,12 +1,27 @@
 //! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
 
 use eutectic_backend::{
-    Buffer, BufferId, InPlace, Instr, Kernel, Place, Step,
+    Buffer, BufferId, InPlace, Instr, Kernel, Place, Program, Step,
     hazards::{MemoryRange, MemorySpace, Touched, hazards},
 };
 
-/// Buffers start at multiples of this many bytes: a cache line, and the widest vector.
-pub const ALIGNMENT: usize = 64;
+/// Bytes of all buffers of a session: the parameters that runs read, constants, inputs, outputs, states, what the load program keeps,
+/// and the arena.
+pub fn needed(program: &Program, alignment: usize) -> usize {
+    let mut read = vec![false; program.buffers.len()];
+    program.run.iter().flat_map(|step| &step.buffers).for_each(|&buffer| read[buffer] = true);
+    let own = program.buffers.iter().zip(read).filter(|(buffer, read)| match buffer.place {
+        Place::Param(_) | Place::Const(_) => *read,
+        Place::Input(_) | Place::Output(_) | Place::State(_) => true,
+        Place::Loaded(_) | Place::Arena(_) => false,
+    });
+    own.map(|(buffer, _)| bytes(buffer, alignment)).sum::<usize>() + program.load_bytes + program.arena_bytes
+}
+
+/// Bytes that a buffer takes.
+pub(crate) fn bytes(buffer: &Buffer, alignment: usize) -> usize {
+    (buffer.count * buffer.dtype.size()).next_multiple_of(alignment)
+}
 
 /// The memory of a run.
 #[derive(Clone, Debug)]
@@ -17,9 +32,9 @@ pub struct Arena {
     pub in_place: Vec<Vec<InPlace>>,
 }
 
-/// Gives every arena buffer of `steps` an offset.
-pub fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], in_place: bool) -> Arena {
-    let (lives, in_place) = lives(kernels, buffers, steps, in_place);
+/// Gives every arena buffer of `steps` an offset that is a multiple of `alignment`.
+fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: usize) -> Arena {
+    let (lives, in_place) = lives(kernels, buffers, steps, alignment);
     let mut placed: Vec<(usize, &Life)> = Vec::new();
     let mut order: Vec<&Life> = lives.iter().collect();
     order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
@@ -58,7 +73,7 @@ struct Life {
 }
 
 /// Who takes turns in which stretch, and for each step, where that is over what it reads.
-fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool) -> (Vec<Life>, Vec<Vec<InPlace>>) {
+fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usize) -> (Vec<Life>, Vec<Vec<InPlace>>) {
     let mut over = vec![Vec::new(); steps.len()];
     let mut first = vec![usize::MAX; buffers.len()];
     let mut last = vec![0; buffers.len()];
@@ -77,11 +92,11 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], in_place: bool)
             if !matches!(buffers[buffer].place, Place::Arena(_)) || life_of[buffer].is_some() {
                 continue;
             }
-            let bytes = (buffers[buffer].count * buffers[buffer].dtype.size()).next_multiple_of(ALIGNMENT);
+            let bytes = bytes(&buffers[buffer], alignment);
             let heir = (0..reads).find_map(|read| {
                 let life = life_of[step.buffers[read]]?;
                 let dies = lives[life].last == at && lives[life].bytes == bytes;
-                (in_place && dies && can_share(kernel, read, slot)).then_some((read, life))
+                (dies && can_share(kernel, read, slot)).then_some((read, life))
             });
             match heir {
                 Some((read, life)) => {
@@ -119,15 +134,20 @@ pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
 ///
 /// Among the steps that can run, the one that frees most (or allocates least) goes first; the given order breaks ties and
 /// stays if this makes nothing better.
-pub fn schedule(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step]) -> (Vec<usize>, Arena) {
-    let before = plan(kernels, buffers, steps, true);
+pub(crate) fn schedule(
+    kernels: &[Kernel],
+    buffers: &mut [Buffer],
+    steps: &[Step],
+    alignment: usize,
+) -> (Vec<usize>, Arena) {
+    let before = plan(kernels, buffers, steps, alignment);
     let order = list_schedule(kernels, buffers, steps);
     let sorted: Vec<_> = order.iter().map(|&at| steps[at].clone()).collect();
-    let after = plan(kernels, buffers, &sorted, true);
+    let after = plan(kernels, buffers, &sorted, alignment);
     if after.bytes < before.bytes {
         return (order, after);
     }
-    let arena = plan(kernels, buffers, steps, true);
+    let arena = plan(kernels, buffers, steps, alignment);
     ((0..steps.len()).collect(), arena)
 }
 

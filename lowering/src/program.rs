@@ -46,11 +46,16 @@ pub struct LowerError {
     pub problem: String,
 }
 
-/// Lowers a program whose blocks are planned.
+/// Lowers a program whose blocks are planned, with buffers at multiples of `alignment` bytes, a power of two.
 ///
 /// # Errors
 /// When a kernel of a plan cannot be built, or a call does not fit its block.
-pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Result<Lowered, LowerError> {
+pub fn lower(
+    graph: &Graph,
+    outlined: &Outlined,
+    blocks: &[PlannedBlock],
+    alignment: usize,
+) -> Result<Lowered, LowerError> {
     let mut lowering = Lowering {
         graph,
         program: Program::default(),
@@ -75,7 +80,7 @@ pub fn lower(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Res
     }
     lowering.outputs()?;
     lowering.updates()?;
-    Ok(lowering.finish())
+    Ok(lowering.finish(alignment))
 }
 
 /// What all calls of a block share.
@@ -308,18 +313,19 @@ impl Lowering<'_> {
         Step::new(self.kernel(copy(dtype, count)), vec![from, to], origin)
     }
 
-    fn finish(mut self) -> Lowered {
+    fn finish(mut self, alignment: usize) -> Lowered {
         let program = &mut self.program;
         for buffer in &mut program.buffers {
+            let bytes = memory::bytes(buffer, alignment);
             if let Place::Loaded(at) = &mut buffer.place {
                 *at = program.load_bytes;
-                program.load_bytes += (buffer.count * buffer.dtype.size()).next_multiple_of(memory::ALIGNMENT);
+                program.load_bytes += bytes;
             }
         }
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
         let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
         let (numbers, steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
-        let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps);
+        let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps, alignment);
         program.arena_bytes = arena.bytes;
         program.run = order.iter().map(|&at| steps[at].clone()).collect();
         for (step, in_place) in program.run.iter_mut().zip(arena.in_place) {

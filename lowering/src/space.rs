@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use eutectic_backend::{Backend, Cost, Limits};
+use eutectic_backend::{Backend, Cost, Kernel, Limits};
 use eutectic_ir::{
     eclasses::{ClassId, EClasses, ENode},
     ops::{Class, Leaf},
@@ -28,10 +28,28 @@ pub struct Space<'a> {
     pub(crate) facts: Facts,
     pub(crate) rates: Rates,
     limits: Limits,
+    refused: &'a Refused,
     costs: RefCell<FxHashMap<u128, Cost>>,
     work: Cell<u64>,
     /// Every op a kernel of its own; its choices are those that were asked for last.
     unfused: RefCell<Plan>,
+}
+
+/// Kernels that a backend refused to compile although it had supported them, and why: they cost infinitely much from then on.
+#[derive(Clone, Debug, Default)]
+pub struct Refused(FxHashMap<Kernel, String>);
+
+impl Refused {
+    /// Nothing.
+    pub fn none() -> &'static Refused {
+        static NONE: std::sync::LazyLock<Refused> = std::sync::LazyLock::new(Refused::default);
+        &NONE
+    }
+
+    /// Notes a kernel; whether it was not known yet.
+    pub fn add(&mut self, kernel: Kernel, why: String) -> bool {
+        self.0.insert(kernel, why).is_none()
+    }
 }
 
 /// A plan's price.
@@ -46,14 +64,21 @@ pub struct Priced {
 impl<'a> Space<'a> {
     /// A space without prices yet.
     pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
+        Space::within(classes, backend, Refused::none(), 0.0)
+    }
+
+    /// As [`Space::new`], without some kernels, and where memory is short: a byte that plans store counts as if runs read and wrote
+    /// it `short` times more.
+    pub fn within(classes: &'a EClasses, backend: &'a dyn Backend, refused: &'a Refused, short: f64) -> Space<'a> {
         let n = classes.classes.len();
         let unfused = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
         Space {
             classes,
             backend,
             facts: Facts::of(classes),
-            rates: Rates::of(backend),
+            rates: Rates::of(backend, short),
             limits: backend.limits(),
+            refused,
             costs: RefCell::default(),
             work: Cell::default(),
             unfused: RefCell::new(unfused),
@@ -89,15 +114,27 @@ impl<'a> Space<'a> {
 
     /// What a kernel counts: its seconds in a run, or a share of those when loading and what it keeps.
     pub(crate) fn seconds(&self, kernel: &PlanKernel, cost: Cost) -> f64 {
+        let stored = |rate: f64, class: ClassId| self.classes.classes[class].ty.bytes() as f64 * rate;
         if !kernel.load {
-            return cost.seconds;
+            return kernel.stores.iter().fold(cost.seconds, |sum, &class| sum + stored(self.rates.stored, class));
         }
-        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + self.keep(class))
+        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.loaded, class))
     }
 
-    /// What keeping a class between runs counts.
+    /// What keeping a given class between runs counts.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
-        self.classes.classes[class].ty.bytes() as f64 * self.rates.byte
+        self.classes.classes[class].ty.bytes() as f64 * self.rates.given
+    }
+
+    /// Whether it is never better to store a class than to store its only reader, with the e-node that this is computed by: the reader
+    /// is as small, is computed point by point, and belongs to the same program.
+    pub(crate) fn leaves_storing_to(&self, class: ClassId, reader: ClassId, node: usize) -> bool {
+        let classes = &self.classes.classes;
+        let (of, by) = (&classes[class], &classes[reader]);
+        let pointwise = |node: &ENode| matches!(node.op.def().class, Class::Pointwise);
+        by.nodes.get(node).is_some_and(pointwise)
+            && self.facts.loadable[class] == self.facts.loadable[reader]
+            && by.ty.bytes() <= of.ty.bytes()
     }
 
     /// Whether a class is given and kept for as long as a run reads it.
@@ -123,11 +160,15 @@ impl<'a> Space<'a> {
         // Building and pricing an op takes several times as long as walking over it.
         self.spend(4 * kernel.interior.len());
         let cost = match build::kernel(self.classes, plan, kernel) {
-            Ok(built) if self.limits.exceeded(&built.kernel).is_empty() => self.cost_of(&built),
+            Ok(built) if self.takes(&built.kernel) => self.cost_of(&built),
             _ => Cost::IMPOSSIBLE,
         };
         self.costs.borrow_mut().insert(key, cost);
         cost
+    }
+
+    fn takes(&self, kernel: &Kernel) -> bool {
+        self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
     /// The price of a kernel, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
@@ -172,7 +213,8 @@ impl<'a> Space<'a> {
                 let why = self.alone(class, node, |plan, kernel| match build::kernel(self.classes, plan, kernel) {
                     Ok(Built { kernel, .. }) => {
                         let refused = self.backend.supports(&kernel).err().unwrap_or_default();
-                        [self.limits.exceeded(&kernel), refused].concat().join(", ")
+                        let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
+                        [self.limits.exceeded(&kernel), refused, later].concat().join(", ")
                     }
                     Err(why) => why,
                 });

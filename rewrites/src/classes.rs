@@ -11,6 +11,7 @@ use eutectic_ir::{
     Op, Origin,
     eclasses::{Bundle, ClassId, EClass, EClasses, ENode},
 };
+use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::{
@@ -106,16 +107,28 @@ impl Usable {
     /// Removes nodes whose operands no choice computes, as legal forms are missing below.
     fn drop_uncomputable(&mut self, egraph: &EGraph) {
         let mut computable: FxHashSet<Id> = FxHashSet::default();
-        loop {
-            let before = computable.len();
-            for class in &self.order {
-                let fits = |n: &Node| n.children.iter().all(|c| computable.contains(&egraph.find(*c)));
-                if !computable.contains(class) && self.nodes[class].iter().any(fits) {
-                    computable.insert(*class);
+        // For each class the nodes that read it, once a read; for each node how many reads wait.
+        let mut readers: FxHashMap<Id, Vec<(Id, usize)>> = FxHashMap::default();
+        let mut waiting: FxHashMap<(Id, usize), usize> = FxHashMap::default();
+        let mut open: Vec<Id> = Vec::new();
+        for &class in &self.order {
+            for (at, node) in self.nodes[&class].iter().enumerate() {
+                if node.children.is_empty() && computable.insert(class) {
+                    open.push(class);
+                }
+                waiting.insert((class, at), node.children.len());
+                for child in &node.children {
+                    readers.entry(egraph.find(*child)).or_default().push((class, at));
                 }
             }
-            if computable.len() == before {
-                break;
+        }
+        while let Some(class) = open.pop() {
+            for reader in readers.get(&class).into_iter().flatten() {
+                let left = waiting.entry(*reader).or_default();
+                *left -= 1;
+                if *left == 0 && computable.insert(reader.0) {
+                    open.push(reader.0);
+                }
             }
         }
         for nodes in self.nodes.values_mut() {
@@ -142,7 +155,8 @@ fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     (0..facts.heads() as u32).map(of).collect()
 }
 
-/// A hash for each class, refined until no more classes are told apart.
+/// A hash for each class, of its type and its nodes with the hashes of what they read: classes below first, and those that read each
+/// other in rounds, from their types on, until no more of them are told apart.
 fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id, u64> {
     let place: FxHashMap<Id, usize> = usable.order.iter().enumerate().map(|(n, c)| (*c, n)).collect();
     let nodes: Vec<Vec<(u64, Vec<usize>)>> = usable
@@ -155,27 +169,33 @@ fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id
         })
         .collect();
     let mut hashes: Vec<u64> = usable.order.iter().map(|c| hash_of(egraph.analysis.ty(egraph[*c].data.ty))).collect();
-    let distinct = |hashes: &[u64]| hashes.iter().collect::<FxHashSet<_>>().len();
-    let mut told_apart = 0;
-    loop {
-        let now = distinct(&hashes);
-        if now <= told_apart {
-            break;
-        }
-        told_apart = now;
-        hashes = nodes
+    let refined = |hashes: &[u64], at: usize| {
+        let mut each: Vec<u64> = nodes[at]
             .iter()
-            .enumerate()
-            .map(|(at, nodes)| {
-                let mut each: Vec<u64> = nodes
-                    .iter()
-                    .map(|(head, children)| hash_of(&(head, children.iter().map(|c| hashes[*c]).collect::<Vec<_>>())))
-                    .collect();
-                each.sort_unstable();
-                each.dedup();
-                hash_of(&(hashes[at], each))
-            })
+            .map(|(head, children)| hash_of(&(head, children.iter().map(|c| hashes[*c]).collect::<Vec<_>>())))
             .collect();
+        each.sort_unstable();
+        each.dedup();
+        hash_of(&(hashes[at], each))
+    };
+    let reads = |at: usize| nodes[at].iter().flat_map(|(_, children)| children.iter().copied());
+    let edges = (0..nodes.len()).flat_map(|at| reads(at).map(move |child| (at as u32, child as u32)));
+    let mut graph: DiGraph<(), ()> = DiGraph::from_edges(edges);
+    while graph.node_count() < nodes.len() {
+        graph.add_node(());
+    }
+    for circle in kosaraju_scc(&graph) {
+        let circle: Vec<usize> = circle.into_iter().map(|node| node.index()).collect();
+        let mut told_apart = 0;
+        loop {
+            let new: Vec<u64> = circle.iter().map(|&at| refined(&hashes, at)).collect();
+            circle.iter().zip(&new).for_each(|(&at, &hash)| hashes[at] = hash);
+            let now = new.into_iter().collect::<FxHashSet<_>>().len();
+            if now <= told_apart || circle.len() == 1 {
+                break;
+            }
+            told_apart = now;
+        }
     }
     usable.order.iter().copied().zip(hashes).collect()
 }

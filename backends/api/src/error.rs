@@ -10,8 +10,8 @@ pub enum BackendError {
     Unsupported {
         /// The backend's name.
         backend: String,
-        /// Where, and why.
-        problems: Vec<(Origin, String)>,
+        /// What it refuses, and why. Kernels that are named here are planned without.
+        problems: Vec<Refusal>,
     },
     /// A buffer or parameter that does not fit.
     #[error("{what} `{name}`: {problem}")]
@@ -36,11 +36,45 @@ pub enum BackendError {
     /// Parameters that must be given again, because they were let go when what is computed from them was there.
     #[error("{} must be given too: what is computed anew depends on them, and they were let go after loading", .0.join(", "))]
     Released(Vec<String>),
+    /// What the backend needs is not on this machine.
+    #[error("{what}; looked for it in {}", .places.join(", "))]
+    Missing {
+        /// What is not there, and how it gets there.
+        what: String,
+        /// Where it was looked for.
+        places: Vec<String>,
+    },
+    /// A part of its [`Setup`](crate::Setup) that the backend cannot take.
+    #[error("{option}: {problem}")]
+    Setup {
+        /// Which.
+        option: &'static str,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
     /// The device failed.
     #[error("{0}")]
     Device(String),
 }
 
-fn list(problems: &[(Origin, String)]) -> String {
-    problems.iter().map(|(origin, why)| format!("\n  {origin}: {why}")).collect()
+/// Something of a program that a backend does not build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kernel, by its number in the program; none where it is not a kernel's fault.
+    pub kernel: Option<usize>,
+    /// Its place in the model.
+    pub origin: Origin,
+    /// Why.
+    pub why: String,
+}
+
+impl From<(Origin, String)> for Refusal {
+    /// Of a program that is not right.
+    fn from((origin, why): (Origin, String)) -> Refusal {
+        Refusal { kernel: None, origin, why }
+    }
+}
+
+fn list(problems: &[Refusal]) -> String {
+    problems.iter().map(|problem| format!("\n  {}: {}", problem.origin, problem.why)).collect()
 }

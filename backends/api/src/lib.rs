@@ -26,14 +26,16 @@ pub mod reductions;
 pub mod roles;
 mod run;
 pub mod scores;
+mod setup;
 pub mod traffic;
 pub mod unroll;
 
 pub use backend::{Backend, Cost};
-pub use error::BackendError;
+pub use error::{BackendError, Refusal};
 pub use kernel::{
     AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
 };
-pub use limits::Limits;
+pub use limits::{DTypes, Limits};
 pub use program::{Buffer, BufferId, InPlace, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
+pub use setup::Setup;

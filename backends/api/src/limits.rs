@@ -1,20 +1,53 @@
-//! What a device can take: sizes that kernels and programs are planned within.
+//! What a device can take: sizes and element types that kernels and programs are planned within.
 
-use crate::kernel::Kernel;
+use eutectic_ir::DType;
 
-/// Sizes of a device. A kernel beyond them costs infinitely much, and so is in no plan.
+use crate::kernel::{Instr, Kernel};
+
+/// A set of element types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DTypes(u16);
+
+impl DTypes {
+    /// All of them.
+    pub const ALL: DTypes = DTypes(u16::MAX);
+
+    /// Those but one.
+    pub fn without(self, dtype: DType) -> DTypes {
+        DTypes(self.0 & !(1 << dtype as u16))
+    }
+
+    /// Whether one is among them.
+    pub fn contains(self, dtype: DType) -> bool {
+        self.0 & 1 << dtype as u16 != 0
+    }
+}
+
+/// Limits of a device. A kernel beyond them costs infinitely much, and so is in no plan; a program beyond [`Limits::capacity`] is not
+/// compiled. What a device lacks besides, [`Backend::supports`](crate::Backend::supports) says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Buffers start at multiples of this many bytes.
+    /// Buffers start at multiples of this many bytes: a power of two.
     pub alignment: usize,
     /// Most bytes of one buffer.
     pub binding: usize,
-    /// Most bytes of all buffers together: parameters and constants, what the load program keeps, the arena of a run.
+    /// Most bytes of all buffers of a session together: parameters that runs read, constants, what the load program keeps, the arena
+    /// of a run, inputs, outputs and states. A larger program is planned for less memory.
     pub capacity: usize,
     /// Most bytes of scalar arguments of a launch, which has one [`Limits::ARGUMENT`] for each buffer: where it starts.
     pub arguments: usize,
     /// Most instructions of a kernel, those of its operands' bodies included.
     pub instrs: usize,
+    /// Most loads of a kernel.
+    pub loads: usize,
+    /// Most stores of a kernel.
+    pub stores: usize,
+    /// Most axes of a domain, in normal form.
+    pub rank: usize,
+    /// Most points along an axis of a domain.
+    pub extent: usize,
+    /// The element types of buffers and values.
+    pub dtypes: DTypes,
 }
 
 impl Limits {
@@ -23,21 +56,47 @@ impl Limits {
 
     /// What of a kernel is too large, for people; nothing if it fits.
     pub fn exceeded(&self, kernel: &Kernel) -> Vec<String> {
-        let instrs = kernel.bodies().iter().map(|body| body.instrs.len()).sum();
-        let largest = kernel.slots.iter().map(|(dtype, count)| count.saturating_mul(dtype.size())).max().unwrap_or(0);
+        let bodies = kernel.bodies();
+        let instrs = || bodies.iter().flat_map(|body| &body.instrs);
+        let largest = kernel.slots.iter().map(|(dtype, count)| count.saturating_mul(dtype.size())).max();
         let sizes = [
-            (instrs, self.instrs, "instructions"),
+            (instrs().count(), self.instrs, "instructions"),
+            (instrs().filter(|i| matches!(i, Instr::Load(_))).count(), self.loads, "loads"),
+            (kernel.stores.len(), self.stores, "stores"),
+            (bodies.iter().map(|body| body.domain.len()).max().unwrap_or(0), self.rank, "axes"),
+            (
+                bodies.iter().flat_map(|body| &body.domain).copied().max().unwrap_or(0),
+                self.extent,
+                "points along an axis",
+            ),
             (kernel.slots.len() * Limits::ARGUMENT, self.arguments, "bytes of arguments"),
-            (largest, self.binding, "bytes of one buffer"),
+            (largest.unwrap_or(0), self.binding, "bytes of one buffer"),
         ];
         let beyond = sizes.into_iter().filter(|(size, most, _)| size > most);
-        beyond.map(|(size, most, what)| format!("{size} {what}; the device takes {most}")).collect()
+        let types = instrs().map(Instr::dtype).chain(kernel.slots.iter().map(|slot| slot.0));
+        let mut lacking: Vec<DType> = types.filter(|dtype| !self.dtypes.contains(*dtype)).collect();
+        lacking.sort_unstable();
+        lacking.dedup();
+        let lacking = lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it"));
+        beyond.map(|(size, most, what)| format!("{size} {what}; the device takes {most}")).chain(lacking).collect()
     }
 }
 
 impl Default for Limits {
     /// Cache lines, any memory, kernels of 256 instructions: larger ones save next to nothing, and take long to plan and to build.
     fn default() -> Limits {
-        Limits { alignment: 64, binding: usize::MAX, capacity: usize::MAX, arguments: usize::MAX, instrs: 256 }
+        const ANY: usize = usize::MAX;
+        Limits {
+            alignment: 64,
+            binding: ANY,
+            capacity: ANY,
+            arguments: ANY,
+            instrs: 256,
+            loads: ANY,
+            stores: ANY,
+            rank: ANY,
+            extent: ANY,
+            dtypes: DTypes::ALL,
+        }
     }
 }

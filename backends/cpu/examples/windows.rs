@@ -6,19 +6,20 @@
 #[allow(dead_code)]
 #[path = "roofline/ceilings.rs"]
 mod ceilings;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::time::Instant;
 
 use ceilings::flops_per_second;
 use eutectic_backend::{Backend, Body, Place, Session};
+use eutectic_conformance::{
+    device::program,
+    kernels::{
+        build::{Build, body},
+        windows::{Line, product, windows},
+    },
+};
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::DType;
-use support::{
-    build::{Build, body},
-    windows::{Line, product, windows},
-};
 
 /// Rows (as many as columns), channels, channels of the result, size of the window, stride.
 const SHAPES: &[[usize; 5]] = &[
@@ -76,7 +77,7 @@ impl Work {
     fn new(build: Build, lhs: Body, n: usize) -> Work {
         let count = lhs.domain[1] * n;
         let (kernel, mut inputs) = product(build, lhs, n, DType::F32);
-        let mut program = support::program(&kernel);
+        let mut program = program(&kernel);
         program.params.push(program.inputs.remove(1));
         program.buffers[1].place = Place::Param(0);
         let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });

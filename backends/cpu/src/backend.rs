@@ -1,8 +1,8 @@
 //! The backend's options, and its answers to the planner.
 
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc};
 
-use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Program};
+use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup};
 
 use crate::{
     cost::{Costs, Model},
@@ -10,6 +10,7 @@ use crate::{
     machine::Machine,
     runtime::exec,
     simd::Isa,
+    tile::MAX_RANK,
 };
 
 /// How to run on the CPU.
@@ -46,6 +47,22 @@ impl Cpu {
     }
 }
 
+impl Cpu {
+    /// The backend as a user wants it.
+    ///
+    /// # Errors
+    /// When the costs cannot be read.
+    pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
+        let mut options = CpuOptions::default();
+        options.threads = setup.threads.map_or(options.threads, NonZeroUsize::get);
+        if let Some(costs) = &setup.costs {
+            let wrong = |e: String| BackendError::Setup { option: "costs", problem: e };
+            options.costs = Costs::parse(costs).map_err(|e| wrong(e.to_string()))?;
+        }
+        Ok(Arc::new(Cpu::new(options)))
+    }
+}
+
 impl Default for Cpu {
     fn default() -> Cpu {
         Cpu::new(CpuOptions::default())
@@ -61,6 +78,10 @@ impl Backend for Cpu {
         let Machine { isa, threads } = self.machine;
         let plural = if threads == 1 { "" } else { "s" };
         format!("{} ({}), {threads} thread{plural}", std::env::consts::ARCH, isa.name())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { rank: MAX_RANK, ..Limits::default() }
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {

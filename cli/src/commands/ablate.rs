@@ -81,8 +81,7 @@ struct Loaded {
 impl Ablation<'_> {
     fn load(&self, rules: RuleSet) -> Result<Loaded, Error> {
         let compiler = self.compiler.clone().with_rules(rules);
-        let planned = compiler.plan(&self.graph)?;
-        let mut session = compiler.build(&planned)?;
+        let (planned, mut session) = compiler.compile_planned(&self.graph)?;
         session.load_named(|name| self.params.get(name).cloned())?;
         let results = session.run_named(|name| self.inputs.get(name).cloned())?;
         let statistics = planned.rewritten.iter().flat_map(|r| &r.statistics);

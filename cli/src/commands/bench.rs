@@ -61,8 +61,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let (params, source) = args.job.program.params(&graph)?;
     let inputs = args.job.program.inputs(&graph, args.given()?)?;
     let bar = progress("compiling", None);
-    let planned = compiler.plan(&graph)?;
-    let mut session = compiler.build(&planned)?;
+    let (planned, mut session) = compiler.compile_planned(&graph)?;
     session.load_named(|name| params.get(name).cloned())?;
     drop(bar);
     // In a file, numbers begin anywhere.

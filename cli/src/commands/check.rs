@@ -7,8 +7,7 @@ use std::{
     time::Instant,
 };
 
-use clap::ValueEnum;
-use eutectic::{Compiler, Cpu, CpuOptions, Error, engine::rewrites::Probe, packs};
+use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
 use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
@@ -18,13 +17,14 @@ use crate::{
     table::{duration, table, thousands},
 };
 
-/// Where both sides of a rule are run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// The CPU.
-    Cpu,
-    /// Nowhere: the reference interpreter only.
-    None,
+/// The word for no backend: the reference interpreter only.
+const NONE: &str = "none";
+
+/// A backend on which both sides of a rule are run; none for the reference interpreter only.
+type On = Option<&'static Listed>;
+
+fn on(name: &str) -> Result<On, Error> {
+    if name == NONE { Ok(None) } else { Listed::named(name).map(Some) }
 }
 
 /// What to check, and how thoroughly.
@@ -36,9 +36,9 @@ pub struct Args {
     /// Adds the rule files (*.rules) of a directory; may be repeated
     #[arg(long = "rules", value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Where both sides are compiled and run
-    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_values_t = [Device::Cpu])]
-    backend: Vec<Device>,
+    /// What both sides are compiled for and run on, several with commas between; `none` for the interpreter only
+    #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
+    backend: Vec<On>,
     /// Instances of each rule
     #[arg(long, value_name = "N", default_value_t = Options::default().cases.try_into().unwrap_or(NonZeroUsize::MIN))]
     cases: NonZeroUsize,
@@ -75,7 +75,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 impl Args {
     fn probes(&self) -> Result<Vec<Probe>, Fault> {
-        let mut rules = packs(&Cpu::default())?;
+        let mut rules = RuleSet::embedded().map_err(Error::from)?;
+        for listed in self.backend.iter().flatten() {
+            rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
+        }
         let mut own = Vec::new();
         for directory in &self.directories {
             let added = load_directory(directory)?;
@@ -101,12 +104,12 @@ impl Args {
 
     fn options(&self) -> Result<Options, Fault> {
         let mut backends = Vec::new();
-        for device in &self.backend {
-            match device {
-                Device::None => {}
-                // Instances are small: threads would only wait for each other.
-                Device::Cpu => backends.push(Compiler::new(Cpu::new(CpuOptions { threads: 1, ..Default::default() }))?),
-            }
+        // Instances are small: threads would only wait for each other.
+        let setup = Setup { threads: Some(NonZeroUsize::MIN), ..Setup::default() };
+        for listed in self.backend.iter().flatten() {
+            let backend = listed.open(&setup)?;
+            let rules = packs(&*backend)?;
+            backends.push(Compiler::on(backend, rules));
         }
         let (cases, seed, mutants) = (self.cases.get(), self.seed, self.mutants);
         Ok(Options { cases, seed, backends, mutants, ..Options::default() })

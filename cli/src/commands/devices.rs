@@ -1,8 +1,8 @@
-//! `devices`: what programs can be compiled for on this machine.
+//! `devices`: what programs can be compiled for on this machine, and what it lacks for the rest.
 
 use std::io::{Write, stdout};
 
-use eutectic::{Backend, Cpu};
+use eutectic::{BACKENDS, Error, Setup};
 use serde_json::json;
 
 use crate::{
@@ -14,9 +14,10 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   eutectic devices
-  eutectic devices --format json";
+  eutectic devices --format json
+  eutectic bench demo --backend cpu";
 
-/// Lists the devices that programs can be compiled for
+/// Lists the devices that programs can be compiled for, and what others lack
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -30,12 +31,27 @@ pub struct Args {
 /// # Errors
 /// When stdout cannot be written to.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let cpu = Cpu::default();
+    let opened = BACKENDS.iter().map(|listed| (listed, listed.open(&Setup::default())));
     let mut out = stdout().lock();
     if args.format == Format::Json {
-        return print_json(&mut out, &[json!({ "name": cpu.name(), "description": cpu.describe() })]);
+        let devices = opened.map(|(listed, opened)| match opened {
+            Ok(backend) => json!({ "name": listed.name, "about": listed.about, "description": backend.describe() }),
+            Err(error) => json!({ "name": listed.name, "about": listed.about, "missing": why(error) }),
+        });
+        return print_json(&mut out, &devices.collect::<Vec<_>>());
     }
-    let mut table = table(&["device", "what it is"]);
-    table.add_row([cpu.name().to_string(), cpu.describe()]);
+    let mut table = table(&["backend", "runs programs on", "here"]);
+    for (listed, opened) in opened {
+        let here = opened.map_or_else(|error| format!("no: {}", why(error)), |backend| backend.describe());
+        table.add_row([listed.name.to_string(), listed.about.to_string(), here]);
+    }
     Ok(writeln!(out, "{table}")?)
+}
+
+/// Why a backend does not run here, without its name.
+fn why(error: Error) -> String {
+    match error {
+        Error::Open { why, .. } => why.to_string(),
+        error => error.to_string(),
+    }
 }

@@ -223,7 +223,11 @@ fn times(out: &mut impl Write, planned: &Planned) -> Result<(), Fault> {
     writeln!(out, "{}", heading("stages"))?;
     let mut table = table(&[">outline", ">rewrite", ">plan", ">lower", ">all"]);
     table.add_row([times.outline, times.rewrite, times.plan, times.lower, times.total()].map(duration));
-    Ok(writeln!(out, "{table}")?)
+    writeln!(out, "{table}")?;
+    for (block, _) in planned.blocks.iter().enumerate().filter(|(_, block)| block.searched.cut_short) {
+        writeln!(out, "block {block}: the search ended because its work was used up; there may be a better plan")?;
+    }
+    Ok(())
 }
 
 /// What searching every plan finds, block by block.
@@ -303,6 +307,9 @@ fn describe(compiler: &Compiler, graph: &Graph, planned: &Planned, gap: Option<&
         "cuts": planned.outlined.cuts.len(),
         "phases": phases.map(phase).collect::<Vec<_>>(),
         "rules": rules.collect::<Vec<_>>(),
+        "searches": planned.blocks.iter().map(|b| {
+            json!({ "work": b.searched.work, "plans": b.searched.tried, "cut_short": b.searched.cut_short })
+        }).collect::<Vec<_>>(),
         "predicted_s": planned.seconds(),
         "run_kernels": program.run.len(),
         "load_kernels": program.load.len(),

@@ -4,14 +4,14 @@ use std::io::{Write, stdout};
 
 use clap::Subcommand;
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Error,
+    Compiler, Error,
     engine::rewrites::{Rule, circles, lint},
 };
 use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{
-    args::{Format, Rules, pattern, print_json},
+    args::{Format, On, Rules, pattern, print_json},
     fault::{Fault, input},
     table::{heading, table, thousands},
 };
@@ -69,6 +69,8 @@ struct Selection {
     #[arg(default_value = "*")]
     glob: String,
     #[command(flatten)]
+    on: On,
+    #[command(flatten)]
     rules: Rules,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
@@ -91,7 +93,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn list(selection: &Selection) -> Result<(), Fault> {
-    let (rules, wanted) = (selection.rules.load()?, pattern(&selection.glob)?);
+    let (rules, wanted) = (selection.rules.load(&*selection.on.open()?)?, pattern(&selection.glob)?);
     let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&*r.name)).collect();
     if chosen.is_empty() {
         return Err(no_rule(&selection.glob));
@@ -119,11 +121,12 @@ fn list(selection: &Selection) -> Result<(), Fault> {
 }
 
 fn find(selection: &Selection) -> Result<(), Fault> {
-    let (rules, wanted) = (selection.rules.load()?, pattern(&selection.glob)?);
+    let backend = selection.on.open()?;
+    let (rules, wanted) = (selection.rules.load(&*backend)?, pattern(&selection.glob)?);
     if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
         return Err(no_rule(&selection.glob));
     }
-    let backends = [Compiler::new(Cpu::new(CpuOptions::default()))?];
+    let backends = [Compiler::on(backend, rules.clone())];
     let mut found = lint(&rules);
     found.extend(circles(&rules));
     found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);

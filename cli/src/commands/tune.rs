@@ -18,7 +18,7 @@ use eutectic::{
 use serde_json::json;
 
 use crate::{
-    args::{Format, Rules, print_json},
+    args::{Format, On, Rules, print_json},
     fault::{Fault, input},
     program::Program,
     table::{seconds, table, thousands},
@@ -48,6 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
     #[command(flatten)]
+    on: On,
+    #[command(flatten)]
     rules: Rules,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
@@ -59,7 +61,12 @@ pub struct Args {
 /// # Errors
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let rules = args.rules.load()?;
+    let backend = args.on.open()?;
+    if backend.name() != Cpu::default().name() {
+        let problem = format!("--backend {}: what its kernels cost is not fitted by this command", backend.name());
+        return Err(input(problem, "--backend cpu fits the costs of the processor"));
+    }
+    let rules = args.rules.load(&*backend)?;
     let unwritable = |e| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
     // Better now than after a minute.
     let mut file = File::create(&args.out).map_err(unwritable)?;
@@ -99,8 +106,7 @@ fn kernels(
     threads: usize,
     iters: u32,
 ) -> Result<Vec<(String, Measured)>, Fault> {
-    let planned = compiler.plan(graph)?;
-    let mut session = compiler.build(&planned)?;
+    let (planned, mut session) = compiler.compile_planned(graph)?;
     let (params, _) = program.params(graph)?;
     session.load_named(|name| params.get(name).cloned())?;
     let given = program.inputs(graph, Default::default())?;

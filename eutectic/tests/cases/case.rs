@@ -1,6 +1,6 @@
 //! Reads a case, runs it, and writes it out again with what came out.
 
-use std::fmt::Write;
+use std::{fmt::Write, str::FromStr};
 
 use eutectic::{
     Compiler, Graph, Planned, RuleSet,
@@ -21,7 +21,7 @@ use crate::device::Device;
 pub struct Case<'a> {
     name: &'a str,
     choice: Choice,
-    lacks: Vec<String>,
+    device: Device,
     /// Everything above the first section.
     head: &'a str,
     /// Title and text of each section.
@@ -37,7 +37,7 @@ impl<'a> Case<'a> {
         let mut parts = text.split("\n---- ");
         let head = parts.next().unwrap_or_default();
         let sections = parts.map(|part| part.split_once('\n').unwrap_or((part, ""))).collect();
-        let mut case = Case { name, choice: Choice::default(), lacks: Vec::new(), head, sections };
+        let mut case = Case { name, choice: Choice::default(), device: Device::default(), head, sections };
         for option in head.lines().filter_map(|line| line.strip_prefix(";!")) {
             case.option(option)?;
         }
@@ -52,7 +52,9 @@ impl<'a> Case<'a> {
         match (words.next().as_deref(), words.collect::<Vec<_>>()) {
             (Some("only"), globs) => self.choice.only = globs,
             (Some("without"), globs) => self.choice.without = globs,
-            (Some("lacks"), kinds) => self.lacks = kinds,
+            (Some("lacks"), kinds) => self.device.lacks = kinds,
+            (Some("keep"), share) => self.device.keep = number(option, &share)?,
+            (Some("capacity"), bytes) => self.device.capacity = number(option, &bytes)?,
             (Some("fp"), fp) => {
                 self.choice.fp = match fp.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                     ["exact"] => Fp::Exact,
@@ -61,7 +63,7 @@ impl<'a> Case<'a> {
                     _ => return Err(format!(";!{option}: a contract is exact, reassoc or fast")),
                 }
             }
-            _ => return Err(format!(";!{option}: there are `only`, `without`, `fp` and `lacks`")),
+            _ => return Err(format!(";!{option}: there are `only`, `without`, `fp`, `lacks`, `keep` and `capacity`")),
         }
         Ok(())
     }
@@ -78,7 +80,7 @@ impl<'a> Case<'a> {
             rules = rules.and(more).map_err(|e| e.to_string())?;
         }
         let rules = rules.choose(&self.choice).map_err(|e| e.to_string())?;
-        let compiler = Compiler::of(Device { lacks: self.lacks.clone() }, rules);
+        let compiler = Compiler::of(self.device.clone(), rules);
         let mut shown = self.head.trim_end().to_string();
         for (title, given) in &self.sections {
             let text = match *title {
@@ -103,6 +105,12 @@ impl<'a> Case<'a> {
             _ => Err(format!("---- {title}: the sections are rules, after PHASE, kernels and plan")),
         }
     }
+}
+
+/// The number that an option has.
+fn number<T: FromStr>(option: &str, words: &[String]) -> Result<T, String> {
+    let wrong = || format!(";!{option}: one number is expected");
+    if let [word] = words { word.parse().map_err(|_| wrong()) } else { Err(wrong()) }
 }
 
 /// An error with the place in the case that it is about.

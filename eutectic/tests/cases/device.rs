@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eutectic::Backend;
-use eutectic_backend::{AnchorKernel, BackendError, Body, Cost, Executable, Kernel, Program};
+use eutectic_backend::{AnchorKernel, BackendError, Body, Cost, Executable, Kernel, Limits, Program};
 
 const LAUNCH: f64 = 3e-7;
 const BYTES_A_SECOND: f64 = 2e10;
@@ -12,9 +12,20 @@ const FLOPS: f64 = 1e11;
 const HALF_SPEED: f64 = 256.0;
 
 /// A device on which nothing runs.
+#[derive(Clone)]
 pub struct Device {
     /// The kinds of kernel ([`Kernel::kind`]) that it lacks.
     pub lacks: Vec<String>,
+    /// See [`Backend::keep`].
+    pub keep: f64,
+    /// See [`Limits::capacity`].
+    pub capacity: usize,
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device { lacks: Vec::new(), keep: 0.05, capacity: usize::MAX }
+    }
 }
 
 impl Backend for Device {
@@ -24,6 +35,14 @@ impl Backend for Device {
 
     fn describe(&self) -> String {
         "plans only".into()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { capacity: self.capacity, ..Limits::default() }
+    }
+
+    fn keep(&self) -> f64 {
+        self.keep
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {

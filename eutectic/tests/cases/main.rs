@@ -2,7 +2,8 @@
 //!
 //! A case (`*.case`) begins with comments that say what it pins. A comment `;!` chooses what is not as by default:
 //! `;! only GLOB …`, `;! without GLOB …` and `;! fp CONTRACT` as on the command line; `;! lacks KIND …` takes kernels of that kind
-//! (`attention`, `matmul`, `rows`) from the device. Then follow the graph and sections, each under a line `---- TITLE`:
+//! (`attention`, `matmul`, `rows`) from the device; `;! keep SHARE` and `;! capacity BYTES` say what a byte that is kept counts there,
+//! and how many there are. Then follow the graph and sections, each under a line `---- TITLE`:
 //!
 //! - `rules`: more rules than the embedded ones;
 //! - `after PHASE`: the program as that phase leaves it (`legalize`, `main`, `algebra`, `templates` or `fold`);

@@ -55,8 +55,50 @@ pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> 
     }
     let totals = (0..n).map(|c| (0..classes[c].nodes.len()).map(|i| total(&best, c, i)).collect()).collect();
     let stored = (0..n).map(|c| !given[c] || space.facts.output[c]).collect();
-    let plan = Plan { choice: best.iter().map(|b| b.1).collect(), stored, host: (0..n).collect() };
+    let mut plan = Plan { choice: best.iter().map(|b| b.1).collect(), stored, host: (0..n).collect() };
+    if fused {
+        chain(space, &mut plan);
+    }
     Ok(First { plan, totals })
+}
+
+/// How many ops that nothing speaks for storing are computed in one kernel before the search has said anything.
+const CHAINED: usize = 32;
+
+/// Makes classes virtual that only one op reads, where storing that op's result is as good: the search need not find that out one by
+/// one, deriving ever longer kernels.
+fn chain(space: &Space<'_>, plan: &mut Plan) {
+    let classes = &space.classes.classes;
+    let chosen = |plan: &Plan, class: ClassId| classes[class].nodes.get(plan.choice[class]);
+    let mut needed = vec![false; classes.len()];
+    let mut readers: Vec<Vec<ClassId>> = vec![Vec::new(); classes.len()];
+    let mut order = Vec::new();
+    let mut open = space.classes.outputs.clone();
+    while let Some(class) = open.pop() {
+        if space.facts.given[class] || std::mem::replace(&mut needed[class], true) {
+            continue;
+        }
+        order.push(class);
+        for &operand in chosen(plan, class).iter().flat_map(|node| &node.operands) {
+            readers[operand].push(class);
+            open.push(operand);
+        }
+    }
+    // What each class computes with the virtual ones below it; those that are not yet known count as stored.
+    let mut ops = vec![0_usize; classes.len()];
+    order.sort_unstable();
+    for class in order {
+        let below: usize = chosen(plan, class).map_or(0, |node| node.operands.iter().map(|&o| ops[o]).sum());
+        let is_free = !space.facts.output[class];
+        if let &[reader] = &readers[class][..]
+            && is_free
+            && below < CHAINED
+            && space.leaves_storing_to(class, reader, plan.choice[reader])
+        {
+            plan.stored[class] = false;
+            ops[class] = below + 1;
+        }
+    }
 }
 
 fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {

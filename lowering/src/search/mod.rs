@@ -87,6 +87,7 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
         limit: start + options.work.saturating_mul(classes.max(100) as u64),
     };
     if fused {
+        search.part();
         search.greedy();
     }
     let greedy = search.state.price;
@@ -160,6 +161,21 @@ impl Search<'_, '_> {
         self.state.space.work() <= self.limit
     }
 
+    /// Stores everything in kernels of the start that cannot be built: one op after the other is fused from there.
+    fn part(&mut self) {
+        let state = &mut self.state;
+        let mark = state.mark();
+        let impossible = state.in_order().into_iter().filter(|id| !state.is_possible(*id));
+        let classes: Vec<ClassId> = impossible.flat_map(|id| state.kernel(id).kernel.interior.clone()).collect();
+        for class in classes.into_iter().filter(|&class| !state.space.facts.given[class]) {
+            state.store(class);
+        }
+        match state.settle() {
+            Ok(()) => state.commit(),
+            Err(_) => state.rollback(mark),
+        }
+    }
+
     /// Makes classes virtual, from the inputs on, wherever that gains; until a pass changes nothing.
     fn greedy(&mut self) {
         for _ in 0..4 {
@@ -177,8 +193,25 @@ impl Search<'_, '_> {
 
     /// Stores a class or makes it virtual, if that gains.
     fn try_flip(&mut self, class: ClassId) {
-        if self.is_free(class) && self.fresh.try_now(Move::Flip(class), [class]) {
+        if self.is_free(class) && !self.is_settled(class) && self.fresh.try_now(Move::Flip(class), [class]) {
             self.attempt(|state| flip(state, class));
+        }
+    }
+
+    /// Whether a class is virtual, and storing it would gain no more than storing the only class that reads it.
+    fn is_settled(&self, class: ClassId) -> bool {
+        let (plan, space) = (self.state.plan(), self.state.space);
+        if plan.stored[class] || !self.state.is_built(class) {
+            return false;
+        }
+        let reads = |user: &&ClassId| {
+            let node = space.classes.classes[**user].nodes.get(plan.choice[**user]);
+            self.state.is_needed(**user) && node.is_some_and(|node| node.operands.contains(&class))
+        };
+        let mut readers = self.users[class].iter().filter(reads);
+        match (readers.next(), readers.next()) {
+            (Some(&reader), None) => space.leaves_storing_to(class, reader, plan.choice[reader]),
+            _ => false,
         }
     }
 

@@ -162,6 +162,16 @@ impl<'s, 'a> State<'s, 'a> {
         self.kernel(id).seconds <= self.space.rates.launch * SMALL
     }
 
+    /// Whether a kernel can be built.
+    pub fn is_possible(&self, id: KernelId) -> bool {
+        self.kernel(id).seconds.is_finite()
+    }
+
+    /// Whether every kernel that computes a class can be built.
+    pub fn is_built(&self, class: ClassId) -> bool {
+        self.computing[class].iter().all(|(id, _)| self.is_possible(*id))
+    }
+
     /// Whether some kernel computes a class.
     pub fn is_needed(&self, class: ClassId) -> bool {
         !self.computing[class].is_empty()

@@ -79,9 +79,8 @@ pub fn check_on(
     given: &dyn Fn(&str) -> Option<Tensor>,
 ) -> Result<Result<(), Vec<Difference>>, Error> {
     let bounds = |graph: &Graph| interpret::<Bounded>(graph, given).map_err(|e| Error::Arguments(vec![e.to_string()]));
-    let planned = compiler.plan(graph)?;
+    let (planned, mut session) = compiler.compile_planned(graph)?;
     let (want, chosen) = (bounds(graph)?, bounds(&planned.chosen(graph)?)?);
-    let mut session = compiler.build(&planned)?;
     session.load_named(given)?;
     let got = session.run_named(given)?;
     let mut inputs = graph.named("input").chain(graph.named("param")).filter_map(|(name, _)| given(name));

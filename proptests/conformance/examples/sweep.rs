@@ -1,16 +1,25 @@
-//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED`: random programs in every way.
+//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`: random programs in every way.
 
 use anyhow::{Context, ensure};
-use eutectic_conformance::sweep::{Sweep, Way};
+use eutectic::{BACKENDS, Listed, Setup};
+use eutectic_conformance::{
+    device::Device,
+    sweep::{Sweep, Way},
+};
 
 /// Programs are at most so long.
 const STEPS: [usize; 3] = [4, 8, 14];
 
 fn main() -> anyhow::Result<()> {
-    let mut numbers = std::env::args().skip(1).map(|a| a.parse::<u64>().with_context(|| format!("`{a}` is no number")));
-    let mut next = || numbers.next().context("usage: sweep PROGRAMS SEED")?;
-    let (programs, seed) = (next()?, next()?);
-    let sweep = Sweep::new()?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| {
+        let text = args.get(at).context("usage: sweep PROGRAMS SEED [BACKEND]")?;
+        text.parse::<u64>().with_context(|| format!("`{text}` is no number"))
+    };
+    let (programs, seed) = (number(0)?, number(1)?);
+    let listed = args.get(2).map_or(Ok(&BACKENDS[0]), |name| Listed::named(name))?;
+    let device = Device::new(vec![listed.open(&Setup::default())?])?;
+    let sweep = Sweep::new(&device);
     let share = (programs as usize).div_ceil(STEPS.len() * Way::ALL.len()) as u32;
     let mut failed = 0;
     for (way, steps) in Way::ALL.into_iter().flat_map(|way| STEPS.map(|steps| (way, steps))) {

@@ -1,5 +1,9 @@
-//! What every backend must satisfy: random programs against the reference, and the definition of what a kernel means.
+//! What every backend must satisfy: suites that take any device, random programs against the reference, and the definition of what
+//! a kernel means.
 
+pub mod device;
+pub mod kernels;
 pub mod naive;
 pub mod program;
+pub mod suites;
 pub mod sweep;

@@ -5,7 +5,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
     AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DeviceBuffer, EmptyRow, Executable, Guard, Input, Instr,
-    Kernel, Loaded, Memory, Output, Place, Port, Program, Session, Step, ValueId,
+    Kernel, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, ValueId,
 };
 use eutectic_ir::{
     DType, Origin, Tensor,
@@ -45,7 +45,7 @@ impl Backend for Naive {
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
-        let problems = program.problems();
+        let problems: Vec<_> = program.problems().into_iter().map(Refusal::from).collect();
         if !problems.is_empty() {
             return Err(BackendError::Unsupported { backend: self.name().into(), problems });
         }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use eutectic::{
-    Compiler, Cpu, Graph, RuleSet, Strategy,
+    Compiler, Error, Graph, RuleSet, Strategy,
     engine::rewrites::{Choice, LoadError, Options, Phase, Stop, optimize},
 };
 use proptest::{
@@ -12,7 +12,10 @@ use proptest::{
 
 use eutectic_checker::run::check;
 
-use crate::program::{Case, programs};
+use crate::{
+    device::Device,
+    program::{Case, programs},
+};
 
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +33,15 @@ impl Way {
 }
 
 /// Checks programs in every way.
-pub struct Sweep {
+pub struct Sweep<'a> {
+    device: &'a Device,
     compiler: Compiler,
 }
 
-impl Sweep {
-    /// On the CPU, with the embedded rules, which are read once: that takes longer than a small program does.
-    ///
-    /// # Errors
-    /// When the rules do not load.
-    pub fn new() -> anyhow::Result<Sweep> {
-        Ok(Sweep { compiler: Compiler::new(Cpu::default())? })
+impl Sweep<'_> {
+    /// On a device.
+    pub fn new(device: &Device) -> Sweep<'_> {
+        Sweep { device, compiler: device.compiler() }
     }
 
     /// Checks so many programs of at most `steps` ops; the first that fails is shrunk and reported as text that
@@ -72,7 +73,7 @@ impl Sweep {
         })
     }
 
-    /// Compiles a program in one way and checks what it computes.
+    /// Compiles a program in one way and checks what it computes, unless the device refuses it.
     ///
     /// # Errors
     /// What differs, or the engine's error.
@@ -85,7 +86,14 @@ impl Sweep {
                 compiler.with_rules(rules)
             }
         };
-        check(&compiler, graph, seed)?.map_err(|differences| anyhow!("{differences:#?}"))
+        match check(&compiler, graph, seed) {
+            Err(Error::Unsupported { problems, .. }) => self.device.refuse(|| problems.join(", ")),
+            checked => {
+                checked?.map_err(|differences| anyhow!("{differences:#?}"))?;
+                self.device.judge();
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,8 +9,6 @@ mod product;
 mod ratios;
 #[path = "../../examples/roofline/reading.rs"]
 mod reading;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::hint::black_box;
 

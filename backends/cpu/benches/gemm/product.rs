@@ -3,15 +3,17 @@
 use std::time::Instant;
 
 use eutectic_backend::{AnchorKernel, Backend, Body, Instr, Kernel, Load, Place, Session, Store};
+use eutectic_conformance::{
+    device::program,
+    kernels::{
+        Random,
+        build::{body, push, row_major},
+    },
+};
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Tensor};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, traits::ComplexField};
 use half::{bf16, f16};
-
-use crate::support::{
-    self, Random,
-    build::{body, push, row_major},
-};
 
 /// Batch, rows, columns, length of the sums.
 pub type Shape = (usize, usize, usize, usize);
@@ -102,7 +104,7 @@ impl<T: Element> Ours<T> {
         let stores = vec![Store { slot: 2, at: row_major(&[b, m, n]), guards: Vec::new(), value }];
         let counts = [b * m * k, b * k * n, b * m * n];
         let kernel = Kernel { anchor, body: result, stores, slots: counts.map(|n| (T::DTYPE, n)).to_vec() };
-        let mut program = support::program(&kernel);
+        let mut program = program(&kernel);
         let mut params = Vec::new();
         if constant {
             program.params.push(program.inputs.remove(1));

@@ -3,13 +3,13 @@
 use std::hint::black_box;
 
 use ::faer::traits::ComplexField;
+use eutectic_conformance::kernels::Random;
 use half::{bf16, f16};
 
 use crate::{
     SHAPES,
     product::{Element, Operands, Ours, Shape, faer, flops, gemm, least, name},
     reading::read,
-    support::Random,
 };
 
 /// Operations of products that take long enough, about ten microseconds, for a second thread to come and go.

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use eutectic_backend::{BackendError, Place, Port, Program, Step};
+use eutectic_backend::{BackendError, Place, Port, Program, Refusal, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
@@ -111,12 +111,12 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
             Err(why) => {
                 let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
                 let origin = used.map_or_else(Origin::default, |s| s.origin.clone());
-                problems.extend(why.into_iter().map(|w| (origin.clone(), w)));
+                problems.extend(why.into_iter().map(|why| Refusal { kernel: Some(k), origin: origin.clone(), why }));
                 None
             }
         })
         .collect();
-    problems.extend(program.problems());
+    problems.extend(program.problems().into_iter().map(Refusal::from));
     if !problems.is_empty() {
         return Err(BackendError::Unsupported { backend: "cpu".into(), problems });
     }

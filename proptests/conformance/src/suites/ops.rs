@@ -1,16 +1,27 @@
-//! Every pointwise op on every element type that it takes, against the naive evaluation; and what must fail.
+//! Every pointwise op on every element type that it takes, against its evaluation point by point; and what must fail.
 
-mod support;
-
+use crate::{
+    device::{Device, program},
+    kernels::build::{Build, body, constant, map, map_with, push, row_major},
+    suites::{Check, checks},
+};
 use eutectic_backend::{AnchorKernel, BackendError, Instr, Load};
 use eutectic_ir::{
     Attr, DType, Tensor,
     index::{Atom, Index},
 };
-use support::{
-    build::{Build, body, constant, map, map_with, push},
-    check,
-};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    functions_of_one_argument,
+    activations_and_clamp,
+    functions_of_two_and_three_arguments,
+    casts_between_all_types,
+    nan_wins_in_maximum_and_minimum,
+    gathers_read_in_range_only,
+    pieces_and_fill,
+    what_is_not_supported_is_named,
+    loads_and_stores_outside_of_a_buffer_are_refused,
+];
 
 const ALL: &[DType] = &DType::ALL;
 const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::Bf16];
@@ -23,8 +34,7 @@ fn tolerance(dtype: DType) -> f64 {
     if dtype.size() == 2 { 2f64.powi(15) } else { 60.0 }
 }
 
-#[test]
-fn functions_of_one_argument() {
+fn functions_of_one_argument(device: &Device) {
     let floats =
         ["exp", "sin", "cos", "tan", "atan", "tanh", "erf", "sigmoid", "softplus", "floor", "ceil", "round", "is-nan"];
     let positive = ["log", "sqrt", "rsqrt", "reciprocal"];
@@ -45,13 +55,12 @@ fn functions_of_one_argument() {
             let y = map(&mut b, name, &[x], to);
             build.store(&[3, 41], to, y);
             let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-            check(&kernel, &inputs, tolerance(dtype));
+            device.check(&kernel, &inputs, tolerance(dtype));
         }
     }
 }
 
-#[test]
-fn activations_and_clamp() {
+fn activations_and_clamp(device: &Device) {
     for &dtype in FLOATS {
         for kind in ["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh", "clamp"] {
             let mut build = Build::new(5);
@@ -61,13 +70,12 @@ fn activations_and_clamp() {
             let y = map_with(&mut b, if kind == "clamp" { "clamp" } else { "act" }, &attrs, &[x], dtype);
             build.store(&[3, 41], dtype, y);
             let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-            check(&kernel, &inputs, tolerance(dtype));
+            device.check(&kernel, &inputs, tolerance(dtype));
         }
     }
 }
 
-#[test]
-fn functions_of_two_and_three_arguments() {
+fn functions_of_two_and_three_arguments(device: &Device) {
     let of = |names: &'static [&'static str], types, truth| names.iter().map(move |n| (*n, types, truth));
     let table = of(&["add", "sub", "mul", "div", "max", "min", "pow", "mod"], NUMBERS, false)
         .chain(of(&["and", "or", "xor"], BOOL, false))
@@ -83,7 +91,7 @@ fn functions_of_two_and_three_arguments() {
                 let mut argument = |dtype| {
                     let slot = build.input(dtype, 360);
                     let at = match (seed as usize + build.random.below(4)) % 4 {
-                        0 => support::build::row_major(&domain),
+                        0 => row_major(&domain),
                         1 => Index::coord(2),
                         2 => Index::coord(0).times(9).plus(&Index::coord(1)),
                         _ => Index::constant(3),
@@ -107,14 +115,13 @@ fn functions_of_two_and_three_arguments() {
                 let z = map(&mut b, name, &args, to);
                 build.store(&domain, to, z);
                 let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-                check(&kernel, &inputs, tolerance(dtype));
+                device.check(&kernel, &inputs, tolerance(dtype));
             }
         }
     }
 }
 
-#[test]
-fn casts_between_all_types() {
+fn casts_between_all_types(device: &Device) {
     let special =
         [0.0, 1.0, -1.0, 1.5, 2.5, -2.5, 300.0, -300.0, 70_000.0, 3e9, -3e9, 1e20, f64::NAN, f64::INFINITY, 1e-9];
     for from in DType::ALL {
@@ -135,13 +142,12 @@ fn casts_between_all_types() {
             let y = map_with(&mut b, "cast", &[to.into()], &[x], to);
             build.store(&[15], to, y);
             let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-            check(&kernel, &inputs, 0.0);
+            device.check(&kernel, &inputs, 0.0);
         }
     }
 }
 
-#[test]
-fn nan_wins_in_maximum_and_minimum() {
+fn nan_wins_in_maximum_and_minimum(device: &Device) {
     for name in ["max", "min"] {
         for dtype in [DType::F32, DType::F64, DType::F16] {
             let mut build = Build::new(1);
@@ -153,7 +159,7 @@ fn nan_wins_in_maximum_and_minimum() {
             let z = map(&mut b, name, &[x, y], dtype);
             build.store(&[4], dtype, z);
             let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-            check(&kernel, &inputs, 0.0);
+            device.check(&kernel, &inputs, 0.0);
         }
     }
 }
@@ -175,16 +181,15 @@ fn gather(ids: Tensor, rows: usize, columns: usize) -> (eutectic_backend::Kernel
     build.kernel(AnchorKernel::Map, b)
 }
 
-#[test]
-fn gathers_read_in_range_only() {
+fn gathers_read_in_range_only(device: &Device) {
     for dtype in [DType::I64, DType::I32, DType::U8, DType::I8, DType::U32] {
         let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, 6, 3, 3, 1]), 7, 33);
-        check(&kernel, &inputs, 0.0);
+        device.check(&kernel, &inputs, 0.0);
     }
     for bad in [7, -1, i64::MAX, i64::MIN] {
         let (kernel, inputs) = gather(Tensor::from_i64(DType::I64, &[5], [0, 6, bad, 3, 1]), 7, 33);
-        for threads in [1, 2] {
-            match support::run(&kernel, &inputs, threads, eutectic_cpu::Isa::Avx512) {
+        if let Some(run) = device.run(&kernel, &inputs) {
+            match run {
                 Err(BackendError::IndexOutOfRange { index, extent: 7, origin }) => {
                     assert_eq!((index, origin.path()), (bad, "test"));
                 }
@@ -194,8 +199,7 @@ fn gathers_read_in_range_only() {
     }
 }
 
-#[test]
-fn pieces_and_fill() {
+fn pieces_and_fill(device: &Device) {
     // pad(concat(a, b)) along the last axis, transposed on the way out.
     for (rows, left, right, pad) in [(3, 5, 4, 2), (1, 1, 1, 0), (70, 100, 33, 7)] {
         let mut build = Build::new(4);
@@ -215,13 +219,11 @@ fn pieces_and_fill() {
         let at = Index::coord(1).times(rows as i64).plus(&Index::coord(0));
         build.store_at(domain[0] * domain[1], at, DType::F32, z);
         let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-        check(&kernel, &inputs, 0.0);
+        device.check(&kernel, &inputs, 0.0);
     }
 }
 
-#[test]
-fn what_is_not_supported_is_named() {
-    use eutectic_backend::Backend;
+fn what_is_not_supported_is_named(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[4]);
     let x = build.dense(&mut b, DType::I32);
@@ -231,21 +233,24 @@ fn what_is_not_supported_is_named() {
     build.store(&[4], DType::I32, y);
     build.store(&[4], DType::Bool, t);
     let (kernel, _) = build.kernel(AnchorKernel::Map, b);
-    let cpu = eutectic_cpu::Cpu::default();
-    assert_eq!(cpu.supports(&kernel).unwrap_err(), ["`exp` on i32", "`mul` on bool, bool"]);
-    assert!(cpu.cost(&kernel).seconds.is_infinite());
-    let error = cpu.compile(&support::program(&kernel)).err().unwrap().to_string();
-    assert!(error.contains("`exp` on i32") && error.contains("`mul` on bool"), "{error}");
+    let backend = device.backend();
+    let Err(why) = backend.supports(&kernel) else {
+        return assert!(device.compile(&**backend, &program(&kernel)).is_some());
+    };
+    let named = |text: &str| ["`exp`", "i32", "`mul`", "bool"].iter().all(|word| text.contains(word));
+    assert!(named(&why.join(", ")), "{why:?}");
+    assert!(backend.cost(&kernel).seconds.is_infinite());
+    let error = backend.compile(&program(&kernel)).err().expect("it is not supported").to_string();
+    assert!(named(&error), "{error}");
 }
 
-#[test]
-fn loads_and_stores_outside_of_a_buffer_are_refused() {
-    use eutectic_backend::Backend;
+fn loads_and_stores_outside_of_a_buffer_are_refused(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[4]);
     let slot = build.input(DType::F32, 4);
     let x = build.load(&mut b, slot, Index::coord(0).plus(&Index::constant(1)));
     build.store_at(4, Index::coord(0).times(2), DType::F32, x);
     let (kernel, _) = build.kernel(AnchorKernel::Map, b);
-    assert_eq!(eutectic_cpu::Cpu::default().supports(&kernel).unwrap_err().len(), 2);
+    let refused = device.backend().supports(&kernel).expect_err("it would read and write what is not the buffer's");
+    assert_eq!(refused.len(), 2, "{refused:?}");
 }

@@ -3,7 +3,7 @@
 use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel};
 use eutectic_ir::{DType, Tensor, ops::Reduction};
 
-use super::ops::{Val, eval, wrap, zero};
+use super::elements::{Val, eval, wrap, zero};
 
 /// Every point of a domain, innermost axis fastest.
 pub fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {

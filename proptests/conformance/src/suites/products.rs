@@ -1,18 +1,38 @@
 //! Matrix products against sums in f64: odd, prime, large, empty, transposed, strided and batched shapes, of operands that change
 //! and that are packed once, with the result stored as it is and through epilogues.
 
-mod support;
-
-use eutectic_backend::{AnchorKernel, Backend, Body, Buffer, Instr, Place, Step};
-use eutectic_cpu::{Cpu, CpuOptions, Isa};
+use crate::{
+    device::{Device, program},
+    kernels::{
+        Random,
+        build::{Build, body, constant, map, map_with, push, row_major},
+        expected,
+    },
+    suites::{Check, checks},
+};
+use eutectic_backend::{AnchorKernel, Body, Buffer, Instr, Place, Step};
 use eutectic_ir::{
     DType, Tensor,
     index::{Index, flatten},
 };
-use support::{
-    build::{Build, body, constant, map, map_with, push, row_major},
-    check_with,
-};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    small_and_odd_extents_in_every_layout,
+    every_number_of_rows_and_columns_up_to_two_blocks,
+    few_rows_and_few_terms_in_every_layout,
+    few_rows_of_long_sums,
+    narrow_products,
+    many_rows_of_few_terms,
+    panels_that_are_packed_on_the_way,
+    rows_that_are_packed,
+    short_storage,
+    sums_longer_than_a_block_of_terms_and_results_of_many_tasks,
+    constants_are_packed_anew_with_new_parameters,
+    right_operands_that_are_packed_before_each_run,
+    sums_replace_what_is_added_to_them,
+    empty_extents,
+    double_precision,
+];
 
 /// How an operand lies in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +111,14 @@ fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize 
 }
 
 /// The operands are the last two inputs, in the order left and right, so that the right one or both can be parameters.
-fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2], epilogue: Epilogue, dtype: DType) {
+fn case(
+    device: &Device,
+    batch: &[usize],
+    (m, n, k): (usize, usize, usize),
+    layouts: [Layout; 2],
+    epilogue: Epilogue,
+    dtype: DType,
+) {
     let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
     let domain = extents(m, n);
     for params in 0..=2 {
@@ -124,88 +151,82 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), layouts: [Layout; 2],
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         // Terms of up to 4: what rounding each sum may come to.
-        check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }
 }
 
 const EPILOGUES: [Epilogue; 4] = [Epilogue::None, Epilogue::Transposing, Epilogue::Sums, Epilogue::Everything];
 
-#[test]
-fn small_and_odd_extents_in_every_layout() {
+fn small_and_odd_extents_in_every_layout(device: &Device) {
     let sizes = [1, 2, 3, 5, 8, 13, 14, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 65];
-    let mut random = support::Random(11);
+    let mut random = Random(11);
     for lhs in LAYOUTS {
         for rhs in LAYOUTS {
             for _ in 0..3 {
                 let extents = (random.pick(&sizes), random.pick(&sizes), random.pick(&sizes));
                 let batch: &[usize] = random.pick(&[&[][..], &[3], &[2, 3]]);
                 let epilogue = random.pick(&EPILOGUES);
-                case(batch, extents, [lhs, rhs], epilogue, DType::F32);
+                case(device, batch, extents, [lhs, rhs], epilogue, DType::F32);
             }
         }
     }
 }
 
-#[test]
-fn every_number_of_rows_and_columns_up_to_two_blocks() {
+fn every_number_of_rows_and_columns_up_to_two_blocks(device: &Device) {
     for m in 1..=29 {
-        case(&[], (m, 70 - m, 9), [Dense, Dense], Epilogue::None, DType::F32);
+        case(device, &[], (m, 70 - m, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
     for n in 1..=67 {
-        case(&[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
+        case(device, &[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
     // More terms than those of which the sums are bound by writing them.
     for n in 1..=131 {
-        case(&[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
-        case(&[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
+        case(device, &[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
+        case(device, &[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
     }
 }
 
-#[test]
-fn few_rows_and_few_terms_in_every_layout() {
-    let mut random = support::Random(12);
+fn few_rows_and_few_terms_in_every_layout(device: &Device) {
+    let mut random = Random(12);
     for m in 1..=9 {
         for k in 1..=9 {
             let n = random.pick(&[1, 2, 7, 16, 31, 33, 64, 70, 129]);
             let layouts = [random.pick(&LAYOUTS), random.pick(&LAYOUTS)];
             let batch: &[usize] = random.pick(&[&[][..], &[], &[2]]);
-            case(batch, (m, n, k), layouts, random.pick(&EPILOGUES), random.pick(&[DType::F32, DType::F64]));
+            case(device, batch, (m, n, k), layouts, random.pick(&EPILOGUES), random.pick(&[DType::F32, DType::F64]));
         }
     }
 }
 
 /// Rows that are read in pieces, as many sums as may wait, of which the last one is not whole.
-#[test]
-fn few_rows_of_long_sums() {
+fn few_rows_of_long_sums(device: &Device) {
     for m in 1..=9 {
         let dtype = if m % 2 == 0 { DType::F64 } else { DType::F32 };
-        case(&[], (m, 1100 - m, 53 + m), [Dense, Dense], EPILOGUES[m % 4], dtype);
-        case(&[], (m, 530 + m, 61), [Transposed, Slice], Epilogue::Sums, DType::F32);
+        case(device, &[], (m, 1100 - m, 53 + m), [Dense, Dense], EPILOGUES[m % 4], dtype);
+        case(device, &[], (m, 530 + m, 61), [Transposed, Slice], Epilogue::Sums, DType::F32);
         // A column times a transposed matrix: the same with sides changed.
-        case(&[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
+        case(device, &[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
-    case(&[], (1, 13_001, 67), [Dense, Dense], Epilogue::Sums, DType::F32);
+    case(device, &[], (1, 13_001, 67), [Dense, Dense], Epilogue::Sums, DType::F32);
     // Right operands of which a second-level cache does not hold half, or nothing.
     for m in 1..=8 {
-        case(&[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
+        case(device, &[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
     }
-    case(&[], (3, 2099, 1051), [Dense, Dense], Epilogue::None, DType::F64);
-    case(&[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
+    case(device, &[], (3, 2099, 1051), [Dense, Dense], Epilogue::None, DType::F64);
+    case(device, &[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
 /// Blocks beside a right operand as it lies, of which the last vector is read in part.
-#[test]
-fn narrow_products() {
+fn narrow_products(device: &Device) {
     for m in 1..=18 {
         for (i, n) in [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 77].into_iter().enumerate() {
             let (dtype, layout) = if (m + i) % 2 == 0 { (DType::F64, Dense) } else { (DType::F32, Slice) };
-            case(&[], (m, n, 49 + m), [Dense, layout], EPILOGUES[(m + i / 2) % 4], dtype);
+            case(device, &[], (m, n, 49 + m), [Dense, layout], EPILOGUES[(m + i / 2) % 4], dtype);
         }
     }
 }
 
-#[test]
-fn many_rows_of_few_terms() {
+fn many_rows_of_few_terms(device: &Device) {
     for (extents, layouts) in [
         ((70, 2300, 47), [Dense, Dense]),
         ((35, 1201, 48), [Transposed, Slice]),
@@ -213,16 +234,15 @@ fn many_rows_of_few_terms() {
         ((200, 3, 1), [Dense, Dense]),
         ((3, 200, 1), [Strided, Dense]),
     ] {
-        case(&[], extents, layouts, Epilogue::None, DType::F64);
-        case(&[], extents, layouts, Epilogue::Sums, DType::F32);
-        case(&[], extents, layouts, Epilogue::Everything, DType::F32);
+        case(device, &[], extents, layouts, Epilogue::None, DType::F64);
+        case(device, &[], extents, layouts, Epilogue::Sums, DType::F32);
+        case(device, &[], extents, layouts, Epilogue::Everything, DType::F32);
     }
 }
 
 /// The right operand is packed by the first rows: whole panels and others, one group of panels and several, for rows of the target
 /// in one task and in several.
-#[test]
-fn panels_that_are_packed_on_the_way() {
+fn panels_that_are_packed_on_the_way(device: &Device) {
     for (extents, dtype) in [
         ((15, 33, 50), DType::F32),
         ((28, 48, 60), DType::F32),
@@ -235,25 +255,23 @@ fn panels_that_are_packed_on_the_way() {
         ((45, 1300, 801), DType::F32),
     ] {
         for (layouts, epilogue) in [([Dense, Dense], Epilogue::None), ([Strided, Slice], Epilogue::Sums)] {
-            case(&[], extents, layouts, epilogue, dtype);
+            case(device, &[], extents, layouts, epilogue, dtype);
         }
     }
 }
 
 /// Every number of rows, beside so many panels that rows are packed, the last of which is narrow or not, and terms that are no whole
 /// vectors.
-#[test]
-fn rows_that_are_packed() {
+fn rows_that_are_packed(device: &Device) {
     for m in 6..=30 {
         let dtype = if m % 3 == 0 { DType::F64 } else { DType::F32 };
         let layouts = if m % 2 == 0 { [Dense, Dense] } else { [Slice, Transposed] };
-        case(&[], (m, 320 + 2 * m, 33 + m), layouts, EPILOGUES[m % 4], dtype);
+        case(device, &[], (m, 320 + 2 * m, 33 + m), layouts, EPILOGUES[m % 4], dtype);
     }
 }
 
 /// Operands of 16 bits, sums and results of 32 and of 16.
-#[test]
-fn short_storage() {
+fn short_storage(device: &Device) {
     for storage in [DType::F16, DType::Bf16] {
         for (extents, layouts) in [
             ((1, 75, 60), [Dense, Dense]),
@@ -270,14 +288,13 @@ fn short_storage() {
                 let rhs = operand(&mut build, &[k, n], layouts[1], storage);
                 build.store_at(m * n, row_major(&[m, n]), to, product);
                 let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-                check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+                device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
             }
         }
     }
 }
 
-#[test]
-fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
+fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks(device: &Device) {
     for (extents, layouts) in [
         ((31, 130, 1100), [Dense, Dense]),
         ((257, 193, 67), [Dense, Transposed]),
@@ -289,19 +306,18 @@ fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks() {
         ((700, 1, 515), [Dense, Dense]),
         ((700, 1, 515), [Transposed, Dense]),
     ] {
-        case(&[], extents, layouts, Epilogue::Everything, DType::F32);
+        case(device, &[], extents, layouts, Epilogue::Everything, DType::F32);
     }
-    case(&[12], (40, 64, 32), [Slice, Transposed], Epilogue::None, DType::F32);
-    case(&[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
-    case(&[], (45, 70, 4000), [Dense, Dense], Epilogue::Sums, DType::F32);
-    case(&[], (30, 40, 2049), [Strided, Transposed], Epilogue::Sums, DType::F64);
+    case(device, &[12], (40, 64, 32), [Slice, Transposed], Epilogue::None, DType::F32);
+    case(device, &[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
+    case(device, &[], (45, 70, 4000), [Dense, Dense], Epilogue::Sums, DType::F32);
+    case(device, &[], (30, 40, 2049), [Strided, Transposed], Epilogue::Sums, DType::F64);
     // Rows a page apart, beside several panels.
-    case(&[], (40, 200, 1024), [Dense, Dense], Epilogue::None, DType::F32);
+    case(device, &[], (40, 200, 1024), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
 /// z = (x·w)·w twice over, with one weight for both steps, after parameters were loaded and replaced by others.
-#[test]
-fn constants_are_packed_anew_with_new_parameters() {
+fn constants_are_packed_anew_with_new_parameters(device: &Device) {
     const N: usize = 75;
     let mut build = Build::new(5);
     let domain = [N, N];
@@ -311,7 +327,7 @@ fn constants_are_packed_anew_with_new_parameters() {
     let rhs = operand(&mut build, &domain, Transposed, DType::F32);
     build.store(&domain, DType::F32, y);
     let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-    let mut program = support::program(&kernel);
+    let mut program = program(&kernel);
     let weight = program.inputs.pop().expect("the right operand");
     program.params.push(weight);
     program.buffers[1].place = Place::Param(0);
@@ -321,7 +337,7 @@ fn constants_are_packed_anew_with_new_parameters() {
     let step = program.run[0].clone();
     program.run =
         vec![Step { buffers: vec![0, 1, middle], ..step.clone() }, Step { buffers: vec![middle, 1, 2], ..step }];
-    let executable = Cpu::default().compile(&program).unwrap_or_else(|e| panic!("{e}"));
+    let Some(executable) = device.compile(&**device.backend(), &program) else { return };
     let numbers = |seed: usize| (0..N * N).map(move |i| ((i * 37 + seed) % 101) as f64 / 200.0 - 0.25);
     for seed in [1, 50, 3] {
         let w = Tensor::from_f64(DType::F32, &[N * N], numbers(seed));
@@ -329,19 +345,19 @@ fn constants_are_packed_anew_with_new_parameters() {
         let mut out = vec![0; N * N * 4];
         session.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
         let product = |x: Tensor| {
-            let y = support::naive::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
+            let y = expected::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
             Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("all is stored")))
         };
         let want = product(product(inputs[0].clone())).to_f64();
         let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-4, "parameters {seed}: {worst}");
+        device.judge();
     }
 }
 
 /// Operands that take more than caches hold, of which the right one changes and is packed in each run: as if it were constant.
-#[test]
-fn right_operands_that_are_packed_before_each_run() {
+fn right_operands_that_are_packed_before_each_run(device: &Device) {
     let (m, n, k) = (4200, 1030, 301);
     let mut build = Build::new(7);
     let mut b = body(&[m, n]);
@@ -350,14 +366,15 @@ fn right_operands_that_are_packed_before_each_run() {
     let rhs = operand(&mut build, &[k, n], Scaled, DType::F32);
     build.store(&[m, n], DType::F32, product);
     let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-    let changing = support::program(&kernel);
+    let changing = program(&kernel);
     let mut constant = changing.clone();
     constant.params.push(constant.inputs.remove(1));
     constant.buffers[1].place = Place::Param(0);
     let numbers = |seed: usize| (0..k * n).map(move |i| ((i * 37 + seed) % 101) as f64 / 50.0 - 1.0);
-    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
-        let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
-        let [changing, constant] = [&changing, &constant].map(|p| cpu.compile(p).expect("a product"));
+    for backend in device.forms() {
+        let [Some(changing), Some(constant)] = [&changing, &constant].map(|p| device.compile(&**backend, p)) else {
+            return;
+        };
         let mut changing = changing.load(&[]).unwrap().session().unwrap();
         let [mut got, mut want] = [0, 0].map(|byte| vec![byte; m * n * 4]);
         for seed in [3, 70] {
@@ -365,20 +382,19 @@ fn right_operands_that_are_packed_before_each_run() {
             changing.run(&[inputs[0].bytes(), w.bytes()], &mut [&mut got]).unwrap();
             let mut constant = constant.clone().load(std::slice::from_ref(&w)).unwrap().session().unwrap();
             constant.run(&[inputs[0].bytes()], &mut [&mut want]).unwrap();
-            assert!(got == want, "{isa:?}, operand {seed}");
+            assert!(got == want, "operand {seed}");
         }
         let (x, w) = (inputs[0].to_f64(), numbers(70).collect::<Vec<_>>());
         let got = Tensor::new(DType::F32, &[m, n], got).unwrap().to_f64();
         for (i, j) in (0..200).map(|s| (s * 7919 % m, s * 104_729 % n)) {
             let want: f64 = (0..k).map(|l| x[i * k + l] * w[l * n + j] * 0.5).sum();
-            assert!((got[i * n + j] - want).abs() < 1e-6 * k as f64, "{isa:?}: row {i}, column {j}");
+            assert!((got[i * n + j] - want).abs() < 1e-6 * k as f64, "row {i}, column {j}");
         }
     }
 }
 
 /// The result lies where the residual was: sums of several parts must not be written over it before it is added.
-#[test]
-fn sums_replace_what_is_added_to_them() {
+fn sums_replace_what_is_added_to_them(device: &Device) {
     for (m, n, k) in [(30, 50, 8000), (7, 33, 20), (1, 64, 40), (64, 1, 40)] {
         let mut build = Build::new(k as u64);
         let domain = [m, n];
@@ -393,7 +409,7 @@ fn sums_replace_what_is_added_to_them() {
         let mut b = body(&[m * n]);
         let x = build.dense(&mut b, DType::F32);
         build.store(&[m * n], DType::F32, x);
-        let mut program = support::program(&kernel);
+        let mut program = program(&kernel);
         program.kernels.push(build.kernel(AnchorKernel::Map, b).0);
         let shared = Buffer { dtype: DType::F32, count: m * n, place: Place::Arena(0) };
         program.buffers.extend([shared.clone(), shared]);
@@ -402,10 +418,9 @@ fn sums_replace_what_is_added_to_them() {
         let copy = |from, to| Step { kernel: 1, buffers: vec![from, to], ..whole.clone() };
         let product = Step { buffers: vec![0, 5, 2, 3, 6], ..whole.clone() }.over(1, 4);
         program.run = vec![copy(1, 5), product, copy(6, 4)];
-        let want = support::naive::kernel(&kernel, &inputs).swap_remove(0);
-        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
-            let cpu = Cpu::new(CpuOptions { threads: 2, isa, ..CpuOptions::default() });
-            let executable = cpu.compile(&program).unwrap_or_else(|e| panic!("{e}"));
+        let want = expected::kernel(&kernel, &inputs).swap_remove(0);
+        for backend in device.forms() {
+            let Some(executable) = device.compile(&**backend, &program) else { return };
             let mut session = executable.load(&[]).unwrap().session().unwrap();
             let mut out = vec![0; m * n * 4];
             let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
@@ -413,26 +428,24 @@ fn sums_replace_what_is_added_to_them() {
             let got = Tensor::new(DType::F32, &[m * n], out).unwrap().to_f64();
             let close =
                 |(got, want): (&f64, &Option<f64>)| (got - want.expect("all is stored")).abs() < 1e-5 * k as f64;
-            assert!(got.iter().zip(&want).all(close), "{m} {n} {k} {isa:?}");
+            assert!(got.iter().zip(&want).all(close), "{m} {n} {k}");
         }
     }
 }
 
-#[test]
-fn empty_extents() {
+fn empty_extents(device: &Device) {
     for extents in [(0, 5, 3), (5, 0, 3), (5, 7, 0), (1, 7, 0), (5, 1, 0)] {
-        case(&[2], extents, [Dense, Dense], Epilogue::Everything, DType::F32);
+        case(device, &[2], extents, [Dense, Dense], Epilogue::Everything, DType::F32);
     }
 }
 
-#[test]
-fn double_precision() {
+fn double_precision(device: &Device) {
     for (extents, layouts) in [
         ((1, 9, 5), [Dense, Dense]),
         ((15, 17, 30), [Transposed, Transposed]),
         ((29, 65, 700), [Strided, Slice]),
         ((100, 3, 40), [Scaled, Shared]),
     ] {
-        case(&[2], extents, layouts, Epilogue::Everything, DType::F64);
+        case(device, &[2], extents, layouts, Epilogue::Everything, DType::F64);
     }
 }

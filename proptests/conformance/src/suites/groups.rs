@@ -1,17 +1,19 @@
 //! Anchors over groups of axes, of any number each, whose operands are read through any maps: against the naive evaluation, which
 //! knows no normal form.
 
-mod support;
-
+use crate::{
+    device::Device,
+    kernels::build::{Build, body, constant, map, push, row_major},
+    suites::{Check, checks},
+};
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, ValueId};
 use eutectic_ir::{
     DType,
     index::{Index, flatten},
 };
-use support::{
-    build::{Build, body, constant, map, push, row_major},
-    check,
-};
+
+pub(super) const CHECKS: &[(&str, Check)] =
+    checks![contractions, attentions, grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,];
 
 /// Up to two axes.
 fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
@@ -55,8 +57,7 @@ fn own(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-#[test]
-fn contractions() {
+fn contractions(device: &Device) {
     for seed in 0..150 {
         let mut build = Build::new(seed);
         let [b, m, n, k] = [(); 4].map(|()| group(&mut build, &[1, 2, 3, 4, 6]));
@@ -65,7 +66,7 @@ fn contractions() {
         let rhs = operand(&mut build, &[&*b, &k, &n].concat());
         let own = own(&mut build, &[&*b, &m, &n].concat());
         let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
-        check(&kernel, &inputs, 200.0);
+        device.check(&kernel, &inputs, 200.0);
     }
 }
 
@@ -101,8 +102,7 @@ fn mask(build: &mut Build, b: &mut Body, axes: &AttentionAxes) -> ValueId {
     map(b, "where", &[sees, zero, hidden], DType::F32)
 }
 
-#[test]
-fn attentions() {
+fn attentions(device: &Device) {
     for seed in 0..150 {
         let mut build = Build::new(1000 + seed);
         let batch = group(&mut build, &[1, 2, 4]);
@@ -147,12 +147,11 @@ fn attentions() {
         let (scale, softcap) = (0.4.into(), build.random.pick(&[0.0, 0.0, 3.0]).into());
         let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
         let (kernel, inputs) = build.kernel(anchor, own);
-        check(&kernel, &inputs, 400.0);
+        device.check(&kernel, &inputs, 400.0);
     }
 }
 
-#[test]
-fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend() {
+fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
     let mut build = Build::new(1);
     let mut kernel = {
         let dense = |build: &mut Build, domain: &[usize]| {

@@ -11,17 +11,24 @@ use super::{
     build::{Build, body, push, row_major},
 };
 
-/// Windows along one axis: extent, elements before and after it, size, stride, gap.
+/// Windows along one axis.
 pub struct Line {
+    /// Elements of the image.
     pub extent: usize,
+    /// Elements of padding before it.
     pub before: usize,
+    /// Elements of padding after it.
     pub after: usize,
+    /// Elements of a window.
     pub size: usize,
+    /// From window to window.
     pub stride: usize,
+    /// From element to element of a window.
     pub dilation: usize,
 }
 
 impl Line {
+    /// One at random.
     pub fn random(random: &mut Random) -> Line {
         let (size, dilation) = (1 + random.below(4), 1 + random.below(2));
         let (before, after) = (random.pick(&[0, 0, 1, 2, 9]), random.pick(&[0, 1, 3]));
@@ -29,6 +36,7 @@ impl Line {
         Line { extent: least + random.below(9), before, after, size, stride: 1 + random.below(3), dilation }
     }
 
+    /// How many windows there are.
     pub fn count(&self) -> usize {
         (self.before + self.extent + self.after - self.dilation * (self.size - 1) - 1) / self.stride + 1
     }

@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use eutectic::{Backend, Compiler, Cpu, CpuOptions, DType, Graph, Strategy, Tensor};
-use eutectic_conformance::naive::Naive;
+use eutectic::{Compiler, DType, Graph, Strategy, Tensor};
 use eutectic_ir::{
     interp::interpret,
     lang::Source,
     text::{Style, parse, print},
 };
 
+use crate::{
+    device::Device,
+    suites::{Check, checks},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![states_become_what_the_interpreter_says];
+
 /// Name, program, and how many copies its plan takes besides what it computes.
-const PROGRAMS: &[(&str, usize, &str)] = &[
+pub const PROGRAMS: &[(&str, usize, &str)] = &[
     ("sum", 0, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y (mul sum x))"),
     ("new value is an output", 1, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y next)"),
     ("old value is an output", 0, "(state last f32[2 3]) (update last (neg x)) (output y (exp last))"),
@@ -73,7 +79,8 @@ const PROGRAMS: &[(&str, usize, &str)] = &[
     ("part of a parameter", 0, "(state a f32[3 3]) (update a (update-slice w x at :axis -2)) (output y (neg a))"),
 ];
 
-fn graph(text: &str) -> Graph {
+/// The program of a text.
+pub fn graph(text: &str) -> Graph {
     let leaves = "(input x f32[2 3]) (input at i64[]) (param w f32[3 3])";
     // A cache of two heads.
     let text = text.replace("f32[4 5 3]", "f32[2 5 3]");
@@ -89,12 +96,8 @@ fn tensor(seed: usize, dims: &[usize]) -> Tensor {
     Tensor::from_f64(DType::F32, dims, (0..count).map(|i| ((i * 37 + seed * 19) % 101) as f64 / 50.0 - 1.0))
 }
 
-fn check(name: &str, graph: &Graph, backend: impl Backend + 'static, strategy: Strategy) {
-    let mut session = Compiler::new(backend)
-        .unwrap()
-        .with_strategy(strategy)
-        .compile(graph)
-        .unwrap_or_else(|e| panic!("{name}: {e}"));
+fn check(name: &str, graph: &Graph, compiler: Compiler, strategy: Strategy) {
+    let mut session = compiler.with_strategy(strategy).compile(graph).unwrap_or_else(|e| panic!("{name}: {e}"));
     let w = tensor(7, &[3, 3]);
     session.load_named(|_| Some(w.clone())).unwrap();
     let mut states: BTreeMap<String, Tensor> = graph
@@ -141,24 +144,12 @@ fn check(name: &str, graph: &Graph, backend: impl Backend + 'static, strategy: S
     }
 }
 
-#[test]
-fn states_become_what_the_interpreter_says() {
+fn states_become_what_the_interpreter_says(device: &Device) {
     for (name, _, text) in PROGRAMS {
         let graph = graph(text);
         for strategy in [Strategy::Unfused, Strategy::Greedy, Strategy::Local] {
-            check(name, &graph, Naive, strategy);
-            check(name, &graph, Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() }), strategy);
+            check(name, &graph, device.compiler(), strategy);
+            device.judge();
         }
     }
-}
-
-#[test]
-fn values_take_the_place_of_states_where_no_reader_comes_after() {
-    let made = |text: &str| {
-        let planned = Compiler::new(Cpu::default()).unwrap().plan(&graph(text)).unwrap();
-        planned.lowered.steps.iter().filter(|step| step.is_none()).count()
-    };
-    let made: Vec<_> = PROGRAMS.iter().map(|(name, _, text)| (*name, made(text))).collect();
-    let wanted: Vec<_> = PROGRAMS.iter().map(|(name, copies, _)| (*name, *copies)).collect();
-    assert_eq!(made, wanted);
 }

@@ -1,16 +1,20 @@
 //! Products whose left operand is windows of padded images, against sums in f64: sizes, strides, gaps and borders at random, with
 //! the channels last and first, and in groups.
 
-mod support;
-
-use eutectic_ir::DType;
-use support::{
-    build::Build,
-    check_with,
-    windows::{Line, product, windows},
+use crate::{
+    device::Device,
+    kernels::{
+        build::Build,
+        windows::{Line, product, windows},
+    },
+    suites::{Check, checks},
 };
+use eutectic_ir::DType;
 
-fn case(seed: u64, dtype: DType) {
+pub(super) const CHECKS: &[(&str, Check)] =
+    checks![windows_are_copied_as_they_are_needed, windows_of_many_channels, windows_that_are_packed,];
+
+fn case(device: &Device, seed: u64, dtype: DType) {
     let mut build = Build::new(seed);
     let random = &mut build.random;
     let lines = [Line::random(random), Line::random(random)];
@@ -21,38 +25,35 @@ fn case(seed: u64, dtype: DType) {
     let k = lhs.domain[2];
     let (kernel, inputs) = product(build, lhs, n, dtype);
     for params in 0..2 {
-        check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }
 }
 
-#[test]
-fn windows_are_copied_as_they_are_needed() {
-    (0..150).for_each(|seed| case(seed, DType::F32));
-    (150..180).for_each(|seed| case(seed, DType::F64));
+fn windows_are_copied_as_they_are_needed(device: &Device) {
+    (0..150).for_each(|seed| case(device, seed, DType::F32));
+    (150..180).for_each(|seed| case(device, seed, DType::F64));
 }
 
 /// Sums in several parts, and right operands that are packed at once and panel by panel; segments of whole vectors.
-#[test]
-fn windows_of_many_channels() {
+fn windows_of_many_channels(device: &Device) {
     for (seed, channels, n) in [(1, 130, 300), (2, 200, 40), (3, 32, 300)] {
         let mut build = Build::new(seed);
         let line = || Line { extent: 7, before: 1, after: 1, size: 3, stride: 1, dilation: 1 };
         let lhs = windows(&mut build, &[line(), line()], [1, 1, channels], true, DType::F32);
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, n, DType::F32);
-        check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+        device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
     }
 }
 
 /// Beside many panels, where rows are packed: segments of whole vectors, whose terms lie side by side or a plane apart.
-#[test]
-fn windows_that_are_packed() {
+fn windows_that_are_packed(device: &Device) {
     for (seed, last) in [(4, true), (5, false)] {
         let mut build = Build::new(seed);
         let line = || Line { extent: 20, before: 1, after: 1, size: 3, stride: 1, dilation: 1 };
         let lhs = windows(&mut build, &[line(), line()], [1, 1, 16], last, DType::F32);
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, 300, DType::F32);
-        check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+        device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
     }
 }

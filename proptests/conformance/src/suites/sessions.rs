@@ -1,17 +1,27 @@
 //! Sessions: states, buffers, runs that are waited for later, outputs that nobody wants, and parameters that are shared and
 //! replaced.
 
-mod support;
-
 use std::sync::Arc;
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Buffer, Executable, Instr, Kernel, Loaded, Memory, Place, Port, Program,
-    Session, Step, Store,
+    AnchorKernel, Backend, BackendError, Body, Buffer, DeviceBuffer, Instr, Kernel, Loaded, Memory, Place, Port,
+    Program, Session, Step, Store,
 };
-use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Origin, Tensor, Type};
-use support::build::{body, map, push, row_major};
+
+use crate::{
+    device::Device,
+    kernels::build::{body, map, push, row_major},
+    suites::{Check, checks},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    states_outlive_runs_and_are_copied_by_forks,
+    buffers_are_bound_and_runs_waited_for_later,
+    what_nobody_wants_is_not_computed,
+    sessions_on_many_threads_give_the_same_bits,
+    a_parameter_is_replaced_for_those_who_take_it,
+];
 
 const ROWS: usize = 24;
 const WIDTH: usize = 64;
@@ -87,16 +97,13 @@ fn params() -> [Tensor; 3] {
     [tensor(WIDTH * WIDTH, 1), tensor(WIDTH * WIDTH, 2), tensor(N, 3)]
 }
 
-fn executable(threads: usize) -> Arc<dyn Executable> {
-    Cpu::new(CpuOptions { threads, ..CpuOptions::default() }).compile(&program()).unwrap_or_else(|e| panic!("{e}"))
+fn loaded(backend: &dyn Backend) -> Arc<dyn Loaded> {
+    let executable = backend.compile(&program()).unwrap_or_else(|e| panic!("{e}"));
+    executable.load(&params()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn loaded(threads: usize) -> Arc<dyn Loaded> {
-    executable(threads).load(&params()).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn session() -> Box<dyn Session> {
-    loaded(1).session().unwrap()
+fn session(device: &Device) -> Box<dyn Session> {
+    loaded(&**device.backend()).session().unwrap()
 }
 
 fn run(session: &mut dyn Session, x: &Tensor) -> [Tensor; 2] {
@@ -110,6 +117,12 @@ fn read(session: &mut dyn Session, port: Port) -> Tensor {
     let mut bytes = vec![0; N * 4];
     session.read(port, 0, &mut bytes).unwrap();
     Tensor::new(DType::F32, &[N], bytes).unwrap()
+}
+
+fn contents(buffer: &dyn DeviceBuffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.bytes()];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
 }
 
 /// What a run gives for weights, and for sums of `before` inputs.
@@ -133,9 +146,8 @@ fn check(got: &[Tensor; 2], want: &[Vec<f64>; 2]) {
     }
 }
 
-#[test]
-fn states_outlive_runs_and_are_copied_by_forks() {
-    let (x, mut session) = (tensor(N, 5), session());
+fn states_outlive_runs_and_are_copied_by_forks(device: &Device) {
+    let (x, mut session) = (tensor(N, 5), session(device));
     for before in 0..3 {
         check(&run(&mut *session, &x), &expected(&x, &params(), before));
     }
@@ -156,18 +168,18 @@ fn states_outlive_runs_and_are_copied_by_forks() {
     let error = session.write(SUM, N * 4 - 3, &[0; 4]).unwrap_err().to_string();
     assert!(error.contains("state `sum`"), "{error}");
     let error = session.read(Port::State(1), 0, &mut part).unwrap_err().to_string();
-    assert!(error.contains("state `1`") && error.contains("the program has 1"), "{error}");
+    assert!(error.contains("state `1`"), "{error}");
 }
 
-#[test]
-fn buffers_are_bound_and_runs_waited_for_later() {
+fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
     let x = tensor(N, 5);
-    let want = run(&mut *session(), &x);
-    let mut session = session();
+    let want = run(&mut *session(device), &x);
+    let mut session = session(device);
     for memory in [Memory::Host, Memory::Device] {
         for port in [X, Y, SUM] {
             let buffer = session.buffer(N * 4, memory).unwrap();
-            assert_eq!((buffer.bytes(), buffer.host().map(<[u8]>::len)), (N * 4, Some(N * 4)));
+            assert_eq!((buffer.bytes(), buffer.host().map_or(N * 4, <[u8]>::len)), (N * 4, N * 4));
+            assert!(buffer.host().is_some() || memory == Memory::Device);
             session.bind(port, Some(buffer)).unwrap();
         }
         session.write(X, 0, x.bytes()).unwrap();
@@ -176,22 +188,21 @@ fn buffers_are_bound_and_runs_waited_for_later() {
         assert!([Y, Z].map(|port| read(&mut *session, port)) == want);
         // What is bound comes back with what is in it; a state keeps what it had.
         let y = session.bind(Y, None).unwrap().unwrap();
-        assert!(y.host() == Some(want[0].bytes()));
+        assert!(contents(&*y) == want[0].bytes());
         let sum = session.bind(SUM, None).unwrap().unwrap();
-        assert!(sum.host() == Some(x.bytes()) && read(&mut *session, SUM) == x);
+        assert!(contents(&*sum) == x.bytes() && read(&mut *session, SUM) == x);
         session.bind(X, None).unwrap().unwrap();
         session.write(SUM, 0, &vec![0; N * 4]).unwrap();
     }
     let small = session.buffer(N, Memory::Device).unwrap();
     let error = session.bind(Y, Some(small)).unwrap_err().to_string();
-    assert!(error.contains("output `y`") && error.contains("f32[1536] is 6144 bytes"), "{error}");
+    assert!(error.contains("output `y`"), "{error}");
     // A session that is dropped while a run is under way waits for it.
     session.submit(&[true, true]).unwrap();
 }
 
-#[test]
-fn what_nobody_wants_is_not_computed() {
-    let (x, mut session) = (tensor(N, 5), session());
+fn what_nobody_wants_is_not_computed(device: &Device) {
+    let (x, mut session) = (tensor(N, 5), session(device));
     session.write(X, 0, x.bytes()).unwrap();
     for before in 0..2 {
         session.submit(&[false, true]).unwrap();
@@ -204,13 +215,12 @@ fn what_nobody_wants_is_not_computed() {
         [y, z]
     });
     let error = session.submit(&[true]).unwrap_err().to_string();
-    assert!(error.contains("output") && error.contains("1 given, the program has 2"), "{error}");
+    assert!(error.contains("output"), "{error}");
 }
 
-#[test]
-fn sessions_on_many_threads_give_the_same_bits() {
-    for threads in [1, 2] {
-        let loaded = loaded(threads);
+fn sessions_on_many_threads_give_the_same_bits(device: &Device) {
+    for backend in device.forms() {
+        let loaded = loaded(&**backend);
         let want = run(&mut *loaded.clone().session().unwrap(), &tensor(N, 5));
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -226,9 +236,8 @@ fn sessions_on_many_threads_give_the_same_bits() {
     }
 }
 
-#[test]
-fn a_parameter_is_replaced_for_those_who_take_it() {
-    let (x, before) = (tensor(N, 5), loaded(1));
+fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
+    let (x, before) = (tensor(N, 5), loaded(&**device.backend()));
     let mut session = before.clone().session().unwrap();
     run(&mut *session, &x);
     // What runs read is there: u stands alone.
@@ -240,16 +249,16 @@ fn a_parameter_is_replaced_for_those_who_take_it() {
     check(&run(&mut *session, &x), &expected(&x, &changed, 2));
     // v + w was packed, and both were let go.
     changed[0] = tensor(WIDTH * WIDTH, 7);
-    let error = after.clone().replace(&[(0, changed[0].clone())]).err().unwrap();
-    assert!(matches!(&error, BackendError::Released(names) if names[..] == ["`w`"]), "{error}");
+    let error = after.clone().replace(&[(0, changed[0].clone())]).err();
+    let names = |error: &BackendError| matches!(error, BackendError::Released(names) if names[..] == ["`w`"]);
+    assert!(error.as_ref().is_none_or(names), "{error:?}");
     let both = [(0, changed[0].clone()), (1, changed[1].clone())];
     session.adopt(after.replace(&both).unwrap()).unwrap();
     check(&run(&mut *session, &x), &expected(&x, &changed, 3));
     check(&run(&mut *before.clone().session().unwrap(), &x), &expected(&x, &params(), 0));
     let error = before.clone().replace(&[(2, tensor(3, 0))]).err().unwrap().to_string();
-    assert!(error.contains("parameter `u`") && error.contains("f32[3] given"), "{error}");
-    let error = session.adopt(loaded(1)).unwrap_err().to_string();
-    assert!(error.contains("another program"), "{error}");
+    assert!(error.contains("parameter `u`"), "{error}");
+    assert!(session.adopt(loaded(&**device.backend())).is_err(), "these are another program's");
     // A replacement takes no memory for what stays.
     let of_u = before.bytes() + WIDTH * WIDTH * 4;
     assert!(before.clone().replace(&[(2, tensor(N, 9))]).unwrap().bytes() < of_u);

@@ -1,16 +1,27 @@
 //! Products of numbers that are 16 bits long in memory: packed once, packed in each run, computed on the way.
 
-mod support;
-
+use crate::{
+    device::Device,
+    kernels::{
+        Random,
+        build::{Build, body, map, map_with, push, row_major},
+    },
+    suites::{Check, checks},
+};
 use eutectic_backend::{AnchorKernel, Body, Instr, Load};
 use eutectic_ir::{
     Attr, DType,
     index::{Index, flatten},
 };
-use support::{
-    build::{Build, body, map, map_with, push, row_major},
-    check_with,
-};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    constants_of_16_bits_of_few_rows_and_more,
+    large_constants_of_16_bits,
+    batches_of_operands_of_16_bits,
+    right_operands_that_are_computed,
+    left_operands_that_are_copied,
+    left_operands_that_are_computed,
+];
 
 /// How an operand is made from what is in memory.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +104,7 @@ enum Epilogue {
 use Epilogue::*;
 
 /// With no parameters, and with the last input as one, from which the right operand is computed.
-fn case(batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epilogue: Epilogue) {
+fn case(device: &Device, batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epilogue: Epilogue) {
     let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
     let domain = extents(m, n);
     for params in 0..=1 {
@@ -116,15 +127,14 @@ fn case(batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epi
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         // Terms of up to 4: what rounding each sum may come to.
-        check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }
 }
 
 const HALVES: [DType; 2] = [DType::F16, DType::Bf16];
 
-#[test]
-fn constants_of_16_bits_of_few_rows_and_more() {
-    let mut random = support::Random(21);
+fn constants_of_16_bits_of_few_rows_and_more(device: &Device) {
+    let mut random = Random(21);
     for m in [1, 2, 3, 4, 5, 6, 7, 14, 15, 40] {
         for n in [1, 5, 16, 17, 31, 32, 33, 48, 100, 290] {
             let k = random.pick(&[1, 7, 48, 49, 130]);
@@ -132,14 +142,13 @@ fn constants_of_16_bits_of_few_rows_and_more() {
             let rhs = random.pick(&[Loaded(dtype), Converted(dtype), Transposed(dtype)]);
             let lhs = random.pick(&[Loaded(DType::F32), Loaded(dtype), Converted(dtype)]);
             let epilogue = random.pick(&[Stored(DType::F32), Stored(dtype), Twice(DType::F32)]);
-            case(&[], (m, n, k), [lhs, rhs], epilogue);
+            case(device, &[], (m, n, k), [lhs, rhs], epilogue);
         }
     }
 }
 
 /// Several groups of panels, several blocks of terms, several tasks.
-#[test]
-fn large_constants_of_16_bits() {
+fn large_constants_of_16_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 700, 1500), DType::F16),
         ((6, 700, 300), DType::Bf16),
@@ -150,13 +159,12 @@ fn large_constants_of_16_bits() {
         ((200, 700, 7), DType::F16),
         ((70, 2300, 40), DType::Bf16),
     ] {
-        case(&[], extents, [Loaded(DType::F32), Loaded(dtype)], Stored(DType::F32));
-        case(&[], extents, [Loaded(dtype), Transposed(dtype)], Twice(dtype));
+        case(device, &[], extents, [Loaded(DType::F32), Loaded(dtype)], Stored(DType::F32));
+        case(device, &[], extents, [Loaded(dtype), Transposed(dtype)], Twice(dtype));
     }
 }
 
-#[test]
-fn batches_of_operands_of_16_bits() {
+fn batches_of_operands_of_16_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 33, 60), DType::F16),
         ((5, 64, 7), DType::Bf16),
@@ -164,50 +172,53 @@ fn batches_of_operands_of_16_bits() {
         ((33, 100, 129), DType::Bf16),
     ] {
         for forms in [[Loaded(dtype); 2], [Computed(dtype), Converted(dtype)], [Transposed(dtype); 2]] {
-            case(&[3], extents, forms, Stored(dtype));
-            case(&[2, 3], extents, forms, Twice(DType::F32));
+            case(device, &[3], extents, forms, Stored(dtype));
+            case(device, &[2, 3], extents, forms, Twice(DType::F32));
         }
     }
 }
 
 /// Numbers whose conversion is not exact, or that registers hold in another way than memory.
-#[test]
-fn right_operands_that_are_computed() {
+fn right_operands_that_are_computed(device: &Device) {
     for dtype in HALVES {
         for extents in [(1, 40, 33), (4, 70, 60), (20, 33, 49), (40, 100, 300)] {
             for rhs in [Computed(dtype), Gathered(dtype), Computed(DType::F64)] {
-                case(&[], extents, [Loaded(DType::F32), rhs], Stored(DType::F32));
+                case(device, &[], extents, [Loaded(DType::F32), rhs], Stored(DType::F32));
             }
         }
     }
 }
 
 /// Rows that are copied, beside panels of 16 bits.
-#[test]
-fn left_operands_that_are_copied() {
+fn left_operands_that_are_copied(device: &Device) {
     for m in [1, 2, 3, 6, 7, 14, 15, 20, 43, 60] {
         for (n, k, dtype) in [(33, 49, DType::F16), (70, 30, DType::Bf16), (80, 700, DType::F16)] {
-            case(&[], (m, n, k), [Shifted(DType::F32), Loaded(dtype)], Stored(DType::F32));
-            case(&[2], (m, n, k), [Shifted(dtype), Converted(dtype)], Twice(DType::F32));
+            case(device, &[], (m, n, k), [Shifted(DType::F32), Loaded(dtype)], Stored(DType::F32));
+            case(device, &[2], (m, n, k), [Shifted(dtype), Converted(dtype)], Twice(DType::F32));
         }
     }
 }
 
-#[test]
-fn left_operands_that_are_computed() {
-    let mut random = support::Random(22);
+fn left_operands_that_are_computed(device: &Device) {
+    let mut random = Random(22);
     for m in [1, 6, 7, 13, 14, 15, 29, 63, 200] {
         for form in [Loaded, Converted, Transposed, Computed, Gathered] {
             let (n, k) = (random.pick(&[5, 33, 64, 130]), random.pick(&[1, 7, 48, 49, 300]));
             let dtype = random.pick(&HALVES);
-            case(&[], (m, n, k), [form(dtype), Loaded(DType::F32)], random.pick(&[Stored(dtype), Twice(DType::F32)]));
+            case(
+                device,
+                &[],
+                (m, n, k),
+                [form(dtype), Loaded(DType::F32)],
+                random.pick(&[Stored(dtype), Twice(DType::F32)]),
+            );
         }
-        case(&[], (m, 70, 60), [Converted(DType::F64), Converted(DType::F64)], Stored(DType::F32));
+        case(device, &[], (m, 70, 60), [Converted(DType::F64), Converted(DType::F64)], Stored(DType::F32));
     }
     // Several blocks of terms, the last of which is shorter, and several groups of panels.
     for form in [Converted(DType::F16), Transposed(DType::Bf16), Computed(DType::F16), Gathered(DType::Bf16)] {
-        case(&[], (33, 70, 1501), [form, Loaded(DType::F16)], Stored(DType::F32));
-        case(&[], (45, 1300, 801), [form, Loaded(DType::F32)], Stored(DType::F32));
-        case(&[], (1030, 34, 50), [form, Converted(DType::Bf16)], Stored(DType::Bf16));
+        case(device, &[], (33, 70, 1501), [form, Loaded(DType::F16)], Stored(DType::F32));
+        case(device, &[], (45, 1300, 801), [form, Loaded(DType::F32)], Stored(DType::F32));
+        case(device, &[], (1030, 34, 50), [form, Converted(DType::Bf16)], Stored(DType::Bf16));
     }
 }

@@ -1,67 +1,29 @@
-//! Programs: parameters, the load program, arenas, in-place steps, misaligned buffers, errors, and no allocation in a run.
+//! Programs: parameters, the load program, arenas, in-place steps, misaligned buffers, and errors.
 
-mod support;
-
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use eutectic_backend::{
     AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program,
     Session, Step, Store,
 };
-use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::{DType, Origin, Tensor, Type, index::Index, ops::Reduction};
-use support::build::{body, constant, map, map_with, push, row_major};
 
-struct Counting;
+use crate::{
+    device::Device,
+    kernels::{
+        build::{body, constant, map, map_with, push, row_major},
+        expected,
+    },
+    suites::{Check, checks},
+};
 
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The thread whose allocations do not count: the test harness has one of its own, which allocates when it likes.
-static HARNESS: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-thread_local! {
-    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// Numbers threads by their first allocation; the process's first thread is 0.
-fn thread() -> usize {
-    THREAD.with(|t| {
-        if t.get() == usize::MAX {
-            t.set(THREADS.fetch_add(1, Ordering::Relaxed));
-        }
-        t.get()
-    })
-}
-
-// SAFETY: passes everything on.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if thread() != HARNESS.load(Ordering::Relaxed) {
-            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        }
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+pub(super) const CHECKS: &[(&str, Check)] =
+    checks![a_program_of_all_kernels_runs, a_value_stored_in_place_is_read_before, wrong_bindings_are_errors,];
 
 const ROWS: usize = 96;
 const WIDTH: usize = 64;
-const N: usize = ROWS * WIDTH;
+/// Elements of the program's input, and of each of its two outputs, all in `f32`.
+pub const N: usize = ROWS * WIDTH;
 
 fn load(b: &mut Body, slot: usize, at: Index) -> usize {
     push(b, Instr::Load(Load { slot, at, guards: Vec::new(), dtype: DType::F32 }))
@@ -146,7 +108,8 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0).collect()
 }
 
-fn program(with_products: bool) -> Program {
+/// A program of all kinds of kernels, with a load program and steps in place; without products, of passes over elements only.
+pub fn program(with_products: bool) -> Program {
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
     let weights = Tensor::from_f32(&[WIDTH, WIDTH], &numbers(WIDTH * WIDTH, 5)).unwrap();
     let buffers = vec![
@@ -182,14 +145,22 @@ fn program(with_products: bool) -> Program {
     }
 }
 
-fn executable(program: &Program, threads: usize) -> Arc<dyn Executable> {
-    let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
-    cpu.compile(program).unwrap_or_else(|e| panic!("{e}"))
+fn executable(program: &Program, backend: &dyn Backend) -> Arc<dyn Executable> {
+    backend.compile(program).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn session(program: &Program, threads: usize) -> Box<dyn Session> {
-    let g = Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap();
-    executable(program, threads).load(&[g]).unwrap().session().unwrap()
+fn session(program: &Program, backend: &dyn Backend) -> Box<dyn Session> {
+    executable(program, backend).load(&[parameter()]).unwrap().session().unwrap()
+}
+
+/// The value of the program's parameter.
+pub fn parameter() -> Tensor {
+    Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()
+}
+
+/// Bytes for its input.
+pub fn input() -> Vec<u8> {
+    bytes(&numbers(N, 1))
 }
 
 fn bytes(x: &[f32]) -> Vec<u8> {
@@ -201,7 +172,7 @@ fn expected() -> [Vec<f64>; 2] {
     let tensor = |x: &[f64]| Tensor::from_f64(DType::F32, &[x.len()], x.iter().copied());
     let naive = |k: &Kernel, inputs: &[&[f64]]| -> Vec<f64> {
         let inputs: Vec<_> = inputs.iter().map(|x| tensor(x)).collect();
-        support::naive::kernel(k, &inputs).swap_remove(0).into_iter().map(|x| x.unwrap()).collect()
+        expected::kernel(k, &inputs).swap_remove(0).into_iter().map(|x| x.unwrap()).collect()
     };
     let wide = |x: Vec<f32>| x.into_iter().map(f64::from).collect::<Vec<_>>();
     let (x, g, w) = (wide(numbers(N, 1)), wide(numbers(WIDTH, 3)), wide(numbers(WIDTH * WIDTH, 5)));
@@ -213,14 +184,11 @@ fn expected() -> [Vec<f64>; 2] {
     [y, z]
 }
 
-#[test]
-fn a_program_of_all_kernels_runs_and_allocates_nothing() {
-    // One test, so that no other allocates meanwhile; first, because threads that end allocate too.
-    runs_allocate_nothing();
+fn a_program_of_all_kernels_runs(device: &Device) {
     let want = expected();
     let mut results: Vec<[Vec<u8>; 2]> = Vec::new();
-    for threads in [1, 2] {
-        let mut session = session(&program(true), threads);
+    for backend in device.forms() {
+        let mut session = session(&program(true), &**backend);
         // Aligned and misaligned buffers.
         for offset in [0, 1] {
             let mut input = vec![0; offset];
@@ -242,13 +210,10 @@ fn a_program_of_all_kernels_runs_and_allocates_nothing() {
             assert!((got - want).abs() < 1e-4, "{i}: {got} {want}");
         }
     }
-
-    a_value_stored_in_place_is_read_before();
-    wrong_bindings_are_errors();
 }
 
 /// One store goes where a load of the other store's value comes from.
-fn a_value_stored_in_place_is_read_before() {
+fn a_value_stored_in_place_is_read_before(device: &Device) {
     let mut b = body(&[ROWS, WIDTH]);
     let at = row_major(&[ROWS, WIDTH]);
     let x = load(&mut b, 0, at.clone());
@@ -263,58 +228,35 @@ fn a_value_stored_in_place_is_read_before() {
     program.arena_bytes = N * 8;
     let other = program.buffers.len() - 1;
     program.run = vec![step(5, &[0, 3, 5]), step(5, &[3, 4, 5]).over(0, 1), step(5, &[3, other, 6])];
-    for threads in [1, 2] {
-        let mut session = session(&program, threads);
+    for backend in device.forms() {
+        let mut session = session(&program, &**backend);
         let input = numbers(N, 1);
         let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
         let [y, z] = &mut outputs;
         session.run(&[&bytes(&input)], &mut [y, z]).unwrap();
         let squares =
             |add: &[f32]| bytes(&input.iter().map(|x| add.iter().fold(*x, |x, a| x + a).powi(2)).collect::<Vec<_>>());
-        assert!(outputs[0] == squares(&[1.0]) && outputs[1] == squares(&[1.0, 1.0]), "{threads} threads");
+        assert!(outputs[0] == squares(&[1.0]) && outputs[1] == squares(&[1.0, 1.0]));
     }
 }
 
-fn runs_allocate_nothing() {
-    for threads in [1, 2] {
-        let mut session = session(&program(true), threads);
-        let input = bytes(&numbers(N, 1));
-        let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
-        let [y, z] = &mut outputs;
-        for _ in 0..20 {
-            session.run(&[&input], &mut [y, z]).unwrap();
-        }
-        HARNESS.store(if thread() == 0 { usize::MAX } else { 0 }, Ordering::Relaxed);
-        // A thread sets itself up when it first gets work, which on a busy machine may be late: the steady state is what counts.
-        let batch = || {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            (0..200).for_each(|_| session.run(&[&input], &mut [y, z]).unwrap());
-            ALLOCATIONS.load(Ordering::Relaxed) - before
-        };
-        let batches: Vec<_> = std::iter::repeat_with(batch).take(8).collect();
-        let steady = if threads == 1 { batches.iter().sum() } else { batches[1..].iter().copied().min().unwrap_or(0) };
-        assert!(steady == 0, "allocations in batches of 200 runs on {threads} threads: {batches:?}");
-    }
-}
-
-fn wrong_bindings_are_errors() {
-    let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-    let executable = executable(&program(true), 1);
+fn wrong_bindings_are_errors(device: &Device) {
+    let backend = &**device.backend();
+    let executable = executable(&program(true), backend);
     let input = bytes(&numbers(N, 1));
     let mut outputs = [vec![0_u8; N * 4], vec![0_u8; N * 4]];
     let [y, z] = &mut outputs;
     let short = Tensor::from_f32(&[2], &[1.0, 2.0]).unwrap();
     let error = executable.clone().load(&[short]).err().unwrap().to_string();
     assert!(error.contains("parameter `g`"), "{error}");
-    let g = Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap();
-    let mut session = executable.load(&[g]).unwrap().session().unwrap();
+    let mut session = executable.load(&[parameter()]).unwrap().session().unwrap();
     let error = session.run(&[&input[4..]], &mut [y, z]).unwrap_err().to_string();
-    assert!(error.contains("input `x`") && error.contains("24572"), "{error}");
+    assert!(error.contains("input `x`"), "{error}");
     assert!(session.run(&[&input], &mut [y]).is_err());
 
     let mut bad = program(true);
     bad.run[0].buffers[0] = 1;
     bad.buffers[3].place = Place::Arena(8);
-    let error = cpu.compile(&bad).err().unwrap().to_string();
+    let error = backend.compile(&bad).err().unwrap().to_string();
     assert!(error.contains("step0") && error.contains("buffer 3"), "{error}");
 }

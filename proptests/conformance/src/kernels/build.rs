@@ -10,13 +10,18 @@ use super::Random;
 
 /// A kernel in the making.
 pub struct Build {
+    /// Where its random choices come from.
     pub random: Random,
+    /// As in [`Kernel`].
     pub slots: Vec<(DType, usize)>,
+    /// What is in each slot that is read.
     pub inputs: Vec<Tensor>,
+    /// As in [`Kernel`].
     pub stores: Vec<Store>,
 }
 
 impl Build {
+    /// An empty one.
     pub fn new(seed: u64) -> Build {
         Build { random: Random(seed), slots: Vec::new(), inputs: Vec::new(), stores: Vec::new() }
     }
@@ -41,6 +46,7 @@ impl Build {
         self.slots.len() - 1
     }
 
+    /// A load of a slot.
     pub fn load(&mut self, body: &mut Body, slot: usize, at: Index) -> ValueId {
         let dtype = self.slots[slot].0;
         push(body, Instr::Load(Load { slot, at, guards: Vec::new(), dtype }))
@@ -123,38 +129,52 @@ impl Build {
         self.store_at(domain.iter().product(), row_major(domain), dtype, value);
     }
 
+    /// A result at given places in a slot of `count` elements.
     pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
         self.slots.push((dtype, count));
         self.stores.push(Store { slot: self.slots.len() - 1, at, guards: Vec::new(), value });
     }
 
+    /// The kernel, and what is in each slot that it reads.
     pub fn kernel(self, anchor: eutectic_backend::AnchorKernel, body: Body) -> (Kernel, Vec<Tensor>) {
         (Kernel { anchor, body, stores: self.stores, slots: self.slots }, self.inputs)
     }
 }
 
+/// Where a point of a domain lies in a dense tensor of that shape.
 pub fn row_major(domain: &[usize]) -> Index {
     flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), domain)
 }
 
+/// An empty body.
 pub fn body(domain: &[usize]) -> Body {
     Body { domain: domain.to_vec(), ..Body::default() }
 }
 
+/// Adds an instruction.
 pub fn push(body: &mut Body, instr: Instr) -> ValueId {
     body.instrs.push(instr);
     body.instrs.len() - 1
 }
 
+/// Adds a pointwise op without attributes.
+///
+/// # Panics
+/// When there is no such op.
 pub fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId {
     map_with(body, op, &[], args, dtype)
 }
 
+/// Adds a pointwise op.
+///
+/// # Panics
+/// When there is no such op.
 pub fn map_with(body: &mut Body, op: &str, attrs: &[Attr], args: &[ValueId], dtype: DType) -> ValueId {
     let op = Op::named(op).unwrap_or_else(|| panic!("there is no op {op}"));
     push(body, Instr::Map { op, attrs: attrs.iter().cloned().collect(), args: args.to_vec(), dtype })
 }
 
+/// Adds a number.
 pub fn constant(body: &mut Body, value: f64, dtype: DType) -> ValueId {
     push(body, Instr::Constant { value: value.into(), dtype })
 }

@@ -1,13 +1,29 @@
-//! Every kind of kernel against the naive evaluation, on random, narrow, odd and larger shapes.
+//! Every kind of kernel against its evaluation point by point, on random, narrow, odd and larger shapes.
 
-mod support;
-
+use crate::{
+    device::Device,
+    kernels::build::{Build, body, constant, map, map_with, push, row_major},
+    suites::{Check, checks},
+};
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
-use support::{
-    build::{Build, body, constant, map, push},
-    check,
-};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    maps,
+    lines_of_padded_windows,
+    a_value_that_is_stored_for_each_point_of_another_axis,
+    results_past_the_caches,
+    a_result_past_the_caches_beside_a_copied_load,
+    strips_of_values_of_several_sizes,
+    rows,
+    layer_norms_of_short_and_very_long_rows,
+    empty_rows_reduce_to_the_identity,
+    contractions,
+    contractions_of_other_types,
+    attentions,
+    zero_sized_domains_do_nothing,
+    reductions_of_every_type,
+];
 
 const SHAPES: &[&[usize]] = &[
     &[],
@@ -61,8 +77,7 @@ fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
     b
 }
 
-#[test]
-fn maps() {
+fn maps(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for seed in 0..6 {
             let mut build = Build::new(seed * 100 + s as u64);
@@ -75,7 +90,7 @@ fn maps() {
             let at = eutectic_ir::index::flatten(&coords, &reversed);
             build.store_at(domain.iter().product(), at, DType::F32, b.instrs.len() - 2);
             let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-            check(&kernel, &inputs, 60.0);
+            device.check(&kernel, &inputs, 60.0);
         }
     }
 }
@@ -105,8 +120,7 @@ fn padded_windows(build: &mut Build, channels: usize) -> Body {
     b
 }
 
-#[test]
-fn lines_of_padded_windows() {
+fn lines_of_padded_windows(device: &Device) {
     for channels in [1, 31, 32, 64, 200] {
         let mut build = Build::new(channels as u64);
         let mut b = padded_windows(&mut build, channels);
@@ -116,12 +130,11 @@ fn lines_of_padded_windows() {
         let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
         build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
         let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-        check(&kernel, &inputs, 4.0);
+        device.check(&kernel, &inputs, 4.0);
     }
 }
 
-#[test]
-fn a_value_that_is_stored_for_each_point_of_another_axis() {
+fn a_value_that_is_stored_for_each_point_of_another_axis(device: &Device) {
     let mut build = Build::new(3);
     let mut b = body(&[4, 5, 33]);
     let at = Index::coord(2).plus(&Index::coord(1).times(33));
@@ -130,11 +143,10 @@ fn a_value_that_is_stored_for_each_point_of_another_axis() {
     let y = map(&mut b, "mul", &[x, x], DType::F32);
     build.store(&[4, 5, 33], DType::F32, y);
     let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-    check(&kernel, &inputs, 4.0);
+    device.check(&kernel, &inputs, 4.0);
 }
 
-#[test]
-fn results_past_the_caches() {
+fn results_past_the_caches(device: &Device) {
     let domain = [1234, 2347];
     let mut build = Build::new(7);
     let mut b = body(&domain);
@@ -147,12 +159,11 @@ fn results_past_the_caches() {
     build.store_at(domain.iter().product(), transposed, DType::F32, z);
     build.store(&domain, DType::F32, x);
     let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-    check(&kernel, &inputs, 4.0);
+    device.check(&kernel, &inputs, 4.0);
 }
 
 /// What is computed last goes past the caches, and could have the place of the copied load, which is still read strip by strip.
-#[test]
-fn a_result_past_the_caches_beside_a_copied_load() {
+fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
     let n = (1 << 20) + 5;
     let mut build = Build::new(8);
     let mut b = body(&[n]);
@@ -163,13 +174,12 @@ fn a_result_past_the_caches_beside_a_copied_load() {
     let y = map(&mut b, "mul", &[t, x], DType::F32);
     build.store(&[n], DType::F32, y);
     let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-    check(&kernel, &inputs, 4.0);
+    device.check(&kernel, &inputs, 4.0);
 }
 
 /// More ops than run together, on values of one byte and of four, over more memory than the caches of a core hold: places in scratch
 /// memory change hands while a tile is computed strip by strip.
-#[test]
-fn strips_of_values_of_several_sizes() {
+fn strips_of_values_of_several_sizes(device: &Device) {
     for (axes, domain) in [(0, [701, 1503]), (1, [701, 1503]), (0, [1, 1_100_003])] {
         let mut build = Build::new(11);
         let mut b = body(&domain);
@@ -190,12 +200,11 @@ fn strips_of_values_of_several_sizes() {
         build.store(&domain, DType::F32, x);
         let anchor = if axes == 0 { AnchorKernel::Map } else { AnchorKernel::Rows { axes } };
         let (kernel, inputs) = build.kernel(anchor, b);
-        check(&kernel, &inputs, 60.0);
+        device.check(&kernel, &inputs, 60.0);
     }
 }
 
-#[test]
-fn rows() {
+fn rows(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate().filter(|s| !s.1.is_empty()) {
         for axes in 1..=domain.len().min(2) {
             for seed in 0..4 {
@@ -204,7 +213,7 @@ fn rows() {
                 let row: usize = domain[domain.len() - axes..].iter().product();
                 build.store(domain, DType::F32, b.instrs.len() - 1);
                 let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
-                check(&kernel, &inputs, 60.0 + row as f64);
+                device.check(&kernel, &inputs, 60.0 + row as f64);
             }
         }
     }
@@ -231,12 +240,11 @@ fn layernorm(build: &mut Build, domain: &[usize], axes: usize) -> Body {
     let y = map(&mut b, "mul", &[y, gain], DType::F32);
     build.store(domain, DType::F32, y);
     let outer = &domain[..domain.len() - axes];
-    build.store_at(outer.iter().product(), support::build::row_major(outer), DType::F32, mean);
+    build.store_at(outer.iter().product(), row_major(outer), DType::F32, mean);
     b
 }
 
-#[test]
-fn layer_norms_of_short_and_very_long_rows() {
+fn layer_norms_of_short_and_very_long_rows(device: &Device) {
     for (domain, axes) in [
         (&[128, 384][..], 1),
         (&[3, 5, 7], 2),
@@ -249,20 +257,18 @@ fn layer_norms_of_short_and_very_long_rows() {
         let mut build = Build::new(7);
         let b = layernorm(&mut build, domain, axes);
         let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
-        check(&kernel, &inputs, 200.0);
+        device.check(&kernel, &inputs, 200.0);
     }
 }
 
-#[test]
-fn empty_rows_reduce_to_the_identity() {
+fn empty_rows_reduce_to_the_identity(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[4, 0]);
     let x = build.dense(&mut b, DType::F32);
     let sum = push(&mut b, Instr::Reduce { how: Reduction::Product, arg: x, dtype: DType::F32 });
     build.store_at(4, Index::coord(0), DType::F32, sum);
     let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
-    let got = support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).unwrap();
-    assert_eq!(got[0].to_f64(), [1.0; 4]);
+    device.check(&kernel, &inputs, 0.0);
 }
 
 /// An operand: a plain load, possibly transposed, or with arithmetic before it.
@@ -296,8 +302,7 @@ fn operand(build: &mut Build, domain: &[usize], dtype: DType, kind: usize) -> Bo
     b
 }
 
-#[test]
-fn contractions() {
+fn contractions(device: &Device) {
     let shapes: &[(&[usize], usize, usize, usize)] = &[
         (&[], 1, 1, 1),
         (&[], 5, 7, 3),
@@ -323,18 +328,17 @@ fn contractions() {
             if seed % 3 != 0 {
                 let residual = build.any(&mut b, DType::F32);
                 y = map(&mut b, "add", &[y, residual], DType::F32);
-                y = support::build::map_with(&mut b, "act", &["gelu-erf".into()], &[y], DType::F32);
+                y = map_with(&mut b, "act", &["gelu-erf".into()], &[y], DType::F32);
                 build.store(&domain, DType::F32, residual);
             }
             build.store(&domain, DType::F32, y);
             let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-            check(&kernel, &inputs, 30.0 + 4.0 * k as f64);
+            device.check(&kernel, &inputs, 30.0 + 4.0 * k as f64);
         }
     }
 }
 
-#[test]
-fn contractions_of_other_types() {
+fn contractions_of_other_types(device: &Device) {
     for dtype in [DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::U32] {
         let mut build = Build::new(3);
         let lhs = operand(&mut build, &[2, 5, 9], dtype, 0);
@@ -346,10 +350,10 @@ fn contractions_of_other_types() {
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         if dtype.size() == 1 {
             // Sums wrap; the naive ones do not.
-            assert!(support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).is_ok());
+            assert!(device.run(&kernel, &inputs).is_none_or(|run| run.is_ok()));
         } else {
             let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 40.0 };
-            check(&kernel, &inputs, loose);
+            device.check(&kernel, &inputs, loose);
         }
     }
 }
@@ -364,8 +368,7 @@ struct Case {
     bias: usize,
 }
 
-#[test]
-fn attentions() {
+fn attentions(device: &Device) {
     let case = |batch, s, t, d, e, softcap, bias| Case { batch, s, t, d, e, softcap, bias };
     let cases = [
         case(&[], 1, 1, 1, 1, 0.0, 0),
@@ -437,24 +440,22 @@ fn attentions() {
                 let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
                 let (kernel, inputs) = build.kernel(anchor, b);
                 let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 400.0 };
-                check(&kernel, &inputs, loose);
+                device.check(&kernel, &inputs, loose);
             }
         }
     }
 }
 
-#[test]
-fn zero_sized_domains_do_nothing() {
+fn zero_sized_domains_do_nothing(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[0, 5]);
     let x = build.dense(&mut b, DType::F32);
     build.store(&[0, 5], DType::F32, x);
     let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
-    assert_eq!(support::run(&kernel, &inputs, 2, eutectic_cpu::Isa::Avx512).unwrap()[0].count(), 0);
+    device.check(&kernel, &inputs, 0.0);
 }
 
-#[test]
-fn reductions_of_every_type() {
+fn reductions_of_every_type(device: &Device) {
     for dtype in DType::ALL {
         for how in [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min] {
             let mut build = Build::new(9);
@@ -469,7 +470,7 @@ fn reductions_of_every_type() {
             if dtype == DType::Bool && matches!(how, Reduction::Sum | Reduction::Product) {
                 continue;
             }
-            check(&kernel, &inputs, if dtype.size() == 2 { 2f64.powi(15) } else { 200.0 });
+            device.check(&kernel, &inputs, if dtype.size() == 2 { 2f64.powi(15) } else { 200.0 });
         }
     }
 }

@@ -1,0 +1,64 @@
+//! The backends that there are: adding one is its folder, and a line here.
+
+use std::sync::Arc;
+
+use eutectic_backend::{Backend, BackendError, Setup};
+
+use crate::{Cpu, Error};
+
+/// A backend that programs can be compiled for, if this machine has what it needs.
+pub struct Listed {
+    /// Its name, as [`Backend::name`] gives it.
+    pub name: &'static str,
+    /// What it runs programs on.
+    pub about: &'static str,
+    open: fn(&Setup) -> Result<Arc<dyn Backend>, BackendError>,
+}
+
+/// All of them; the first is the one that runs everywhere.
+pub const BACKENDS: &[Listed] =
+    &[Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Cpu::open }];
+
+impl Listed {
+    /// The backend of a name.
+    ///
+    /// # Errors
+    /// When there is none, with the names that there are.
+    pub fn named(name: &str) -> Result<&'static Listed, Error> {
+        let found = BACKENDS.iter().find(|backend| backend.name == name);
+        found.ok_or_else(|| Error::NoBackend { name: name.into() })
+    }
+
+    /// The backend, if it runs here.
+    ///
+    /// # Errors
+    /// What this machine lacks, with where it was looked for, or what is wrong with the setup.
+    pub fn open(&self, setup: &Setup) -> Result<Arc<dyn Backend>, Error> {
+        (self.open)(setup).map_err(|why| Error::Open { name: self.name, why })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_backends() {
+        for listed in BACKENDS {
+            match listed.open(&Setup::default()) {
+                Ok(backend) => assert_eq!(backend.name(), listed.name),
+                Err(Error::Open { name, why: BackendError::Missing { places, .. } }) => {
+                    assert_eq!(name, listed.name);
+                    assert!(!places.is_empty(), "`{name}` says where it looked");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_answered_with_those_that_there_are() {
+        let error = Listed::named("cqu").err().expect("there is none of that name").to_string();
+        assert_eq!(error, "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: cpu");
+    }
+}

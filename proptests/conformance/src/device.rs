@@ -1,0 +1,218 @@
+//! What is tested: a backend in one or several forms that must give the same bits, and what it refused on the way.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use eutectic::{Backend, Compiler, Error, Options, RuleSet, engine::rewrites::Choice, packs};
+use eutectic_backend::{BackendError, Buffer, Executable, Kernel, Place, Program, Step};
+use eutectic_ir::{DType, Origin, Tensor, Type};
+
+use crate::kernels::expected;
+
+/// A backend under test.
+pub struct Device {
+    /// Its forms, such as the processor with one thread and with two: the same kernel gives the same bits on each.
+    forms: Vec<Arc<dyn Backend>>,
+    rules: Arc<RuleSet>,
+    judged: AtomicUsize,
+    /// How many kernels and programs it refused, and why it refused the first.
+    refused: Mutex<(usize, Option<String>)>,
+}
+
+impl Device {
+    /// A backend in these forms.
+    ///
+    /// # Errors
+    /// When the rules that it brings do not load.
+    ///
+    /// # Panics
+    /// When there are no forms.
+    pub fn new(forms: Vec<Arc<dyn Backend>>) -> Result<Device, Error> {
+        let rules = Arc::new(packs(&*forms[0])?.choose(&Choice::default())?);
+        Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default() })
+    }
+
+    /// The first form.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.forms[0]
+    }
+
+    /// All of them.
+    pub fn forms(&self) -> &[Arc<dyn Backend>] {
+        &self.forms
+    }
+
+    /// Compilers for the forms, with the embedded rules and the backend's.
+    pub fn compilers(&self) -> impl Iterator<Item = Compiler> + '_ {
+        let compiler = |backend: &Arc<dyn Backend>| Compiler::on(backend.clone(), RuleSet::clone(&self.rules));
+        self.forms.iter().map(compiler)
+    }
+
+    /// A compiler for the first form.
+    pub fn compiler(&self) -> Compiler {
+        self.compilers().next().expect("there is a form").with_options(Options::default())
+    }
+
+    /// Something was computed and is right.
+    pub fn judge(&self) {
+        self.judged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something is not computed.
+    pub fn refuse(&self, why: impl FnOnce() -> String) {
+        let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
+        refused.0 += 1;
+        refused.1.get_or_insert_with(why);
+    }
+
+    /// How many kernels and programs were right and how many refused since this was asked last, and why the first of the latter.
+    pub fn take_counts(&self) -> (usize, usize, Option<String>) {
+        let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
+        let (count, why) = std::mem::take(&mut *refused);
+        (self.judged.swap(0, Ordering::Relaxed), count, why)
+    }
+
+    /// Compiles a program, unless the backend says of one of its kernels that it cannot build it. What it costs, whether it is
+    /// supported and whether it compiles must be one answer.
+    pub fn compile(&self, backend: &dyn Backend, program: &Program) -> Option<Arc<dyn Executable>> {
+        let refusals = program.kernels.iter().flat_map(|kernel| {
+            let refused = refusal(backend, kernel);
+            assert_eq!(backend.cost(kernel).seconds.is_infinite(), refused.is_some(), "{refused:?}: {kernel:#?}");
+            refused
+        });
+        let refusals: Vec<String> = refusals.collect();
+        match (backend.compile(program), refusals.first()) {
+            (Ok(executable), None) => Some(executable),
+            (Err(BackendError::Unsupported { .. }), Some(why)) => {
+                self.refuse(|| why.clone());
+                None
+            }
+            (Ok(_), Some(why)) => panic!("it compiles what it does not support: {why}"),
+            (Err(error), None) => panic!("it supports what it does not compile: {error}"),
+            (Err(error), Some(why)) => panic!("it does not support {why}, and says instead {error}"),
+        }
+    }
+
+    /// Runs a kernel on the first form; `inputs` has a tensor for each slot that is not stored to. Gives the stored buffers, or
+    /// nothing where the backend refuses the kernel.
+    pub fn run(&self, kernel: &Kernel, inputs: &[Tensor]) -> Option<Result<Vec<Tensor>, BackendError>> {
+        self.run_on(&**self.backend(), kernel, inputs, 0)
+    }
+
+    /// As [`Device::run`], on one form, with the last `params` of the tensors as parameters, which do not change between runs.
+    fn run_on(
+        &self,
+        backend: &dyn Backend,
+        kernel: &Kernel,
+        inputs: &[Tensor],
+        params: usize,
+    ) -> Option<Result<Vec<Tensor>, BackendError>> {
+        let mut program = program(kernel);
+        let (inputs, given) = inputs.split_at(inputs.len() - params);
+        program.params = program.inputs.split_off(inputs.len());
+        for buffer in &mut program.buffers {
+            if let Place::Input(n) = buffer.place
+                && n >= inputs.len()
+            {
+                buffer.place = Place::Param(n - inputs.len());
+            }
+        }
+        let executable = self.compile(backend, &program)?;
+        Some(run(executable, &program, inputs, given))
+    }
+
+    /// Compares a kernel, brought into normal form, with the evaluation of it as it is, point by point, in every form. `tolerance` is
+    /// relative to 1 + |x|, in units of the stored type's roundoff.
+    #[track_caller]
+    pub fn check(&self, kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
+        self.check_with(kernel, inputs, 0, tolerance);
+    }
+
+    /// As [`Device::check`], with the last `params` of the tensors as parameters.
+    #[track_caller]
+    pub fn check_with(&self, kernel: &Kernel, inputs: &[Tensor], params: usize, tolerance: f64) {
+        let expected = expected::kernel(kernel, inputs);
+        let mut kernel = kernel.clone();
+        kernel.normalise();
+        let kernel = &kernel;
+        let on = |backend: &Arc<dyn Backend>| self.run_on(&**backend, kernel, inputs, params);
+        let results: Option<Vec<_>> = self.forms.iter().map(on).collect();
+        let Some(results) = results else { return };
+        let results: Vec<_> = results.into_iter().map(|r| r.unwrap_or_else(|e| panic!("{e}\n{kernel:#?}"))).collect();
+        assert!(results.iter().all(|r| *r == results[0]), "its forms differ: {kernel:#?}");
+        for (got, want) in results[0].iter().zip(&expected) {
+            close(got, want, tolerance).unwrap_or_else(|problem| panic!("{problem}, {kernel:#?}"));
+        }
+        self.judge();
+    }
+}
+
+/// Why a backend does not take a kernel: it is beyond a limit, or not supported.
+fn refusal(backend: &dyn Backend, kernel: &Kernel) -> Option<String> {
+    backend.supports(kernel).err().map(|why| why.join(", "))
+}
+
+/// Compares elements; what is not stored may be anything.
+fn close(got: &Tensor, want: &[Option<f64>], tolerance: f64) -> Result<(), String> {
+    let dtype = got.dtype();
+    let unit = match dtype {
+        DType::F64 => dtype.unit_roundoff(),
+        _ if dtype.is_float() => dtype.unit_roundoff().max(2f64.powi(-24)),
+        _ => 0.0,
+    };
+    for (i, (&got, &want)) in got.to_f64().iter().zip(want).enumerate() {
+        let Some(want) = want else { continue };
+        let close = (got - want).abs() <= tolerance * unit * (1.0 + want.abs());
+        let rounded = |x: f64| Tensor::from_f64(dtype, &[], [x]).to_f64()[0];
+        if !(close || got == want || rounded(want) == got || got.is_nan() && want.is_nan()) {
+            return Err(format!("element {i}: {got:e}, expected {want:e}"));
+        }
+    }
+    Ok(())
+}
+
+/// A program of one kernel: buffers that are stored to are outputs, others inputs.
+pub fn program(kernel: &Kernel) -> Program {
+    let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
+    let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
+    for (slot, &(dtype, count)) in kernel.slots.iter().enumerate() {
+        let ports = if stored(slot) { &mut program.outputs } else { &mut program.inputs };
+        let n = ports.len();
+        ports.push((format!("slot{slot}"), Type::tensor(dtype, &[count])));
+        let place = if stored(slot) { Place::Output(n) } else { Place::Input(n) };
+        program.buffers.push(Buffer { dtype, count, place });
+    }
+    let buffers = (0..kernel.slots.len()).collect();
+    program.run.push(Step::new(0, buffers, Origin::new("test")));
+    program
+}
+
+/// Runs a program twice, into memory that is aligned in two ways, and gives its outputs.
+pub fn run(
+    executable: Arc<dyn Executable>,
+    program: &Program,
+    inputs: &[Tensor],
+    params: &[Tensor],
+) -> Result<Vec<Tensor>, BackendError> {
+    let mut session = executable.load(params)?.session()?;
+    let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
+    let mut twice = Vec::new();
+    // Where results begin within a line of memory must not matter.
+    for place in [0, 40] {
+        let mut outputs: Vec<Vec<u8>> = types.iter().map(|t| vec![0; t.bytes() + 128]).collect();
+        let starts: Vec<_> = outputs.iter().map(|o| o.as_ptr().align_offset(64) + place).collect();
+        let parts = outputs.iter_mut().zip(&starts).zip(&types);
+        let mut slices: Vec<&mut [u8]> = parts.map(|((o, &start), t)| &mut o[start..][..t.bytes()]).collect();
+        session.run(&inputs, &mut slices)?;
+        twice.push(slices.into_iter().map(|slice| slice.to_vec()).collect::<Vec<_>>());
+    }
+    assert_eq!(twice[0], twice[1], "a second run gives the same bits");
+    let tensor = |(bytes, ty): (Vec<u8>, &Type)| {
+        let (dtype, dims) = (ty.dtype().expect("ports are tensors"), ty.dims().expect("of known extents"));
+        Tensor::new(dtype, &dims, bytes).expect("as many bytes as the type asks for")
+    };
+    Ok(twice.swap_remove(0).into_iter().zip(&types).map(tensor).collect())
+}

@@ -1,0 +1,92 @@
+//! The suites, each a list of named checks of a device, and what runs them.
+
+mod graphs;
+mod groups;
+mod halves;
+mod kernels;
+pub mod models;
+mod ops;
+mod products;
+pub mod program;
+pub mod programs;
+mod rules;
+mod sessions;
+pub mod states;
+mod windows;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use crate::device::Device;
+
+/// A check: panics where the device is wrong.
+pub type Check = fn(&Device);
+
+/// Named checks.
+pub struct Suite {
+    /// Its name.
+    pub name: &'static str,
+    /// The checks.
+    pub checks: &'static [(&'static str, Check)],
+}
+
+/// Checks by the names of their functions.
+macro_rules! checks {
+    ($($check:ident),* $(,)?) => { &[$((stringify!($check), $check as $crate::suites::Check)),*] };
+}
+use checks;
+
+/// All suites that need no files.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "ops", checks: ops::CHECKS },
+    Suite { name: "kernels", checks: kernels::CHECKS },
+    Suite { name: "groups", checks: groups::CHECKS },
+    Suite { name: "products", checks: products::CHECKS },
+    Suite { name: "halves", checks: halves::CHECKS },
+    Suite { name: "windows", checks: windows::CHECKS },
+    Suite { name: "program", checks: program::CHECKS },
+    Suite { name: "sessions", checks: sessions::CHECKS },
+    Suite { name: "states", checks: states::CHECKS },
+    Suite { name: "graphs", checks: graphs::CHECKS },
+    Suite { name: "programs", checks: programs::CHECKS },
+    Suite { name: "rules", checks: rules::CHECKS },
+];
+
+/// How a check came out.
+pub struct Verdict {
+    /// Suite and check.
+    pub name: String,
+    /// What is wrong, if something is.
+    pub failure: Option<String>,
+    /// How many kernels and programs were right.
+    pub judged: usize,
+    /// How many the device refused.
+    pub refused: usize,
+    /// Why it refused the first.
+    pub why: Option<String>,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl Suite {
+    /// Runs the checks whose name, with the suite's before it, contains a word.
+    pub fn run<'a>(&'a self, device: &'a Device, word: &'a str) -> impl Iterator<Item = Verdict> + 'a {
+        let named = self.checks.iter().map(|(name, check)| (format!("{}/{name}", self.name), check));
+        named.filter(move |(name, _)| name.contains(word)).map(|(name, check)| verdict(name, device, || check(device)))
+    }
+}
+
+/// Runs a check.
+pub fn verdict(name: String, device: &Device, check: impl FnOnce()) -> Verdict {
+    let start = Instant::now();
+    device.take_counts();
+    let done = catch_unwind(AssertUnwindSafe(check));
+    let failure = done.err().map(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+    });
+    let (judged, refused, why) = device.take_counts();
+    Verdict { name, failure, judged, refused, why, time: start.elapsed() }
+}

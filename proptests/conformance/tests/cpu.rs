@@ -1,0 +1,52 @@
+//! The processor, on each instruction-set level, with one thread and with two.
+
+use std::sync::Arc;
+
+use eutectic::{Backend, Cpu, CpuOptions, engine::cpu::Isa};
+use eutectic_conformance::{
+    device::Device,
+    suites::{SUITES, Suite},
+};
+
+fn device(isa: Isa) -> Device {
+    let form = |threads| Arc::new(Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() })) as Arc<dyn Backend>;
+    Device::new(vec![form(1), form(2)]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Runs a suite on some levels; nothing may be refused but by the check that asks for it.
+fn passes(name: &str, levels: &[Isa]) {
+    let suite: &Suite = SUITES.iter().find(|suite| suite.name == name).expect("there is such a suite");
+    for &isa in levels {
+        let device = device(isa);
+        for verdict in suite.run(&device, "") {
+            assert!(verdict.failure.is_none(), "{}, {isa:?}: {:?}", verdict.name, verdict.failure);
+            assert_eq!((verdict.refused, &verdict.why), (0, &None), "{}, {isa:?}", verdict.name);
+        }
+    }
+}
+
+const ALL: &[Isa] = &[Isa::Portable, Isa::Avx2, Isa::Avx512];
+const BEST: &[Isa] = &[Isa::Avx512];
+
+macro_rules! suites {
+    ($($name:ident on $levels:ident),* $(,)?) => { $(
+        #[test]
+        fn $name() {
+            passes(stringify!($name), $levels);
+        }
+    )* };
+}
+
+suites! {
+    ops on ALL,
+    kernels on ALL,
+    groups on ALL,
+    products on ALL,
+    halves on ALL,
+    windows on ALL,
+    program on BEST,
+    sessions on BEST,
+    states on BEST,
+    graphs on BEST,
+    programs on BEST,
+}
