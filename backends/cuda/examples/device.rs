@@ -4,7 +4,7 @@
 #[path = "../tests/cases/mod.rs"]
 mod cases;
 
-use eutectic::{Compiler, Graph, Strategy};
+use eutectic::{Backend, Compiler, Graph, Strategy};
 use eutectic_checker::run::check;
 use eutectic_conformance::program::generate;
 use eutectic_cuda::{CudaOptions, open};
@@ -61,6 +61,7 @@ fn check_cases() {
 
 fn time() {
     let gpu = open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    println!("{}", gpu.describe());
     let compiler = compiler();
     for case in cases::LARGE {
         let planned = compiler.plan(&cases::graph(*case)).unwrap_or_else(|e| panic!("{e}"));

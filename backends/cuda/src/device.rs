@@ -3,15 +3,22 @@
 use std::{ffi::c_void, path::PathBuf, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
-use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
+use eutectic_backend::{BackendError, Cost, Limits, Memory};
 use eutectic_gpu::{
     cost::Costs,
     device::{Block, Device, Shape, Stream},
-    launch::Launch,
+    launch::{Launch, Work},
 };
 use rayon::prelude::*;
 
-use crate::{costs, kernels, nvrtc};
+use crate::{
+    costs, kernels,
+    library::{Library, Planned},
+    nvrtc,
+};
+
+/// Operations from which on a product of its own launch is worth asking the library.
+const WORTH_THE_LIBRARY: f64 = 5e8;
 
 /// How to run on CUDA.
 #[derive(Clone, Debug)]
@@ -36,6 +43,8 @@ impl Default for CudaOptions {
 pub struct Cuda {
     context: Arc<CudaContext>,
     compiler: nvrtc::Compiler,
+    /// Or why it is not there.
+    library: Result<Arc<Library>, String>,
     shape: Shape,
     costs: Costs,
     name: String,
@@ -58,20 +67,23 @@ impl Cuda {
         // SAFETY: nothing here relies on events that cudarc records: each session orders its own stream. Capturing fails with them.
         unsafe { context.disable_event_tracking() };
         let attribute = |which| context.attribute(which).map_err(failed("asking the device"));
+        let library = Library::new().map(Arc::new);
         use sys::CUdevice_attribute as Attribute;
         let shape = Shape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+            library: library.is_ok().then_some(WORTH_THE_LIBRARY),
         };
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         let mut version = 0;
         // SAFETY: the number is there.
         unsafe { sys::cuDriverGetVersion(&mut version) };
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
-        let compiler = nvrtc::Compiler::new(&architecture, options.cache.as_deref(), version).map_err(BackendError::Device)?;
+        let compiler =
+            nvrtc::Compiler::new(&architecture, options.cache.as_deref(), version).map_err(BackendError::Device)?;
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
-        Ok(Cuda { context, compiler, shape, costs: options.costs, name, bytes })
+        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })
     }
 
     fn enter(&self) -> Result<(), BackendError> {
@@ -86,19 +98,27 @@ fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
     }
 }
 
+/// What is launched.
+pub enum Module {
+    /// A compiled kernel.
+    Kernel(Kernel),
+    /// A product of the library's.
+    Product(Box<Planned>),
+}
+
 /// A compiled kernel.
-pub struct Module {
+pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     context: Arc<CudaContext>,
 }
 
 // SAFETY: the driver's functions on modules may be called from any thread.
-unsafe impl Send for Module {}
+unsafe impl Send for Kernel {}
 // SAFETY: as above.
-unsafe impl Sync for Module {}
+unsafe impl Sync for Kernel {}
 
-impl Drop for Module {
+impl Drop for Kernel {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
         // SAFETY: nothing runs it any more: sessions wait for their streams, and they hold the code.
@@ -157,7 +177,8 @@ impl Device for Cuda {
     }
 
     fn describe(&self) -> String {
-        format!("{}, {} processors, {} GiB", self.name, self.shape.processors, self.bytes >> 30)
+        let library = self.library.as_ref().map_or_else(String::clone, |_| "with cuBLASLt".into());
+        format!("{}, {} processors, {} GiB, {library}", self.name, self.shape.processors, self.bytes >> 30)
     }
 
     fn limits(&self) -> Limits {
@@ -165,11 +186,11 @@ impl Device for Cuda {
         Limits { alignment: 256, capacity: self.bytes, arguments: 4000, ..Limits::default() }
     }
 
-    fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    fn print(&self, kernel: &eutectic_backend::Kernel) -> Result<Vec<Launch>, Vec<String>> {
         kernels::print(&self.shape, kernel)
     }
 
-    fn cost(&self, kernel: &Kernel) -> Cost {
+    fn cost(&self, kernel: &eutectic_backend::Kernel) -> Cost {
         match kernels::supports(kernel) {
             Ok(()) => self.costs.cost(&self.shape, kernel),
             Err(_) => Cost::IMPOSSIBLE,
@@ -183,13 +204,19 @@ impl Device for Cuda {
     fn allocate(&self, bytes: usize, memory: Memory) -> Result<Region, BackendError> {
         self.enter()?;
         let size = bytes.max(16).next_multiple_of(16);
-        let full = |e: result::DriverError| BackendError::Device(format!("no {size} bytes of memory are left on the device: {e}"));
+        let full = |e: result::DriverError| {
+            BackendError::Device(format!("no {size} bytes of memory are left on the device: {e}"))
+        };
         // SAFETY: the size is not zero; memory is zeroed before anybody has it.
         let at = unsafe {
             match memory {
                 Memory::Device => {
                     let at = result::malloc_sync(size).map_err(full)?;
-                    result::memset_d8_sync(at, 0, size).map_err(failed("clearing memory"))?;
+                    // Clearing is asynchronous to the host, and not ordered with what other streams do.
+                    let cleared = result::memset_d8_sync(at, 0, size);
+                    cleared
+                        .and_then(|()| result::stream::synchronize(result::stream::null()))
+                        .map_err(failed("clearing memory"))?;
                     at
                 }
                 Memory::Host => {
@@ -204,26 +231,35 @@ impl Device for Cuda {
 
     fn stream(&self) -> Result<Queue, BackendError> {
         self.enter()?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
+        let stream =
+            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
         Ok(Queue { stream, events: Vec::new(), context: self.context.clone() })
     }
 }
 
 impl Cuda {
     fn module(&self, launch: &Launch) -> Result<Module, String> {
-        let code = self.compiler.compile(&launch.source)?;
+        let text = match (&launch.work, &self.library) {
+            (Work::Printed(text), _) => text,
+            (Work::Product(product), Ok(library)) => {
+                self.context.bind_to_thread().map_err(|e| e.to_string())?;
+                return Ok(Module::Product(Box::new(Planned::new(library, product)?)));
+            }
+            (Work::Product(_), Err(why)) => return Err(why.clone()),
+        };
+        let code = self.compiler.compile(text)?;
         let driver = |e: result::DriverError| format!("the driver does not take a compiled kernel: {e}");
         self.context.bind_to_thread().map_err(driver)?;
         // SAFETY: the code is NVRTC's, or was when it was put into the cache; the driver checks its form.
         unsafe {
             let module = result::module::load_data(code.as_ptr().cast()).map_err(driver)?;
             let function = result::module::get_function(module, c"kernel".into()).map_err(driver)?;
-            let module = Module { module, function, context: self.context.clone() };
+            let kernel = Kernel { module, function, context: self.context.clone() };
             let dynamic = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             if launch.shared > 48 << 10 {
                 result::function::set_function_attribute(function, dynamic, launch.shared as i32).map_err(driver)?;
             }
-            Ok(module)
+            Ok(Module::Kernel(kernel))
         }
     }
 }
@@ -299,13 +335,18 @@ impl Stream for Queue {
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
         self.enter()?;
+        let kernel = match module {
+            Module::Kernel(kernel) => kernel,
+            // SAFETY: see above.
+            Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
+        };
         let [x, y, z] = launch.grid.map(|n| n as u32);
         // One parameter: the struct of all arguments.
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: see above.
         unsafe {
             result::launch_kernel(
-                module.function,
+                kernel.function,
                 (x, y, z),
                 (launch.block as u32, 1, 1),
                 launch.shared as u32,
@@ -350,7 +391,8 @@ impl Stream for Queue {
     fn note(&mut self, n: usize) -> Result<(), BackendError> {
         self.enter()?;
         while self.events.len() <= n {
-            let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("making an event"))?;
+            let event =
+                result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("making an event"))?;
             self.events.push(event);
         }
         // SAFETY: see above.

@@ -10,7 +10,8 @@ pub struct CudaC;
 pub fn arguments(slots: &[(DType, usize)], before: &str, methods: &str) -> String {
     let slots: String = slots.iter().enumerate().map(|(n, s)| format!("    {}* s{n};\n", CudaC.memory(s.0))).collect();
     let prelude = include_str!("text/prelude.cu");
-    format!("{prelude}\n{before}\nstruct Slots {{\n{slots}    void* workspace;\n    Fault* fault;\n    i64 step;\n{methods}}};\n")
+    let own = "    void* workspace;\n    Fault* fault;\n    i64 step;\n";
+    format!("{prelude}\n{before}\nstruct Slots {{\n{own}{slots}{methods}}};\n")
 }
 
 /// A method of the struct of arguments.
@@ -105,7 +106,14 @@ impl Dialect for CudaC {
         format!("load(s{slot}, {at})")
     }
 
-    fn load_lanes(&self, slot: (usize, DType), at: &str, lanes: usize, name: &str, when: &str) -> (String, Vec<String>) {
+    fn load_lanes(
+        &self,
+        slot: (usize, DType),
+        at: &str,
+        lanes: usize,
+        name: &str,
+        when: &str,
+    ) -> (String, Vec<String>) {
         let line = format!("const auto {name} = load_pack<{lanes}>(s{}, {at}, {when});", slot.0);
         (line, (0..lanes).map(|lane| format!("{name}.get({lane})")).collect())
     }

@@ -5,6 +5,7 @@
 mod device;
 mod dialect;
 pub mod kernels;
+mod library;
 pub mod nvrtc;
 
 use eutectic_backend::BackendError;

@@ -63,7 +63,8 @@ impl Compiler {
         // A cache that cannot be written makes the next start slower, and nothing else.
         if let (Some(file), Some((folder, _))) = (file, &self.cache) {
             let own = folder.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-            let _ = fs::create_dir_all(folder).and_then(|()| fs::write(&own, &code)).and_then(|()| fs::rename(own, file));
+            let _ =
+                fs::create_dir_all(folder).and_then(|()| fs::write(&own, &code)).and_then(|()| fs::rename(own, file));
         }
         Ok(code)
     }

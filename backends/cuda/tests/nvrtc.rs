@@ -6,14 +6,14 @@ mod host;
 use std::collections::HashSet;
 
 use eutectic::Compiler;
-use eutectic_backend::{Kernel, Program};
+use eutectic_backend::{Backend, Kernel, Program};
 use eutectic_conformance::program::generate;
-use eutectic_cuda::{kernels, nvrtc};
+use eutectic_cuda::{CudaOptions, kernels, nvrtc, open};
 use eutectic_gpu::{Gpu, device::Shape};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10 };
+const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, library: None };
 
 fn compile_all(programs: impl Iterator<Item = Program>) {
     let compiler = match nvrtc::Compiler::new("sm_90a", None, 0) {
@@ -22,7 +22,8 @@ fn compile_all(programs: impl Iterator<Item = Program>) {
     };
     let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
     let launches = programs.flat_map(|program| program.kernels.iter().flat_map(print).collect::<Vec<_>>());
-    let distinct: HashSet<_> = launches.filter(|l| !l.is_empty()).map(|l| (l.source, l.shared)).collect();
+    let distinct: HashSet<_> =
+        launches.filter(|l| !l.is_empty()).filter_map(|l| Some((l.source()?.to_string(), l.shared))).collect();
     println!("{} kernels", distinct.len());
     let wrong: Vec<_> = distinct
         .par_iter()
@@ -50,4 +51,16 @@ fn kernels_of_random_programs_compile() {
         compiler.plan(&generate(&decisions)).ok().map(|planned| planned.lowered.program)
     };
     compile_all((0..15).filter_map(plan));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    match open(&CudaOptions::default()) {
+        Ok(gpu) => assert!(gpu.describe().contains("processors"), "{}", gpu.describe()),
+        Err(error) => {
+            let error = error.to_string();
+            let named = ["libcuda", "libnvrtc", "no device"].iter().any(|name| error.contains(name));
+            assert!(named, "it should name a library or the device: {error}");
+        }
+    }
 }

@@ -2,7 +2,10 @@
 //! waves of blocks are. Coefficients are data, fitted for a device.
 
 use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Store};
-use eutectic_ir::{DType, Type, index::{Atom, Index}};
+use eutectic_ir::{
+    DType, Type,
+    index::{Atom, Index},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::device::Shape;

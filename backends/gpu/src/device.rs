@@ -13,6 +13,8 @@ pub struct Shape {
     pub processors: usize,
     /// Most bytes of shared memory of a block.
     pub shared: usize,
+    /// Operations from which on a library's product is worth a launch of its own; none where there is no library.
+    pub library: Option<f64>,
 }
 
 /// A GPU.

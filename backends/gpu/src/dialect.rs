@@ -86,7 +86,8 @@ pub trait Dialect: Send + Sync {
     fn load(&self, slot: usize, at: &str) -> String;
 
     /// Statements that read neighbours, the first at a multiple of their number, where a condition holds; and the names of what was read.
-    fn load_lanes(&self, slot: (usize, DType), at: &str, lanes: usize, name: &str, when: &str) -> (String, Vec<String>);
+    fn load_lanes(&self, slot: (usize, DType), at: &str, lanes: usize, name: &str, when: &str)
+    -> (String, Vec<String>);
 
     /// A statement that writes an element.
     fn store(&self, slot: usize, at: &str, value: &str) -> String;

@@ -6,11 +6,7 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-use crate::{
-    dialect::Dialect,
-    lanes::Lanes,
-    ops,
-};
+use crate::{dialect::Dialect, lanes::Lanes, ops};
 
 /// Prints the values of a body for one point, or for a group of neighbours.
 pub struct Emitter<'a> {
@@ -262,11 +258,8 @@ impl<'a> Emitter<'a> {
             Atom::Div(x, by) => self.dialect.div(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
             Atom::Mod(x, by) => self.dialect.modulo(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
         };
-        let mut parts: Vec<_> = map
-            .terms
-            .iter()
-            .map(|(atom, c)| if *c == 1 { of(atom) } else { format!("{} * {c}", of(atom)) })
-            .collect();
+        let mut parts: Vec<_> =
+            map.terms.iter().map(|(atom, c)| if *c == 1 { of(atom) } else { format!("{} * {c}", of(atom)) }).collect();
         if map.constant != 0 || parts.is_empty() {
             parts.push(map.constant.to_string());
         }
@@ -308,5 +301,4 @@ impl<'a> Emitter<'a> {
         }
         (low, high)
     }
-
 }

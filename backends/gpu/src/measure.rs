@@ -38,9 +38,10 @@ pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f
         blocks.push(block);
     }
     let workspace = launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
-    blocks.push(device.allocate(workspace, Memory::Device)?);
-    blocks.push(device.allocate(crate::FAULT_BYTES, Memory::Device)?);
-    let args: Vec<u64> = blocks.iter().map(Block::address).chain([0]).collect();
+    let [workspace, fault] =
+        [device.allocate(workspace, Memory::Device)?, device.allocate(crate::FAULT_BYTES, Memory::Device)?];
+    let slots = blocks.iter().map(Block::address).chain([workspace.address()]);
+    let args: Vec<u64> = [workspace.address(), fault.address(), 0].into_iter().chain(slots).collect();
     stream.begin()?;
     let recorded = (0..REPEATS).try_for_each(|_| {
         launches.iter().zip(&modules).try_for_each(|(launch, module)| stream.launch(module, launch, &args))

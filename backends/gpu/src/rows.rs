@@ -4,7 +4,11 @@
 //! neighbouring threads work on neighbouring rows.
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
-use eutectic_ir::{DType, index::Index, ops::{Reduction, eval::limits}};
+use eutectic_ir::{
+    DType,
+    index::Index,
+    ops::{Reduction, eval::limits},
+};
 
 use crate::{
     device::Shape,
@@ -17,7 +21,7 @@ use crate::{
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
 /// Most registers that keep values of a row.
-const REGISTERS: usize = 48;
+const REGISTERS: usize = 64;
 
 /// How rows are shared out.
 struct Schedule {
@@ -64,11 +68,7 @@ impl Schedule {
         let lanes = Lanes::best(nest, slots, usize::from(along), 8);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
-            let threads = match points.div_ceil(4).next_power_of_two() {
-                short @ ..=32 => short,
-                warp @ ..=64 => warp / 2,
-                long => long.clamp(64, 1024),
-            };
+            let threads = points.div_ceil(4).next_power_of_two().min(1024);
             Team { threads, rows: (BLOCK / threads).max(1), along }
         } else {
             let wanted = (shape.processors * 1024 / rows).next_power_of_two();
@@ -115,16 +115,23 @@ impl<'a> Printer<'a> {
         }
         let mut needed = vec![false; count];
         nest.stores.iter().flat_map(|s| s.values()).for_each(|value| needed[value] = true);
-        for id in (0..count).rev().filter(|&id| needed[id]).collect::<Vec<_>>() {
-            needed[id] = true;
-        }
         for id in (0..count).rev() {
             if needed[id] {
                 nest.instrs[id].args().into_iter().for_each(|arg| needed[arg] = true);
             }
         }
-        let mut printer =
-            Printer { dialect, emitter, nest, team, lanes, varies, level, needed, items: None, kept: vec![false; count] };
+        let mut printer = Printer {
+            dialect,
+            emitter,
+            nest,
+            team,
+            lanes,
+            varies,
+            level,
+            needed,
+            items: None,
+            kept: vec![false; count],
+        };
         let groups = lanes.domain(&nest.domain)[1];
         let items = groups.div_ceil(team.threads);
         let registers: usize =

@@ -79,12 +79,12 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         + include_str!("../text/tiles.cu")
         + include_str!("../text/attention.cu");
     if let Some(half) = half {
-        let (dp, ep) = (d.next_multiple_of(16), e.next_multiple_of(16));
+        let (dp, ep) = (d.max(1).next_multiple_of(16), e.max(1).next_multiple_of(16));
         let shared = operands[0].shared(bq, dp) + 2 * (operands[1].shared(bt, dp) + operands[2].shared(ep, bt));
         let call = format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {lanes}, {bias_lanes}>(slots);");
         let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
         let source = head + &text + &entry(bq * 2, &call);
-        let grid = [s.div_ceil(bq), 1, b.min(65535)];
+        let grid = [s.div_ceil(bq), e.min(1), b.min(65535)];
         return Ok(vec![Launch { shared: shared.max(bq * (ep + 4) * 4), ..Launch::new(source, grid, bq * 2) }]);
     }
     let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {lanes}, {bias_lanes}>(slots);");

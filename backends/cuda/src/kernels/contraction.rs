@@ -3,7 +3,7 @@
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, launch::Launch};
 
-use super::{Operand, epilogue, flat, short, wide};
+use super::{Operand, epilogue, flat, library, short, wide};
 use crate::dialect::{arguments, entry};
 
 /// A tile: of a block, its depth; how threads or warps share it; and how much of the processor's rate it comes to.
@@ -59,6 +59,10 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
     let right = flat(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
     let own = flat(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
     let ([b, m, k], n) = ([left.domain[0], left.domain[1], left.domain[2]], right.domain[2]);
+    let extents = [b, m, n, k];
+    if let Some(launches) = library::print(shape, kernel, extents, [&left, &right, &own]) {
+        return launches;
+    }
     let operand = short(&[lhs, rhs]).filter(|_| sum == "float");
     let tiles = match (operand, sum) {
         (Some(_), _) => &MATRICES[..],
@@ -66,7 +70,7 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         (None, "double") => &TILES[2..],
         (None, _) => &TILES,
     };
-    let (tile, splits) = schedule(shape, [b, m, n, k], tiles);
+    let (tile, splits) = schedule(shape, extents, tiles);
     let operands = [
         Operand::print(0, &left, lhs.results[0], &kernel.slots, (false, sum))?,
         Operand::print(1, &right, rhs.results[0], &kernel.slots, (true, sum))?,
@@ -91,17 +95,20 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
     let (threads, shared, call) = match operand {
         Some(half) => {
             let stage = operands[0].shared(rows, depth) + operands[1].shared(columns, depth);
-            let call = format!("multiply_matrices<{half}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);");
+            let call = format!(
+                "multiply_matrices<{half}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);"
+            );
             (sm * sn * 32, (STAGES * stage).max(rows * (columns + 4) * 4), call)
         }
         None => {
-            let call = format!("multiply_tiles<{sum}, {rows}, {columns}, {depth}, {sm}, {sn}, {splits}, {lanes}>(slots);");
+            let call =
+                format!("multiply_tiles<{sum}, {rows}, {columns}, {depth}, {sm}, {sn}, {splits}, {lanes}>(slots);");
             (rows / sm * (columns / sn), 2 * depth * (rows + columns + 8) * bytes, call)
         }
     };
     let workspace = if splits > 1 { splits * b * m * n * bytes } else { 0 };
     let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
-    let product = Launch { source: head.clone() + &entry(threads, &call), grid, block: threads, shared, workspace };
+    let product = Launch { shared, workspace, ..Launch::new(head.clone() + &entry(threads, &call), grid, threads) };
     let mut launches = vec![product];
     if splits > 1 {
         let call = format!("combine<{sum}, {splits}, {lanes}, {COMBINE}>(slots);");

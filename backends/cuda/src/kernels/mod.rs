@@ -2,11 +2,13 @@
 
 mod attention;
 mod contraction;
+mod library;
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, dialect::Dialect, emit::Emitter, lanes::Lanes, launch::Launch, map, ops, rows};
 use eutectic_ir::{DType, index::Index};
 
+pub use self::library::LIBRARY_BYTES;
 use crate::dialect::{CudaC, method};
 
 /// Prints a kernel.

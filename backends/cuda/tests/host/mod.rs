@@ -13,8 +13,9 @@ use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
 use eutectic_gpu::{
     device::{Block, Device, Shape, Stream},
-    launch::Launch,
+    launch::{BEFORE_SLOTS, Launch, Matrix, Product, Work},
 };
+use eutectic_ir::{DType, Tensor};
 use libloading::Library;
 use rayon::prelude::*;
 
@@ -22,14 +23,16 @@ use rayon::prelude::*;
 pub struct Host;
 
 /// As many processors as keep schedules of small programs varied.
-pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10 };
+pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10, library: Some(0.0) };
 
 type Run = unsafe extern "C" fn(*const u64, *const u32, u32);
 
-/// A loaded kernel.
-pub struct Module {
-    _library: Library,
-    run: Run,
+/// What is launched.
+pub enum Module {
+    /// A kernel, in its library.
+    Kernel(Run, #[expect(dead_code, reason = "the code lives as long as it")] Library),
+    /// A product.
+    Product(Product),
 }
 
 pub struct Words(Vec<u128>, usize);
@@ -79,7 +82,8 @@ fn build(source: &str) -> Result<Module, String> {
         let own = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let (from, to) = (folder.join(format!("{own}.cpp")), folder.join(format!("{own}.so")));
         fs::write(&from, &text).map_err(|e| e.to_string())?;
-        let flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"];
+        let flags =
+            ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"];
         let done = Command::new("g++").args(flags).arg(&from).arg("-o").arg(&to).output().map_err(|e| e.to_string())?;
         if !done.status.success() {
             return Err(format!("{}\n{}", from.display(), String::from_utf8_lossy(&done.stderr)));
@@ -91,7 +95,7 @@ fn build(source: &str) -> Result<Module, String> {
     unsafe {
         let library = Library::new(&library).map_err(|e| e.to_string())?;
         let run = *library.get::<Run>(b"shim_run").map_err(|e| e.to_string())?;
-        Ok(Module { _library: library, run })
+        Ok(Module::Kernel(run, library))
     }
 }
 
@@ -121,7 +125,11 @@ impl Device for Host {
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
-        launches.par_iter().map(|launch| build(&launch.source)).collect()
+        let module = |launch: &Launch| match &launch.work {
+            Work::Printed(text) => build(text),
+            Work::Product(product) => Ok(Module::Product(product.clone())),
+        };
+        launches.par_iter().map(module).collect()
     }
 
     fn allocate(&self, bytes: usize, _: Memory) -> Result<Words, BackendError> {
@@ -133,10 +141,43 @@ impl Device for Host {
     }
 }
 
-type Recorded = (Run, Vec<u64>, [u32; 3], u32);
+#[derive(Clone)]
+enum Called {
+    Kernel(Run, [u32; 3], u32),
+    Product(Product),
+}
+
+/// A launch and its arguments.
+pub struct Recorded(Called, Vec<u64>);
 
 /// Runs at once, or records.
 pub struct Queue(Option<Vec<Recorded>>);
+
+/// The elements of a matrix's buffer, as far as the matrix goes.
+fn elements(matrix: &Matrix, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
+    let count = matrix.strides.iter().zip(extents).map(|(stride, extent)| stride * (extent - 1)).sum::<usize>() + 1;
+    let at = (args[BEFORE_SLOTS + matrix.slot] as *mut u8).wrapping_add(matrix.offset * dtype.size());
+    // SAFETY: the runtime checked sizes.
+    let bytes = unsafe { std::slice::from_raw_parts(at, count * dtype.size()) }.to_vec();
+    (at, Tensor::new(dtype, &[count], bytes).expect("as many bytes").to_f64())
+}
+
+fn multiply(product: &Product, args: &[u64]) {
+    let [batch, rows, columns, depth] = product.extents;
+    let (_, x) = elements(&product.lhs, [batch, rows, depth], product.operands, args);
+    let (_, y) = elements(&product.rhs, [batch, depth, columns], product.operands, args);
+    let (at, mut out) = elements(&product.out, [batch, rows, columns], product.result, args);
+    let spot = |m: &Matrix, at: [usize; 3]| m.strides.iter().zip(at).map(|(stride, n)| stride * n).sum::<usize>();
+    for (b, m) in (0..batch).flat_map(|b| (0..rows).map(move |m| (b, m))) {
+        for n in 0..columns {
+            let term = |k| x[spot(&product.lhs, [b, m, k])] * y[spot(&product.rhs, [b, k, n])];
+            out[spot(&product.out, [b, m, n])] = (0..depth).map(term).sum();
+        }
+    }
+    let out = Tensor::from_f64(product.result, &[out.len()], out.iter().copied());
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(out.bytes().as_ptr(), at, out.bytes().len()) };
+}
 
 impl Stream for Queue {
     type Device = Host;
@@ -161,7 +202,11 @@ impl Stream for Queue {
     }
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
-        let recorded = (module.run, args.to_vec(), launch.grid.map(|n| n as u32), launch.block as u32);
+        let called = match module {
+            Module::Kernel(run, _) => Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32),
+            Module::Product(product) => Called::Product(product.clone()),
+        };
+        let recorded = Recorded(called, args.to_vec());
         match &mut self.0 {
             Some(list) => list.push(recorded),
             None => self.replay(&vec![recorded])?,
@@ -179,8 +224,13 @@ impl Stream for Queue {
     }
 
     fn replay(&mut self, graph: &Vec<Recorded>) -> Result<(), BackendError> {
-        // SAFETY: arguments are those of the struct that the kernel's text declares.
-        graph.iter().for_each(|(run, args, grid, block)| unsafe { run(args.as_ptr(), grid.as_ptr(), *block) });
+        for Recorded(called, args) in graph {
+            match called {
+                // SAFETY: arguments are those of the struct that the kernel's text declares, and more.
+                Called::Kernel(run, grid, block) => unsafe { run(args.as_ptr(), grid.as_ptr(), *block) },
+                Called::Product(product) => multiply(product, args),
+            }
+        }
         Ok(())
     }
 

@@ -102,9 +102,11 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     }
     let steps = || program.load.iter().chain(&program.run);
     let ill = |step: &&Step| !program.kernels.get(step.kernel).is_some_and(|kernel| fits(program, kernel, step));
-    problems.extend(steps().filter(ill).map(|step| {
-        (step.origin.clone(), format!("a step binds what kernel {} cannot use", step.kernel))
-    }));
+    problems.extend(
+        steps()
+            .filter(ill)
+            .map(|step| (step.origin.clone(), format!("a step binds what kernel {} cannot use", step.kernel))),
+    );
     if !problems.is_empty() {
         return Err(BackendError::Unsupported { backend: device.name().into(), problems });
     }
@@ -182,8 +184,8 @@ impl<D: Device> Code<D> {
         at: impl Fn(Source) -> u64,
         (workspace, fault): (u64, u64),
     ) -> Result<(), BackendError> {
-        let mut args: Vec<u64> = step.sources.iter().map(|&source| at(source)).collect();
-        args.extend([workspace, fault, n as u64]);
+        let mut args = vec![workspace, fault, n as u64];
+        args.extend(step.sources.iter().map(|&source| at(source)).chain([workspace]));
         self.kernels[step.kernel].iter().try_for_each(|(launch, module)| stream.launch(module, launch, &args))
     }
 
