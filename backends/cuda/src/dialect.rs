@@ -19,9 +19,9 @@ pub fn method(head: &str, body: &str) -> String {
     format!("METHOD {head} const {{\n{body}}}\n")
 }
 
-/// The kernel itself.
-pub fn entry(block: usize, body: &str) -> String {
-    format!("KERNEL({block}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
+/// The kernel itself, of which so many blocks should fit on a processor at once.
+pub fn entry((block, resident): (usize, usize), body: &str) -> String {
+    format!("KERNEL({block}, {resident}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
 }
 
 impl Dialect for CudaC {
@@ -83,7 +83,7 @@ impl Dialect for CudaC {
     }
 
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
-        arguments(slots, "", &method("void run()", body)) + &entry(block, "slots.run();")
+        arguments(slots, "", &method("void run()", body)) + &entry((block, 1), "slots.run();")
     }
 
     fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {

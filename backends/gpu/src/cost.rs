@@ -92,7 +92,9 @@ impl Costs {
             AnchorKernel::Contraction { lhs, rhs, axes } => {
                 let depth = points(&lhs.domain[axes.batch + axes.rows..]);
                 let flops = 2.0 * domain * depth;
-                (flops, flops / rate(&[lhs, rhs]), (domain / 8192.0).max((domain / 1024.0).min(132.0)).max(1.0))
+                // Where results are few, parts of the depth go to processors of their own.
+                let blocks = domain / 8192.0 * (depth / 256.0).max(1.0);
+                (flops, flops / rate(&[lhs, rhs]), blocks.max(domain / 1024.0).max(1.0))
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);
@@ -102,7 +104,7 @@ impl Costs {
                 let columns = points(&value.domain[axes.batch + axes.keys..]);
                 let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0);
                 let seconds = flops / (rate(&[query, key, value]) * self.attention);
-                (flops, seconds, (groups * (queries / 64.0).ceil()).max(1.0))
+                (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
             }
         }
     }

@@ -10,6 +10,8 @@ use eutectic_gpu::{device::Shape, emit::Emitter, lanes::Lanes, launch::Launch};
 use super::{Operand, epilogue, flat, short, wide};
 use crate::dialect::{CudaC, arguments, entry, method};
 
+/// Threads of a block that joins parts of the keys.
+const JOIN: usize = 128;
 /// Most tiles of scores that are looked at for being hidden.
 const LOOKED_AT: usize = 1 << 14;
 
@@ -78,20 +80,33 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
     let head = arguments(&kernel.slots, &before, &methods)
         + include_str!("../text/tiles.cu")
         + include_str!("../text/attention.cu");
+    // Few queries: parts of the keys on processors of their own, of several tiles each.
+    let chunks = if half.is_some() { e.min(1) } else { e.div_ceil(ec) };
+    let blocks = (b * s.div_ceil(bq) * chunks).max(1);
+    let most = (t / (2 * bt)).max(1).min(4 * shape.processors / blocks).max(1);
+    let splits = if blocks < shape.processors { 1 << most.ilog2() } else { 1 };
+    let workspace = if splits > 1 { splits * b * s * (e + 2) * bytes } else { 0 };
+    let join = (splits > 1).then(|| {
+        let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
+        let blocks = (b * s * e / lanes).div_ceil(JOIN).min(shape.processors * 16);
+        Launch { workspace, ..Launch::new(head.clone() + &entry((JOIN, 1), &call), [blocks, 1, 1], JOIN) }
+    });
     if let Some(half) = half {
         let (dp, ep) = (d.max(1).next_multiple_of(16), e.max(1).next_multiple_of(16));
         let shared = operands[0].shared(bq, dp) + 2 * (operands[1].shared(bt, dp) + operands[2].shared(ep, bt));
-        let call = format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {lanes}, {bias_lanes}>(slots);");
+        let call = format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {splits}, {lanes}, {bias_lanes}>(slots);");
         let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
-        let source = head + &text + &entry(bq * 2, &call);
-        let grid = [s.div_ceil(bq), e.min(1), b.min(65535)];
-        return Ok(vec![Launch { shared: shared.max(bq * (ep + 4) * 4), ..Launch::new(source, grid, bq * 2) }]);
+        let source = head + &text + &entry((bq * 2, if d.max(e) > 64 { 1 } else { 3 }), &call);
+        let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
+        let launch = Launch { shared: shared.max(bq * (ep + 4) * 4), workspace, ..Launch::new(source, grid, bq * 2) };
+        return Ok([launch].into_iter().chain(join).collect());
     }
-    let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {lanes}, {bias_lanes}>(slots);");
+    let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");
     let threads = bq / 4 * 16;
     let shared = (dc * (bq + bt + 8) + bt * (bq + 4) + bt * (ec + 4)) * bytes;
-    let grid = [s.div_ceil(bq), e.div_ceil(ec), b.min(65535)];
-    Ok(vec![Launch { shared, ..Launch::new(head + &entry(threads, &call), grid, threads) }])
+    let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
+    let launch = Launch { shared, workspace, ..Launch::new(head + &entry((threads, 1), &call), grid, threads) };
+    Ok([launch].into_iter().chain(join).collect())
 }
 
 /// For each block of queries, the keys from the first to the last tile that is not hidden; none where all are seen by all.

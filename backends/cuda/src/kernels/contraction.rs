@@ -108,12 +108,20 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
     };
     let workspace = if splits > 1 { splits * b * m * n * bytes } else { 0 };
     let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
-    let product = Launch { shared, workspace, ..Launch::new(head.clone() + &entry(threads, &call), grid, threads) };
+    let product = Launch {
+        shared,
+        workspace,
+        ..Launch::new(
+            head.clone() + &entry((threads, if operand.is_none() && sum == "float" { 2 } else { 1 }), &call),
+            grid,
+            threads,
+        )
+    };
     let mut launches = vec![product];
     if splits > 1 {
         let call = format!("combine<{sum}, {splits}, {lanes}, {COMBINE}>(slots);");
         let blocks = (b * m * n / lanes).div_ceil(COMBINE).min(shape.processors * 16);
-        launches.push(Launch { workspace, ..Launch::new(head + &entry(COMBINE, &call), [blocks, 1, 1], COMBINE) });
+        launches.push(Launch { workspace, ..Launch::new(head + &entry((COMBINE, 1), &call), [blocks, 1, 1], COMBINE) });
     }
     Ok(launches)
 }

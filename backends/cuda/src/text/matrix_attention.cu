@@ -14,7 +14,7 @@ template <class H> FN float rest_of(float x) {
 }
 
 // BQ queries a block; BT keys at once; depth and columns padded to DP and EP.
-template <class H, int BQ, int BT, int DP, int EP, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
+template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
     constexpr int THREADS = BQ * 2, PITCH = EP + 4;
     using Q = Halves<0, H, BQ, DP, THREADS>;
     using K = Halves<1, H, BT, DP, THREADS>;
@@ -25,7 +25,7 @@ template <class H, int BQ, int BT, int DP, int EP, int LANES, int BIAS> FN void 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int s0 = blockIdx.x * BQ;
     int first = 0, last = KEYS;
-    visible(blockIdx.x, first, last);
+    share_keys<BT, SPLITS>(blockIdx.y, first, last);
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
         float sums[EP / 8][4] = {}, most[2] = { nothing<float>(), nothing<float>() }, total[2] = {};
         Q q;
@@ -134,20 +134,20 @@ template <class H, int BQ, int BT, int DP, int EP, int LANES, int BIAS> FN void 
         for (int row = 0; row < 2; row++) {
             total[row] += shuffle(total[row], 1);
             total[row] += shuffle(total[row], 2);
-            const bool empty = most[row] == nothing<float>() && (EMPTY_IS_ZERO || KEYS == 0);
+            float* const result = results + (warp * 16 + row * 8 + lane / 4) * PITCH;
 #pragma unroll
             for (int j = 0; j < EP / 8; j++)
 #pragma unroll
-                for (int h = 0; h < 2; h++)
-                    results[(warp * 16 + row * 8 + lane / 4) * PITCH + j * 8 + lane % 4 * 2 + h] =
-                        empty ? 0.0f : sums[j][row * 2 + h] / total[row];
+                for (int h = 0; h < 2; h++) result[j * 8 + lane % 4 * 2 + h] = sums[j][row * 2 + h];
+            result[EP] = most[row];
+            result[EP + 1] = total[row];
         }
         __syncthreads();
         for (int at = threadIdx.x; at < BQ * EP / LANES; at += THREADS) {
             const int m = at / (EP / LANES), e = at % (EP / LANES) * LANES;
             alignas(16) float row[LANES];
             take<LANES>(row, results + m * PITCH + e);
-            if (s0 + m < QUERIES && e < COLUMNS) s.epilogue(b, s0 + m, e / LANES, row);
+            deliver<SPLITS, LANES>(s, blockIdx.y, b, s0 + m, e, row, results[m * PITCH + EP], results[m * PITCH + EP + 1]);
         }
         __syncthreads();
     }

@@ -57,6 +57,15 @@ pub const SMALL: &[Case] = &[
         "(input q f16[4 1 64]) (input k f16[4 300 64]) (input v f16[4 300 64]) (output y (attention q k v :scale 0.1))",
     ),
     (
+        "attention of one query over many keys f32",
+        "(input q f32[2 1 20]) (input k f32[2 300 20]) (input v f32[2 300 72]) (output y (attention q k v :scale 0.3))",
+    ),
+    (
+        "attention of one query over many keys, bias bf16",
+        "(input q bf16[2 1 20]) (input k bf16[2 300 20]) (input v bf16[2 300 24]) (input c bf16[2 1 300]) \
+         (output y (attention q k v c :scale 0.3))",
+    ),
+    (
         "attention f64",
         "(input q f64[1 9 5]) (input k f64[1 40 5]) (input v f64[1 40 70]) (output y (attention q k v :scale 0.3))",
     ),

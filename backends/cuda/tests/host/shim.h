@@ -10,7 +10,7 @@ using std::fmod; using std::copysign;
 
 #define FN static inline
 #define METHOD inline
-#define KERNEL(THREADS) extern "C" void
+#define KERNEL(THREADS, BLOCKS) extern "C" void
 #define PARAMETER const
 #define CONSTANT static const
 #define __shared__ static
