@@ -1,0 +1,134 @@
+//! CUDA C++, over the functions of `text/prelude.cu`.
+
+use eutectic_gpu::dialect::{Dialect, Team};
+use eutectic_ir::{DType, ops::Reduction};
+
+/// The dialect.
+pub struct CudaC;
+
+/// The head of a kernel's text: functions, and the struct of its arguments, whose methods see them by name.
+pub fn arguments(slots: &[(DType, usize)], before: &str, methods: &str) -> String {
+    let slots: String = slots.iter().enumerate().map(|(n, s)| format!("    {}* s{n};\n", CudaC.memory(s.0))).collect();
+    let prelude = include_str!("text/prelude.cu");
+    let own = "    void* workspace;\n    Fault* fault;\n    i64 step;\n";
+    format!("{prelude}\n{before}\nstruct Slots {{\n{own}{slots}{methods}}};\n")
+}
+
+/// A method of the struct of arguments.
+pub fn method(head: &str, body: &str) -> String {
+    format!("METHOD {head} const {{\n{body}}}\n")
+}
+
+/// The kernel itself, of which so many blocks should fit on a processor at once.
+pub fn entry((block, resident): (usize, usize), body: &str) -> String {
+    format!("KERNEL({block}, {resident}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
+}
+
+impl Dialect for CudaC {
+    fn register(&self, dtype: DType) -> &'static str {
+        match dtype {
+            DType::F16 | DType::Bf16 => "float",
+            _ => self.memory(dtype),
+        }
+    }
+
+    fn memory(&self, dtype: DType) -> &'static str {
+        match dtype {
+            DType::F32 => "float",
+            DType::F64 => "double",
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::I8 => "signed char",
+            DType::U8 => "unsigned char",
+            DType::I32 => "int",
+            DType::I64 => "i64",
+            DType::U32 => "unsigned",
+            DType::Bool => "bool",
+        }
+    }
+
+    fn literal(&self, value: f64, dtype: DType) -> String {
+        match dtype {
+            DType::F64 if value.is_finite() => format!("({value:?})"),
+            DType::F64 => format!("as_double({:#x}ull)", value.to_bits()),
+            dtype if dtype.is_float() => match value as f32 {
+                finite if finite.is_finite() => format!("({finite:?}f)"),
+                other => format!("as_float({:#x}u)", other.to_bits()),
+            },
+            DType::Bool => (value != 0.0).to_string(),
+            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807ll - 1)".into(),
+            DType::I64 => format!("({}ll)", value as i64),
+            _ => format!("({})({}ll)", self.register(dtype), value as i64),
+        }
+    }
+
+    fn index(&self, wide: bool) -> &'static str {
+        if wide { "i64" } else { "int" }
+    }
+
+    fn each_point(&self, name: &str, below: usize, block: usize) -> String {
+        let ty = self.index(below >= 1 << 30);
+        format!(
+            "for ({ty} {name} = ({ty})blockIdx.x * {block} + threadIdx.x; {name} < {below}; {name} += ({ty})gridDim.x * {block}) {{"
+        )
+    }
+
+    fn place(&self, thread: &str, block: &str) -> String {
+        format!("const int {thread} = threadIdx.x, {block} = blockIdx.x;")
+    }
+
+    fn reduce(&self, how: Reduction, value: &str, team: Team) -> String {
+        let which = if team.along { "along" } else { "across" };
+        format!("reduce_{which}<{how:?}, {}, {}>({value})", team.threads, team.rows)
+    }
+
+    fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
+        arguments(slots, "", &method("void run()", body)) + &entry((block, 1), "slots.run();")
+    }
+
+    fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {
+        match (negative, wide) {
+            (true, _) => format!("floor_div({x}, ({}){by})", self.index(wide)),
+            (false, false) => format!("(int)((unsigned){x} / {by}u)"),
+            (false, true) => format!("(i64)((u64){x} / {by}ull)"),
+        }
+    }
+
+    fn modulo(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {
+        match (negative, wide) {
+            (true, _) => format!("floor_mod({x}, ({}){by})", self.index(wide)),
+            (false, false) => format!("(int)((unsigned){x} % {by}u)"),
+            (false, true) => format!("(i64)((u64){x} % {by}ull)"),
+        }
+    }
+
+    fn load(&self, slot: usize, at: &str) -> String {
+        format!("load(s{slot}, {at})")
+    }
+
+    fn load_lanes(
+        &self,
+        slot: (usize, DType),
+        at: &str,
+        lanes: usize,
+        name: &str,
+        when: &str,
+    ) -> (String, Vec<String>) {
+        let line = format!("const auto {name} = load_pack<{lanes}>(s{}, {at}, {when});", slot.0);
+        (line, (0..lanes).map(|lane| format!("{name}.get({lane})")).collect())
+    }
+
+    fn store(&self, slot: usize, at: &str, value: &str) -> String {
+        format!("store(s{slot}, {at}, {value});")
+    }
+
+    fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String {
+        let sets: String = values.iter().enumerate().map(|(n, value)| format!("pack.set({n}, {value}); ")).collect();
+        let (ty, lanes) = (self.memory(slot.1), values.len());
+        format!("{{ Pack<{ty}, {lanes}> pack; {sets}store_pack<{lanes}>(s{}, {at}, pack); }}", slot.0)
+    }
+
+    fn within(&self, index: &str, extent: usize, counts: &str) -> String {
+        format!("within({index}, {extent}, {counts}, fault, step)")
+    }
+}

@@ -1,0 +1,30 @@
+//! The CUDA backend: kernels printed as CUDA C++ from their description, compiled by NVRTC, and run as recorded graphs.
+//!
+//! The driver and NVRTC are loaded at run time: programs that use this crate build and start without them, and [`open`] says what is missing.
+
+mod device;
+mod dialect;
+pub mod kernels;
+mod library;
+pub mod nvrtc;
+
+use eutectic_backend::BackendError;
+use eutectic_gpu::{Gpu, cost::Costs};
+
+pub use device::{Cuda, CudaOptions};
+
+/// The backend on a device.
+///
+/// # Errors
+/// The library that is missing and where it was looked for, or that there is no such device.
+pub fn open(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
+    Cuda::new(options).map(Gpu::new)
+}
+
+/// What things cost on an H100.
+///
+/// # Panics
+/// Never: the file is part of the program, and a test reads it.
+pub fn costs() -> Costs {
+    Costs::read(include_str!("../costs/h100.toml")).expect("the embedded file is right")
+}

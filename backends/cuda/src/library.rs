@@ -1,0 +1,209 @@
+//! Matrix products by cuBLASLt, loaded at run time.
+
+use std::ffi::c_void;
+
+use cudarc::{
+    cublaslt::{result, sys},
+    driver,
+};
+use eutectic_backend::BackendError;
+use eutectic_gpu::launch::{BEFORE_SLOTS, Launch, Matrix, Product};
+use eutectic_ir::DType;
+
+use crate::{kernels::LIBRARY_BYTES, nvrtc};
+
+/// The library.
+pub struct Library(sys::cublasLtHandle_t);
+
+// SAFETY: cuBLASLt's handles may be used from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+/// A product that the library has chosen an algorithm for.
+pub struct Planned {
+    library: std::sync::Arc<Library>,
+    product: Product,
+    description: sys::cublasLtMatmulDesc_t,
+    /// Of the right operand, the left one and the result: all transposed, for the library's matrices are by columns.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+// SAFETY: descriptions are only read once they are made.
+unsafe impl Send for Planned {}
+// SAFETY: as above.
+unsafe impl Sync for Planned {}
+
+impl Library {
+    /// Opens it, in the context of this thread.
+    ///
+    /// # Errors
+    /// When it is not there, and where it was looked for.
+    pub fn new() -> Result<Library, String> {
+        // SAFETY: loading the library runs no code of ours.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(format!("without cuBLASLt, looked for {}", nvrtc::names("cublasLt")));
+        }
+        result::create_handle().map(Library).map_err(|e| format!("cuBLASLt does not start: {e:?}"))
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: it was created above, and nothing that uses it is left.
+        unsafe { _ = result::destroy_handle(self.0) };
+    }
+}
+
+fn element(dtype: DType) -> sys::cudaDataType {
+    match dtype {
+        DType::F16 => sys::cudaDataType::CUDA_R_16F,
+        DType::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+        DType::F64 => sys::cudaDataType::CUDA_R_64F,
+        _ => sys::cudaDataType::CUDA_R_32F,
+    }
+}
+
+fn failed(error: result::CublasError) -> String {
+    format!("cuBLASLt: {error:?}")
+}
+
+impl Planned {
+    /// Plans a product.
+    ///
+    /// # Errors
+    /// When the library has no algorithm for it.
+    pub fn new(library: &std::sync::Arc<Library>, product: &Product) -> Result<Planned, String> {
+        let sum = if product.operands == DType::F64 { DType::F64 } else { DType::F32 };
+        // In 32 bits, products of 32-bit operands are exact: tf32 has to be asked for.
+        let how = match sum {
+            DType::F64 => sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        let [batch, rows, columns, depth] = product.extents;
+        let matrices = [
+            (product.rhs, depth, columns, product.operands),
+            (product.lhs, rows, depth, product.operands),
+            (product.out, rows, columns, product.result),
+        ];
+        // SAFETY: what is set below outlives the calls, and has the sizes that are told.
+        unsafe {
+            let description = result::create_matmul_desc(how, element(sum)).map_err(failed)?;
+            let mut layouts = [std::ptr::null_mut(); 3];
+            for (n, (matrix, rows, columns, dtype)) in matrices.into_iter().enumerate() {
+                layouts[n] = layout(&matrix, [batch, rows, columns], dtype)?;
+                // By columns, a matrix whose rows are side by side is its transpose.
+                let which = match n {
+                    0 => sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
+                    1 => sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB,
+                    _ => continue,
+                };
+                let transposed = i32::from(matrix.strides[2] != 1);
+                let at = (&raw const transposed).cast::<c_void>();
+                result::set_matmul_desc_attribute(description, which, at, size_of::<i32>()).map_err(failed)?;
+            }
+            let preference = result::create_matmul_pref().map_err(failed)?;
+            let most = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+            let bytes = LIBRARY_BYTES;
+            let at = (&raw const bytes).cast::<c_void>();
+            result::set_matmul_pref_attribute(preference, most, at, size_of::<usize>()).map_err(failed)?;
+            use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
+            for which in [
+                Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+            ] {
+                let alignment = 16_u32;
+                let at = (&raw const alignment).cast::<c_void>();
+                result::set_matmul_pref_attribute(preference, which, at, size_of::<u32>()).map_err(failed)?;
+            }
+            let [a, b, c] = layouts;
+            let found = result::get_matmul_algo_heuristic(library.0, description, a, b, c, c, preference);
+            let _ = result::destroy_matmul_pref(preference);
+            let algorithm = found.map_err(failed)?.algo;
+            Ok(Planned { library: library.clone(), product: product.clone(), description, layouts, algorithm })
+        }
+    }
+
+    /// Puts it into a stream.
+    ///
+    /// # Safety
+    /// Arguments are addresses of buffers of the sizes that the product states.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub unsafe fn run(&self, launch: &Launch, args: &[u64], stream: driver::sys::CUstream) -> Result<(), BackendError> {
+        let Product { operands, result, lhs, rhs, out, .. } = &self.product;
+        let at =
+            |matrix: &Matrix, dtype: &DType| args[BEFORE_SLOTS + matrix.slot] + (matrix.offset * dtype.size()) as u64;
+        let scales = [(1.0_f32, 0.0_f32), (0.0, 0.0)];
+        let wide = [1.0_f64, 0.0];
+        let (one, zero) = match operands {
+            DType::F64 => ((&raw const wide[0]).cast::<c_void>(), (&raw const wide[1]).cast::<c_void>()),
+            _ => ((&raw const scales[0].0).cast::<c_void>(), (&raw const scales[0].1).cast::<c_void>()),
+        };
+        let [a, b, c] = self.layouts;
+        // Its own memory comes after the product, if that is in the workspace.
+        let own = args[0] + (launch.workspace - LIBRARY_BYTES) as u64;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            result::matmul(
+                self.library.0,
+                self.description,
+                one,
+                zero,
+                at(rhs, operands) as *const c_void,
+                a,
+                at(lhs, operands) as *const c_void,
+                b,
+                at(out, result) as *const c_void,
+                c,
+                at(out, result) as *mut c_void,
+                c,
+                &self.algorithm,
+                own as *mut c_void,
+                LIBRARY_BYTES,
+                stream.cast(),
+            )
+        }
+        .map_err(|e| BackendError::Device(failed(e)))
+    }
+}
+
+/// # Safety
+/// None: what is set has the sizes that are told.
+unsafe fn layout(
+    matrix: &Matrix,
+    [batch, rows, columns]: [usize; 3],
+    dtype: DType,
+) -> Result<sys::cublasLtMatrixLayout_t, String> {
+    let [step, row, column] = matrix.strides;
+    // Neighbours first, as the library has it.
+    let (near, far, stride) = if column == 1 { (columns, rows, row) } else { (rows, columns, column) };
+    let layout =
+        result::create_matrix_layout(element(dtype), near as u64, far as u64, stride as i64).map_err(failed)?;
+    let (count, step) = (batch as i32, step as i64);
+    use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+    // SAFETY: see above.
+    unsafe {
+        let at = (&raw const count).cast::<c_void>();
+        let which = Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+        result::set_matrix_layout_attribute(layout, which, at, size_of::<i32>()).map_err(failed)?;
+        let at = (&raw const step).cast::<c_void>();
+        let which = Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+        result::set_matrix_layout_attribute(layout, which, at, size_of::<i64>()).map_err(failed)?;
+    }
+    Ok(layout)
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        // SAFETY: they were made above and are destroyed nowhere else.
+        unsafe {
+            self.layouts.iter().for_each(|&layout| _ = result::destroy_matrix_layout(layout));
+            _ = result::destroy_matmul_desc(self.description);
+        }
+    }
+}

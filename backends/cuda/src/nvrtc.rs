@@ -1,0 +1,105 @@
+//! Kernels compiled by NVRTC, which needs no GPU, and kept on disk by text, architecture and version.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    ffi::{CStr, CString},
+    fs,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use cudarc::nvrtc::{result, sys};
+
+/// What a kernel's text starts with.
+const INTRINSICS: &str = include_str!("text/intrinsics.cu");
+
+/// Compiles for an architecture, say `sm_90a`.
+pub struct Compiler {
+    architecture: String,
+    /// Where compiled kernels are kept, and what their names depend on besides their text.
+    cache: Option<(PathBuf, String)>,
+}
+
+/// Where the loader looks for a library.
+pub fn names(library: &str) -> String {
+    let names = cudarc::get_lib_name_candidates(library);
+    format!("{} and {} other names, in the loader's path (LD_LIBRARY_PATH, ld.so.cache)", names[0], names.len() - 1)
+}
+
+impl Compiler {
+    /// For an architecture; `cache` is a folder, `version` the driver's.
+    ///
+    /// # Errors
+    /// When there is no NVRTC.
+    pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Compiler, String> {
+        // SAFETY: loading NVRTC runs no code of ours.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(format!("NVRTC, which compiles kernels, is missing: looked for {}", names("nvrtc")));
+        }
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both are there.
+        unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+        let cache = cache.map(|folder| (folder.to_path_buf(), format!("{architecture} {version} {major}.{minor}")));
+        Ok(Compiler { architecture: architecture.into(), cache })
+    }
+
+    /// The machine code of a kernel, from the cache where it has it.
+    ///
+    /// # Errors
+    /// What NVRTC says.
+    pub fn compile(&self, text: &str) -> Result<Vec<u8>, String> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let file = self.cache.as_ref().map(|(folder, key)| {
+            let mut hashers = [DefaultHasher::new(), DefaultHasher::new()];
+            (1_u8, key, INTRINSICS, text).hash(&mut hashers[0]);
+            (2_u8, text, INTRINSICS, key).hash(&mut hashers[1]);
+            folder.join(format!("{:016x}{:016x}.cubin", hashers[0].finish(), hashers[1].finish()))
+        });
+        if let Some(code) = file.as_ref().and_then(|file| fs::read(file).ok()) {
+            return Ok(code);
+        }
+        let code = self.compile_anew(text)?;
+        // A cache that cannot be written makes the next start slower, and nothing else.
+        if let (Some(file), Some((folder, _))) = (file, &self.cache) {
+            let own = folder.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+            let _ =
+                fs::create_dir_all(folder).and_then(|()| fs::write(&own, &code)).and_then(|()| fs::rename(own, file));
+        }
+        Ok(code)
+    }
+
+    fn compile_anew(&self, text: &str) -> Result<Vec<u8>, String> {
+        let source = CString::new([INTRINSICS, text].concat()).map_err(|e| e.to_string())?;
+        let program = result::create_program(&source, Some(c"kernel.cu")).map_err(|e| format!("NVRTC: {e:?}"))?;
+        let options = [format!("--gpu-architecture={}", self.architecture), "--std=c++17".into()];
+        // SAFETY: the program was created above, and is destroyed last.
+        unsafe {
+            let compiled = result::compile_program(program, &options);
+            let code = match compiled {
+                Ok(()) => cubin(program),
+                Err(error) => {
+                    let log = result::get_program_log(program).unwrap_or_default();
+                    let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
+                    let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy().into_owned();
+                    Err(format!("NVRTC does not compile a printed kernel, a defect of the backend: {error:?}\n{log}"))
+                }
+            };
+            let _ = result::destroy_program(program);
+            code
+        }
+    }
+}
+
+/// # Safety
+/// The program must have been compiled.
+unsafe fn cubin(program: sys::nvrtcProgram) -> Result<Vec<u8>, String> {
+    let mut size = 0;
+    // SAFETY: there is room for as much as NVRTC says it is.
+    unsafe {
+        sys::nvrtcGetCUBINSize(program, &mut size).result().map_err(|e| format!("NVRTC: {e:?}"))?;
+        let mut code = vec![0_u8; size];
+        sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result().map_err(|e| format!("NVRTC: {e:?}"))?;
+        Ok(code)
+    }
+}

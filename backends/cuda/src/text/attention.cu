@@ -1,0 +1,172 @@
+// Attention: out[b s e] = Σ_t softmax_t(cap(scale · Σ_d q[b s d] · k[b t d]) + bias[b s t]) · v[b t e], tile by tile over the keys, with
+// the largest score so far kept for each query (online softmax; Milakov and Gimelshein 2018, Dao et al. 2022).
+
+template <class T> FN T nothing() { return (T)as_float(0xff800000u); }
+
+// The score of a product of query and key.
+template <class T> FN T score(T product) {
+    T x = product * (T)SCALE;
+    if constexpr (SOFTCAP != 0.0) x = (T)SOFTCAP * tanh(x / (T)SOFTCAP);
+    return x;
+}
+
+// The keys of a block: of those that its queries see, an equal part for each of SPLITS, in whole tiles.
+template <int BT, int SPLITS> FN void share_keys(int split, int& first, int& last) {
+    visible(blockIdx.x, first, last);
+    const int each = ((last - first + BT - 1) / BT + SPLITS - 1) / SPLITS * BT;
+    const int end = first + (split + 1) * each;
+    first += split * each;
+    last = end < last ? end : last;
+}
+
+// Of some columns of a query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
+// in memory of the kernel's own.
+template <int SPLITS, int LANES, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
+    if (at >= QUERIES || e >= COLUMNS) return;
+    if constexpr (SPLITS == 1) {
+        const bool empty = most == nothing<T>() && (EMPTY_IS_ZERO || KEYS == 0);
+        T out[LANES];
+#pragma unroll
+        for (int n = 0; n < LANES; n++) out[n] = empty ? (T)0 : sums[n] / total;
+        s.epilogue(b, at, e / LANES, out);
+    } else {
+        const i64 row = ((i64)split * B + b) * QUERIES + at;
+        T* const parts = (T*)s.workspace;
+#pragma unroll
+        for (int n = 0; n < LANES; n++) parts[row * COLUMNS + e + n] = sums[n];
+        if (e == 0) {
+            T* const of_rows = parts + (i64)SPLITS * B * QUERIES * COLUMNS + 2 * row;
+            of_rows[0] = most;
+            of_rows[1] = total;
+        }
+    }
+}
+
+// Joins what parts of the keys came to.
+template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const Slots& s) {
+    constexpr i64 ROWS = (i64)B * QUERIES, ALL = ROWS * COLUMNS;
+    const T* const parts = (const T*)s.workspace;
+    const T* const of_rows = parts + SPLITS * ALL;
+    for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
+        const i64 row = at / COLUMNS;
+        T most = nothing<T>(), total = 0, sums[LANES] = {};
+        for (int n = 0; n < SPLITS; n++) most = max_of(most, of_rows[2 * (n * ROWS + row)]);
+        const T base = most == nothing<T>() ? (T)0 : most;
+        for (int n = 0; n < SPLITS; n++) {
+            const T weight = exp(of_rows[2 * (n * ROWS + row)] - base);
+            total += weight * of_rows[2 * (n * ROWS + row) + 1];
+#pragma unroll
+            for (int lane = 0; lane < LANES; lane++) sums[lane] += weight * parts[n * ALL + at + lane];
+        }
+        deliver<1, LANES>(s, 0, (int)(row / QUERIES), (int)(row % QUERIES), (int)(at % COLUMNS), sums, most, total);
+    }
+}
+
+// By multiplications and additions: BQ queries a block, four a thread, of which sixteen share them; EC columns of the values.
+template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BIAS> FN void attend(const Slots& s) {
+    constexpr int THREADS = BQ / 4 * 16, AQ = BQ + 4, AT = BT + 4, AE = EC + 4, TE = EC / 16, TT = BT / 16;
+    T* const queries = (T*)shared_memory();
+    T* const keys = queries + DC * AQ;
+    T* const weights = keys + DC * AT;
+    T* const values = weights + BT * AQ;
+    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+    const int s0 = blockIdx.x * BQ, e0 = blockIdx.y / SPLITS * EC, split = blockIdx.y % SPLITS;
+    int first = 0, last = KEYS;
+    share_keys<BT, SPLITS>(split, first, last);
+    for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        T sums[4][TE] = {}, most[4], total[4] = {};
+#pragma unroll
+        for (int i = 0; i < 4; i++) most[i] = nothing<T>();
+        for (int t0 = first; t0 < last; t0 += BT) {
+            T x[4][TT] = {};
+            for (int d = 0; d < DEPTH; d += DC) {
+                Tile<0, BQ, DC, THREADS> q;
+                Tile<1, BT, DC, THREADS> k;
+                k.fetch(s, b, t0, d, DEPTH);
+                // Queries stay where all of their depth is there at once.
+                const bool again = DEPTH > DC || t0 == first;
+                if (again) q.fetch(s, b, s0, d, DEPTH);
+                __syncthreads();
+                if (again) q.template leave<AQ>(queries);
+                k.template leave<AT>(keys);
+                __syncthreads();
+#pragma unroll 8
+                for (int n = 0; n < DC; n++) {
+                    alignas(16) T y[4], z[TT];
+                    take<4>(y, queries + n * AQ + ty * 4);
+                    take<TT>(z, keys + n * AT + tx * TT);
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+#pragma unroll
+                        for (int j = 0; j < TT; j++) x[i][j] += y[i] * z[j];
+                }
+            }
+            Tile<2, EC, BT, THREADS> v;
+            v.fetch(s, b, e0, t0, KEYS);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int at = s0 + ty * 4 + i;
+#pragma unroll
+                for (int j = 0; j < TT; j += BIAS) {
+                    const int t = t0 + tx * TT + j;
+                    T bias[BIAS] = {};
+#if HAS_BIAS
+                    if (at < QUERIES && t < KEYS) s.bias(b, at, t / BIAS, bias);
+#endif
+#pragma unroll
+                    for (int n = 0; n < BIAS; n++) {
+                        // A hidden key is left out, whatever its score is.
+                        const bool hidden = t + n >= KEYS || bias[n] == nothing<T>();
+                        x[i][j + n] = hidden ? nothing<T>() : score(x[i][j + n]) + bias[n];
+                    }
+                }
+                T now = most[i];
+#pragma unroll
+                for (int j = 0; j < TT; j++) now = max_of(now, x[i][j]);
+#pragma unroll
+                for (int with = 8; with > 0; with /= 2) now = max_of(now, shuffle(now, with));
+                const T base = now == nothing<T>() ? (T)0 : now;
+                const T scale = exp(most[i] - base);
+                most[i] = now;
+                T sum = 0;
+#pragma unroll
+                for (int j = 0; j < TT; j++) {
+                    x[i][j] = exp(x[i][j] - base);
+                    sum += x[i][j];
+                }
+#pragma unroll
+                for (int with = 8; with > 0; with /= 2) sum += shuffle(sum, with);
+                total[i] = total[i] * scale + sum;
+#pragma unroll
+                for (int j = 0; j < TE; j++) sums[i][j] *= scale;
+            }
+#pragma unroll
+            for (int j = 0; j < TT; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) weights[(tx * TT + j) * AQ + ty * 4 + i] = x[i][j];
+            v.template leave<AE>(values);
+            __syncthreads();
+#pragma unroll 8
+            for (int n = 0; n < BT; n++) {
+                alignas(16) T y[4], z[TE];
+                take<4>(y, weights + n * AQ + ty * 4);
+#pragma unroll
+                for (int j = 0; j < TE; j += TE < 4 ? TE : 4) take<(TE < 4 ? TE : 4)>(z + j, values + n * AE + j * 16 + tx * (TE < 4 ? TE : 4));
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int j = 0; j < TE; j++) sums[i][j] += y[i] * z[j];
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = s0 + ty * 4 + i;
+#pragma unroll
+            for (int j = 0; j < TE; j += LANES) {
+                constexpr int V = TE < 4 ? TE : 4;
+                deliver<SPLITS, LANES>(s, split, b, at, e0 + j / V * V * 16 + tx * V + j % V, &sums[i][j], most[i], total[i]);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], in registers of T.
+
+// One thread's part of a result: SPLITS > 1 leaves sums of a part of the depth in memory of the kernel's own.
+template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
+    if (m >= M || n >= N) return;
+    if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
+    else {
+        T* parts = (T*)s.workspace + (((i64)blockIdx.y * B + b) * M + m) * N + n;
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++) parts[lane] = sums[lane];
+    }
+}
+
+// Adds the sums of parts of the depth, in order.
+template <class T, int SPLITS, int LANES, int THREADS> FN void combine(const Slots& s) {
+    constexpr i64 ALL = (i64)B * M * N;
+    for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
+        T sums[LANES];
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++) {
+            sums[lane] = 0;
+            for (int split = 0; split < SPLITS; split++) sums[lane] += ((const T*)s.workspace)[split * ALL + at + lane];
+        }
+        s.epilogue((int)(at / ((i64)M * N)), (int)(at / N % M), (int)(at % N / LANES), sums);
+    }
+}
+
+// The range of the depth that a block takes.
+template <int BK, int SPLITS> FN void part(int& begin, int& end) {
+    constexpr int EACH = ((K + BK - 1) / BK + SPLITS - 1) / SPLITS * BK;
+    begin = blockIdx.y * EACH;
+    end = begin + EACH < K ? begin + EACH : K;
+}
+
+// By multiplications and additions: BM × BN a block, TM × TN a thread.
+template <class T, int BM, int BN, int BK, int TM, int TN, int SPLITS, int LANES> FN void multiply_tiles(const Slots& s) {
+    constexpr int THREADS = (BM / TM) * (BN / TN), AM = BM + 4, AN = BN + 4;
+    constexpr int VM = TM < 4 ? TM : 4, VN = TN < 4 ? TN : 4;
+    T* const left = (T*)shared_memory();
+    T* const right = left + 2 * BK * AM;
+    const int tn = threadIdx.x % (BN / TN), tm = threadIdx.x / (BN / TN);
+    constexpr int TILES = (N + BN - 1) / BN;
+    const int m0 = blockIdx.x / TILES * BM, n0 = blockIdx.x % TILES * BN;
+    int begin, end;
+    part<BK, SPLITS>(begin, end);
+    for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        T sums[TM][TN] = {};
+        Tile<0, BM, BK, THREADS> l;
+        Tile<1, BN, BK, THREADS> r;
+        l.fetch(s, b, m0, begin, end);
+        r.fetch(s, b, n0, begin, end);
+        l.template leave<AM>(left);
+        r.template leave<AN>(right);
+        __syncthreads();
+        for (int k = begin, turn = 0; k < end; k += BK, turn ^= 1) {
+            // What comes next is on its way while this is multiplied.
+            const bool more = k + BK < end;
+            if (more) {
+                l.fetch(s, b, m0, k + BK, end);
+                r.fetch(s, b, n0, k + BK, end);
+            }
+#pragma unroll
+            for (int kk = 0; kk < BK; kk++) {
+                alignas(16) T x[TM], y[TN];
+#pragma unroll
+                for (int i = 0; i < TM; i += VM) take<VM>(x + i, left + (turn * BK + kk) * AM + i * (BM / TM) + tm * VM);
+#pragma unroll
+                for (int j = 0; j < TN; j += VN) take<VN>(y + j, right + (turn * BK + kk) * AN + j * (BN / TN) + tn * VN);
+#pragma unroll
+                for (int i = 0; i < TM; i++)
+#pragma unroll
+                    for (int j = 0; j < TN; j++) sums[i][j] += x[i] * y[j];
+            }
+            if (more) {
+                l.template leave<AM>(left + (turn ^ 1) * BK * AM);
+                r.template leave<AN>(right + (turn ^ 1) * BK * AN);
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j += LANES)
+                finish<SPLITS, LANES>(s, b, m0 + i / VM * VM * (BM / TM) + tm * VM + i % VM,
+                    n0 + j / VN * VN * (BN / TN) + tn * VN + j % VN, &sums[i][j]);
+    }
+}

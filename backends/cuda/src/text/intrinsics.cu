@@ -1,0 +1,59 @@
+// What only the device has. The tests' shim has the same functions for the host.
+
+#define FN static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
+#define KERNEL(THREADS, BLOCKS) extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+#define PARAMETER const __grid_constant__
+#define CONSTANT static __constant__
+
+typedef long long i64;
+typedef unsigned long long u64;
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+
+FN float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+FN float widen(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+FN void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+FN void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+// eˣ within some units of the tenth bit after those of 16-bit floats.
+FN float fast_exp(float x) { return __expf(x); }
+FN float as_float(unsigned bits) { return __uint_as_float(bits); }
+FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
+
+// Values of 4 or 8 bytes.
+template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
+
+FN unsigned char* shared_memory() {
+    extern __shared__ __align__(128) unsigned char memory[];
+    return memory;
+}
+
+struct alignas(16) Quad { unsigned x, y, z, w; };
+
+// 16 bytes to shared memory, asynchronously; zeros where they are not `there`.
+FN void copy_async(void* to, const void* from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+        "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+FN void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> FN void copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+
+// Four 8 × 8 matrices of 16-bit elements; each lane says where one of their 32 rows is.
+FN void load_matrices(unsigned (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+FN void load_transposed(unsigned (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+
+// c[16 × 8] += a[16 × 16] · b[16 × 8]
+FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, f16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bf16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}

@@ -1,0 +1,154 @@
+// (the intrinsics come first: text/intrinsics.cu on the device, the shim in tests)
+// Functions of every kernel: the op table's, index arithmetic, accesses to memory, reductions over threads.
+
+template <class T> struct IsFloat { static constexpr bool value = false; };
+template <> struct IsFloat<float> { static constexpr bool value = true; };
+template <> struct IsFloat<double> { static constexpr bool value = true; };
+template <int BYTES> struct Unsigned;
+template <> struct Unsigned<1> { using type = unsigned; };
+template <> struct Unsigned<4> { using type = unsigned; };
+template <> struct Unsigned<8> { using type = u64; };
+
+template <class T> FN T wrap_add(T a, T b) {
+    if constexpr (IsFloat<T>::value) return a + b;
+    else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a + (U)b); }
+}
+template <class T> FN T wrap_sub(T a, T b) { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a - (U)b); }
+template <class T> FN T wrap_mul(T a, T b) {
+    if constexpr (IsFloat<T>::value) return a * b;
+    else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
+}
+template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> FN T sign_of(T x) { return x == 0 || x != x ? x : copysign((T)1, x); }
+template <class T> FN T div_of(T a, T b) {
+    if (b == 0) return 0;
+    if constexpr ((T)-1 < (T)0) { if (b == (T)-1) return wrap_sub((T)0, a); }
+    return (T)(a / b);
+}
+template <class T> FN T mod_of(T a, T b) {
+    if constexpr (IsFloat<T>::value) {
+        T r = fmod(a, b);
+        return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    } else {
+        if (b == 0) return 0;
+        if constexpr ((T)-1 < (T)0) { if (b == (T)-1) return 0; }
+        T r = (T)(a % b);
+        return r != 0 && (r < (T)0) != (b < (T)0) ? (T)(r + b) : r;
+    }
+}
+template <class T> FN T power_of(T a, T b) {
+    if (b < (T)0) return a == (T)1 ? (T)1 : (T)(a + 1) == (T)0 ? ((b & 1) ? a : (T)1) : (T)0;
+    T product = 1;
+    for (; b > 0; b = (T)(b >> 1)) {
+        if (b & 1) product = wrap_mul(product, a);
+        a = wrap_mul(a, a);
+    }
+    return product;
+}
+template <class T> FN T gelu_tanh(T x) {
+    T u = (T)0.79788456080286536 * (x + (T)0.044715 * x * x * x);
+    return x / ((T)1 + exp((T)-2 * u));
+}
+FN float round_f16(float x) { f16 y; narrow(x, y); return widen(y); }
+FN float round_bf16(float x) { bf16 y; narrow(x, y); return widen(y); }
+template <class T, class X> FN T saturate(X x) {
+    constexpr bool has_sign = (T)-1 < (T)0;
+    constexpr int bits = 8 * sizeof(T) - has_sign;
+    constexpr X top = (X)(1ull << (bits - 1)) * 2;
+    constexpr T most = (T)((((u64)1 << (bits - 1)) - 1) * 2 + 1);
+    if (x != x) return 0;
+    if (x >= top) return most;
+    if (x <= (has_sign ? -top : (X)0)) return has_sign ? (T)(-most - 1) : (T)0;
+    return (T)x;
+}
+
+template <class I> FN I floor_div(I x, I by) { I q = x / by; return x % by < 0 ? q - 1 : q; }
+template <class I> FN I floor_mod(I x, I by) { I r = x % by; return r < 0 ? r + by : r; }
+
+struct Fault { u64 is_set; i64 step, index, extent; };
+template <class I> FN i64 within(I index, i64 extent, bool counts, Fault* fault, i64 step) {
+    if (index >= (I)0 && (u64)index < (u64)extent) return (i64)index;
+    if (counts && atomicCAS(&fault->is_set, (u64)0, (u64)1) == 0) {
+        fault->step = step; fault->index = (i64)index; fault->extent = extent;
+    }
+    return 0;
+}
+
+// Elements in memory and in registers.
+template <class T> struct InRegister { using type = T; };
+template <> struct InRegister<f16> { using type = float; };
+template <> struct InRegister<bf16> { using type = float; };
+template <class T> FN T widen(T x) { return x; }
+template <class T> FN void narrow(T x, T& y) { y = x; }
+template <class T, class I> FN typename InRegister<T>::type load(const T* p, I at) { return widen(p[at]); }
+template <class T, class I, class X> FN void store(T* p, I at, X x) { T y; narrow((typename InRegister<T>::type)x, y); p[at] = y; }
+
+// Neighbours, read and written by as few accesses as there can be of at most 16 bytes.
+template <int BYTES> struct Word;
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<4> { using type = unsigned; };
+template <> struct Word<8> { using type = u64; };
+template <> struct Word<16> { using type = Quad; };
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+    T of[N];
+    METHOD typename InRegister<T>::type get(int n) const { return widen(of[n]); }
+    template <class X> METHOD void set(int n, X x) { narrow((typename InRegister<T>::type)x, of[n]); }
+};
+template <int BYTES, class A, class B> FN void copy(A* to, const B* from) {
+    using W = typename Word<BYTES < 16 ? BYTES : 16>::type;
+#pragma unroll
+    for (int n = 0; n < (BYTES + 15) / 16; n++) ((W*)to)[n] = ((const W*)from)[n];
+}
+template <int N, class T, class I> FN Pack<T, N> load_pack(const T* p, I at, bool when) {
+    Pack<T, N> pack = {};
+    if (when) copy<(int)sizeof(T) * N>(&pack, p + at);
+    return pack;
+}
+template <int N, class T, class I> FN void store_pack(T* p, I at, const Pack<T, N>& pack) { copy<(int)sizeof(T) * N>(p + at, &pack); }
+
+// Reductions.
+struct Sum {
+    template <class T> static METHOD T of(T a, T b) { return wrap_add(a, b); }
+    static METHOD bool of(bool a, bool b) { return a || b; }
+};
+struct Product {
+    template <class T> static METHOD T of(T a, T b) { return wrap_mul(a, b); }
+    static METHOD bool of(bool a, bool b) { return a && b; }
+};
+struct Max { template <class T> static METHOD T of(T a, T b) { return max_of(a, b); } };
+struct Min { template <class T> static METHOD T of(T a, T b) { return min_of(a, b); } };
+
+template <class T> FN T exchange(T x, int with) {
+    if constexpr (sizeof(T) < 4) return (T)shuffle((int)x, with);
+    else return shuffle(x, with);
+}
+// Over neighbouring threads, so many for each row; all threads of the block meet.
+template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
+#pragma unroll
+    for (int with = (THREADS < 32 ? THREADS : 32) / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with));
+    if constexpr (THREADS > 32) {
+        constexpr int WARPS = THREADS / 32;
+        __shared__ T parts[ROWS * WARPS];
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+        __syncthreads();
+        const T* own = parts + threadIdx.x / THREADS * WARPS;
+        x = own[0];
+        for (int n = 1; n < WARPS; n++) x = How::of(x, own[n]);
+    }
+    return x;
+}
+// Over every `ROWS`th thread of the block.
+template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
+    if constexpr (THREADS > 1) {
+        __shared__ T parts[ROWS * THREADS];
+        __syncthreads();
+        parts[threadIdx.x] = x;
+        __syncthreads();
+        const T* own = parts + threadIdx.x % ROWS;
+        x = own[0];
+        for (int n = 1; n < THREADS; n++) x = How::of(x, own[n * ROWS]);
+    }
+    return x;
+}

@@ -1,0 +1,64 @@
+// Operands of products, tile by tile. `Operand<WHICH>` says how large it is and which of its axes is read several elements at once;
+// its elements are found by an `outer` coordinate (a row of the left operand, a column of the right one) and one along the `depth`.
+
+template <int WHICH> FN void evaluate(const Slots& s, int b, int o, int k, typename Operand<WHICH>::T* out) {
+    if constexpr (WHICH == 0) s.operand0(b, o, k, out);
+    else if constexpr (WHICH == 1) s.operand1(b, o, k, out);
+#if OPERANDS > 2
+    else s.operand2(b, o, k, out);
+#endif
+}
+
+template <int WHICH> FN const auto* address(const Slots& s, int b, int o, int k) {
+    if constexpr (WHICH == 0) return s.address0(b, o, k);
+    else if constexpr (WHICH == 1) return s.address1(b, o, k);
+#if OPERANDS > 2
+    else return s.address2(b, o, k);
+#endif
+}
+
+// The share of a thread in a tile. What of a tile lies outside of the operand is zeros.
+template <int WHICH, int OUTER, int DEPTH, int THREADS> struct Tile {
+    using O = Operand<WHICH>;
+    using T = typename O::T;
+    static constexpr int V = O::LANES, GROUPS = OUTER * DEPTH / V, ITEMS = (GROUPS + THREADS - 1) / THREADS;
+    T values[ITEMS][V];
+
+    static METHOD bool place(int item, int& o, int& k) {
+        int group = threadIdx.x + item * THREADS;
+        if constexpr (O::ALONG) { o = group / (DEPTH / V); k = group % (DEPTH / V) * V; }
+        else { k = group / (OUTER / V); o = group % (OUTER / V) * V; }
+        return GROUPS % THREADS == 0 || group < GROUPS;
+    }
+
+    // Evaluates it, at its place in the operand, of which the depth ends at `end`.
+    METHOD void fetch(const Slots& s, int b, int outer, int depth, int end) {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            int o, k;
+            bool own = place(item, o, k);
+            o += outer;
+            k += depth;
+#pragma unroll
+            for (int v = 0; v < V; v++) values[item][v] = 0;
+            if (own && o < O::OUTER && k < end) evaluate<WHICH>(s, b, O::ALONG ? o : o / V, O::ALONG ? k / V : k, values[item]);
+        }
+    }
+
+    // Leaves it in shared memory, where outer neighbours are side by side.
+    template <int STRIDE> METHOD void leave(T* tile) const {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            int o, k;
+            if (!place(item, o, k)) continue;
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                if constexpr (O::ALONG) tile[(k + v) * STRIDE + o] = values[item][v];
+                else tile[k * STRIDE + o + v] = values[item][v];
+            }
+        }
+    }
+};
+
+// `N` neighbours in shared memory.
+template <int N, class T> FN void take(T* to, const T* from) { copy<(int)sizeof(T) * N>(to, from); }

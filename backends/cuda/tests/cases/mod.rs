@@ -1,0 +1,150 @@
+//! Programs whose kernels are of each family, of sizes for tests and of sizes for measuring.
+
+use eutectic::Graph;
+use eutectic_ir::{lang::Source, text::parse};
+
+/// A program's name and text.
+pub type Case = (&'static str, &'static str);
+
+/// Small ones: edges of tiles, all layouts of operands, bias, hidden blocks, long and short rows.
+pub const SMALL: &[Case] = &[
+    ("product f32", "(input x f32[70 33]) (param w f32[33 65]) (output y (matmul x w))"),
+    (
+        "product of transposed operands f32",
+        "(input x f32[40 68]) (param w f32[64 40]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
+    (
+        "split product f32",
+        "(input x f32[5 2048]) (param w f32[2048 72]) (param b f32[72]) (output y (linear x w b :act gelu-erf))",
+    ),
+    (
+        "linear f16",
+        "(input x f16[130 96]) (param w f16[96 136]) (param b f16[136]) (output y (linear x w b :act silu))",
+    ),
+    (
+        "product of transposed operands bf16",
+        "(input x bf16[64 72]) (param w bf16[80 64]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
+    ("split product f16", "(input x f16[3 1024]) (param w f16[1024 40]) (output y (matmul x w))"),
+    (
+        "product of computed operands f16",
+        "(input x f16[33 40]) (input z f16[33 40]) (param w f16[40 50]) (output y (matmul (mul (exp x) z) (neg w)))",
+    ),
+    ("batched product bf16", "(input x bf16[3 17 24]) (input z bf16[3 24 19]) (output y (matmul x z))"),
+    ("product f64", "(input x f64[20 70]) (param w f64[70 30]) (output y (matmul x w))"),
+    (
+        "attention f32",
+        "(input q f32[2 70 20]) (input k f32[2 133 20]) (input v f32[2 133 24]) (input c f32[70 133]) \
+         (output y (attention q k v c :scale 0.2))",
+    ),
+    (
+        "attention with softcap f16",
+        "(input q f16[2 70 24]) (input k f16[2 133 24]) (input v f16[2 133 40]) (input c f16[2 1 133]) \
+         (output y (attention q k v c :scale 0.2 :softcap 3.0))",
+    ),
+    (
+        "causal attention of grouped heads bf16",
+        "(input q bf16[4 200 32]) (input k bf16[2 200 32]) (input v bf16[2 200 32]) \
+         (output y (sdpa q k v :scale 0.2 :mask causal))",
+    ),
+    (
+        "windowed attention f32",
+        "(input q f32[2 150 16]) (input k f32[2 150 16]) (input v f32[2 150 16]) \
+         (output y (sdpa q k v :scale 0.2 :mask window :window 20))",
+    ),
+    (
+        "attention of few queries f16",
+        "(input q f16[4 1 64]) (input k f16[4 300 64]) (input v f16[4 300 64]) (output y (attention q k v :scale 0.1))",
+    ),
+    (
+        "attention of one query over many keys f32",
+        "(input q f32[2 1 20]) (input k f32[2 300 20]) (input v f32[2 300 72]) (output y (attention q k v :scale 0.3))",
+    ),
+    (
+        "attention of one query over many keys, bias bf16",
+        "(input q bf16[2 1 20]) (input k bf16[2 300 20]) (input v bf16[2 300 24]) (input c bf16[2 1 300]) \
+         (output y (attention q k v c :scale 0.3))",
+    ),
+    (
+        "attention f64",
+        "(input q f64[1 9 5]) (input k f64[1 40 5]) (input v f64[1 40 70]) (output y (attention q k v :scale 0.3))",
+    ),
+    ("softmax of long rows", "(input x f32[3 5000]) (output y (softmax x :axis -1))"),
+    ("softmax of columns", "(input x f32[50 36]) (output y (softmax x :axis 0))"),
+    (
+        "residual and norm",
+        "(input x f16[37 96]) (input r f16[37 96]) (param g f16[96]) (param b f16[96]) (let s (add x r)) \
+         (output s s) (output y (layernorm s g b :eps 1e-5))",
+    ),
+    ("largest of short rows", "(input x i32[300 6]) (output y (reduce-max x :axes [-1] :keep false))"),
+    ("rows by number", "(input ids i64[7]) (param table f16[19 24]) (output y (exp (gather table (abs ids) :axis 0)))"),
+    (
+        "convolution",
+        "(input x f32[1 6 17 19]) (param w f32[8 6 3 3]) (output y (conv x w :stride [2 2] :before [1 1] :after [1 1]))",
+    ),
+];
+
+/// Those that are measured.
+pub const LARGE: &[Case] = &[
+    (
+        "chain 4096×4096 f32",
+        "(input x f32[4096 4096]) (input z f32[4096 4096]) (output y (act (add (mul x z) z) :kind gelu-erf))",
+    ),
+    (
+        "residual, LayerNorm 4096×768 f32",
+        "(input x f32[4096 768]) (input r f32[4096 768]) (param g f32[768]) (param b f32[768]) (let s (add x r)) (output s s) (output y (layernorm s g b :eps 1e-5))",
+    ),
+    (
+        "LayerNorm 65536×1024 f32",
+        "(input x f32[65536 1024]) (param g f32[1024]) (param b f32[1024]) (output y (layernorm x g b :eps 1e-5))",
+    ),
+    ("softmax 4096×768 f32", "(input x f32[4096 768]) (output y (softmax x :axis -1))"),
+    ("softmax 65536×1024 f32", "(input x f32[65536 1024]) (output y (softmax x :axis -1))"),
+    ("softmax 8×128256 f32", "(input x f32[8 128256]) (output y (softmax x :axis -1))"),
+    ("sum of columns 8192×4096 f32", "(input x f32[8192 4096]) (output y (reduce-sum x :axes [0] :keep false))"),
+    (
+        "linear gelu 4096×768×3072 f32",
+        "(input x f32[4096 768]) (param w f32[768 3072]) (param b f32[3072]) (output y (linear x w b :act gelu-erf))",
+    ),
+    (
+        "linear gelu 4096×768×3072 f16",
+        "(input x f16[4096 768]) (param w f16[768 3072]) (param b f16[3072]) (output y (linear x w b :act gelu-erf))",
+    ),
+    (
+        "linear 128×384×1152 f32",
+        "(input x f32[128 384]) (param w f32[384 1152]) (param b f32[1152]) (output y (linear x w b :act none))",
+    ),
+    (
+        "linear 128×384×1152 f16",
+        "(input x f16[128 384]) (param w f16[384 1152]) (param b f16[1152]) (output y (linear x w b :act none))",
+    ),
+    (
+        "linear 1×2048×5632 f16",
+        "(input x f16[1 2048]) (param w f16[2048 5632]) (param b f16[5632]) (output y (linear x w b :act none))",
+    ),
+    ("product 4096³ f32", "(input x f32[4096 4096]) (param w f32[4096 4096]) (output y (matmul x w))"),
+    ("product 4096³ f16", "(input x f16[4096 4096]) (param w f16[4096 4096]) (output y (matmul x w))"),
+    ("product 4096³ bf16", "(input x bf16[4096 4096]) (param w bf16[4096 4096]) (output y (matmul x w))"),
+    (
+        "attention 12×4096² d64 f16",
+        "(input q f16[12 4096 64]) (input k f16[12 4096 64]) (input v f16[12 4096 64]) (output y (attention q k v :scale 0.125))",
+    ),
+    (
+        "attention 12×4096² d64 f32",
+        "(input q f32[12 4096 64]) (input k f32[12 4096 64]) (input v f32[12 4096 64]) (output y (attention q k v :scale 0.125))",
+    ),
+    (
+        "attention 300×196² d64 f16",
+        "(input q f16[300 196 64]) (input k f16[300 196 64]) (input v f16[300 196 64]) (output y (attention q k v :scale 0.125))",
+    ),
+    (
+        "attention 32×1×8192 d128 f16",
+        "(input q f16[32 1 128]) (input k f16[32 8192 128]) (input v f16[32 8192 128]) (output y (attention q k v :scale 0.088))",
+    ),
+];
+
+/// The program of a case.
+pub fn graph((name, text): Case) -> Graph {
+    let whole = format!("(graph \"case\" {text})");
+    parse(&Source::new(name, whole)).unwrap_or_else(|e| panic!("{name}: {e:?}"))
+}

@@ -1,0 +1,248 @@
+//! A device that is the host: printed kernels, compiled by g++ over the shim, for the same runtime.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
+use eutectic_cuda::kernels;
+use eutectic_gpu::{
+    device::{Block, Device, Shape, Stream},
+    launch::{BEFORE_SLOTS, Launch, Matrix, Product, Work},
+};
+use eutectic_ir::{DType, Tensor};
+use libloading::Library;
+use rayon::prelude::*;
+
+/// The host.
+pub struct Host;
+
+/// As many processors as keep schedules of small programs varied.
+pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10, library: Some(0.0) };
+
+type Run = unsafe extern "C" fn(*const u64, *const u32, u32);
+
+/// What is launched.
+pub enum Module {
+    /// A kernel, in its library.
+    Kernel(Run, #[expect(dead_code, reason = "the code lives as long as it")] Library),
+    /// A product.
+    Product(Product),
+}
+
+pub struct Words(Vec<u128>, usize);
+
+impl Block for Words {
+    fn address(&self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        self.1
+    }
+
+    fn host(&self) -> Option<&[u8]> {
+        // SAFETY: the words are there, and bytes may be anything.
+        Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) })
+    }
+
+    fn host_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: as above.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.1) })
+    }
+}
+
+const FOOT: &str = r#"
+extern "C" void shim_run(const u64* args, const unsigned* grid, unsigned threads) {
+    static Slots slots;
+    memcpy(&slots, args, sizeof(slots));
+    shim::body = [] { kernel(slots); };
+    shim::blocks = { grid[0], grid[1], grid[2] };
+    for (unsigned z = 0; z < grid[2]; z++)
+        for (unsigned y = 0; y < grid[1]; y++)
+            for (unsigned x = 0; x < grid[0]; x++) { shim::block = { x, y, z }; shim::run_block(threads); }
+}
+"#;
+
+/// Compiles a text, unless it was before.
+fn build(source: &str) -> Result<Module, String> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let text = [include_str!("shim.h"), source, FOOT].concat();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels");
+    fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let library = folder.join(format!("{:016x}.so", hasher.finish()));
+    if !library.exists() {
+        let own = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let (from, to) = (folder.join(format!("{own}.cpp")), folder.join(format!("{own}.so")));
+        fs::write(&from, &text).map_err(|e| e.to_string())?;
+        let flags =
+            ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"];
+        let done = Command::new("g++").args(flags).arg(&from).arg("-o").arg(&to).output().map_err(|e| e.to_string())?;
+        if !done.status.success() {
+            return Err(format!("{}\n{}", from.display(), String::from_utf8_lossy(&done.stderr)));
+        }
+        fs::rename(&to, &library).map_err(|e| e.to_string())?;
+        fs::remove_file(&from).map_err(|e| e.to_string())?;
+    }
+    // SAFETY: the library was made above; it has no code that runs when it is loaded.
+    unsafe {
+        let library = Library::new(&library).map_err(|e| e.to_string())?;
+        let run = *library.get::<Run>(b"shim_run").map_err(|e| e.to_string())?;
+        Ok(Module::Kernel(run, library))
+    }
+}
+
+impl Device for Host {
+    type Module = Module;
+    type Block = Words;
+    type Stream = Queue;
+
+    fn name(&self) -> &str {
+        "cuda-on-host"
+    }
+
+    fn describe(&self) -> String {
+        "printed kernels, compiled by g++".into()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+        kernels::print(&SHAPE, kernel)
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        if kernels::supports(kernel).is_ok() { eutectic_cuda::costs().cost(&SHAPE, kernel) } else { Cost::IMPOSSIBLE }
+    }
+
+    fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
+        let module = |launch: &Launch| match &launch.work {
+            Work::Printed(text) => build(text),
+            Work::Product(product) => Ok(Module::Product(product.clone())),
+        };
+        launches.par_iter().map(module).collect()
+    }
+
+    fn allocate(&self, bytes: usize, _: Memory) -> Result<Words, BackendError> {
+        Ok(Words(vec![0; bytes.div_ceil(16).max(1)], bytes))
+    }
+
+    fn stream(&self) -> Result<Queue, BackendError> {
+        Ok(Queue(None))
+    }
+}
+
+#[derive(Clone)]
+enum Called {
+    Kernel(Run, [u32; 3], u32),
+    Product(Product),
+}
+
+/// A launch and its arguments.
+pub struct Recorded(Called, Vec<u64>);
+
+/// Runs at once, or records.
+pub struct Queue(Option<Vec<Recorded>>);
+
+/// The elements of a matrix's buffer, as far as the matrix goes.
+fn elements(matrix: &Matrix, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
+    let count = matrix.strides.iter().zip(extents).map(|(stride, extent)| stride * (extent - 1)).sum::<usize>() + 1;
+    let at = (args[BEFORE_SLOTS + matrix.slot] as *mut u8).wrapping_add(matrix.offset * dtype.size());
+    // SAFETY: the runtime checked sizes.
+    let bytes = unsafe { std::slice::from_raw_parts(at, count * dtype.size()) }.to_vec();
+    (at, Tensor::new(dtype, &[count], bytes).expect("as many bytes").to_f64())
+}
+
+fn multiply(product: &Product, args: &[u64]) {
+    let [batch, rows, columns, depth] = product.extents;
+    let (_, x) = elements(&product.lhs, [batch, rows, depth], product.operands, args);
+    let (_, y) = elements(&product.rhs, [batch, depth, columns], product.operands, args);
+    let (at, mut out) = elements(&product.out, [batch, rows, columns], product.result, args);
+    let spot = |m: &Matrix, at: [usize; 3]| m.strides.iter().zip(at).map(|(stride, n)| stride * n).sum::<usize>();
+    for (b, m) in (0..batch).flat_map(|b| (0..rows).map(move |m| (b, m))) {
+        for n in 0..columns {
+            let term = |k| x[spot(&product.lhs, [b, m, k])] * y[spot(&product.rhs, [b, k, n])];
+            out[spot(&product.out, [b, m, n])] = (0..depth).map(term).sum();
+        }
+    }
+    let out = Tensor::from_f64(product.result, &[out.len()], out.iter().copied());
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(out.bytes().as_ptr(), at, out.bytes().len()) };
+}
+
+impl Stream for Queue {
+    type Device = Host;
+    type Graph = Vec<Recorded>;
+
+    fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
+        // SAFETY: the runtime checked sizes; a kernel that writes elsewhere is what tests look for.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
+        Ok(())
+    }
+
+    fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+        Ok(())
+    }
+
+    fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
+        let called = match module {
+            Module::Kernel(run, _) => Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32),
+            Module::Product(product) => Called::Product(product.clone()),
+        };
+        let recorded = Recorded(called, args.to_vec());
+        match &mut self.0 {
+            Some(list) => list.push(recorded),
+            None => self.replay(&vec![recorded])?,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), BackendError> {
+        self.0 = Some(Vec::new());
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Recorded>, BackendError> {
+        Ok(self.0.take().unwrap_or_default())
+    }
+
+    fn replay(&mut self, graph: &Vec<Recorded>) -> Result<(), BackendError> {
+        for Recorded(called, args) in graph {
+            match called {
+                // SAFETY: arguments are those of the struct that the kernel's text declares, and more.
+                Called::Kernel(run, grid, block) => unsafe { run(args.as_ptr(), grid.as_ptr(), *block) },
+                Called::Product(product) => multiply(product, args),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn note(&mut self, _: usize) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn seconds(&mut self, _: usize, _: usize) -> Result<f64, BackendError> {
+        Ok(0.0)
+    }
+}

@@ -1,0 +1,150 @@
+// Runs printed kernels on the host: each thread of a block is a fiber, which gives way where threads meet.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+using std::fabs; using std::exp; using std::log; using std::sqrt; using std::sin; using std::cos; using std::tan; using std::atan;
+using std::tanh; using std::erf; using std::erfc; using std::log1p; using std::floor; using std::ceil; using std::rint; using std::pow;
+using std::fmod; using std::copysign;
+
+#define FN static inline
+#define METHOD inline
+#define KERNEL(THREADS, BLOCKS) extern "C" void
+#define PARAMETER const
+#define CONSTANT static const
+#define __shared__ static
+
+typedef long long i64;
+typedef unsigned long long u64;
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct alignas(16) Quad { unsigned x, y, z, w; };
+struct Place { unsigned x, y, z; };
+
+namespace shim {
+enum State { READY, AT_BLOCK, AT_WARP, DONE };
+struct Fiber { void* stack; State state; Place thread; };
+static Fiber fibers[1024];
+static unsigned count, number;
+static Place block, blocks;
+static void* scheduler;
+static void (*body)();
+alignas(128) static unsigned char memory[256 << 10];
+alignas(64) static u64 exchanged[32][32][8];
+extern "C" void shim_switch(void** save, void* to);
+asm(".text\nshim_switch:\npushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\nmovq %rsp, (%rdi)\n"
+    "movq %rsi, %rsp\npopq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+
+static void give_way(State state) {
+    fibers[number].state = state;
+    shim_switch(&fibers[number].stack, scheduler);
+}
+static void begin() { body(); give_way(DONE); }
+
+// Those that wait for each other go on when all of them are there.
+static bool release() {
+    bool any = false, all = true;
+    for (unsigned n = 0; n < count; n++) all = all && (fibers[n].state == AT_BLOCK || fibers[n].state == DONE);
+    for (unsigned warp = 0; warp < count; warp += 32) {
+        unsigned end = warp + 32 < count ? warp + 32 : count;
+        bool here = true;
+        for (unsigned n = warp; n < end; n++) here = here && (fibers[n].state == AT_WARP || fibers[n].state == DONE);
+        for (unsigned n = warp; n < end; n++)
+            if (fibers[n].state == AT_WARP ? here : fibers[n].state == AT_BLOCK && all) { fibers[n].state = READY; any = true; }
+    }
+    return any;
+}
+static void run_block(unsigned threads) {
+    constexpr size_t STACK = 256 << 10;
+    static unsigned char* stacks = (unsigned char*)aligned_alloc(4096, STACK * 1024);
+    count = threads;
+    memset(memory, 0xff, sizeof(memory));
+    for (unsigned n = 0; n < count; n++) {
+        void** top = (void**)(stacks + STACK * (n + 1)) - 2;
+        *top = (void*)begin;
+        for (int r = 0; r < 6; r++) *--top = nullptr;
+        fibers[n] = { top, READY, { n, 0, 0 } };
+    }
+    bool backwards = false;
+    do {
+        // Now in one order, now in the other: what depends on it is a race.
+        for (unsigned n = 0; n < count; n++) {
+            number = backwards ? count - 1 - n : n;
+            if (fibers[number].state == READY) shim_switch(&scheduler, fibers[number].stack);
+        }
+        backwards = !backwards;
+    } while (release());
+    for (unsigned n = 0; n < count; n++)
+        if (fibers[n].state != DONE) { fprintf(stderr, "thread %u waits for others that do not come\n", n); abort(); }
+}
+static unsigned lane() { return number % 32; }
+static auto& warp() { return exchanged[number / 32]; }
+static void meet() { give_way(AT_WARP); }
+}  // namespace shim
+
+#define threadIdx (shim::fibers[shim::number].thread)
+#define blockIdx (shim::block)
+#define gridDim (shim::blocks)
+FN void __syncthreads() { shim::give_way(shim::AT_BLOCK); }
+FN unsigned char* shared_memory() { return shim::memory; }
+FN u64 atomicCAS(u64* at, u64 old, u64 now) { u64 was = *at; if (was == old) *at = now; return was; }
+
+FN float fast_exp(float x) { return exp(x); }
+FN float as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+FN double as_double(u64 bits) { double x; memcpy(&x, &bits, 8); return x; }
+FN float widen(f16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
+FN float widen(bf16 x) { return as_float((unsigned)x.bits << 16); }
+FN void narrow(float x, f16& y) { _Float16 z = (_Float16)x; memcpy(&y, &z, 2); }
+FN void narrow(float x, bf16& y) {
+    unsigned bits;
+    memcpy(&bits, &x, 4);
+    y.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+template <class T> FN T shuffle(T x, int with) {
+    memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
+    shim::meet();
+    memcpy(&x, shim::warp()[shim::lane() ^ with], sizeof(T));
+    shim::meet();
+    return x;
+}
+// They arrive at once; what must wait for them is for racing threads to find.
+FN void copy_async(void* to, const void* from, bool there) { if (there) memcpy(to, from, 16); else memset(to, 0, 16); }
+FN void copy_commit() {}
+template <int LEFT> FN void copy_wait() {}
+
+FN void load_any(unsigned (&r)[4], const void* row, bool transposed) {
+    auto& all = shim::warp();
+    unsigned l = shim::lane();
+    memcpy(all[l], &row, sizeof(row));
+    shim::meet();
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned short part[2];
+        for (unsigned h = 0; h < 2; h++) {
+            unsigned y = transposed ? l % 4 * 2 + h : l / 4, x = transposed ? l / 4 : l % 4 * 2 + h;
+            const unsigned short* from;
+            memcpy(&from, all[i * 8 + y], sizeof(from));
+            part[h] = from[x];
+        }
+        memcpy(&r[i], part, 4);
+    }
+    shim::meet();
+}
+FN void load_matrices(unsigned (&r)[4], const void* row) { load_any(r, row, false); }
+FN void load_transposed(unsigned (&r)[4], const void* row) { load_any(r, row, true); }
+template <class H> FN float half_of(unsigned pair, unsigned which) { H x = { (unsigned short)(pair >> 16 * which) }; return widen(x); }
+template <class H> FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, H) {
+    auto& all = shim::warp();
+    unsigned l = shim::lane();
+    for (int n = 0; n < 4; n++) all[l][n] = a[n];
+    all[l][4] = b0; all[l][5] = b1;
+    shim::meet();
+    for (unsigned n = 0; n < 4; n++) {
+        unsigned row = l / 4 + n / 2 * 8, column = l % 4 * 2 + n % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned x = (unsigned)all[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], y = (unsigned)all[column * 4 + k % 8 / 2][4 + k / 8];
+            c[n] += half_of<H>(x, k % 2) * half_of<H>(y, k % 2);
+        }
+    }
+    shim::meet();
+}

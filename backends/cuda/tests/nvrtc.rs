@@ -1,0 +1,71 @@
+//! All printed kernels are CUDA: NVRTC compiles them, where it is installed; it needs no GPU.
+
+mod cases;
+mod host;
+
+use std::collections::BTreeSet;
+
+use eutectic::Compiler;
+use eutectic_backend::{Backend, Kernel, Program};
+use eutectic_conformance::program::generate;
+use eutectic_cuda::{CudaOptions, kernels, nvrtc, open};
+use eutectic_gpu::{Gpu, device::Shape};
+use rayon::prelude::*;
+
+/// An H100's.
+const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, library: None };
+
+fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
+    let compiler = match nvrtc::Compiler::new("sm_90a", None, 0) {
+        Ok(compiler) => compiler,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
+    let launches = programs.flat_map(|program| program.kernels.iter().flat_map(print).collect::<Vec<_>>());
+    let distinct: BTreeSet<_> =
+        launches.filter(|l| !l.is_empty()).filter_map(|l| Some((l.source()?.to_string(), l.shared))).collect();
+    // For people: the texts, in target/tmp/printed.
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("printed").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (n, (text, _)) in distinct.iter().enumerate() {
+        std::fs::write(folder.join(format!("{n}.cu")), text).unwrap();
+    }
+    let wrong: Vec<_> = distinct
+        .par_iter()
+        .filter_map(|(text, shared)| {
+            assert!(*shared <= SHAPE.shared, "{shared} bytes of shared memory");
+            compiler.compile(text).err().map(|why| format!("{why}\n{text}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} kernels: {}", wrong.len(), wrong[0]);
+}
+
+#[test]
+fn kernels_of_cases_compile() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
+    compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).map(plan));
+}
+
+#[test]
+fn kernels_of_random_programs_compile() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let plan = |seed: u64| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let decisions: Vec<u16> = (0..72).map(|_| random.u16(..)).collect();
+        compiler.plan(&generate(&decisions)).ok().map(|planned| planned.lowered.program)
+    };
+    compile_all("random", (0..15).filter_map(plan));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    match open(&CudaOptions::default()) {
+        Ok(gpu) => assert!(gpu.describe().contains("processors"), "{}", gpu.describe()),
+        Err(error) => {
+            let error = error.to_string();
+            let named = ["libcuda", "libnvrtc", "no device"].iter().any(|name| error.contains(name));
+            assert!(named, "it should name a library or the device: {error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Printed kernels, run on the host by a shim, against the reference: what they compute needs no GPU to be tested.
+
+#[expect(dead_code, reason = "what is measured is too large for the host")]
+mod cases;
+mod host;
+
+use eutectic::{Compiler, Strategy};
+use eutectic_checker::run::check;
+use eutectic_conformance::program::programs;
+use eutectic_gpu::Gpu;
+use proptest::{
+    prelude::*,
+    test_runner::{Config, RngSeed, TestRunner},
+};
+
+/// Checks so many random programs of at most `steps` ops.
+fn sweep(count: u32, steps: usize, seed: u64) {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let config = Config {
+        cases: count,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        max_shrink_iters: 40,
+        ..Config::default()
+    };
+    let strategies = [Strategy::Local, Strategy::Greedy, Strategy::Unfused];
+    let result = TestRunner::new(config).run(&programs(steps), |case| {
+        let compiler = compiler.clone().with_strategy(strategies[(case.seed % 3) as usize]);
+        let fail = |what: String| TestCaseError::fail(what);
+        check(&compiler, &case.graph, case.seed)
+            .map_err(|e| fail(e.to_string()))?
+            .map_err(|differences| fail(format!("{differences:#?}")))
+    });
+    result.unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn random_programs() {
+    sweep(6, 9, 0);
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo test -p eutectic-cuda --test on_host -- --ignored many`"]
+fn many_random_programs() {
+    sweep(60, 12, 1);
+}
+
+#[test]
+fn cases() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let mut wrong = Vec::new();
+    for case in cases::SMALL {
+        match check(&compiler, &cases::graph(*case), 1) {
+            Ok(Ok(())) => {}
+            Ok(Err(differences)) => wrong.push(format!("{}: {:?}", case.0, differences[0])),
+            Err(error) => wrong.push(format!("{}: {error}", case.0)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

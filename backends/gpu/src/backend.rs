@@ -1,0 +1,48 @@
+//! The answers of a GPU to the planner.
+
+use std::sync::Arc;
+
+use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program};
+
+use crate::{device::Device, runtime};
+
+/// A backend on a device.
+pub struct Gpu<D: Device>(Arc<D>);
+
+impl<D: Device> Gpu<D> {
+    /// On that device.
+    pub fn new(device: D) -> Gpu<D> {
+        Gpu(Arc::new(device))
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &D {
+        &self.0
+    }
+}
+
+impl<D: Device> Backend for Gpu<D> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
+        self.0.print(kernel).map(|_| ())
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        self.0.cost(kernel)
+    }
+
+    fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
+        Ok(Arc::new(runtime::compile(&self.0, program)?))
+    }
+}

@@ -1,0 +1,151 @@
+//! What a kernel takes, by roofline: bytes of its distinct loads and stores, arithmetic that it really does, its launch, and how full its
+//! waves of blocks are. Coefficients are data, fitted for a device.
+
+use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Store};
+use eutectic_ir::{
+    DType, Type,
+    index::{Atom, Index},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::device::Shape;
+
+/// Coefficients of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Seconds of a launch that does nothing, as a part of a recorded run.
+    pub launch: f64,
+    /// Seconds from the start of a kernel to the end, whatever little it does.
+    pub latency: f64,
+    /// Bytes a second, from memory.
+    pub bandwidth: f64,
+    /// Bytes a second, from cache: what is read again.
+    pub cached: f64,
+    /// Operations a second of pointwise expressions.
+    pub pointwise: f64,
+    /// Multiplications and additions a second, in 32 bits.
+    pub fma: f64,
+    /// The same in 64 bits.
+    pub wide: f64,
+    /// The same of 16-bit operands, on matrix units.
+    pub matrix: f64,
+    /// The share of a product's rate that attention comes to.
+    pub attention: f64,
+}
+
+impl Costs {
+    /// From a file.
+    ///
+    /// # Errors
+    /// What of it is not right, with its line.
+    pub fn read(text: &str) -> Result<Costs, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// What a kernel takes.
+    pub fn cost(&self, shape: &Shape, kernel: &Kernel) -> Cost {
+        let domain = &kernel.body.domain;
+        let own = expressions(&kernel.body, &kernel.stores);
+        let mut seen: Vec<(usize, f64)> = Vec::new();
+        let mut read = 0.0;
+        for body in kernel.bodies() {
+            for instr in &body.instrs {
+                if let Instr::Load(load) = instr {
+                    let (dtype, count) = kernel.slots[load.slot];
+                    let elements = touched(&load.at, &body.domain).min(count as f64);
+                    let bytes = elements * dtype.size() as f64;
+                    read += points(&body.domain) * dtype.size() as f64;
+                    match seen.iter_mut().find(|(slot, _)| *slot == load.slot) {
+                        Some((_, most)) => *most = most.max(bytes),
+                        None => seen.push((load.slot, bytes)),
+                    }
+                }
+            }
+        }
+        let stored = |s: &Store| touched(&s.at, domain) * kernel.slots[s.slot].0.size() as f64;
+        let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(stored).sum::<f64>();
+        let (flops, product, blocks) = self.anchor(kernel);
+        // Operands are evaluated once for each tile that reads them.
+        let prologues: f64 = kernel.operands().into_iter().map(|body| expressions(body, &[]) * 4.0).sum();
+        let pointwise = own + prologues;
+        // Few blocks leave processors idle, and part of the last wave does.
+        let waves = (blocks / shape.processors as f64).max(1e-3);
+        let full = waves / waves.ceil();
+        let memory = bytes / self.bandwidth + read / self.cached;
+        let busy = memory.max((product + pointwise / self.pointwise) / full);
+        Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
+    }
+
+    /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
+    fn anchor(&self, kernel: &Kernel) -> (f64, f64, f64) {
+        let domain = points(&kernel.body.domain);
+        let rate = |bodies: &[&Body]| {
+            let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
+            match () {
+                () if bodies.iter().any(|b| dtype(b) == DType::F64) => self.wide,
+                () if bodies.iter().all(|b| dtype(b).size() == 2) => self.matrix,
+                () => self.fma,
+            }
+        };
+        match &kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => (0.0, 0.0, (domain / 2048.0).max(1.0)),
+            AnchorKernel::Contraction { lhs, rhs, axes } => {
+                let depth = points(&lhs.domain[axes.batch + axes.rows..]);
+                let flops = 2.0 * domain * depth;
+                // Where results are few, parts of the depth go to processors of their own.
+                let blocks = domain / 8192.0 * (depth / 256.0).max(1.0);
+                (flops, flops / rate(&[lhs, rhs]), blocks.max(domain / 1024.0).max(1.0))
+            }
+            AnchorKernel::Attention { query, key, value, axes, .. } => {
+                let groups = points(&query.domain[..axes.batch]);
+                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
+                let depth = points(&query.domain[axes.batch + axes.queries..]);
+                let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
+                let columns = points(&value.domain[axes.batch + axes.keys..]);
+                let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0);
+                let seconds = flops / (rate(&[query, key, value]) * self.attention);
+                (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
+            }
+        }
+    }
+}
+
+fn points(domain: &[usize]) -> f64 {
+    domain.iter().map(|&n| n as f64).product()
+}
+
+/// The axes that a map mentions.
+fn mentions(map: &Index) -> impl Fn(usize) -> bool + '_ {
+    |axis| map.mentions(axis)
+}
+
+/// How many elements a map can reach over a domain.
+fn touched(map: &Index, domain: &[usize]) -> f64 {
+    let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
+    let along = mentions(map);
+    match indirect {
+        true => points(domain),
+        false => domain.iter().enumerate().filter(|(axis, _)| along(*axis)).map(|(_, &n)| n as f64).product(),
+    }
+}
+
+/// Operations of a body's expressions over its domain.
+fn expressions(body: &Body, stores: &[Store]) -> f64 {
+    let flops = |instr: &Instr| match instr {
+        // What elementary functions take is a few tens of instructions; the table knows which are.
+        Instr::Map { op, args, dtype, .. } => {
+            let arg = |&a: &usize| Type::tensor(body.instrs[a].dtype(), &[]);
+            let args: Vec<_> = args.iter().map(arg).collect();
+            let args: Vec<_> = args.iter().collect();
+            (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
+        }
+        Instr::Reduce { .. } => 1.0,
+        Instr::Load(load) => 2.0 + 2.0 * load.at.terms.len() as f64,
+        Instr::Select { pieces, .. } => 2.0 * pieces.len() as f64,
+        Instr::Within { .. } => 4.0,
+        Instr::Coordinate { .. } => 2.0,
+        Instr::Constant { .. } | Instr::Anchor { .. } => 0.0,
+    };
+    let each: f64 = body.instrs.iter().map(flops).sum();
+    points(&body.domain) * (each + 2.0 * stores.len() as f64)
+}

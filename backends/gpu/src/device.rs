@@ -1,0 +1,149 @@
+//! What a GPU offers to the runtime that all GPU backends share: memory, modules, and streams that work in order.
+
+use std::any::Any;
+
+use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
+
+use crate::launch::Launch;
+
+/// What schedules depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Processors that run blocks independently.
+    pub processors: usize,
+    /// Most bytes of shared memory of a block.
+    pub shared: usize,
+    /// Operations from which on a library's product is worth a launch of its own; none where there is no library.
+    pub library: Option<f64>,
+}
+
+/// A GPU.
+pub trait Device: Send + Sync + Sized + 'static {
+    /// A compiled kernel.
+    type Module: Send + Sync;
+    /// Memory, freed when dropped.
+    type Block: Block;
+    /// A queue of work.
+    type Stream: Stream<Device = Self>;
+
+    /// As [`eutectic_backend::Backend::name`].
+    fn name(&self) -> &str;
+
+    /// As [`eutectic_backend::Backend::describe`].
+    fn describe(&self) -> String;
+
+    /// As [`eutectic_backend::Backend::limits`].
+    fn limits(&self) -> Limits;
+
+    /// Prints a kernel: what is launched for it, in order.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>;
+
+    /// As [`eutectic_backend::Backend::cost`].
+    fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// Compiles texts, in parallel.
+    fn build(&self, launches: &[Launch]) -> Vec<Result<Self::Module, String>>;
+
+    /// Memory, all zeros.
+    ///
+    /// # Errors
+    /// When there is none left.
+    fn allocate(&self, bytes: usize, memory: Memory) -> Result<Self::Block, BackendError>;
+
+    /// A queue of its own.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn stream(&self) -> Result<Self::Stream, BackendError>;
+}
+
+/// Memory of a device.
+pub trait Block: Any + Send + Sync {
+    /// Where it starts, for kernels.
+    fn address(&self) -> u64;
+
+    /// Its size.
+    fn bytes(&self) -> usize;
+
+    /// Its bytes, if the host reaches them.
+    fn host(&self) -> Option<&[u8]>;
+
+    /// See [`Block::host`].
+    fn host_mut(&mut self) -> Option<&mut [u8]>;
+}
+
+/// A queue: what is put in is done in order.
+pub trait Stream: Send {
+    /// Whose.
+    type Device: Device;
+    /// Launches that were recorded.
+    type Graph: Send;
+
+    /// Copies bytes to the device; they may change as soon as this returns.
+    ///
+    /// # Errors
+    /// When the device failed, as for all others.
+    fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError>;
+
+    /// Waits, and copies bytes from the device.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError>;
+
+    /// Copies on the device.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError>;
+
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn launch(
+        &mut self,
+        module: &<Self::Device as Device>::Module,
+        launch: &Launch,
+        args: &[u64],
+    ) -> Result<(), BackendError>;
+
+    /// From now on launches are recorded and not run.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn begin(&mut self) -> Result<(), BackendError>;
+
+    /// What was recorded since [`Stream::begin`].
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn end(&mut self) -> Result<Self::Graph, BackendError>;
+
+    /// Runs what was recorded.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn replay(&mut self, graph: &Self::Graph) -> Result<(), BackendError>;
+
+    /// Waits until everything is done.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn wait(&mut self) -> Result<(), BackendError>;
+
+    /// Notes the time on the device; [`Stream::seconds`] are those between two notes, once all is done.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn note(&mut self, n: usize) -> Result<(), BackendError>;
+
+    /// See [`Stream::note`].
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError>;
+}

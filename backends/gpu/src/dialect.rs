@@ -1,0 +1,100 @@
+//! What the languages that kernels are printed in differ in: types, literals, accesses to memory.
+
+use eutectic_ir::{DType, ops::Reduction};
+
+/// Which threads of a block work on one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// How many.
+    pub threads: usize,
+    /// How many rows a block has.
+    pub rows: usize,
+    /// Whether the threads of a row are neighbours; otherwise threads of neighbouring rows are.
+    pub along: bool,
+}
+
+/// A language that kernels are printed in. Expressions are C's: calls, infix operators, the conditional operator.
+pub trait Dialect: Send + Sync {
+    /// The type of a value in a register; 16-bit floats are computed with in 32 bits.
+    fn register(&self, dtype: DType) -> &'static str;
+
+    /// The type of an element in memory.
+    fn memory(&self, dtype: DType) -> &'static str;
+
+    /// A number of that type.
+    fn literal(&self, value: f64, dtype: DType) -> String;
+
+    /// The type of an index; a `wide` one takes 64 bits.
+    fn index(&self, wide: bool) -> &'static str;
+
+    /// A value under a name.
+    fn declare(&self, ty: &str, name: &str, value: &str) -> String {
+        format!("const {ty} {name} = {value};")
+    }
+
+    /// A value that changes.
+    fn variable(&self, ty: &str, name: &str, value: &str) -> String {
+        format!("{ty} {name} = {value};")
+    }
+
+    /// An array in registers.
+    fn array(&self, ty: &str, name: &str, count: usize) -> String {
+        format!("{ty} {name}[{count}];")
+    }
+
+    /// The head of a loop over `from`, `from + step`, … below a number; an `unrolled` one has constant bounds.
+    fn each(&self, name: &str, from: &str, below: usize, step: usize, unrolled: bool) -> String {
+        let unroll = if unrolled { "#pragma unroll\n" } else { "" };
+        format!("{unroll}for (int {name} = {from}; {name} < {below}; {name} += {step}) {{")
+    }
+
+    /// The head of a loop over all points below a number that are a thread's of a grid of blocks of so many.
+    fn each_point(&self, name: &str, below: usize, block: usize) -> String;
+
+    /// Statements that name the thread of a block and the block.
+    fn place(&self, thread: &str, block: &str) -> String;
+
+    /// `a` and `b` reduced to one.
+    fn combine(&self, how: Reduction, a: &str, b: &str) -> String {
+        let name = match how {
+            Reduction::Sum => "Sum",
+            Reduction::Product => "Product",
+            Reduction::Max => "Max",
+            Reduction::Min => "Min",
+        };
+        format!("{name}::of({a}, {b})")
+    }
+
+    /// A value reduced over the threads of a row: `threads` neighbours each, or each `rows`th thread of a block.
+    fn reduce(&self, how: Reduction, value: &str, team: Team) -> String;
+
+    /// A kernel of blocks of so many threads, by the statements of its body.
+    fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String;
+
+    /// `x` as a value of a type.
+    fn convert(&self, ty: &str, x: &str) -> String {
+        format!("({ty})({x})")
+    }
+
+    /// ⌊x / by⌋, where x may be negative or not.
+    fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String;
+
+    /// x mod by, likewise.
+    fn modulo(&self, x: &str, by: i64, wide: bool, negative: bool) -> String;
+
+    /// An element of a buffer.
+    fn load(&self, slot: usize, at: &str) -> String;
+
+    /// Statements that read neighbours, the first at a multiple of their number, where a condition holds; and the names of what was read.
+    fn load_lanes(&self, slot: (usize, DType), at: &str, lanes: usize, name: &str, when: &str)
+    -> (String, Vec<String>);
+
+    /// A statement that writes an element.
+    fn store(&self, slot: usize, at: &str, value: &str) -> String;
+
+    /// A statement that writes neighbours, the first at a multiple of their number.
+    fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
+
+    /// An index that was read, if it is in range where it counts; otherwise 0, and the fault is reported.
+    fn within(&self, index: &str, extent: usize, counts: &str) -> String;
+}

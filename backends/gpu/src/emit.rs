@@ -1,0 +1,304 @@
+//! Prints bodies: each value under a name, once, when something asks for it.
+
+use eutectic_backend::{Guard, Instr, Load, ValueId, axes::Nest};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+};
+
+use crate::{dialect::Dialect, lanes::Lanes, ops};
+
+/// Prints the values of a body for one point, or for a group of neighbours.
+pub struct Emitter<'a> {
+    dialect: &'a dyn Dialect,
+    slots: &'a [(DType, usize)],
+    nest: &'a Nest,
+    /// Extents, the split axis in groups.
+    domain: Vec<usize>,
+    coords: Vec<String>,
+    lanes: Lanes,
+    /// Which values differ within a group.
+    varies: Vec<bool>,
+    names: Vec<Option<Vec<String>>>,
+    prefix: &'static str,
+    fresh: usize,
+    /// What was printed.
+    pub text: String,
+    /// What could not be.
+    pub problems: Vec<String>,
+}
+
+impl<'a> Emitter<'a> {
+    /// For a nest whose coordinates have these names, the one of the split axis counting groups.
+    pub fn new(
+        dialect: &'a dyn Dialect,
+        slots: &'a [(DType, usize)],
+        nest: &'a Nest,
+        coords: &[&str],
+        lanes: Lanes,
+        prefix: &'static str,
+    ) -> Emitter<'a> {
+        let domain = lanes.domain(&nest.domain);
+        let mut varies: Vec<bool> = Vec::with_capacity(nest.instrs.len());
+        for instr in &nest.instrs {
+            let own = instr.maps().into_iter().any(|map| lanes.maps(map, &domain).len() > 1);
+            varies.push(match instr {
+                Instr::Anchor { .. } => lanes.count > 1,
+                // Of a row group, the domain is [rows, points of a row].
+                Instr::Reduce { arg, .. } => lanes.axis == 0 && varies[*arg],
+                _ => own || instr.args().into_iter().any(|arg| varies[arg]),
+            });
+        }
+        Emitter {
+            dialect,
+            slots,
+            nest,
+            domain,
+            coords: coords.iter().map(ToString::to_string).collect(),
+            lanes,
+            varies,
+            names: vec![None; nest.instrs.len()],
+            prefix,
+            fresh: 0,
+            text: String::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// How many names a value has.
+    pub fn width(&self, id: ValueId) -> usize {
+        if self.varies[id] { self.lanes.count } else { 1 }
+    }
+
+    /// Says what a value is called.
+    pub fn set(&mut self, id: ValueId, names: Vec<String>) {
+        self.varies[id] = names.len() > 1;
+        self.names[id] = Some(names);
+    }
+
+    /// Whether a value has a name.
+    pub fn is_known(&self, id: ValueId) -> bool {
+        self.names[id].is_some()
+    }
+
+    /// Forgets values, whose names went out of scope.
+    pub fn forget(&mut self, which: impl Fn(ValueId) -> bool) {
+        (0..self.names.len()).filter(|&id| which(id)).for_each(|id| self.names[id] = None);
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// A name that is not taken.
+    pub fn name(&mut self) -> String {
+        self.fresh += 1;
+        format!("{}{}", self.prefix, self.fresh)
+    }
+
+    /// The name of a value for a lane.
+    pub fn lane(&mut self, id: ValueId, lane: usize) -> String {
+        let names = self.value(id);
+        names[lane % names.len()].clone()
+    }
+
+    /// The names of a value, of each lane or of all; printed if need be.
+    pub fn value(&mut self, id: ValueId) -> Vec<String> {
+        if let Some(names) = &self.names[id] {
+            return names.clone();
+        }
+        let instr = &self.nest.instrs[id];
+        instr.args().into_iter().for_each(|arg| _ = self.value(arg));
+        let names = match instr {
+            Instr::Load(load) => self.load(id, load),
+            Instr::Constant { value, dtype } => vec![self.dialect.literal(value.get(), *dtype)],
+            _ => {
+                let values = (0..self.width(id)).map(|lane| self.expression(instr, lane)).collect::<Vec<_>>();
+                values.into_iter().map(|value| self.declare(instr.dtype(), &value)).collect()
+            }
+        };
+        self.names[id] = Some(names.clone());
+        names
+    }
+
+    fn declare(&mut self, dtype: DType, value: &str) -> String {
+        let name = self.name();
+        let line = self.dialect.declare(self.dialect.register(dtype), &name, value);
+        self.line(&line);
+        name
+    }
+
+    fn expression(&mut self, instr: &Instr, lane: usize) -> String {
+        match instr {
+            Instr::Coordinate { index, dtype } => {
+                let at = self.lanes.maps(index, &self.domain);
+                let at = self.index(&at[lane % at.len()], lane);
+                self.dialect.convert(self.dialect.register(*dtype), &at)
+            }
+            Instr::Within { arg, extent, guards, dtype } => {
+                let (arg, when) = (self.lane(*arg, lane), self.condition(guards, lane));
+                let index = self.dialect.within(&arg, *extent, &when);
+                self.dialect.convert(self.dialect.register(*dtype), &index)
+            }
+            Instr::Map { op, attrs, args, dtype } => {
+                let of = |&arg: &ValueId| (self.lane(arg, lane), self.nest.instrs[arg].dtype());
+                let args: Vec<_> = args.iter().map(of).collect();
+                ops::expression(self.dialect, (*op, attrs), &args, *dtype).unwrap_or_else(|why| {
+                    self.problems.push(why);
+                    self.dialect.literal(0.0, *dtype)
+                })
+            }
+            Instr::Select { pieces, fill, dtype } => {
+                let fill = self.dialect.literal(fill.get(), *dtype);
+                pieces.iter().rev().fold(fill, |otherwise, (guards, value)| {
+                    let (value, when) = (self.lane(*value, lane), self.condition(guards, lane));
+                    if when == "true" { value } else { format!("({when} ? {value} : {otherwise})") }
+                })
+            }
+            Instr::Reduce { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
+                unreachable!("schedules name these before something asks")
+            }
+        }
+    }
+
+    fn load(&mut self, id: ValueId, load: &Load) -> Vec<String> {
+        let (stored, count) = self.slots[load.slot];
+        if count == 0 {
+            return vec![self.dialect.literal(0.0, load.dtype)];
+        }
+        if self.varies[id] && self.is_packed(&load.at, &load.guards) {
+            let at = self.lanes.maps(&load.at, &self.domain);
+            let (at, when) = (self.index(&at[0], 0), self.condition(&load.guards, 0));
+            let name = self.name();
+            let (lines, names) = self.dialect.load_lanes((load.slot, stored), &at, self.lanes.count, &name, &when);
+            self.line(&lines);
+            return names;
+        }
+        let of_lane = |lane: usize| {
+            let at = self.lanes.maps(&load.at, &self.domain);
+            let at = self.index(&at[lane % at.len()], lane);
+            let (value, when) = (self.dialect.load(load.slot, &at), self.condition(&load.guards, lane));
+            match when.as_str() {
+                "true" => value,
+                _ => format!("{when} ? {value} : {}", self.dialect.literal(0.0, load.dtype)),
+            }
+        };
+        let values: Vec<_> = (0..self.width(id)).map(of_lane).collect();
+        values.into_iter().map(|value| self.declare(load.dtype, &value)).collect()
+    }
+
+    fn is_packed(&self, at: &Index, guards: &[Guard]) -> bool {
+        let values = at.values().into_iter().chain(guards.iter().flat_map(|g| g.0.values()));
+        self.lanes.is_packed(at, guards, &self.domain) && values.into_iter().all(|value| !self.varies[value])
+    }
+
+    /// Where a value lies in memory, if it is no more than neighbours that are there as they are: the buffer, and at which element.
+    pub fn address(&self, id: ValueId) -> Option<(usize, String)> {
+        let Instr::Load(load) = &self.nest.instrs[id] else { return None };
+        let plain = load.guards.is_empty() && load.at.values().is_empty() && self.is_packed(&load.at, &load.guards);
+        plain.then(|| (load.slot, self.index(&self.lanes.maps(&load.at, &self.domain)[0], 0)))
+    }
+
+    /// Prints a store.
+    pub fn store(&mut self, n: usize) {
+        let store = &self.nest.stores[n];
+        let slot = (store.slot, self.slots[store.slot].0);
+        // Values that the maps mention are named before.
+        store.values().into_iter().for_each(|value| _ = self.value(value));
+        let packed = self.is_packed(&store.at, &store.guards);
+        let at = self.lanes.maps(&store.at, &self.domain);
+        let varies = at.len() > 1 || store.maps().flat_map(Index::values).any(|value| self.varies[value]);
+        let several = varies && !packed;
+        for lane in 0..if several { self.lanes.count } else { 1 } {
+            let place = self.index(&at[lane % at.len()], lane);
+            let statement = if packed {
+                let values: Vec<_> = (0..self.lanes.count).map(|lane| self.lane(store.value, lane)).collect();
+                self.dialect.store_lanes(slot, &place, &values)
+            } else {
+                let value = self.lane(store.value, lane);
+                self.dialect.store(slot.0, &place, &value)
+            };
+            let line = match self.condition(&store.guards, lane).as_str() {
+                "true" => statement,
+                when => format!("if ({when}) {{ {statement} }}"),
+            };
+            self.line(&line);
+        }
+    }
+
+    /// Whether guards hold.
+    fn condition(&self, guards: &[Guard], lane: usize) -> String {
+        let of_lanes = self.lanes.guards(guards, &self.domain);
+        let parts = of_lanes[lane % of_lanes.len()].iter().flat_map(|(map, range)| {
+            let (text, (low, high)) = (self.index(map, lane), self.bounds(map));
+            let from = (low < range.start).then(|| format!("{text} >= {}", range.start));
+            let to = (high >= range.end).then(|| format!("{text} < {}", range.end));
+            from.into_iter().chain(to)
+        });
+        let parts: Vec<_> = parts.collect();
+        if parts.is_empty() { "true".into() } else { format!("({})", parts.join(" && ")) }
+    }
+
+    /// A map over the domain of groups, as an expression.
+    fn index(&self, map: &Index, lane: usize) -> String {
+        self.text_of(map, lane, self.is_wide(map))
+    }
+
+    fn text_of(&self, map: &Index, lane: usize, wide: bool) -> String {
+        let ty = self.dialect.index(wide);
+        let of = |atom: &Atom| match atom {
+            Atom::Coord(n) if wide => self.dialect.convert(ty, &self.coords[*n]),
+            Atom::Coord(n) => self.coords[*n].clone(),
+            Atom::Value(v) => {
+                let names = self.names[*v].as_ref().expect("values that maps mention come before");
+                self.dialect.convert(ty, &names[lane % names.len()])
+            }
+            Atom::Div(x, by) => self.dialect.div(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
+            Atom::Mod(x, by) => self.dialect.modulo(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
+        };
+        let mut parts: Vec<_> =
+            map.terms.iter().map(|(atom, c)| if *c == 1 { of(atom) } else { format!("{} * {c}", of(atom)) }).collect();
+        if map.constant != 0 || parts.is_empty() {
+            parts.push(map.constant.to_string());
+        }
+        format!("({})", parts.join(" + "))
+    }
+
+    /// Whether a map needs 64 bits on the way.
+    fn is_wide(&self, map: &Index) -> bool {
+        let reach = map.terms.iter().fold(map.constant.unsigned_abs(), |sum, (atom, c)| {
+            let (low, high) = self.bounds(&Index::atom(atom.clone()));
+            sum.saturating_add(c.unsigned_abs().saturating_mul(low.unsigned_abs().max(high.unsigned_abs())))
+        });
+        let inner = |(atom, _): &(Atom, i64)| matches!(atom, Atom::Div(x, _) | Atom::Mod(x, _) if self.is_wide(x));
+        reach >= 1 << 31 || map.terms.iter().any(inner)
+    }
+
+    /// The least and the greatest that a map can be.
+    fn bounds(&self, map: &Index) -> (i64, i64) {
+        let (mut low, mut high) = (map.constant, map.constant);
+        for (atom, c) in &map.terms {
+            let (from, to) = match atom {
+                Atom::Coord(n) => (0, (self.domain[*n] as i64 - 1).max(0)),
+                Atom::Value(v) => match &self.nest.instrs[*v] {
+                    Instr::Within { extent, .. } => (0, (*extent as i64 - 1).max(0)),
+                    _ => (-(1 << 40), 1 << 40),
+                },
+                Atom::Div(x, by) => {
+                    let (from, to) = self.bounds(x);
+                    (from.div_euclid(*by), to.div_euclid(*by))
+                }
+                Atom::Mod(x, by) => match self.bounds(x) {
+                    (from, to) if from >= 0 && to < *by => (from, to),
+                    _ => (0, by - 1),
+                },
+            };
+            let ends = [c.saturating_mul(from), c.saturating_mul(to)];
+            low = low.saturating_add(ends[0].min(ends[1]));
+            high = high.saturating_add(ends[0].max(ends[1]));
+        }
+        (low, high)
+    }
+}

@@ -1,0 +1,79 @@
+//! What is launched for a kernel: a printed one, or a product by the device's library.
+
+use eutectic_ir::DType;
+
+/// One launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// What runs.
+    pub work: Work,
+    /// Blocks along each axis of the grid; none where there is nothing to do.
+    pub grid: [usize; 3],
+    /// Threads of a block.
+    pub block: usize,
+    /// Bytes of shared memory whose size is not in the text.
+    pub shared: usize,
+    /// Bytes of memory that it needs for itself while it runs; all launches of a kernel have the same.
+    pub workspace: usize,
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// A text. Its arguments: the workspace, where faults are reported, the step's number, each buffer, and once more the workspace, which texts
+    /// may declare as a buffer.
+    Printed(String),
+    /// A product.
+    Product(Product),
+}
+
+/// How many arguments come before those of the buffers.
+pub const BEFORE_SLOTS: usize = 3;
+
+/// A batch of matrix products on matrices as they lie in memory, summed in 32 bits, or in 64 for 64-bit elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Extents of batch, rows, columns and depth.
+    pub extents: [usize; 4],
+    /// Element type of the operands.
+    pub operands: DType,
+    /// Element type of the result.
+    pub result: DType,
+    /// The left operand: rows by depth.
+    pub lhs: Matrix,
+    /// The right operand: depth by columns.
+    pub rhs: Matrix,
+    /// The result: rows by columns.
+    pub out: Matrix,
+}
+
+/// Matrices in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    /// The buffer; one past the last is the workspace.
+    pub slot: usize,
+    /// Its first element.
+    pub offset: usize,
+    /// Elements from one point of the batch, row and column to the next.
+    pub strides: [usize; 3],
+}
+
+impl Launch {
+    /// A printed kernel without memory of its own.
+    pub fn new(source: String, grid: [usize; 3], block: usize) -> Launch {
+        Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0 }
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.grid.contains(&0)
+    }
+
+    /// The text, of a printed kernel.
+    pub fn source(&self) -> Option<&str> {
+        match &self.work {
+            Work::Printed(source) => Some(source),
+            Work::Product(_) => None,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Kernels without an anchor: a thread computes a group of neighbouring points, and then the next one of its own.
+
+use eutectic_backend::{Kernel, axes::Nest};
+
+use crate::{device::Shape, dialect::Dialect, emit::Emitter, lanes::Lanes, launch::Launch};
+
+const BLOCK: usize = 256;
+
+/// Prints it.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+    let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
+    let points = nest.domain[0];
+    // Not so many at once that processors idle.
+    let most = (points / (shape.processors * BLOCK)).next_power_of_two().clamp(1, 16);
+    let lanes = Lanes::best(&nest, &kernel.slots, 0, most);
+    let mut emitter = Emitter::new(dialect, &kernel.slots, &nest, &["i"], lanes, "v");
+    let groups = points / lanes.count;
+    emitter.line(&dialect.each_point("i", groups, BLOCK));
+    // A point reads what it writes before it writes.
+    nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
+    (0..nest.stores.len()).for_each(|n| emitter.store(n));
+    emitter.line("}");
+    if !emitter.problems.is_empty() {
+        return Err(emitter.problems);
+    }
+    let blocks = groups.div_ceil(BLOCK).min(shape.processors * 32);
+    Ok(Launch::new(dialect.kernel(&kernel.slots, BLOCK, &emitter.text), [blocks, 1, 1], BLOCK))
+}

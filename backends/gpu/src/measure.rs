@@ -1,0 +1,62 @@
+//! How long kernels take: recorded many times in a row, so that what the host does is not measured.
+
+use eutectic_backend::{BackendError, Kernel, Memory};
+
+use crate::{
+    device::{Block, Device, Stream},
+    launch::Launch,
+};
+
+/// How often a kernel is recorded.
+const REPEATS: usize = 20;
+/// Bytes that the contents of buffers are copies of.
+const SEED: usize = 1 << 20;
+
+/// Seconds of a kernel on buffers of small random numbers: the least of several turns. Indices in buffers are zeros.
+///
+/// # Errors
+/// When it cannot be built, or the device failed.
+pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f64, BackendError> {
+    let why = |problems: Vec<String>| BackendError::Device(problems.join("; "));
+    let launches: Vec<Launch> = device.print(kernel).map_err(why)?.into_iter().filter(|l| !l.is_empty()).collect();
+    let modules = device.build(&launches).into_iter().collect::<Result<Vec<_>, _>>().map_err(BackendError::Device)?;
+    let mut stream = device.stream()?;
+    let mut blocks = Vec::new();
+    for &(dtype, count) in &kernel.slots {
+        let block = device.allocate(count * dtype.size(), Memory::Device)?;
+        if dtype.is_float() {
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+            let numbers = (0..SEED / dtype.size()).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as f64 / (1 << 23) as f64 - 1.0
+            });
+            let seed = eutectic_ir::Tensor::from_f64(dtype, &[SEED / dtype.size()], numbers);
+            for at in (0..block.bytes()).step_by(SEED) {
+                stream.upload(block.address() + at as u64, &seed.bytes()[..SEED.min(block.bytes() - at)])?;
+            }
+        }
+        blocks.push(block);
+    }
+    let workspace = launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
+    let [workspace, fault] =
+        [device.allocate(workspace, Memory::Device)?, device.allocate(crate::FAULT_BYTES, Memory::Device)?];
+    let slots = blocks.iter().map(Block::address).chain([workspace.address()]);
+    let args: Vec<u64> = [workspace.address(), fault.address(), 0].into_iter().chain(slots).collect();
+    stream.begin()?;
+    let recorded = (0..REPEATS).try_for_each(|_| {
+        launches.iter().zip(&modules).try_for_each(|(launch, module)| stream.launch(module, launch, &args))
+    });
+    let graph = stream.end();
+    recorded?;
+    let graph = graph?;
+    stream.replay(&graph)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..turns {
+        stream.note(0)?;
+        stream.replay(&graph)?;
+        stream.note(1)?;
+        stream.wait()?;
+        best = best.min(stream.seconds(0, 1)? / REPEATS as f64);
+    }
+    Ok(best)
+}

@@ -1,0 +1,154 @@
+//! The table from pointwise ops to expressions, keyed by op name and kind of element type.
+//!
+//! `$0`, `$1` and `$2` stand for the arguments, `$T` for the type of the result in a register, `$min` and `$max` for attributes. Functions are those of
+//! the dialect's prelude.
+
+use eutectic_backend::{Body, Instr};
+use eutectic_ir::{Attr, DType, Op};
+
+use crate::dialect::Dialect;
+
+type Entry = (&'static str, &'static str);
+
+/// Of every type.
+const ANY: &[Entry] = &[
+    ("eq", "($0 == $1)"),
+    ("ne", "($0 != $1)"),
+    ("lt", "($0 < $1)"),
+    ("le", "($0 <= $1)"),
+    ("gt", "($0 > $1)"),
+    ("ge", "($0 >= $1)"),
+    ("where", "($0 ? $1 : $2)"),
+    ("none", "$0"),
+];
+
+/// Of floats.
+const FLOATS: &[Entry] = &[
+    ("neg", "(-$0)"),
+    ("abs", "fabs($0)"),
+    ("sign", "sign_of($0)"),
+    ("exp", "exp($0)"),
+    ("log", "log($0)"),
+    ("sqrt", "sqrt($0)"),
+    ("rsqrt", "(($T)1 / sqrt($0))"),
+    ("reciprocal", "(($T)1 / $0)"),
+    ("sin", "sin($0)"),
+    ("cos", "cos($0)"),
+    ("tan", "tan($0)"),
+    ("atan", "atan($0)"),
+    ("tanh", "tanh($0)"),
+    ("erf", "erf($0)"),
+    ("sigmoid", "(($T)1 / (($T)1 + exp(-$0)))"),
+    ("softplus", "(max_of($0, ($T)0) + log1p(exp(-fabs($0))))"),
+    ("floor", "floor($0)"),
+    ("ceil", "ceil($0)"),
+    ("round", "rint($0)"),
+    ("clamp", "min_of(max_of($0, $min), $max)"),
+    ("is-nan", "($0 != $0)"),
+    ("relu", "($0 < ($T)0 ? ($T)0 : $0)"),
+    ("gelu-erf", "($0 * ($T)0.5 * erfc(-$0 * ($T)0.70710678118654752))"),
+    ("gelu-tanh", "gelu_tanh($0)"),
+    ("silu", "($0 / (($T)1 + exp(-$0)))"),
+    ("add", "($0 + $1)"),
+    ("sub", "($0 - $1)"),
+    ("mul", "($0 * $1)"),
+    ("div", "($0 / $1)"),
+    ("max", "max_of($0, $1)"),
+    ("min", "min_of($0, $1)"),
+    ("pow", "pow($0, $1)"),
+    ("mod", "mod_of($0, $1)"),
+];
+
+/// Of integers, which wrap.
+const WHOLES: &[Entry] = &[
+    ("neg", "wrap_sub(($T)0, $0)"),
+    ("abs", "($0 < ($T)0 ? wrap_sub(($T)0, $0) : $0)"),
+    ("sign", "($T)(($0 > ($T)0) - ($0 < ($T)0))"),
+    ("add", "wrap_add($0, $1)"),
+    ("sub", "wrap_sub($0, $1)"),
+    ("mul", "wrap_mul($0, $1)"),
+    ("div", "div_of($0, $1)"),
+    ("max", "max_of($0, $1)"),
+    ("min", "min_of($0, $1)"),
+    ("pow", "power_of($0, $1)"),
+    ("mod", "mod_of($0, $1)"),
+];
+
+/// Of truth values.
+const TRUTHS: &[Entry] = &[
+    ("not", "(!$0)"),
+    ("and", "($0 && $1)"),
+    ("or", "($0 || $1)"),
+    ("xor", "($0 != $1)"),
+    ("max", "($0 || $1)"),
+    ("min", "($0 && $1)"),
+];
+
+/// Conversions, by the kinds of the two types.
+const CASTS: &[(&str, &str, &str)] = &[
+    ("float", "f16", "round_f16((float)$0)"),
+    ("float", "bf16", "round_bf16((float)$0)"),
+    ("float", "float", "($T)$0"),
+    ("float", "whole", "saturate<$T>($0)"),
+    ("whole", "f16", "round_f16((float)$0)"),
+    ("whole", "bf16", "round_bf16((float)$0)"),
+    ("whole", "float", "($T)$0"),
+    ("whole", "whole", "($T)$0"),
+    ("float", "bool", "($0 != 0)"),
+    ("whole", "bool", "($0 != 0)"),
+];
+
+fn kind(dtype: DType) -> (&'static str, &'static [Entry]) {
+    match dtype {
+        DType::F16 => ("f16", FLOATS),
+        DType::Bf16 => ("bf16", FLOATS),
+        dtype if dtype.is_float() => ("float", FLOATS),
+        DType::Bool => ("bool", TRUTHS),
+        _ => ("whole", WHOLES),
+    }
+}
+
+/// The expression of an op on arguments of these types.
+///
+/// # Errors
+/// Names the op and the types.
+pub fn expression(
+    dialect: &dyn Dialect,
+    (op, attrs): (Op, &[Attr]),
+    args: &[(String, DType)],
+    result: DType,
+) -> Result<String, String> {
+    let missing = || format!("`{op}` on {}", args.iter().map(|a| a.1.name()).collect::<Vec<_>>().join(", "));
+    let attr = |name: &str| op.attr(name).and_then(|at| attrs.get(at));
+    // Of `where` the first argument is the condition.
+    let last = args.last().ok_or_else(missing)?.1;
+    let template = if attr("to").is_some() {
+        let from = if last.is_float() { "float" } else { "whole" };
+        CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
+    } else {
+        let name = attr("kind").and_then(Attr::word).unwrap_or(op.name());
+        ANY.iter().chain(kind(last).1).find(|e| e.0 == name).map(|e| e.1)
+    };
+    let mut text = template.ok_or_else(missing)?.replace("$T", dialect.register(result));
+    for (n, (arg, _)) in args.iter().enumerate() {
+        text = text.replace(&format!("${n}"), arg);
+    }
+    for name in ["min", "max"] {
+        if let Some(value) = attr(name).and_then(Attr::float) {
+            text = text.replace(&format!("${name}"), &dialect.literal(value, result));
+        }
+    }
+    Ok(text)
+}
+
+/// The ops of a body that the table lacks.
+pub fn missing(dialect: &dyn Dialect, body: &Body) -> Vec<String> {
+    let of = |instr: &Instr| match instr {
+        Instr::Map { op, attrs, args, dtype } => {
+            let args: Vec<_> = args.iter().map(|&arg| (String::new(), body.instrs[arg].dtype())).collect();
+            expression(dialect, (*op, attrs), &args, *dtype).err()
+        }
+        _ => None,
+    };
+    body.instrs.iter().filter_map(of).collect()
+}

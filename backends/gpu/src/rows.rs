@@ -1,0 +1,319 @@
+//! Row groups: some threads share a row, pass over it once for each level of reductions, and once more for what is stored of each point.
+//!
+//! Short rows stay in registers from the first pass on. Where neighbouring rows lie side by side in memory and the points of a row do not,
+//! neighbouring threads work on neighbouring rows.
+
+use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
+use eutectic_ir::{
+    DType,
+    index::Index,
+    ops::{Reduction, eval::limits},
+};
+
+use crate::{
+    device::Shape,
+    dialect::{Dialect, Team},
+    emit::Emitter,
+    lanes::Lanes,
+    launch::Launch,
+};
+
+/// Threads of a block whose rows are shorter than it.
+const BLOCK: usize = 128;
+/// Most registers that keep values of a row.
+const REGISTERS: usize = 64;
+
+/// How rows are shared out.
+struct Schedule {
+    team: Team,
+    lanes: Lanes,
+}
+
+/// Prints it.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+    let AnchorKernel::Rows { axes } = kernel.anchor else { return Err(vec!["no row group".into()]) };
+    let outer = kernel.body.domain.len() - axes;
+    let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
+    let schedule = Schedule::of(&nest, &kernel.slots, shape);
+    let mut printer = Printer::new(dialect, kernel, &nest, &schedule);
+    printer.print();
+    if !printer.emitter.problems.is_empty() {
+        return Err(printer.emitter.problems);
+    }
+    let block = schedule.team.threads * schedule.team.rows;
+    let blocks = schedule.lanes.domain(&nest.domain)[0].div_ceil(schedule.team.rows);
+    Ok(Launch::new(dialect.kernel(&kernel.slots, block, &printer.emitter.text), [blocks, 1, 1], block))
+}
+
+impl Schedule {
+    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &Shape) -> Schedule {
+        // Bytes whose neighbours along an axis lie side by side.
+        let beside = |axis: usize| -> usize {
+            let step = |map: &Index| {
+                let mut at = [0, 0];
+                at[axis] = 1;
+                map.eval(&at, &|_| 0) - map.eval(&[0, 0], &|_| 0)
+            };
+            let load = |i: &Instr| match i {
+                Instr::Load(Load { slot, at, .. }) => Some((*slot, step(at))),
+                _ => None,
+            };
+            let loads = nest.instrs.iter().filter_map(load).chain(nest.stores.iter().map(|s| (s.slot, step(&s.at))));
+            loads.filter(|(_, step)| step.abs() == 1).map(|(slot, _)| slots[slot].0.size()).sum()
+        };
+        let along = beside(1) >= beside(0);
+        let lanes = Lanes::best(nest, slots, usize::from(along), 8);
+        let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
+        let team = if along {
+            let threads = points.div_ceil(4).next_power_of_two().min(1024);
+            Team { threads, rows: (BLOCK / threads).max(1), along }
+        } else {
+            let wanted = (shape.processors * 1024 / rows).next_power_of_two();
+            let threads = wanted.min(points.next_power_of_two()).clamp(1, 32);
+            Team { threads, rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(1024 / threads), along }
+        };
+        Schedule { team, lanes }
+    }
+}
+
+struct Printer<'a> {
+    dialect: &'a dyn Dialect,
+    emitter: Emitter<'a>,
+    nest: &'a Nest,
+    team: Team,
+    lanes: Lanes,
+    /// Which values differ along a row, in which pass they can be computed, and which anything needs.
+    varies: Vec<bool>,
+    level: Vec<usize>,
+    needed: Vec<bool>,
+    /// How often a thread goes round if values stay in registers; none if they do not.
+    items: Option<usize>,
+    kept: Vec<bool>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(dialect: &'a dyn Dialect, kernel: &'a Kernel, nest: &'a Nest, schedule: &Schedule) -> Printer<'a> {
+        let Schedule { team, lanes } = *schedule;
+        let names: [&str; 2] = ["row", "c"];
+        let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
+        let count = nest.instrs.len();
+        let (mut varies, mut level): (Vec<bool>, Vec<usize>) = (Vec::new(), Vec::new());
+        for instr in &nest.instrs {
+            let of_args = instr.args().into_iter().map(|arg| level[arg]).max().unwrap_or(0);
+            let (differs, at) = match instr {
+                Instr::Reduce { .. } => (false, of_args + 1),
+                _ => {
+                    let own = instr.maps().into_iter().any(|map| map.mentions(1));
+                    (own || instr.args().into_iter().any(|arg| varies[arg]), of_args)
+                }
+            };
+            varies.push(differs);
+            level.push(at);
+        }
+        let mut needed = vec![false; count];
+        nest.stores.iter().flat_map(|s| s.values()).for_each(|value| needed[value] = true);
+        for id in (0..count).rev() {
+            if needed[id] {
+                nest.instrs[id].args().into_iter().for_each(|arg| needed[arg] = true);
+            }
+        }
+        let mut printer = Printer {
+            dialect,
+            emitter,
+            nest,
+            team,
+            lanes,
+            varies,
+            level,
+            needed,
+            items: None,
+            kept: vec![false; count],
+        };
+        let groups = lanes.domain(&nest.domain)[1];
+        let items = groups.div_ceil(team.threads);
+        let registers: usize =
+            (0..count).filter(|&id| printer.is_kept(id)).map(|id| items * printer.emitter.width(id)).sum();
+        let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
+        printer.items = (again && registers <= REGISTERS && items <= 16).then_some(items.max(1));
+        printer
+    }
+
+    fn passes(&self) -> usize {
+        self.level.iter().zip(&self.needed).filter(|(_, needed)| **needed).map(|(level, _)| *level).max().unwrap_or(0)
+    }
+
+    fn store_varies(&self, store: &eutectic_backend::Store) -> bool {
+        store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
+    }
+
+    /// Whether a value would stay in registers: what is loaded, and what is reduced.
+    fn is_kept(&self, id: ValueId) -> bool {
+        let reduced = |i: &Instr| matches!(i, Instr::Reduce { arg, .. } if *arg == id);
+        let worth = matches!(self.nest.instrs[id], Instr::Load(_)) || self.nest.instrs.iter().any(reduced);
+        self.needed[id] && self.varies[id] && worth
+    }
+
+    fn print(&mut self) {
+        let Team { threads, rows, along } = self.team;
+        let groups = self.lanes.domain(&self.nest.domain)[0];
+        self.emitter.line(&self.dialect.place("thread", "block"));
+        let (row, t) = match along {
+            true => (format!("block * {rows} + thread / {threads}"), format!("thread % {threads}")),
+            false => (format!("block * {rows} + thread % {rows}"), format!("thread / {rows}")),
+        };
+        for (ty, name, value) in [
+            ("int", "own", row),
+            ("bool", "live", format!("own < {groups}")),
+            // Threads without a row work along, for all have to meet.
+            ("int", "row", format!("(live ? own : {})", groups.saturating_sub(1))),
+            ("int", "t", t),
+        ] {
+            let line = self.dialect.declare(ty, name, &value);
+            self.emitter.line(&line);
+        }
+        for id in (0..self.nest.instrs.len()).filter(|&id| self.is_kept(id)).collect::<Vec<_>>() {
+            if let Some(items) = self.items {
+                let ty = self.dialect.register(self.nest.instrs[id].dtype());
+                let line = self.dialect.array(ty, &format!("k{id}"), items * self.emitter.width(id));
+                self.emitter.line(&line);
+            }
+        }
+        let passes = self.passes();
+        for pass in 0..passes {
+            self.invariants(pass);
+            self.pass(pass);
+        }
+        self.invariants(passes);
+        self.stores();
+    }
+
+    /// Names what is the same for a whole row, as far as it is known.
+    fn invariants(&mut self, pass: usize) {
+        for id in 0..self.nest.instrs.len() {
+            if self.needed[id] && !self.varies[id] && self.level[id] <= pass {
+                self.emitter.value(id);
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let groups = self.lanes.domain(&self.nest.domain)[1];
+        let threads = self.team.threads;
+        match self.items {
+            Some(items) => {
+                self.emitter.line(&self.dialect.each("i", "0", items, 1, true));
+                let line = self.dialect.declare("int", "c", &format!("t + i * {threads}"));
+                self.emitter.line(&line);
+                self.emitter.line(&format!("if (c < {groups}) {{"));
+            }
+            None => self.emitter.line(&self.dialect.each("c", "t", groups, threads, false)),
+        }
+        for id in (0..self.kept.len()).filter(|&id| self.kept[id]).collect::<Vec<_>>() {
+            let width = self.emitter.width(id);
+            let names = (0..width).map(|lane| format!("k{id}[i * {width} + {lane}]")).collect();
+            self.emitter.set(id, names);
+        }
+    }
+
+    fn close(&mut self) {
+        if self.items.is_some() {
+            for id in (0..self.kept.len()).filter(|&id| self.is_kept(id) && !self.kept[id]).collect::<Vec<_>>() {
+                if self.emitter.is_known(id) {
+                    self.kept[id] = true;
+                    let names = self.emitter.value(id);
+                    for (lane, name) in names.iter().enumerate() {
+                        self.emitter.line(&format!("k{id}[i * {} + {lane}] = {name};", names.len()));
+                    }
+                }
+            }
+            self.emitter.line("}");
+        }
+        self.emitter.line("}");
+        let varies = &self.varies;
+        self.emitter.forget(|id| varies[id]);
+    }
+
+    fn pass(&mut self, pass: usize) {
+        let of = |id: ValueId| match &self.nest.instrs[id] {
+            Instr::Reduce { how, arg, dtype } if self.needed[id] && self.level[id] == pass + 1 => {
+                Some((id, *how, *arg, *dtype))
+            }
+            _ => None,
+        };
+        let reductions: Vec<_> = (0..self.nest.instrs.len()).filter_map(of).collect();
+        // One sum for each lane: of neighbouring rows, or of a part of the row.
+        let lanes = self.lanes.count;
+        for (id, how, _, dtype) in &reductions {
+            for lane in 0..lanes {
+                let start = self.dialect.literal(identity(*how, *dtype), *dtype);
+                let line = self.dialect.variable(self.dialect.register(*dtype), &format!("a{id}_{lane}"), &start);
+                self.emitter.line(&line);
+            }
+        }
+        self.open();
+        for (id, how, arg, _) in &reductions {
+            for lane in 0..lanes {
+                let value = self.emitter.lane(*arg, lane);
+                let both = self.dialect.combine(*how, &format!("a{id}_{lane}"), &value);
+                self.emitter.line(&format!("a{id}_{lane} = {both};"));
+            }
+        }
+        self.close();
+        for (id, how, _, dtype) in &reductions {
+            let sums = (0..lanes).map(|lane| format!("a{id}_{lane}"));
+            let sums: Vec<String> = match self.team.along {
+                true => sums.reduce(|a, b| self.dialect.combine(*how, &a, &b)).into_iter().collect(),
+                false => sums.collect(),
+            };
+            let width = self.emitter.width(*id);
+            let names: Vec<String> = sums
+                .into_iter()
+                .take(width)
+                .map(|sum| {
+                    let name = self.emitter.name();
+                    let whole = self.dialect.reduce(*how, &sum, self.team);
+                    let line = self.dialect.declare(self.dialect.register(*dtype), &name, &whole);
+                    self.emitter.line(&line);
+                    name
+                })
+                .collect();
+            self.emitter.set(*id, names);
+        }
+    }
+
+    fn stores(&mut self) {
+        let (each, once): (Vec<usize>, Vec<usize>) =
+            (0..self.nest.stores.len()).partition(|&n| self.store_varies(&self.nest.stores[n]));
+        if !each.is_empty() {
+            self.emitter.line("if (live) {");
+            self.open();
+            // A point reads what it writes before it writes.
+            let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
+            values.into_iter().for_each(|value| _ = self.emitter.value(value));
+            each.into_iter().for_each(|n| self.emitter.store(n));
+            self.close();
+            self.emitter.line("}");
+        }
+        if !once.is_empty() {
+            self.emitter.line("if (live && t == 0) {");
+            once.into_iter().for_each(|n| self.emitter.store(n));
+            self.emitter.line("}");
+        }
+    }
+}
+
+/// What a reduction of nothing gives.
+fn identity(how: Reduction, dtype: DType) -> f64 {
+    let (low, high) = limits(dtype);
+    match how {
+        Reduction::Sum => 0.0,
+        Reduction::Product => 1.0,
+        Reduction::Max if dtype.is_float() => f64::NEG_INFINITY,
+        Reduction::Min if dtype.is_float() => f64::INFINITY,
+        Reduction::Max => low as f64,
+        Reduction::Min => high as f64,
+    }
+}

@@ -1,0 +1,207 @@
+//! Code: compiled kernels, and where each of their slots lies, before there is memory.
+
+use std::sync::Arc;
+
+use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Memory, Place, Port, Program, Step};
+use eutectic_ir::{Origin, Tensor, Type};
+
+use super::loaded;
+use crate::{
+    device::{Block, Device, Stream},
+    launch::Launch,
+};
+
+/// Where a slot lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A byte of the session's arena.
+    Arena(usize),
+    /// What a session has for a port.
+    Port(Port),
+    /// A constant of the program, by number.
+    Const(usize),
+    /// A parameter.
+    Param(usize),
+    /// What the load program computed, by number.
+    Loaded(usize),
+}
+
+/// A step whose slots are known.
+pub struct Bound {
+    /// Its kernel.
+    pub kernel: usize,
+    /// The source of each slot.
+    pub sources: Vec<Source>,
+    /// The slots that it writes.
+    pub stores: Vec<usize>,
+    /// Its model part.
+    pub origin: Origin,
+}
+
+/// A kernel's launches, compiled.
+type Built<M> = Vec<(Launch, M)>;
+
+/// A compiled program.
+pub struct Code<D: Device> {
+    pub device: Arc<D>,
+    pub kernels: Vec<Built<D::Module>>,
+    pub load: Vec<Bound>,
+    pub run: Vec<Bound>,
+    pub constants: Vec<D::Block>,
+    /// Bytes of each buffer that the load program computes.
+    pub loaded_bytes: Vec<usize>,
+    pub params: Vec<(String, Type)>,
+    pub inputs: Vec<(String, Type)>,
+    pub outputs: Vec<(String, Type)>,
+    pub states: Vec<(String, Type)>,
+    /// For each step of a run, which outputs need it, and whether a state does.
+    pub needed: Vec<Vec<bool>>,
+    pub arena_bytes: usize,
+    /// Bytes of memory that a kernel needs for itself.
+    pub workspace: usize,
+    /// Whether a step reads indices from tensors.
+    pub faults: bool,
+}
+
+/// What a kernel writes where an index is out of range: whether one is, the step's number, the index and the extent.
+pub const FAULT_BYTES: usize = 32;
+
+/// Compiles a program.
+///
+/// # Errors
+/// Every kernel that cannot be built, with its place in the model.
+pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>, BackendError> {
+    let mut problems = Vec::new();
+    let origin = |kernel: usize| {
+        let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
+        used.map_or_else(Origin::default, |step| step.origin.clone())
+    };
+    let mut launches = Vec::new();
+    let mut counts = Vec::new();
+    for (n, kernel) in program.kernels.iter().enumerate() {
+        let printed = device.print(kernel).unwrap_or_else(|why| {
+            problems.extend(why.into_iter().map(|why| (origin(n), why)));
+            Vec::new()
+        });
+        let work = printed.into_iter().filter(|launch| !launch.is_empty());
+        let before = launches.len();
+        launches.extend(work);
+        counts.push(launches.len() - before);
+    }
+    let mut modules = device.build(&launches).into_iter().zip(launches);
+    let mut kernels = Vec::new();
+    for (n, &count) in counts.iter().enumerate() {
+        let mut built: Built<D::Module> = Vec::new();
+        for (module, launch) in modules.by_ref().take(count) {
+            match module {
+                Ok(module) => built.push((launch, module)),
+                Err(why) => problems.push((origin(n), why)),
+            }
+        }
+        kernels.push(built);
+    }
+    let steps = || program.load.iter().chain(&program.run);
+    let ill = |step: &&Step| !program.kernels.get(step.kernel).is_some_and(|kernel| fits(program, kernel, step));
+    problems.extend(
+        steps()
+            .filter(ill)
+            .map(|step| (step.origin.clone(), format!("a step binds what kernel {} cannot use", step.kernel))),
+    );
+    if !problems.is_empty() {
+        return Err(BackendError::Unsupported { backend: device.name().into(), problems });
+    }
+    let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
+    let mut stream = device.stream()?;
+    let mut sources = Vec::with_capacity(program.buffers.len());
+    for buffer in &program.buffers {
+        sources.push(match &buffer.place {
+            Place::Arena(at) => Source::Arena(*at),
+            Place::Input(n) => Source::Port(Port::Input(*n)),
+            Place::Output(n) => Source::Port(Port::Output(*n)),
+            Place::State(n) => Source::Port(Port::State(*n)),
+            Place::Param(n) => Source::Param(*n),
+            Place::Const(tensor) => {
+                let block = device.allocate(tensor.bytes().len(), Memory::Device)?;
+                stream.upload(block.address(), tensor.bytes())?;
+                constants.push(block);
+                Source::Const(constants.len() - 1)
+            }
+            Place::Loaded(_) => {
+                loaded_bytes.push(buffer.count * buffer.dtype.size());
+                Source::Loaded(loaded_bytes.len() - 1)
+            }
+        });
+    }
+    stream.wait()?;
+    let bind = |step: &Step| Bound {
+        kernel: step.kernel,
+        sources: step.buffers.iter().map(|&id| sources[id]).collect(),
+        stores: program.kernels[step.kernel].stores.iter().map(|s| s.slot).collect(),
+        origin: step.origin.clone(),
+    };
+    let reads = |instr: &Instr| matches!(instr, Instr::Within { .. });
+    Ok(Code {
+        device: device.clone(),
+        load: program.load.iter().map(bind).collect(),
+        run: program.run.iter().map(bind).collect(),
+        constants,
+        loaded_bytes,
+        params: program.params.clone(),
+        inputs: program.inputs.clone(),
+        outputs: program.outputs.clone(),
+        states: program.states.clone(),
+        needed: program.needed_for(),
+        arena_bytes: program.arena_bytes,
+        workspace: kernels.iter().flatten().map(|(launch, _)| launch.workspace).max().unwrap_or(0),
+        faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
+        kernels,
+    })
+}
+
+/// Whether a step's buffers are those that its kernel asks for: kernels rely on it.
+fn fits(program: &Program, kernel: &Kernel, step: &Step) -> bool {
+    let same = |(slot, &id): (&(eutectic_ir::DType, usize), &usize)| {
+        program.buffers.get(id).is_some_and(|b| b.dtype == slot.0 && b.count >= slot.1)
+    };
+    kernel.slots.len() == step.buffers.len() && kernel.slots.iter().zip(&step.buffers).all(same)
+}
+
+impl<D: Device> Executable for Code<D> {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(loaded::load(self, params)?))
+    }
+}
+
+impl<D: Device> Code<D> {
+    /// Puts the launches of a step, by its number, into a stream.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn launch(
+        &self,
+        stream: &mut D::Stream,
+        (n, step): (usize, &Bound),
+        at: impl Fn(Source) -> u64,
+        (workspace, fault): (u64, u64),
+    ) -> Result<(), BackendError> {
+        let mut args = vec![workspace, fault, n as u64];
+        args.extend(step.sources.iter().map(|&source| at(source)).chain([workspace]));
+        self.kernels[step.kernel].iter().try_for_each(|(launch, module)| stream.launch(module, launch, &args))
+    }
+
+    /// What a run reported, if an index was out of range; the report is taken.
+    ///
+    /// # Errors
+    /// The fault, or when the device failed.
+    pub fn check(&self, stream: &mut D::Stream, fault: &D::Block, steps: &[Bound]) -> Result<(), BackendError> {
+        let mut report = [0; FAULT_BYTES];
+        stream.download(fault.address(), &mut report)?;
+        let word = |n: usize| i64::from_le_bytes(report[8 * n..8 * n + 8].try_into().expect("eight bytes"));
+        if word(0) == 0 {
+            return Ok(());
+        }
+        stream.upload(fault.address(), &[0; FAULT_BYTES])?;
+        let origin = steps.get(word(1) as usize).map_or_else(Origin::default, |step| step.origin.clone());
+        Err(BackendError::IndexOutOfRange { index: word(2), extent: word(3) as usize, origin })
+    }
+}

@@ -1,0 +1,150 @@
+//! Parameters and what is computed from them when they arrive: what sessions share.
+
+use std::sync::Arc;
+
+use eutectic_backend::{BackendError, Loaded, Memory, Session};
+use eutectic_ir::Tensor;
+
+use super::{
+    code::{Bound, Code, FAULT_BYTES, Source},
+    expect,
+    session::GpuSession,
+    wrong,
+};
+use crate::device::{Block, Device, Stream};
+
+/// Blocks by number; those that were let go are not there.
+type Blocks<D> = Vec<Option<Arc<<D as Device>::Block>>>;
+
+/// A program with its parameters.
+pub struct GpuLoaded<D: Device> {
+    pub code: Arc<Code<D>>,
+    params: Blocks<D>,
+    loaded: Blocks<D>,
+}
+
+/// Loads a program.
+///
+/// # Errors
+/// When a parameter's type is not the program's, or an index is out of range.
+pub fn load<D: Device>(code: Arc<Code<D>>, params: &[Tensor]) -> Result<GpuLoaded<D>, BackendError> {
+    expect("parameter", params.len(), code.params.len())?;
+    let (params, count) = (params.iter().enumerate(), params.len());
+    let given: Vec<_> = params.collect();
+    let empty = GpuLoaded { params: vec![None; count], loaded: vec![None; code.loaded_bytes.len()], code };
+    let todo = vec![true; empty.code.load.len()];
+    empty.with(&given, &todo)
+}
+
+impl<D: Device> GpuLoaded<D> {
+    /// With these parameters, and what these load steps compute from them.
+    fn with(&self, given: &[(usize, &Tensor)], todo: &[bool]) -> Result<GpuLoaded<D>, BackendError> {
+        let code = &self.code;
+        let device = &code.device;
+        let mut new = GpuLoaded { code: code.clone(), params: self.params.clone(), loaded: self.loaded.clone() };
+        let steps = || code.load.iter().enumerate().filter(|(n, _)| todo[*n]);
+        let read = |n: usize, step: &Bound| step.sources.contains(&Source::Param(n));
+        let mut stream = device.stream()?;
+        for &(n, tensor) in given {
+            let Some((name, ty)) = code.params.get(n) else {
+                return Err(wrong("parameter", &n.to_string(), format!("the program has {}", code.params.len())));
+            };
+            if tensor.ty() != *ty {
+                return Err(wrong("parameter", name, format!("{} given, the program takes {ty}", tensor.ty())));
+            }
+            new.params[n] = None;
+            if code.run.iter().chain(steps().map(|s| s.1)).any(|step| read(n, step)) {
+                let block = device.allocate(tensor.bytes().len(), Memory::Device)?;
+                stream.upload(block.address(), tensor.bytes())?;
+                new.params[n] = Some(Arc::new(block));
+            }
+        }
+        for write in steps().flat_map(|(_, step)| step.stores.iter().map(|&slot| step.sources[slot])) {
+            let Source::Loaded(n) = write else { continue };
+            let old = &self.loaded[n];
+            let is_new = match (&new.loaded[n], old) {
+                (Some(new), Some(old)) => !Arc::ptr_eq(new, old),
+                (new, _) => new.is_some(),
+            };
+            if !is_new {
+                let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
+                if let Some(old) = old {
+                    // What no step of these writes of it stays.
+                    stream.copy(old.address(), block.address(), old.bytes())?;
+                }
+                new.loaded[n] = Some(Arc::new(block));
+            }
+        }
+        let workspace = device.allocate(code.workspace, Memory::Device)?;
+        let fault = device.allocate(FAULT_BYTES, Memory::Device)?;
+        for step in steps() {
+            code.launch(&mut stream, step, |source| new.at(source), (workspace.address(), fault.address()))?;
+        }
+        stream.wait()?;
+        if code.faults {
+            code.check(&mut stream, &fault, &code.load)?;
+        }
+        for (n, param) in new.params.iter_mut().enumerate() {
+            if !code.run.iter().any(|step| read(n, step)) {
+                *param = None;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Where a source is, if all sessions share it.
+    pub fn at(&self, source: Source) -> u64 {
+        let block = |block: &Option<Arc<D::Block>>| block.as_ref().map_or(0, |b| b.address());
+        match source {
+            Source::Const(n) => self.code.constants[n].address(),
+            Source::Param(n) => block(&self.params[n]),
+            Source::Loaded(n) => block(&self.loaded[n]),
+            Source::Arena(_) | Source::Port(_) => 0,
+        }
+    }
+}
+
+impl<D: Device> Loaded for GpuLoaded<D> {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        let given: Vec<_> = params.iter().map(|(n, tensor)| (*n, tensor)).collect();
+        let replaced = |n: usize| given.iter().any(|(of, _)| *of == n);
+        let mut changed = vec![false; self.loaded.len()];
+        let mut released: Vec<usize> = Vec::new();
+        let mut todo = Vec::new();
+        for step in &self.code.load {
+            let depends = step.sources.iter().any(|source| match *source {
+                Source::Param(n) => replaced(n),
+                Source::Loaded(n) => changed[n],
+                _ => false,
+            });
+            for source in step.sources.iter().filter(|_| depends) {
+                match *source {
+                    Source::Param(n) if !replaced(n) && self.params[n].is_none() => released.push(n),
+                    _ => {}
+                }
+            }
+            for &slot in step.stores.iter().filter(|_| depends) {
+                if let Source::Loaded(n) = step.sources[slot] {
+                    changed[n] = true;
+                }
+            }
+            todo.push(depends);
+        }
+        released.sort_unstable();
+        released.dedup();
+        if !released.is_empty() {
+            let names = released.into_iter().map(|n| format!("`{}`", self.code.params[n].0)).collect();
+            return Err(BackendError::Released(names));
+        }
+        Ok(Arc::new(self.with(&given, &todo)?))
+    }
+
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(GpuSession::new(self)?))
+    }
+
+    fn bytes(&self) -> usize {
+        let shared = self.params.iter().chain(&self.loaded).flatten().map(|block| block.bytes());
+        shared.chain(self.code.constants.iter().map(Block::bytes)).sum()
+    }
+}

@@ -1,0 +1,304 @@
+//! Sessions: arena, states and the memory of ports, and the launches of a run, recorded once for each way to run.
+
+use std::{any::Any, sync::Arc};
+
+use eutectic_backend::{BackendError, DeviceBuffer, Input, Loaded, Memory, Output, Port, Session};
+use eutectic_ir::Type;
+
+use super::{
+    buffer::Buffer,
+    code::{Code, FAULT_BYTES, Source},
+    expect,
+    loaded::GpuLoaded,
+    part, wrong,
+};
+use crate::device::{Block, Device, Stream};
+
+/// So many ways to run stay recorded: which outputs are wanted, and what is bound.
+const RECORDED: usize = 8;
+
+/// The memory of an input, output or state.
+struct PortMemory<D: Device> {
+    what: &'static str,
+    name: String,
+    ty: Type,
+    own: D::Block,
+    bound: Option<Box<Buffer<D>>>,
+}
+
+/// What a run depends on besides the program: which outputs it wants, and where each port is.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Way {
+    wanted: Vec<bool>,
+    ports: [Vec<u64>; 3],
+}
+
+/// A session.
+pub struct GpuSession<D: Device> {
+    loaded: Arc<GpuLoaded<D>>,
+    stream: D::Stream,
+    arena: D::Block,
+    workspace: D::Block,
+    fault: D::Block,
+    /// Of inputs, outputs and states.
+    places: [Vec<PortMemory<D>>; 3],
+    way: Way,
+    recorded: Vec<(Way, <D::Stream as Stream>::Graph)>,
+    /// Whether a run was submitted and not waited for.
+    running: bool,
+}
+
+impl<D: Device> PortMemory<D> {
+    fn new(device: &D, what: &'static str, (name, ty): &(String, Type)) -> Result<PortMemory<D>, BackendError> {
+        let own = device.allocate(ty.bytes(), Memory::Device)?;
+        Ok(PortMemory { what, name: name.clone(), ty: ty.clone(), own, bound: None })
+    }
+
+    fn at(&self) -> u64 {
+        self.bound.as_ref().map_or(&self.own, |b| b.block()).address()
+    }
+
+    fn wrong(&self, problem: String) -> BackendError {
+        wrong(self.what, &self.name, problem)
+    }
+
+    fn check(&self, got: usize) -> Result<(), BackendError> {
+        let bytes = self.ty.bytes();
+        if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
+    }
+}
+
+impl<D: Device> GpuSession<D> {
+    pub fn new(loaded: Arc<GpuLoaded<D>>) -> Result<GpuSession<D>, BackendError> {
+        let code = &loaded.code;
+        let device = &*code.device;
+        let list = |what, ports: &[(String, Type)]| -> Result<Vec<_>, BackendError> {
+            ports.iter().map(|port| PortMemory::new(device, what, port)).collect()
+        };
+        let places = [list("input", &code.inputs)?, list("output", &code.outputs)?, list("state", &code.states)?];
+        Ok(GpuSession {
+            stream: device.stream()?,
+            arena: device.allocate(code.arena_bytes, Memory::Device)?,
+            workspace: device.allocate(code.workspace, Memory::Device)?,
+            fault: device.allocate(FAULT_BYTES, Memory::Device)?,
+            places,
+            way: Way::default(),
+            recorded: Vec::new(),
+            running: false,
+            loaded,
+        })
+    }
+
+    fn place(&mut self, port: Port) -> Result<&mut PortMemory<D>, BackendError> {
+        let (kind, what, n) = match port {
+            Port::Input(n) => (0, "input", n),
+            Port::Output(n) => (1, "output", n),
+            Port::State(n) => (2, "state", n),
+        };
+        let count = self.places[kind].len();
+        self.places[kind]
+            .get_mut(n)
+            .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
+    }
+
+    /// Puts a run into the stream, by what was recorded.
+    fn go(&mut self) -> Result<(), BackendError> {
+        let found = self.recorded.iter().position(|(way, _)| *way == self.way);
+        let at = match found {
+            Some(at) => at,
+            None => {
+                self.stream.begin()?;
+                let launched = self.launch_all(None);
+                let graph = self.stream.end();
+                launched?;
+                if self.recorded.len() == RECORDED {
+                    self.recorded.remove(0);
+                }
+                self.recorded.push((self.way.clone(), graph?));
+                self.recorded.len() - 1
+            }
+        };
+        self.running = true;
+        self.stream.replay(&self.recorded[at].1)
+    }
+
+    /// Puts the steps that are wanted into the stream; with notes of time around each.
+    fn launch_all(&mut self, times: Option<&mut Vec<f64>>) -> Result<(), BackendError> {
+        let GpuSession { loaded, stream, arena, workspace, fault, way, .. } = self;
+        let code = &loaded.code;
+        let all = way.wanted.iter().all(|wanted| *wanted);
+        let at = |source: Source| match source {
+            Source::Arena(at) => arena.address() + at as u64,
+            Source::Port(Port::Input(n)) => way.ports[0][n],
+            Source::Port(Port::Output(n)) => way.ports[1][n],
+            Source::Port(Port::State(n)) => way.ports[2][n],
+            source => loaded.at(source),
+        };
+        for step in code.run.iter().enumerate() {
+            let needed = || code.needed[step.0].iter().zip(&way.wanted).any(|(needed, wanted)| *needed && *wanted);
+            if times.is_some() {
+                stream.note(step.0)?;
+            }
+            if all || needed() {
+                code.launch(stream, step, at, (workspace.address(), fault.address()))?;
+            }
+        }
+        if let Some(times) = times {
+            stream.note(code.run.len())?;
+            stream.wait()?;
+            for n in 0..code.run.len() {
+                times.push(stream.seconds(n, n + 1)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what is in the stream, and asks what went wrong.
+    fn finish(&mut self) -> Result<(), BackendError> {
+        self.running = false;
+        self.stream.wait()?;
+        let code: &Code<D> = &self.loaded.code;
+        if code.faults { code.check(&mut self.stream, &self.fault, &code.run) } else { Ok(()) }
+    }
+}
+
+impl<D: Device> Session for GpuSession<D> {
+    fn loaded(&self) -> Arc<dyn Loaded> {
+        self.loaded.clone()
+    }
+
+    fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
+        let other = "the parameters of another program; use those that `replace` gives of this session's";
+        let loaded = (loaded as Arc<dyn Any + Send + Sync>).downcast::<GpuLoaded<D>>().ok();
+        let loaded = loaded.filter(|loaded| Arc::ptr_eq(&loaded.code, &self.loaded.code));
+        let loaded = loaded.ok_or_else(|| wrong("parameter", "*", other.into()))?;
+        self.stream.wait()?;
+        self.recorded.clear();
+        self.loaded = loaded;
+        Ok(())
+    }
+
+    fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
+        let mut twin = GpuSession::new(self.loaded.clone())?;
+        self.stream.wait()?;
+        for (from, to) in self.places[2].iter().zip(&twin.places[2]) {
+            twin.stream.copy(from.at(), to.at(), from.ty.bytes())?;
+        }
+        Ok(Box::new(twin))
+    }
+
+    fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
+        Ok(Box::new(Buffer::new(&self.loaded.code.device, bytes, memory)?))
+    }
+
+    fn bind(
+        &mut self,
+        port: Port,
+        buffer: Option<Box<dyn DeviceBuffer>>,
+    ) -> Result<Option<Box<dyn DeviceBuffer>>, BackendError> {
+        self.stream.wait()?;
+        let device = self.loaded.code.device.clone();
+        let place = self.place(port)?;
+        let buffer = match buffer {
+            Some(buffer) => {
+                place.check(buffer.bytes())?;
+                let buffer = (buffer as Box<dyn Any>).downcast::<Buffer<D>>().ok().filter(|b| b.is_of(&device));
+                Some(buffer.ok_or_else(|| place.wrong("a buffer of another device; ask this session for one".into()))?)
+            }
+            None => None,
+        };
+        let bound = std::mem::replace(&mut place.bound, buffer);
+        let (to, bytes, now) = (place.own.address(), place.ty.bytes(), place.bound.is_some());
+        if let (false, Port::State(_), Some(before)) = (now, port, &bound) {
+            self.stream.copy(before.block().address(), to, bytes)?;
+            self.stream.wait()?;
+        }
+        Ok(bound.map(|b| b as Box<dyn DeviceBuffer>))
+    }
+
+    fn write(&mut self, port: Port, at: usize, from: &[u8]) -> Result<(), BackendError> {
+        let place = self.place(port)?;
+        part(place.what, &place.name, at, from.len(), place.ty.bytes())?;
+        let to = place.at() + at as u64;
+        self.stream.upload(to, from)
+    }
+
+    fn read(&mut self, port: Port, at: usize, to: &mut [u8]) -> Result<(), BackendError> {
+        self.wait()?;
+        let place = self.place(port)?;
+        part(place.what, &place.name, at, to.len(), place.ty.bytes())?;
+        let from = place.at() + at as u64;
+        self.stream.download(from, to)
+    }
+
+    fn execute(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &mut [Output<'_>],
+        times: Option<&mut Vec<f64>>,
+    ) -> Result<(), BackendError> {
+        self.wait()?;
+        expect("input", inputs.len(), self.places[0].len())?;
+        expect("output", outputs.len(), self.places[1].len())?;
+        for (place, input) in self.places[0].iter().zip(inputs) {
+            if let Input::Host(bytes) = input {
+                place.check(bytes.len())?;
+                self.stream.upload(place.own.address(), bytes)?;
+            }
+        }
+        for (place, output) in self.places[1].iter().zip(outputs.iter()) {
+            if let Output::Host(bytes) = output {
+                place.check(bytes.len())?;
+            }
+        }
+        // What comes from the host or goes there passes through the port's own memory.
+        let [of_inputs, of_outputs, of_states] = &self.places;
+        let own = |place: &PortMemory<D>, port: bool| if port { place.at() } else { place.own.address() };
+        self.way.wanted.clear();
+        self.way.wanted.extend(outputs.iter().map(|output| !matches!(output, Output::Unwanted)).chain([true]));
+        self.way.ports.iter_mut().for_each(Vec::clear);
+        let inputs = of_inputs.iter().zip(inputs).map(|(place, input)| own(place, matches!(input, Input::Port)));
+        self.way.ports[0].extend(inputs);
+        let placed = of_outputs.iter().zip(outputs.iter()).map(|(place, o)| own(place, matches!(o, Output::Port)));
+        self.way.ports[1].extend(placed);
+        self.way.ports[2].extend(of_states.iter().map(PortMemory::at));
+        match times {
+            Some(times) => self.launch_all(Some(times))?,
+            None => self.go()?,
+        }
+        self.finish()?;
+        for (place, output) in self.places[1].iter().zip(outputs) {
+            if let Output::Host(bytes) = output {
+                self.stream.download(place.own.address(), bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, wanted: &[bool]) -> Result<(), BackendError> {
+        self.wait()?;
+        expect("output", wanted.len(), self.places[1].len())?;
+        self.way.wanted.clear();
+        self.way.wanted.extend(wanted.iter().copied().chain([true]));
+        self.way.ports.iter_mut().for_each(Vec::clear);
+        for ((ports, places), kind) in self.way.ports.iter_mut().zip(&self.places).zip(0..) {
+            let at = |(n, place): (usize, &PortMemory<D>)| match kind == 1 && !wanted[n] {
+                true => place.own.address(),
+                false => place.at(),
+            };
+            ports.extend(places.iter().enumerate().map(at));
+        }
+        self.go()
+    }
+
+    fn wait(&mut self) -> Result<(), BackendError> {
+        if self.running { self.finish() } else { Ok(()) }
+    }
+}
+
+impl<D: Device> Drop for GpuSession<D> {
+    /// Memory is freed when nothing works on it.
+    fn drop(&mut self) {
+        let _ = self.stream.wait();
+    }
+}
