@@ -16,8 +16,10 @@ pub struct Listed {
 }
 
 /// All of them; the first is the one that runs everywhere.
-pub const BACKENDS: &[Listed] =
-    &[Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Cpu::open }];
+pub const BACKENDS: &[Listed] = &[
+    Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Cpu::open },
+    Listed { name: "cuda", about: "an NVIDIA GPU: kernels compiled when they are needed", open: eutectic_cuda::open },
+];
 
 impl Listed {
     /// The backend of a name.
@@ -59,6 +61,6 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_answered_with_those_that_there_are() {
         let error = Listed::named("cqu").err().expect("there is none of that name").to_string();
-        assert_eq!(error, "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: cpu");
+        assert_eq!(error, "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: cpu, cuda");
     }
 }

@@ -7,7 +7,7 @@ mod cases;
 use eutectic::{Backend, Compiler, Graph, Strategy};
 use eutectic_checker::run::check;
 use eutectic_conformance::program::generate;
-use eutectic_cuda::{CudaOptions, open};
+use eutectic_cuda::{CudaOptions, on};
 use eutectic_gpu::measure;
 use eutectic_ir::text;
 
@@ -25,7 +25,7 @@ fn main() {
 }
 
 fn compiler() -> Compiler {
-    let gpu = open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     Compiler::new(gpu).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -60,7 +60,7 @@ fn check_cases() {
 }
 
 fn time() {
-    let gpu = open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     println!("{}", gpu.describe());
     let compiler = compiler();
     for case in cases::LARGE {

@@ -59,8 +59,8 @@ impl Cuda {
     pub fn new(options: &CudaOptions) -> Result<Cuda, BackendError> {
         // SAFETY: loading the driver runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
-            let names = nvrtc::names("cuda");
-            return Err(BackendError::Device(format!("the CUDA driver is missing: looked for {names}")));
+            let what = "the CUDA driver, which comes with NVIDIA's graphics driver, is missing".into();
+            return Err(BackendError::Missing { what, places: nvrtc::places("cuda") });
         }
         let context = CudaContext::new(options.ordinal)
             .map_err(|e| BackendError::Device(format!("CUDA has no device {}: {e}", options.ordinal)))?;
@@ -79,8 +79,7 @@ impl Cuda {
         // SAFETY: the number is there.
         unsafe { sys::cuDriverGetVersion(&mut version) };
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
-        let compiler =
-            nvrtc::Compiler::new(&architecture, options.cache.as_deref(), version).map_err(BackendError::Device)?;
+        let compiler = nvrtc::Compiler::new(&architecture, options.cache.as_deref(), version)?;
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
         Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })

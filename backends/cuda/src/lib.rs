@@ -8,7 +8,9 @@ pub mod kernels;
 mod library;
 pub mod nvrtc;
 
-use eutectic_backend::BackendError;
+use std::sync::Arc;
+
+use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
 pub use device::{Cuda, CudaOptions};
@@ -17,8 +19,20 @@ pub use device::{Cuda, CudaOptions};
 ///
 /// # Errors
 /// The library that is missing and where it was looked for, or that there is no such device.
-pub fn open(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
+pub fn on(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
     Cuda::new(options).map(Gpu::new)
+}
+
+/// The backend on the first device, as lists of backends have it.
+///
+/// # Errors
+/// As for [`on`], or when the costs cannot be read.
+pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
+    let mut options = CudaOptions::default();
+    if let Some(costs) = &setup.costs {
+        options.costs = Costs::read(costs).map_err(|problem| BackendError::Setup { option: "costs", problem })?;
+    }
+    Ok(Arc::new(on(&options)?))
 }
 
 /// What things cost on an H100.

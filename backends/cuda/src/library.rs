@@ -43,7 +43,7 @@ impl Library {
     pub fn new() -> Result<Library, String> {
         // SAFETY: loading the library runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
-            return Err(format!("without cuBLASLt, looked for {}", nvrtc::names("cublasLt")));
+            return Err(format!("without cuBLASLt, looked for {}", nvrtc::places("cublasLt").concat()));
         }
         result::create_handle().map(Library).map_err(|e| format!("cuBLASLt does not start: {e:?}"))
     }

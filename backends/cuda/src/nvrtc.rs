@@ -10,6 +10,7 @@ use std::{
 };
 
 use cudarc::nvrtc::{result, sys};
+use eutectic_backend::BackendError;
 
 /// What a kernel's text starts with.
 const INTRINSICS: &str = include_str!("text/intrinsics.cu");
@@ -22,9 +23,9 @@ pub struct Compiler {
 }
 
 /// Where the loader looks for a library.
-pub fn names(library: &str) -> String {
+pub fn places(library: &str) -> Vec<String> {
     let names = cudarc::get_lib_name_candidates(library);
-    format!("{} and {} other names, in the loader's path (LD_LIBRARY_PATH, ld.so.cache)", names[0], names.len() - 1)
+    vec![format!("{} and {} other names, in the loader's path (LD_LIBRARY_PATH, ld.so.cache)", names[0], names.len() - 1)]
 }
 
 impl Compiler {
@@ -32,10 +33,11 @@ impl Compiler {
     ///
     /// # Errors
     /// When there is no NVRTC.
-    pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Compiler, String> {
+    pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Compiler, BackendError> {
         // SAFETY: loading NVRTC runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
-            return Err(format!("NVRTC, which compiles kernels, is missing: looked for {}", names("nvrtc")));
+            let what = "NVRTC, which compiles kernels and comes with the CUDA toolkit, is missing".into();
+            return Err(BackendError::Missing { what, places: places("nvrtc") });
         }
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are there.

@@ -6,9 +6,9 @@ mod host;
 use std::collections::BTreeSet;
 
 use eutectic::Compiler;
-use eutectic_backend::{Backend, Kernel, Program};
+use eutectic_backend::{Kernel, Program, Setup};
 use eutectic_conformance::program::generate;
-use eutectic_cuda::{CudaOptions, kernels, nvrtc, open};
+use eutectic_cuda::{kernels, nvrtc, open};
 use eutectic_gpu::{Gpu, device::Shape};
 use rayon::prelude::*;
 
@@ -60,7 +60,7 @@ fn kernels_of_random_programs_compile() {
 
 #[test]
 fn what_is_missing_is_named() {
-    match open(&CudaOptions::default()) {
+    match open(&Setup::default()) {
         Ok(gpu) => assert!(gpu.describe().contains("processors"), "{}", gpu.describe()),
         Err(error) => {
             let error = error.to_string();

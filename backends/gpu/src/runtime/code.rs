@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Memory, Place, Port, Program, Step};
+use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Memory, Place, Port, Program, Refusal, Step};
 use eutectic_ir::{Origin, Tensor, Type};
 
 use super::loaded;
@@ -71,16 +71,17 @@ pub const FAULT_BYTES: usize = 32;
 /// # Errors
 /// Every kernel that cannot be built, with its place in the model.
 pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>, BackendError> {
-    let mut problems = Vec::new();
-    let origin = |kernel: usize| {
+    let mut problems: Vec<Refusal> = program.problems().into_iter().map(Refusal::from).collect();
+    let refusal = |kernel: usize, why: String| {
         let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
-        used.map_or_else(Origin::default, |step| step.origin.clone())
+        let origin = used.map_or_else(Origin::default, |step| step.origin.clone());
+        Refusal { kernel: Some(kernel), origin, why }
     };
     let mut launches = Vec::new();
     let mut counts = Vec::new();
     for (n, kernel) in program.kernels.iter().enumerate() {
         let printed = device.print(kernel).unwrap_or_else(|why| {
-            problems.extend(why.into_iter().map(|why| (origin(n), why)));
+            problems.extend(why.into_iter().map(|why| refusal(n, why)));
             Vec::new()
         });
         let work = printed.into_iter().filter(|launch| !launch.is_empty());
@@ -95,18 +96,11 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         for (module, launch) in modules.by_ref().take(count) {
             match module {
                 Ok(module) => built.push((launch, module)),
-                Err(why) => problems.push((origin(n), why)),
+                Err(why) => problems.push(refusal(n, why)),
             }
         }
         kernels.push(built);
     }
-    let steps = || program.load.iter().chain(&program.run);
-    let ill = |step: &&Step| !program.kernels.get(step.kernel).is_some_and(|kernel| fits(program, kernel, step));
-    problems.extend(
-        steps()
-            .filter(ill)
-            .map(|step| (step.origin.clone(), format!("a step binds what kernel {} cannot use", step.kernel))),
-    );
     if !problems.is_empty() {
         return Err(BackendError::Unsupported { backend: device.name().into(), problems });
     }
@@ -156,14 +150,6 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
         kernels,
     })
-}
-
-/// Whether a step's buffers are those that its kernel asks for: kernels rely on it.
-fn fits(program: &Program, kernel: &Kernel, step: &Step) -> bool {
-    let same = |(slot, &id): (&(eutectic_ir::DType, usize), &usize)| {
-        program.buffers.get(id).is_some_and(|b| b.dtype == slot.0 && b.count >= slot.1)
-    };
-    kernel.slots.len() == step.buffers.len() && kernel.slots.iter().zip(&step.buffers).all(same)
 }
 
 impl<D: Device> Executable for Code<D> {
