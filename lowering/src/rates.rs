@@ -11,10 +11,6 @@ const STREAMED: usize = 16 << 20;
 /// How often a program is taken to run for each time that it is loaded.
 const RUNS_A_LOAD: f64 = 1000.0;
 
-/// What keeping a byte of a parameter counts, as a share of what a byte counts that the load program computes: a parameter lies in its
-/// file as well, can be mapped from there, and is shared by all who have the file open.
-const GIVEN: f64 = 0.5;
-
 /// What the parts of a price are worth in seconds of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
@@ -22,10 +18,8 @@ pub(crate) struct Rates {
     pub launch: f64,
     /// What a second of the load program counts.
     pub load: f64,
-    /// What a byte counts that the load program computes and that is kept between runs.
-    pub loaded: f64,
-    /// What a byte counts that is given and kept, because runs read it.
-    pub given: f64,
+    /// What a byte counts that is kept between runs.
+    pub byte: f64,
     /// What a byte counts that a run stores.
     pub stored: f64,
 }
@@ -45,7 +39,6 @@ impl Rates {
         let count = most.clamp(1, limits.extent.max(1));
         let streamed = seconds(count).unwrap_or(0.0) / (2 * count * dtype.size()) as f64;
         let stored = short * streamed;
-        let kept = backend.keep() * streamed;
-        Rates { launch, load: 1.0 / RUNS_A_LOAD, loaded: kept + stored, given: kept * GIVEN + stored, stored }
+        Rates { launch, load: 1.0 / RUNS_A_LOAD, byte: backend.keep() * streamed + stored, stored }
     }
 }

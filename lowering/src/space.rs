@@ -118,12 +118,12 @@ impl<'a> Space<'a> {
         if !kernel.load {
             return kernel.stores.iter().fold(cost.seconds, |sum, &class| sum + stored(self.rates.stored, class));
         }
-        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.loaded, class))
+        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
     }
 
-    /// What keeping a given class between runs counts.
+    /// What keeping a class between runs counts.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
-        self.classes.classes[class].ty.bytes() as f64 * self.rates.given
+        self.classes.classes[class].ty.bytes() as f64 * self.rates.byte
     }
 
     /// Whether it is never better to store a class than to store its only reader, with the e-node that this is computed by: the reader

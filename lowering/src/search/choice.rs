@@ -106,16 +106,20 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
     if space.facts.given[class] {
         return vec![0.0; c.nodes.len()];
     }
-    let share = if c.constant { 0.01 } else { 1.0 };
+    // What is constant is computed when parameters arrive, and kept. That it may be kept in place of something else, only a whole plan
+    // tells.
+    let (share, kept) = match space.facts.loadable[class] {
+        true => (space.rates.load, space.keep(class)),
+        false => (1.0, 0.0),
+    };
     (0..c.nodes.len())
         .map(|i| {
-            let alone = space.cost_alone(class, i);
-            let seconds = match c.nodes[i].op.def().class {
-                Class::Pointwise if fused => alone.seconds * 0.1,
-                Class::View(_) | Class::Leaf(_) if fused => alone.seconds * 0.01,
-                _ => alone.seconds,
-            };
-            seconds * share
+            let seconds = space.cost_alone(class, i).seconds * share + kept;
+            match c.nodes[i].op.def().class {
+                Class::Pointwise if fused => seconds * 0.1,
+                Class::View(_) | Class::Leaf(_) if fused => seconds * 0.01,
+                _ => seconds,
+            }
         })
         .collect()
 }
