@@ -82,8 +82,9 @@ pub(crate) fn extract(
 impl Usable {
     fn of(egraph: &EGraph, outputs: &[Id]) -> Usable {
         let mut order = Vec::new();
-        let mut seen: FxHashSet<Id> = outputs.iter().copied().collect();
-        let mut open: Vec<Id> = outputs.to_vec();
+        let mut seen: FxHashSet<Id> = FxHashSet::default();
+        // Several outputs may be one class.
+        let mut open: Vec<Id> = outputs.iter().copied().filter(|output| seen.insert(*output)).collect();
         let mut nodes: FxHashMap<Id, Vec<Node>> = FxHashMap::default();
         while let Some(class) = open.pop() {
             order.push(class);
