@@ -366,7 +366,8 @@ fn a_file_of_external_data_is_mapped_once() {
     fs::write(dir.path().join("w.bin"), numbers).unwrap();
     let folder = Folder::of(&dir.path().join("m.onnx"));
     let at = |offset: &str| {
-        let entry = |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
+        let entry =
+            |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
         let proto = TensorProto {
             dims: vec![3],
             data_type: Some(1),
