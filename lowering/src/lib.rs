@@ -5,7 +5,9 @@
 //! [`mod@search`] looks for a cheap one; [`program`] puts plans of outlined blocks together, with buffers from [`memory`].
 
 pub mod build;
+mod copy;
 mod domain;
+mod kernels;
 pub mod memory;
 pub mod plan;
 pub mod print;

@@ -1,10 +1,9 @@
 //! Puts the plans of outlined blocks together: one load program, one run program, buffers, memory.
 
-use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Instr, Kernel, Load, Place, Program, Step, Store};
+use eutectic_backend::{Buffer, BufferId, Kernel, Place, Program, Step};
 use eutectic_ir::{
     Attr, DType, Graph, NodeId, Origin,
     eclasses::{ClassId, EClasses},
-    index::Index,
     ops::{Class, Leaf},
     outline::{Call, Outlined},
 };
@@ -12,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, Built},
+    copy::copy,
     memory,
     search::Searched,
     settle::{Heir, settle},
@@ -369,15 +369,4 @@ fn numbers(kept: &[bool]) -> Vec<usize> {
         Some(number)
     };
     kept.iter().scan(0, count).collect()
-}
-
-/// Copies so many elements.
-pub(crate) fn copy(dtype: DType, count: usize) -> Kernel {
-    let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };
-    Kernel {
-        anchor: AnchorKernel::Map,
-        body: Body { domain: vec![count], instrs: vec![Instr::Load(load)], results: Vec::new() },
-        stores: vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 0 }],
-        slots: vec![(dtype, count); 2],
-    }
 }

@@ -3,7 +3,7 @@
 use eutectic_backend::Backend;
 use eutectic_ir::DType;
 
-use crate::program::copy;
+use crate::copy::copy;
 
 /// Elements of the copy that measures bandwidth: 64 MiB, beyond the caches.
 const STREAMED: usize = 16 << 20;

@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, Built},
+    copy::copy,
     plan::{Facts, Plan, PlanError, PlanKernel},
-    program,
     rates::Rates,
 };
 
@@ -178,11 +178,11 @@ impl<'a> Space<'a> {
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
             if !self.classes.classes[whole].nodes.iter().any(is_state) {
                 let (dtype, count) = built.kernel.slots[slot];
-                let copy = self.backend.cost(&program::copy(dtype, count));
+                let copied = self.backend.cost(&copy(dtype, count));
                 cost = Cost {
-                    seconds: cost.seconds + copy.seconds,
-                    flops: cost.flops + copy.flops,
-                    bytes: cost.bytes + copy.bytes,
+                    seconds: cost.seconds + copied.seconds,
+                    flops: cost.flops + copied.flops,
+                    bytes: cost.bytes + copied.bytes,
                 };
             }
         }

@@ -1,11 +1,13 @@
 //! From a kernel of a plan to the description that backends price and print: expressions with composed index maps.
 
 mod place;
+mod scope;
 mod value;
 
 use place::Placed;
+use scope::{Builder, Scope, attr};
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Guard, Instr, Kernel, Store, ValueId};
+use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, Store};
 use eutectic_ir::{
     Attr,
     attr::FloatBits,
@@ -13,15 +15,12 @@ use eutectic_ir::{
     index::{Index, flatten},
     ops::{Anchor, Class},
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::plan::{Plan, PlanKernel};
 
 /// Most ops of a kernel: its expressions are walked recursively.
 const MOST_CLASSES: usize = 512;
-
-/// Most instructions of a body: an op that is read at many places is computed at each.
-const MOST_INSTRS: usize = 4096;
 
 /// A kernel, and which class each of its slots is.
 #[derive(Clone, Debug)]
@@ -51,72 +50,7 @@ pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<Bui
     builder.build()
 }
 
-struct Builder<'a> {
-    classes: &'a EClasses,
-    plan: &'a Plan,
-    parts: &'a PlanKernel,
-    /// What the kernel computes.
-    interior: FxHashSet<ClassId>,
-    /// Of that, anchors and reductions and what reads one.
-    above: FxHashSet<ClassId>,
-    /// Classes that are read, in the order of first use.
-    slots: Vec<ClassId>,
-    /// The contraction-like anchor.
-    anchor: Option<ClassId>,
-    /// The axis of the domain that runs along a row, and its extent, in a row group.
-    row: Option<(usize, usize)>,
-}
-
-/// A body under construction.
-struct Scope {
-    body: Body,
-    /// The number of each instruction.
-    numbers: FxHashMap<Instr, ValueId>,
-    values: FxHashMap<(ClassId, Vec<Index>, Vec<Guard>), ValueId>,
-    /// Where each class was first visited without guards.
-    visited: FxHashMap<ClassId, Vec<Index>>,
-    /// Whether the anchor's result is at hand: not in the bodies of its operands.
-    above_anchor: bool,
-}
-
-impl Scope {
-    fn new(domain: Vec<usize>, above_anchor: bool) -> Scope {
-        Scope {
-            body: Body { domain, ..Body::default() },
-            numbers: FxHashMap::default(),
-            values: FxHashMap::default(),
-            visited: FxHashMap::default(),
-            above_anchor,
-        }
-    }
-
-    fn push(&mut self, instr: Instr) -> Result<ValueId, String> {
-        // Equal instructions are one value: two classes may load the same element.
-        let next = self.body.instrs.len();
-        if next > MOST_INSTRS {
-            return Err(format!("it would take more than {MOST_INSTRS} instructions"));
-        }
-        let at = *self.numbers.entry(instr).or_insert_with_key(|instr| {
-            self.body.instrs.push(instr.clone());
-            next
-        });
-        Ok(at)
-    }
-}
-
-impl<'a> Builder<'a> {
-    fn dims(&self, class: ClassId) -> Result<Vec<usize>, String> {
-        self.classes.classes[class].ty.dims().ok_or_else(|| format!("class {class} is no tensor of known extents"))
-    }
-
-    fn node(&self, class: ClassId) -> &'a ENode {
-        &self.classes.classes[class].nodes[self.plan.choice[class]]
-    }
-
-    fn is_interior(&self, class: ClassId) -> bool {
-        self.interior.contains(&class)
-    }
-
+impl Builder<'_> {
     fn build(&mut self) -> Result<Built, String> {
         let mut rows = None;
         for &class in self.parts.interior.iter().filter(|c| self.classes.classes[**c].scalar.is_none()) {
@@ -233,9 +167,4 @@ impl<'a> Builder<'a> {
         kernel.normalise();
         Ok(Built { kernel, classes, reads, parts })
     }
-}
-
-/// An attribute of a node, by name.
-pub(crate) fn attr<'n>(node: &'n ENode, name: &str) -> Option<&'n Attr> {
-    node.attrs.get(node.op.attr(name)?)
 }

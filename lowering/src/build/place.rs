@@ -7,7 +7,7 @@ use eutectic_ir::{
     ops::{Class, ViewCall},
 };
 
-use super::{Builder, Scope};
+use super::scope::{Builder, Scope};
 use crate::domain::{invert, is_bijection};
 
 /// A value that is stored.

@@ -8,7 +8,7 @@ use eutectic_ir::{
     ops::{Anchor, Class, Leaf, ViewCall},
 };
 
-use super::{Builder, Scope, attr};
+use super::scope::{Builder, Scope, attr};
 use crate::plan::is_buffer;
 
 impl Builder<'_> {

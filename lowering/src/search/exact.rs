@@ -1,6 +1,11 @@
 //! Enumeration of every plan: choices, stored sets and hosts of the classes that are needed, users before operands.
 
-use super::{ClassId, Plan, Priced, Space};
+use eutectic_ir::eclasses::ClassId;
+
+use crate::{
+    plan::Plan,
+    space::{Priced, Space},
+};
 
 /// Prices every plan; gives up, without harm, after `limit`.
 pub fn improve(space: &Space<'_>, users: &[Vec<ClassId>], plan: &mut Plan, best: &mut Priced, limit: usize) -> usize {

@@ -5,7 +5,11 @@ use std::collections::VecDeque;
 use eutectic_ir::{eclasses::ClassId, ops::Class};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Move, Search, flip, state::Price};
+use super::{
+    Search, flip,
+    fresh::Move,
+    state::{Mark, Price},
+};
 
 /// How many times dearer than the chosen e-node another may be, with all below it, and still be tried: sharing and fusion can make
 /// up for so much.
@@ -226,7 +230,7 @@ impl Search<'_, '_> {
     }
 
     /// The classes that kernels compute now and computed nowhere at a moment.
-    fn new_since(&self, mark: super::Mark) -> Vec<ClassId> {
+    fn new_since(&self, mark: Mark) -> Vec<ClassId> {
         let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
         for (gone, kernel) in self.state.changes(mark) {
             if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());

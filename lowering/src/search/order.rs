@@ -5,8 +5,23 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::state::{KernelId, State};
-use crate::plan::PlanError;
+/// The number of a kernel.
+pub(crate) type KernelId = u32;
+
+/// Kernels with labels, of which those that are read have the lesser ones.
+pub(super) trait Labelled {
+    /// The kernels that a kernel waits for.
+    fn below(&self, id: KernelId) -> impl Iterator<Item = KernelId>;
+
+    /// The kernels that wait for a kernel.
+    fn above(&self, id: KernelId) -> impl Iterator<Item = KernelId>;
+
+    /// A kernel's label.
+    fn label(&self, id: KernelId) -> u64;
+
+    /// Gives a kernel a label.
+    fn relabel(&mut self, id: KernelId, label: u64);
+}
 
 /// Room between a kernel and the last that it waits for.
 const GAP: u64 = 1 << 32;
@@ -17,8 +32,8 @@ const REACH: usize = 512;
 /// Gives new kernels their places, and sorts them by these.
 ///
 /// # Errors
-/// When kernels wait for each other.
-pub(super) fn insert(state: &mut State<'_, '_>, fresh: &mut [KernelId]) -> Result<(), PlanError> {
+/// When kernels wait for each other: one of them.
+pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), KernelId> {
     let new: FxHashSet<KernelId> = fresh.iter().copied().collect();
     let mut waits: FxHashMap<KernelId, usize> = FxHashMap::default();
     for &id in fresh.iter() {
@@ -39,33 +54,32 @@ pub(super) fn insert(state: &mut State<'_, '_>, fresh: &mut [KernelId]) -> Resul
         }
     }
     if let Some(&id) = fresh.iter().find(|id| !placed.contains(*id)) {
-        return Err(PlanError::CyclicKernels(state.kernel(id).kernel.stores[0]));
+        return Err(id);
     }
-    fresh.sort_unstable_by_key(|&id| state.kernel(id).label);
+    fresh.sort_unstable_by_key(|&id| state.label(id));
     Ok(())
 }
 
 /// Places one new kernel, all whose operands are placed, and lifts what waits for it over it.
-fn place(state: &mut State<'_, '_>, id: KernelId, unplaced: &impl Fn(&KernelId) -> bool) -> Result<(), PlanError> {
-    let low = state.below(id).map(|below| state.kernel(below).label).max().unwrap_or(0);
-    let readers = |state: &State<'_, '_>, of: KernelId| -> Vec<KernelId> {
-        state.above(of).filter(|above| !unplaced(above)).collect()
-    };
-    let high = readers(state, id).iter().map(|&above| state.kernel(above).label).min().unwrap_or(u64::MAX);
+fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId) -> bool) -> Result<(), KernelId> {
+    let low = state.below(id).map(|below| state.label(below)).max().unwrap_or(0);
+    let readers =
+        |state: &L, of: KernelId| -> Vec<KernelId> { state.above(of).filter(|above| !unplaced(above)).collect() };
+    let high = readers(state, id).iter().map(|&above| state.label(above)).min().unwrap_or(u64::MAX);
     let room = high.saturating_sub(low);
     state.relabel(id, if room > 2 * GAP { low + GAP } else { low + (room / 2).max(1) });
     let mut open = vec![id];
     let mut lifted = 0;
     while let Some(at) = open.pop() {
-        let least = state.kernel(at).label + 1;
+        let least = state.label(at) + 1;
         for above in readers(state, at) {
-            if state.kernel(above).label >= least {
+            if state.label(above) >= least {
                 continue;
             }
             lifted += 1;
             // A path from a new kernel to one that it waits for runs through labels that are lifted, all of them.
             if lifted > REACH || state.below(id).any(|below| below == above) {
-                return Err(PlanError::CyclicKernels(state.kernel(id).kernel.stores[0]));
+                return Err(id);
             }
             state.relabel(above, least);
             open.push(above);

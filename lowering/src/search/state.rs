@@ -4,15 +4,12 @@ use std::{collections::BinaryHeap, sync::Arc};
 
 use eutectic_ir::eclasses::ClassId;
 
-use super::order;
+use super::order::{self, KernelId, Labelled};
 use crate::{
     plan::{Plan, PlanError, PlanKernel},
     space::Space,
     walk::Walker,
 };
-
-/// The number of a kernel of a [`State`]; numbers are used again.
-pub(crate) type KernelId = u32;
 
 /// The number of no kernel.
 pub(crate) const NONE: KernelId = KernelId::MAX;
@@ -394,7 +391,7 @@ impl<'s, 'a> State<'s, 'a> {
                 return Err(PlanError::SharedAnchor(class, self.computing[class].len()));
             }
         }
-        order::insert(self, &mut fresh)?;
+        order::insert(self, &mut fresh).map_err(|id| PlanError::CyclicKernels(self.kernel(id).kernel.stores[0]))?;
         for &id in &fresh {
             let load = self.may_load(id);
             let space = self.space;
@@ -478,24 +475,6 @@ impl<'s, 'a> State<'s, 'a> {
         self.kernels[id as usize].as_mut().expect("numbers are dropped with their kernels")
     }
 
-    /// Moves a kernel in the order.
-    pub(crate) fn relabel(&mut self, id: KernelId, label: u64) {
-        let old = std::mem::replace(&mut self.live_mut(id).label, label);
-        self.undo.push(Undo::Label(id, old));
-    }
-
-    /// The kernels that a kernel waits for.
-    pub(crate) fn below(&self, id: KernelId) -> impl Iterator<Item = KernelId> + '_ {
-        let made = self.kernel(id).kernel.reads.iter().filter(|c| !self.space.facts.given[**c]);
-        made.map(|&c| self.maker[c]).filter(|&maker| maker != NONE)
-    }
-
-    /// The kernels that wait for a kernel.
-    pub(crate) fn above(&self, id: KernelId) -> impl Iterator<Item = KernelId> + '_ {
-        let made = self.kernel(id).kernel.stores.iter().filter(|c| !self.space.facts.given[**c]);
-        made.flat_map(|&c| self.readers[c].iter().map(|(reader, _)| *reader))
-    }
-
     fn attach(&mut self, mut live: Live) -> KernelId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.kernels.push(None);
@@ -549,6 +528,27 @@ impl<'s, 'a> State<'s, 'a> {
         live.kernel.stores.iter().for_each(|&class| self.maker[class] = NONE);
         self.led[live.leader] = NONE;
         live
+    }
+}
+
+impl Labelled for State<'_, '_> {
+    fn label(&self, id: KernelId) -> u64 {
+        self.kernel(id).label
+    }
+
+    fn relabel(&mut self, id: KernelId, label: u64) {
+        let old = std::mem::replace(&mut self.live_mut(id).label, label);
+        self.undo.push(Undo::Label(id, old));
+    }
+
+    fn below(&self, id: KernelId) -> impl Iterator<Item = KernelId> {
+        let made = self.kernel(id).kernel.reads.iter().filter(|c| !self.space.facts.given[**c]);
+        made.map(|&c| self.maker[c]).filter(|&maker| maker != NONE)
+    }
+
+    fn above(&self, id: KernelId) -> impl Iterator<Item = KernelId> {
+        let made = self.kernel(id).kernel.stores.iter().filter(|c| !self.space.facts.given[**c]);
+        made.flat_map(|&c| self.readers[c].iter().map(|(reader, _)| *reader))
     }
 }
 
