@@ -57,6 +57,8 @@ fn check_cases() {
     let compiler = compiler();
     let right = cases::SMALL.iter().filter(|case| judge(&compiler, case.0, &cases::graph(**case), 1)).count();
     println!("{right} of {} cases right", cases::SMALL.len());
+    cases::sessions::check(|| open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
+    println!("sessions right");
 }
 
 fn time() {

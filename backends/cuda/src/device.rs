@@ -6,7 +6,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::{BackendError, Cost, Limits, Memory};
 use eutectic_gpu::{
     cost::Costs,
-    device::{Block, Device, Shape, Stream},
+    device::{Block, Device, Shape},
     launch::{Launch, Work},
 };
 use rayon::prelude::*;
@@ -15,6 +15,7 @@ use crate::{
     costs, kernels,
     library::{Library, Planned},
     nvrtc,
+    stream::Queue,
 };
 
 /// Operations from which on a product of its own launch is worth asking the library.
@@ -90,7 +91,8 @@ impl Cuda {
     }
 }
 
-fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
+/// What the driver says that went wrong.
+pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
     move |error| {
         let why = error.error_string().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         BackendError::Device(format!("CUDA: {what}: {error:?} {why}"))
@@ -116,6 +118,13 @@ pub struct Kernel {
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    /// Its entry.
+    pub fn function(&self) -> sys::CUfunction {
+        self.function
+    }
+}
 
 impl Drop for Kernel {
     fn drop(&mut self) {
@@ -230,9 +239,7 @@ impl Device for Cuda {
 
     fn stream(&self) -> Result<Queue, BackendError> {
         self.enter()?;
-        let stream =
-            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
-        Ok(Queue { stream, events: Vec::new(), context: self.context.clone() })
+        Queue::new(&self.context)
     }
 }
 
@@ -259,160 +266,6 @@ impl Cuda {
                 result::function::set_function_attribute(function, dynamic, launch.shared as i32).map_err(driver)?;
             }
             Ok(Module::Kernel(kernel))
-        }
-    }
-}
-
-/// A stream.
-pub struct Queue {
-    stream: sys::CUstream,
-    events: Vec<sys::CUevent>,
-    context: Arc<CudaContext>,
-}
-
-// SAFETY: streams and events may be used from any thread, by one at a time.
-unsafe impl Send for Queue {}
-
-/// A recorded graph.
-pub struct Graph {
-    exec: sys::CUgraphExec,
-    context: Arc<CudaContext>,
-}
-
-// SAFETY: as for streams.
-unsafe impl Send for Graph {}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        let _ = self.context.bind_to_thread();
-        // SAFETY: it was instantiated, and destroyed nowhere else.
-        unsafe { _ = result::graph::exec_destroy(self.exec) };
-    }
-}
-
-impl Queue {
-    fn enter(&self) -> Result<(), BackendError> {
-        self.context.bind_to_thread().map_err(failed("entering the context"))
-    }
-}
-
-// SAFETY of what follows: addresses are those of live regions, whose sizes the runtime has checked; host memory outlives each copy, because
-// copies from and to it are waited for or staged by the driver.
-impl Stream for Queue {
-    type Device = Cuda;
-    type Graph = Graph;
-
-    fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
-        if from.is_empty() {
-            return Ok(());
-        }
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe { result::memcpy_htod_async(to, from, self.stream) }.map_err(failed("copying to the device"))?;
-        // The driver has staged pageable memory when it returns; pinned memory it may still read.
-        self.wait()
-    }
-
-    fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError> {
-        if to.is_empty() {
-            return self.wait();
-        }
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.map_err(failed("copying from the device"))?;
-        self.wait()
-    }
-
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(failed("copying on the device"))
-    }
-
-    fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
-        self.enter()?;
-        let kernel = match module {
-            Module::Kernel(kernel) => kernel,
-            // SAFETY: see above.
-            Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
-        };
-        let [x, y, z] = launch.grid.map(|n| n as u32);
-        // One parameter: the struct of all arguments.
-        let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>()];
-        // SAFETY: see above.
-        unsafe {
-            result::launch_kernel(
-                kernel.function,
-                (x, y, z),
-                (launch.block as u32, 1, 1),
-                launch.shared as u32,
-                self.stream,
-                &mut parameters,
-            )
-        }
-        .map_err(failed("launching a kernel"))
-    }
-
-    fn begin(&mut self) -> Result<(), BackendError> {
-        self.enter()?;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: see above.
-        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(failed("recording launches"))
-    }
-
-    fn end(&mut self) -> Result<Graph, BackendError> {
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe {
-            let graph = result::stream::end_capture(self.stream).map_err(failed("recording launches"))?;
-            let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-            let exec = result::graph::instantiate(graph, flags).map_err(failed("instantiating recorded launches"));
-            let _ = result::graph::destroy(graph);
-            Ok(Graph { exec: exec?, context: self.context.clone() })
-        }
-    }
-
-    fn replay(&mut self, graph: &Graph) -> Result<(), BackendError> {
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe { result::graph::launch(graph.exec, self.stream) }.map_err(failed("running recorded launches"))
-    }
-
-    fn wait(&mut self) -> Result<(), BackendError> {
-        self.enter()?;
-        // SAFETY: see above.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(failed("waiting for the device"))
-    }
-
-    fn note(&mut self, n: usize) -> Result<(), BackendError> {
-        self.enter()?;
-        while self.events.len() <= n {
-            let event =
-                result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("making an event"))?;
-            self.events.push(event);
-        }
-        // SAFETY: see above.
-        unsafe { result::event::record(self.events[n], self.stream) }.map_err(failed("noting the time"))
-    }
-
-    fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError> {
-        // SAFETY: both were recorded.
-        let milliseconds = unsafe { result::event::elapsed(self.events[from], self.events[to]) };
-        milliseconds.map(|ms| f64::from(ms) * 1e-3).map_err(failed("reading the time"))
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        if self.wait().is_ok() {
-            // SAFETY: nothing is in the stream.
-            unsafe {
-                self.events.iter().for_each(|&event| _ = result::event::destroy(event));
-                _ = result::stream::destroy(self.stream);
-            }
         }
     }
 }

@@ -109,6 +109,11 @@ impl Planned {
             let at = (&raw const bytes).cast::<c_void>();
             result::set_matmul_pref_attribute(preference, most, at, size_of::<usize>()).map_err(failed)?;
             use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
+            // Parts of the depth are added in the type of the sums, in order; never in that of the result.
+            let reduction = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+            let at = (&raw const reduction).cast::<c_void>();
+            let which = Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
+            result::set_matmul_pref_attribute(preference, which, at, size_of::<u32>()).map_err(failed)?;
             for which in [
                 Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                 Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -58,3 +58,8 @@ fn cases() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn sessions() {
+    cases::sessions::check(|| Gpu::new(host::Host));
+}

@@ -19,8 +19,10 @@ pub struct Costs {
     pub latency: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
-    /// Bytes a second, from cache: what is read again.
+    /// Bytes a second, from cache: what is read again, and kernels all of whose bytes fit.
     pub cached: f64,
+    /// Bytes of the cache that are there for a kernel.
+    pub cache: f64,
     /// Operations a second of pointwise expressions.
     pub pointwise: f64,
     /// Multiplications and additions a second, in 32 bits.
@@ -71,7 +73,8 @@ impl Costs {
         // Few blocks leave processors idle, and part of the last wave does.
         let waves = (blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
-        let memory = bytes / self.bandwidth + read / self.cached;
+        let rate = if bytes < self.cache { self.cached } else { self.bandwidth };
+        let memory = (bytes / rate).max(read / self.cached);
         let busy = memory.max((product + pointwise / self.pointwise) / full);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
@@ -93,8 +96,8 @@ impl Costs {
                 let depth = points(&lhs.domain[axes.batch + axes.rows..]);
                 let flops = 2.0 * domain * depth;
                 // Where results are few, parts of the depth go to processors of their own.
-                let blocks = domain / 8192.0 * (depth / 256.0).max(1.0);
-                (flops, flops / rate(&[lhs, rhs]), blocks.max(domain / 1024.0).max(1.0))
+                let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
+                (flops, flops / rate(&[lhs, rhs]), blocks.max(1.0))
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);

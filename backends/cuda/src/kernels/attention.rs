@@ -105,7 +105,11 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
     let threads = bq / 4 * 16;
     let shared = (dc * (bq + bt + 8) + bt * (bq + 4) + bt * (ec + 4)) * bytes;
     let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
-    let launch = Launch { shared, workspace, ..Launch::new(head + &entry((threads, 1), &call), grid, threads) };
+    let launch = Launch {
+        shared,
+        workspace,
+        ..Launch::new(head + &entry((threads, if is_wide { 1 } else { 512 / threads }), &call), grid, threads)
+    };
     Ok([launch].into_iter().chain(join).collect())
 }
 

@@ -3,11 +3,10 @@
 
 template <class T> FN T nothing() { return (T)as_float(0xff800000u); }
 
-// The score of a product of query and key.
-template <class T> FN T score(T product) {
-    T x = product * (T)SCALE;
-    if constexpr (SOFTCAP != 0.0) x = (T)SOFTCAP * tanh(x / (T)SOFTCAP);
-    return x;
+// The score of a product of query and key, in some unit.
+template <class T> FN T score(T product, T unit) {
+    if constexpr (SOFTCAP != 0.0) return (T)SOFTCAP * unit * tanh(product * (T)(SCALE / SOFTCAP));
+    return product * ((T)SCALE * unit);
 }
 
 // The keys of a block: of those that its queries see, an equal part for each of SPLITS, in whole tiles.
@@ -117,7 +116,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
                     for (int n = 0; n < BIAS; n++) {
                         // A hidden key is left out, whatever its score is.
                         const bool hidden = t + n >= KEYS || bias[n] == nothing<T>();
-                        x[i][j + n] = hidden ? nothing<T>() : score(x[i][j + n]) + bias[n];
+                        x[i][j + n] = hidden ? nothing<T>() : score(x[i][j + n], (T)1) + bias[n];
                     }
                 }
                 T now = most[i];

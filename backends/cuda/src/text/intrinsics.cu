@@ -15,8 +15,14 @@ FN float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bit
 FN float widen(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 FN void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 FN void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
-// eˣ within some units of the tenth bit after those of 16-bit floats.
-FN float fast_exp(float x) { return __expf(x); }
+// 2ˣ within two units in the last place; results below the normal ones are zeros.
+FN float power_of_two(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+// NaN if one is.
+FN float larger(float a, float b) { float c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+FN float smaller(float a, float b) { float c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+// Two numbers as 16-bit ones, the first in the lower half.
+FN unsigned pair_of(float x, float y, f16) { unsigned z; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x)); return z; }
+FN unsigned pair_of(float x, float y, bf16) { unsigned z; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x)); return z; }
 FN float as_float(unsigned bits) { return __uint_as_float(bits); }
 FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
 

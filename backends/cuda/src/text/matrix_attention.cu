@@ -1,21 +1,16 @@
 // Attention of 16-bit operands on matrix units: 16 queries a warp; scores, weights and sums stay in its registers. Weights go into the second
 // product as the sum of two 16-bit numbers, so that they are as exact as sums in 32 bits are.
 
-template <class H> FN unsigned pair_of(float x, float y) {
-    H a, b;
-    narrow(x, a);
-    narrow(y, b);
-    return (unsigned)a.bits | (unsigned)b.bits << 16;
-}
-template <class H> FN float rest_of(float x) {
-    H a;
-    narrow(x, a);
-    return x - widen(a);
+// What is left of two numbers when they are rounded to 16 bits, as 16-bit numbers.
+template <class H> FN unsigned rest_of(float x, float y, unsigned pair) {
+    const H a = { (unsigned short)pair }, b = { (unsigned short)(pair >> 16) };
+    return pair_of(x - widen(a), y - widen(b), H());
 }
 
 // BQ queries a block; BT keys at once; depth and columns padded to DP and EP.
 template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
     constexpr int THREADS = BQ * 2, PITCH = EP + 4;
+    constexpr float LOG_2_E = 1.44269504f;
     using Q = Halves<0, H, BQ, DP, THREADS>;
     using K = Halves<1, H, BT, DP, THREADS>;
     using V = Halves<2, H, EP, BT, THREADS>;
@@ -70,22 +65,26 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
 #pragma unroll
                     for (int h = 0; h < 2; h += BIAS) {
                         const int t = t0 + j * 8 + lane % 4 * 2 + h;
-                        float bias[BIAS] = {};
 #if HAS_BIAS
+                        float bias[BIAS] = {};
                         if (at < QUERIES && t < KEYS) s.bias(b, at, t / BIAS, bias);
 #endif
 #pragma unroll
                         for (int n = 0; n < BIAS; n++) {
+                            // Scores are logarithms to base 2.
                             float& y = x[j][row * 2 + h + n];
+                            y = score(y, LOG_2_E);
+#if HAS_BIAS
                             // A hidden key is left out, whatever its score is.
-                            const bool hidden = t + n >= KEYS || bias[n] == nothing<float>();
-                            y = hidden ? nothing<float>() : score(y) + bias[n];
+                            y = bias[n] == nothing<float>() ? bias[n] : y + bias[n] * LOG_2_E;
+#endif
+                            if (KEYS % BT != 0 && t + n >= KEYS) y = nothing<float>();
                             now = max_of(now, y);
                         }
                     }
                 now = max_of(now, shuffle(now, 1));
                 now = max_of(now, shuffle(now, 2));
-                const float base = now == nothing<float>() ? 0.0f : now, scale = fast_exp(most[row] - base);
+                const float base = now == nothing<float>() ? 0.0f : now, scale = power_of_two(most[row] - base);
                 most[row] = now;
                 total[row] *= scale;
 #pragma unroll
@@ -93,7 +92,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
                         float& y = x[j][row * 2 + h];
-                        y = fast_exp(y - base);
+                        y = power_of_two(y - base);
                         total[row] += y;
                     }
 #pragma unroll
@@ -108,8 +107,8 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int n = 0; n < 4; n++) {
                     const float* p = &x[t / 8 + n / 2][n % 2 * 2];
-                    high[n] = pair_of<H>(p[0], p[1]);
-                    low[n] = pair_of<H>(rest_of<H>(p[0]), rest_of<H>(p[1]));
+                    high[n] = pair_of(p[0], p[1], H());
+                    low[n] = rest_of<H>(p[0], p[1], high[n]);
                 }
 #pragma unroll
                 for (int e = 0; e < EP; e += 16) {
@@ -139,7 +138,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             for (int j = 0; j < EP / 8; j++)
 #pragma unroll
                 for (int h = 0; h < 2; h++) result[j * 8 + lane % 4 * 2 + h] = sums[j][row * 2 + h];
-            result[EP] = most[row];
+            result[EP] = most[row] / LOG_2_E;
             result[EP + 1] = total[row];
         }
         __syncthreads();

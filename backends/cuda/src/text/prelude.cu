@@ -20,6 +20,8 @@ template <class T> FN T wrap_mul(T a, T b) {
 }
 template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
+FN float max_of(float a, float b) { return larger(a, b); }
+FN float min_of(float a, float b) { return smaller(a, b); }
 template <class T> FN T sign_of(T x) { return x == 0 || x != x ? x : copysign((T)1, x); }
 template <class T> FN T div_of(T a, T b) {
     if (b == 0) return 0;

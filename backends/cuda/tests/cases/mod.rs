@@ -1,5 +1,7 @@
 //! Programs whose kernels are of each family, of sizes for tests and of sizes for measuring.
 
+pub mod sessions;
+
 use eutectic::Graph;
 use eutectic_ir::{lang::Source, text::parse};
 

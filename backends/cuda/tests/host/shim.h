@@ -90,7 +90,9 @@ FN void __syncthreads() { shim::give_way(shim::AT_BLOCK); }
 FN unsigned char* shared_memory() { return shim::memory; }
 FN u64 atomicCAS(u64* at, u64 old, u64 now) { u64 was = *at; if (was == old) *at = now; return was; }
 
-FN float fast_exp(float x) { return exp(x); }
+FN float power_of_two(float x) { return exp2f(x); }
+FN float larger(float a, float b) { return a > b || a != a ? a : b; }
+FN float smaller(float a, float b) { return a < b || a != a ? a : b; }
 FN float as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 FN double as_double(u64 bits) { double x; memcpy(&x, &bits, 8); return x; }
 FN float widen(f16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
@@ -100,6 +102,12 @@ FN void narrow(float x, bf16& y) {
     unsigned bits;
     memcpy(&bits, &x, 4);
     y.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+template <class H> FN unsigned pair_of(float x, float y, H) {
+    H a, b;
+    narrow(x, a);
+    narrow(y, b);
+    return (unsigned)a.bits | (unsigned)b.bits << 16;
 }
 template <class T> FN T shuffle(T x, int with) {
     memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
