@@ -1,11 +1,20 @@
 //! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
-//! device's ceilings.
+//! device's ceilings; `device models`: encoders, against the reference and in time.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
 
-use eutectic::{Backend, Compiler, Graph, Strategy};
-use eutectic_checker::run::check;
+use std::{collections::BTreeMap, time::Instant};
+
+use eutectic::{
+    Backend, Compiler, Graph, Strategy, Tensor,
+    engine::models::{
+        bert::{self, BertConfig, Output},
+        nn::Form,
+        random::random_weights,
+    },
+};
+use eutectic_checker::run::{check, check_on};
 use eutectic_conformance::program::generate;
 use eutectic_cuda::{CudaOptions, on};
 use eutectic_gpu::measure;
@@ -20,7 +29,8 @@ fn main() {
         Some("check") => check_seeds(number(1), number(2)),
         Some("cases") => check_cases(),
         Some("time") => time(),
-        _ => println!("usage: device check FIRST LAST | cases | time"),
+        Some("models") => models(),
+        _ => println!("usage: device check FIRST LAST | cases | time | models"),
     }
 }
 
@@ -92,5 +102,62 @@ fn time() {
             planned.seconds() * 1e6,
             kinds.join(", ")
         );
+    }
+}
+
+/// Inputs and parameters by name.
+type Values = BTreeMap<String, Tensor>;
+
+/// An encoder on texts of some length, with random weights.
+fn encoder(config: &BertConfig, batch: usize, sequence: usize) -> (Graph, Values) {
+    let graph = bert::graph("encoder", config, Form::Composite, &[Output::LastHiddenState]).expect("a graph");
+    let dims = [(bert::BATCH, batch), (bert::SEQUENCE, sequence)].map(|(name, n)| (name.to_string(), n as i64));
+    let graph = graph.bind(&dims.into_iter().collect()).expect("dims");
+    let mut values = random_weights(&graph, 1);
+    values.extend(bert::random_inputs(config, batch, sequence, 1).map(|(name, x)| (name.to_string(), x)));
+    (graph, values)
+}
+
+fn models() {
+    let minilm = BertConfig { hidden: 384, layers: 6, intermediate: 1536, ..BertConfig::base() };
+    let (graph, values) = encoder(&BertConfig { layers: 2, ..minilm.clone() }, 2, 24);
+    match check_on(&compiler(), &graph, &|name| values.get(name).cloned()) {
+        Ok(Ok(())) => println!("two layers of MiniLM: right"),
+        Ok(Err(differences)) => println!("two layers of MiniLM: WRONG {:?}", differences[0]),
+        Err(error) => println!("two layers of MiniLM: {error}"),
+    }
+    for (name, config, batch) in
+        [("MiniLM", &minilm, 1), ("BERT-base", &BertConfig::base(), 1), ("BERT-base", &BertConfig::base(), 32)]
+    {
+        let (graph, values) = encoder(config, batch, 128);
+        let gpu = open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let start = Instant::now();
+        let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
+        let planned = start.elapsed();
+        let params: Vec<Tensor> = program.params.iter().map(|(name, _)| values[name].clone()).collect();
+        let run = || -> Result<(), eutectic_backend::BackendError> {
+            let start = Instant::now();
+            let executable = gpu.compile(&program)?;
+            let built = start.elapsed();
+            let mut session = executable.load(&params)?.session()?;
+            for (n, (name, _)) in program.inputs.iter().enumerate() {
+                session.write(eutectic_backend::Port::Input(n), 0, values[name].bytes())?;
+            }
+            let mut times = Vec::new();
+            for _ in 0..40 {
+                let start = Instant::now();
+                session.submit(&vec![true; program.outputs.len()])?;
+                session.wait()?;
+                times.push(start.elapsed().as_secs_f64());
+            }
+            times.sort_by(f64::total_cmp);
+            println!(
+                "{name} {batch}×128 f32: {:.0} us, {} kernels; planned in {planned:.1?}, built in {built:.1?}",
+                times[20] * 1e6,
+                program.run.len()
+            );
+            Ok(())
+        };
+        run().unwrap_or_else(|e| println!("{name}: {e}"));
     }
 }

@@ -76,6 +76,10 @@ impl Cuda {
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
         };
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
+        if major < 8 {
+            let why = format!("device {} is of compute capability {major}.{minor}; kernels need 8.0", options.ordinal);
+            return Err(BackendError::Device(why));
+        }
         let mut version = 0;
         // SAFETY: the number is there.
         unsafe { sys::cuDriverGetVersion(&mut version) };

@@ -19,8 +19,10 @@ pub struct Costs {
     pub latency: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
-    /// Bytes a second, from cache: what is read again, and kernels all of whose bytes fit.
+    /// Bytes a second of kernels all of whose bytes fit into the cache.
     pub cached: f64,
+    /// Bytes a second that all processors read, from wherever: what is read again is near.
+    pub near: f64,
     /// Bytes of the cache that are there for a kernel.
     pub cache: f64,
     /// Operations a second of pointwise expressions.
@@ -31,8 +33,10 @@ pub struct Costs {
     pub wide: f64,
     /// The same of 16-bit operands, on matrix units.
     pub matrix: f64,
-    /// The share of a product's rate that attention comes to.
+    /// Operations a second of attention, in 32 bits.
     pub attention: f64,
+    /// The same of 16-bit operands, on matrix units.
+    pub matrix_attention: f64,
 }
 
 impl Costs {
@@ -67,14 +71,12 @@ impl Costs {
         let stored = |s: &Store| touched(&s.at, domain) * kernel.slots[s.slot].0.size() as f64;
         let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(stored).sum::<f64>();
         let (flops, product, blocks) = self.anchor(kernel);
-        // Operands are evaluated once for each tile that reads them.
-        let prologues: f64 = kernel.operands().into_iter().map(|body| expressions(body, &[]) * 4.0).sum();
-        let pointwise = own + prologues;
+        let pointwise = own + prologues(kernel);
         // Few blocks leave processors idle, and part of the last wave does.
         let waves = (blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
         let rate = if bytes < self.cache { self.cached } else { self.bandwidth };
-        let memory = (bytes / rate).max(read / self.cached);
+        let memory = (bytes / rate).max(read / self.near);
         let busy = memory.max((product + pointwise / self.pointwise) / full);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
@@ -82,12 +84,12 @@ impl Costs {
     /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
     fn anchor(&self, kernel: &Kernel) -> (f64, f64, f64) {
         let domain = points(&kernel.body.domain);
-        let rate = |bodies: &[&Body]| {
+        let rate = |bodies: &[&Body], [wide, matrix, fma]: [f64; 3]| {
             let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
             match () {
-                () if bodies.iter().any(|b| dtype(b) == DType::F64) => self.wide,
-                () if bodies.iter().all(|b| dtype(b).size() == 2) => self.matrix,
-                () => self.fma,
+                () if bodies.iter().any(|b| dtype(b) == DType::F64) => wide,
+                () if bodies.iter().all(|b| dtype(b).size() == 2) => matrix,
+                () => fma,
             }
         };
         match &kernel.anchor {
@@ -97,7 +99,7 @@ impl Costs {
                 let flops = 2.0 * domain * depth;
                 // Where results are few, parts of the depth go to processors of their own.
                 let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
-                (flops, flops / rate(&[lhs, rhs]), blocks.max(1.0))
+                (flops, flops / rate(&[lhs, rhs], [self.wide, self.matrix, self.fma]), blocks.max(1.0))
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);
@@ -106,9 +108,34 @@ impl Costs {
                 let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
                 let columns = points(&value.domain[axes.batch + axes.keys..]);
                 let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0);
-                let seconds = flops / (rate(&[query, key, value]) * self.attention);
+                let rates = [0.5 * self.wide, self.matrix_attention, self.attention];
+                let seconds = flops / rate(&[query, key, value], rates);
                 (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
             }
+        }
+    }
+}
+
+/// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
+fn prologues(kernel: &Kernel) -> f64 {
+    let result = points(&kernel.body.domain);
+    let bare = |body: &Body| {
+        let is_plain = body.instrs.iter().all(|instr| matches!(instr, Instr::Load(_)));
+        if is_plain { 0.0 } else { expressions(body, &[]) }
+    };
+    match &kernel.anchor {
+        AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
+        AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
+            // How many tiles of 128 read an element: those across the other operand.
+            let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
+            bare(lhs) * again(lhs) + bare(rhs) * again(rhs)
+        }
+        AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
+            let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
+            let again = (queries / 64.0).max(1.0);
+            let bias = bias.as_ref().map_or(0.0, |bias| expressions(bias, &[]));
+            bare(query) + (bare(key) + bare(value)) * again + bias
         }
     }
 }
@@ -117,19 +144,11 @@ fn points(domain: &[usize]) -> f64 {
     domain.iter().map(|&n| n as f64).product()
 }
 
-/// The axes that a map mentions.
-fn mentions(map: &Index) -> impl Fn(usize) -> bool + '_ {
-    |axis| map.mentions(axis)
-}
-
 /// How many elements a map can reach over a domain.
 fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
-    let along = mentions(map);
-    match indirect {
-        true => points(domain),
-        false => domain.iter().enumerate().filter(|(axis, _)| along(*axis)).map(|(_, &n)| n as f64).product(),
-    }
+    let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
+    axes.map(|(_, &n)| n as f64).product()
 }
 
 /// Operations of a body's expressions over its domain.

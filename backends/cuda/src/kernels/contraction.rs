@@ -21,6 +21,16 @@ const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], rat
     Tile { rows, columns, depth, shares, rate }
 }
 
+impl Tile {
+    /// Most bytes of shared memory that it takes on matrix units, however operands lie.
+    fn matrix_bytes(&self) -> usize {
+        let Tile { rows, columns, depth, .. } = *self;
+        let along = (rows + columns) * (depth + 8);
+        let across = depth * (rows + columns + 16);
+        (2 * STAGES * along.max(across)).max(rows * (columns + 4) * 4)
+    }
+}
+
 /// By multiplications and additions.
 const TILES: [Tile; 6] = [
     tile(128, 128, 16, [8, 8], 0.8),
@@ -70,7 +80,9 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         (None, "double") => &TILES[2..],
         (None, _) => &TILES,
     };
-    let (tile, splits) = schedule(shape, extents, tiles);
+    let fits = |tile: &Tile| operand.is_none() || tile.matrix_bytes() <= shape.shared;
+    let tiles: Vec<Tile> = tiles.iter().copied().filter(fits).collect();
+    let (tile, splits) = schedule(shape, extents, &tiles);
     let operands = [
         Operand::print(0, &left, lhs.results[0], &kernel.slots, (false, sum))?,
         Operand::print(1, &right, rhs.results[0], &kernel.slots, (true, sum))?,
