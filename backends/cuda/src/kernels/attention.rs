@@ -98,8 +98,9 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
         let source = head + &text + &entry((bq * 2, if d.max(e) > 64 { 1 } else { 3 }), &call);
         let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
-        let launch = Launch { shared: shared.max(bq * (ep + 4) * 4), workspace, ..Launch::new(source, grid, bq * 2) };
-        return Ok([launch].into_iter().chain(join).collect());
+        let shared = shared.max(bq * (ep + 4) * 4);
+        let launch = Launch { shared, workspace, ..Launch::new(source, grid, bq * 2) };
+        return launches(shape, launch, join);
     }
     let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");
     let threads = bq / 4 * 16;
@@ -110,7 +111,18 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         workspace,
         ..Launch::new(head + &entry((threads, if is_wide { 1 } else { 512 / threads }), &call), grid, threads)
     };
-    Ok([launch].into_iter().chain(join).collect())
+    launches(shape, launch, join)
+}
+
+/// What is launched, if the device has the shared memory for it.
+fn launches(shape: &Shape, launch: Launch, join: Option<Launch>) -> Result<Vec<Launch>, Vec<String>> {
+    let (needs, has) = (launch.shared, shape.shared);
+    match needs <= has {
+        true => Ok([launch].into_iter().chain(join).collect()),
+        false => {
+            Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
+        }
+    }
 }
 
 /// For each block of queries, the keys from the first to the last tile that is not hidden; none where all are seen by all.

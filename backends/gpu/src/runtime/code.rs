@@ -71,7 +71,12 @@ pub const FAULT_BYTES: usize = 32;
 /// # Errors
 /// Every kernel that cannot be built, with its place in the model.
 pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>, BackendError> {
+    let unsupported = |problems| Err(BackendError::Unsupported { backend: device.name().into(), problems });
     let mut problems: Vec<Refusal> = program.problems().into_iter().map(Refusal::from).collect();
+    if !problems.is_empty() {
+        // Printing relies on what was checked.
+        return unsupported(problems);
+    }
     let refusal = |kernel: usize, why: String| {
         let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
         let origin = used.map_or_else(Origin::default, |step| step.origin.clone());
@@ -102,7 +107,7 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         kernels.push(built);
     }
     if !problems.is_empty() {
-        return Err(BackendError::Unsupported { backend: device.name().into(), problems });
+        return unsupported(problems);
     }
     let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
     let mut stream = device.stream()?;
