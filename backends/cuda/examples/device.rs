@@ -67,7 +67,7 @@ fn check_cases() {
     let compiler = compiler();
     let right = cases::SMALL.iter().filter(|case| judge(&compiler, case.0, &cases::graph(**case), 1)).count();
     println!("{right} of {} cases right", cases::SMALL.len());
-    cases::sessions::check(|| open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
+    cases::sessions::check(|| on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
     println!("sessions right");
 }
 
@@ -130,7 +130,7 @@ fn models() {
         [("MiniLM", &minilm, 1), ("BERT-base", &BertConfig::base(), 1), ("BERT-base", &BertConfig::base(), 32)]
     {
         let (graph, values) = encoder(config, batch, 128);
-        let gpu = open(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
         let start = Instant::now();
         let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
         let planned = start.elapsed();
