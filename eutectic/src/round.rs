@@ -94,7 +94,8 @@ pub(crate) fn refusals(program: &Program, backend: &dyn Backend) -> Vec<Refusal>
 /// What the memory of a program is for.
 fn describe(program: &Program, alignment: usize) -> String {
     let mut text = String::new();
-    let places: [(&str, fn(&Place) -> bool); 4] = [
+    type Is = fn(&Place) -> bool;
+    let places: [(&str, Is); 4] = [
         ("parameters and constants", |p| matches!(p, Place::Param(_) | Place::Const(_))),
         ("inputs and outputs", |p| matches!(p, Place::Input(_) | Place::Output(_))),
         ("states", |p| matches!(p, Place::State(_))),
