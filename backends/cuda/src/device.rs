@@ -12,7 +12,7 @@ use eutectic_gpu::{
 use rayon::prelude::*;
 
 use crate::{
-    costs, kernels,
+    kernels,
     library::{Library, Planned},
     nvrtc,
     stream::Queue,
@@ -20,6 +20,14 @@ use crate::{
 
 /// Operations from which on a product of its own launch is worth asking the library.
 const WORTH_THE_LIBRARY: f64 = 5e8;
+
+/// What things cost on an H100.
+///
+/// # Panics
+/// Never: the file is part of the program, and a test reads it.
+pub fn costs() -> Costs {
+    Costs::read(include_str!("../costs/h100.toml")).expect("the embedded file is right")
+}
 
 /// How to run on CUDA.
 #[derive(Clone, Debug)]

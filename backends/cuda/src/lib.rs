@@ -14,7 +14,7 @@ use std::sync::Arc;
 use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
-pub use device::{Cuda, CudaOptions};
+pub use device::{Cuda, CudaOptions, costs};
 
 /// The backend on a device.
 ///
@@ -34,12 +34,4 @@ pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
         options.costs = Costs::read(costs).map_err(|problem| BackendError::Setup { option: "costs", problem })?;
     }
     Ok(Arc::new(on(&options)?))
-}
-
-/// What things cost on an H100.
-///
-/// # Panics
-/// Never: the file is part of the program, and a test reads it.
-pub fn costs() -> Costs {
-    Costs::read(include_str!("../costs/h100.toml")).expect("the embedded file is right")
 }

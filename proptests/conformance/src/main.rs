@@ -46,7 +46,8 @@ fn main() -> anyhow::Result<()> {
     for suite in SUITES {
         suite.run(&device, &args.word).for_each(&mut show);
     }
-    let of_models: [(&str, fn(&Device, &Path), &Option<PathBuf>); 3] = [
+    type Check = fn(&Device, &Path);
+    let of_models: [(&str, Check, &Option<PathBuf>); 3] = [
         ("models/bert", models::bert, &args.golden),
         ("models/sam", models::sam, &args.golden),
         ("models/sentences", models::sentences, &args.minilm),

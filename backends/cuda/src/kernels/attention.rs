@@ -7,7 +7,7 @@ use eutectic_backend::{
 };
 use eutectic_gpu::{device::Shape, emit::Emitter, lanes::Lanes, launch::Launch};
 
-use super::{Operand, epilogue, flat, short, wide};
+use super::parts::{Operand, epilogue, flat, short, wide};
 use crate::dialect::{CudaC, arguments, entry, method};
 
 /// Threads of a block that joins parts of the keys.

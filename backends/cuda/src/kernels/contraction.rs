@@ -3,7 +3,10 @@
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, launch::Launch};
 
-use super::{Operand, epilogue, flat, library, short, wide};
+use super::{
+    library,
+    parts::{Operand, epilogue, flat, short, wide},
+};
 use crate::dialect::{arguments, entry};
 
 /// A tile: of a block, its depth; how threads or warps share it; and how much of the processor's rate it comes to.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eutectic_backend::{BackendError, DeviceBuffer, Memory};
 
-use super::part;
+use super::errors::part;
 use crate::device::{Block, Device, Stream};
 
 /// A block that its holder may bind. Copies go through a stream of its own.

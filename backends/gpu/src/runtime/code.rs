@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{BackendError, Executable, Instr, Kernel, Loaded, Memory, Place, Port, Program, Refusal, Step};
-use eutectic_ir::{Origin, Tensor, Type};
+use eutectic_backend::{BackendError, Instr, Kernel, Memory, Place, Port, Program, Refusal, Step};
+use eutectic_ir::{Origin, Type};
 
-use super::loaded;
 use crate::{
     device::{Block, Device, Stream},
     launch::Launch,
@@ -155,12 +154,6 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
         kernels,
     })
-}
-
-impl<D: Device> Executable for Code<D> {
-    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
-        Ok(Arc::new(loaded::load(self, params)?))
-    }
 }
 
 impl<D: Device> Code<D> {

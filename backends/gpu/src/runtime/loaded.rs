@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{BackendError, Loaded, Memory, Session};
+use eutectic_backend::{BackendError, Memory};
 use eutectic_ir::Tensor;
 
 use super::{
     code::{Bound, Code, FAULT_BYTES, Source},
-    expect,
-    session::GpuSession,
-    wrong,
+    errors::{expect, wrong},
 };
 use crate::device::{Block, Device, Stream};
 
@@ -102,10 +100,12 @@ impl<D: Device> GpuLoaded<D> {
             Source::Arena(_) | Source::Port(_) => 0,
         }
     }
-}
 
-impl<D: Device> Loaded for GpuLoaded<D> {
-    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+    /// With other values of these parameters, and what depends on them.
+    ///
+    /// # Errors
+    /// When it depends on others too, which were let go, or a value's type is not its parameter's.
+    pub fn replaced(&self, params: &[(usize, Tensor)]) -> Result<GpuLoaded<D>, BackendError> {
         let given: Vec<_> = params.iter().map(|(n, tensor)| (*n, tensor)).collect();
         let replaced = |n: usize| given.iter().any(|(of, _)| *of == n);
         let mut changed = vec![false; self.loaded.len()];
@@ -136,14 +136,11 @@ impl<D: Device> Loaded for GpuLoaded<D> {
             let names = released.into_iter().map(|n| format!("`{}`", self.code.params[n].0)).collect();
             return Err(BackendError::Released(names));
         }
-        Ok(Arc::new(self.with(&given, &todo)?))
+        self.with(&given, &todo)
     }
 
-    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
-        Ok(Box::new(GpuSession::new(self)?))
-    }
-
-    fn bytes(&self) -> usize {
+    /// Bytes of the device that sessions share.
+    pub fn bytes(&self) -> usize {
         let shared = self.params.iter().chain(&self.loaded).flatten().map(|block| block.bytes());
         shared.chain(self.code.constants.iter().map(Block::bytes)).sum()
     }

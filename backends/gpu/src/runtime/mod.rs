@@ -2,26 +2,35 @@
 
 mod buffer;
 mod code;
+mod errors;
 mod loaded;
 mod session;
 
-use eutectic_backend::BackendError;
+use std::sync::Arc;
+
+use eutectic_backend::{BackendError, Executable, Loaded, Session};
+use eutectic_ir::Tensor;
 
 pub use self::code::{FAULT_BYTES, compile};
+use self::{code::Code, loaded::GpuLoaded, session::GpuSession};
+use crate::device::Device;
 
-fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
-    BackendError::Binding { what, name: name.into(), problem }
+impl<D: Device> Executable for Code<D> {
+    fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(loaded::load(self, params)?))
+    }
 }
 
-/// Whether there are as many as the program has.
-fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    if got == wanted { Ok(()) } else { Err(wrong(what, "*", format!("{got} given, the program has {wanted}"))) }
-}
+impl<D: Device> Loaded for GpuLoaded<D> {
+    fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError> {
+        Ok(Arc::new(self.replaced(params)?))
+    }
 
-/// Whether a part lies in memory of some size.
-fn part(what: &'static str, name: &str, at: usize, bytes: usize, size: usize) -> Result<(), BackendError> {
-    match at.checked_add(bytes).is_some_and(|end| end <= size) {
-        true => Ok(()),
-        false => Err(wrong(what, name, format!("{bytes} bytes from byte {at} on, but it has {size} bytes"))),
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
+        Ok(Box::new(GpuSession::new(self)?))
+    }
+
+    fn bytes(&self) -> usize {
+        GpuLoaded::bytes(self)
     }
 }

@@ -8,9 +8,8 @@ use eutectic_ir::Type;
 use super::{
     buffer::Buffer,
     code::{Code, FAULT_BYTES, Source},
-    expect,
+    errors::{expect, part, wrong},
     loaded::GpuLoaded,
-    part, wrong,
 };
 use crate::device::{Block, Device, Stream};
 

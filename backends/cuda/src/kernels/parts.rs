@@ -1,0 +1,112 @@
+//! The printed bodies that tiled kernels are made of: operands, by whichever axis they lie along, and epilogues.
+
+use eutectic_backend::{Body, Instr, axes::Nest};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::Lanes};
+use eutectic_ir::{DType, index::Index};
+
+use crate::dialect::{CudaC, method};
+
+/// A body over three groups of axes, each as one axis.
+pub fn flat(nest: &Nest, [first, second, third]: [usize; 3]) -> Nest {
+    nest.flat(first + second, third).flat(first, second).flat(0, first)
+}
+
+/// The type that a kernel sums in: 64 bits where an operand or the result is.
+pub fn wide(bodies: &[&Body]) -> bool {
+    let is_wide = |body: &&Body| body.instrs.iter().any(|i| i.dtype() == DType::F64);
+    bodies.iter().any(is_wide)
+}
+
+/// The type of operands that matrix units take: 16-bit floats, all of one type.
+pub fn short(bodies: &[&Body]) -> Option<&'static str> {
+    let of = |body: &Body| body.instrs[body.results[0]].dtype();
+    let first = of(bodies.first()?);
+    let fits = first.is_float() && first.size() == 2 && bodies.iter().all(|body| of(body) == first);
+    fits.then(|| CudaC.memory(first))
+}
+
+/// An operand of a product, printed.
+pub struct Operand {
+    /// Its specialisation of `Operand`.
+    pub properties: String,
+    /// The method that evaluates it.
+    pub method: String,
+    /// Whether several elements at once lie along the depth.
+    pub is_along: bool,
+}
+
+impl Operand {
+    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first.
+    pub fn print(
+        n: usize,
+        nest: &Nest,
+        result: usize,
+        slots: &[(DType, usize)],
+        (depth_first, sum): (bool, &str),
+    ) -> Result<Operand, Vec<String>> {
+        let (outer, depth) = if depth_first { (2, 1) } else { (1, 2) };
+        let names: [&str; 3] = if depth_first { ["b", "k", "o"] } else { ["b", "o", "k"] };
+        let most = if nest.instrs[result].dtype().size() == 2 { 8 } else { 4 };
+        let [along, across] = [depth, outer].map(|axis| Lanes::best(nest, slots, axis, most));
+        let is_along = match along.count.cmp(&across.count) {
+            std::cmp::Ordering::Equal => steps_by_one(nest, depth),
+            order => order.is_gt(),
+        };
+        let lanes = if is_along { along } else { across };
+        let mut emitter = Emitter::new(&CudaC, slots, nest, &names, lanes, "v");
+        let values = emitter.value(result);
+        for lane in 0..lanes.count {
+            emitter.line(&format!("out[{lane}] = ({sum}){};", values[lane % values.len()]));
+        }
+        if !emitter.problems.is_empty() {
+            return Err(emitter.problems);
+        }
+        let (o, k, count) = (nest.domain[outer], nest.domain[depth], lanes.count);
+        // Copied to shared memory as it is: 16 bytes of 16-bit elements.
+        let at = emitter.address(result).filter(|(slot, _)| count == 8 && slots[*slot].0.size() == 2);
+        let is_plain = at.is_some();
+        let address = at.map_or("return (const char*)0;\n".into(), |(slot, at)| format!("return s{slot} + {at};\n"));
+        Ok(Operand {
+            properties: format!(
+                "template <> struct Operand<{n}> {{ using T = {sum}; static constexpr int OUTER = {o}, DEPTH = {k}, LANES = {count}; \
+                 static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}; }};\n"
+            ),
+            is_along,
+            method: method(&format!("void operand{n}(int b, int o, int k, {sum}* out)"), &emitter.text)
+                + &method(&format!("auto address{n}(int b, int o, int k)"), &address),
+        })
+    }
+}
+
+impl Operand {
+    /// Bytes of a tile of 16-bit elements in shared memory, rows padded by 16 bytes.
+    pub fn shared(&self, outer: usize, depth: usize) -> usize {
+        2 * if self.is_along { outer * (depth + 8) } else { depth * (outer + 8) }
+    }
+}
+
+/// Whether what a nest loads lies side by side along an axis.
+fn steps_by_one(nest: &Nest, axis: usize) -> bool {
+    let origin = [0; 3];
+    let mut next = origin;
+    next[axis] = 1;
+    let step = |map: &Index| map.eval(&next, &|_| 0) - map.eval(&origin, &|_| 0);
+    nest.instrs.iter().any(|i| matches!(i, Instr::Load(load) if step(&load.at) == 1))
+}
+
+/// The epilogue over `[b m n]` as a method, and how many columns it takes at once.
+pub fn epilogue(nest: &Nest, slots: &[(DType, usize)], most: usize, sum: &str) -> Result<(String, usize), Vec<String>> {
+    let lanes = Lanes::best(nest, slots, 2, most);
+    let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "m", "n"], lanes, "v");
+    for (id, instr) in nest.instrs.iter().enumerate() {
+        if let Instr::Anchor { dtype } = instr {
+            let ty = CudaC.register(*dtype);
+            emitter.set(id, (0..lanes.count).map(|lane| format!("({ty})sums[{lane}]")).collect());
+        }
+    }
+    // A point reads what it writes before it writes.
+    nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
+    (0..nest.stores.len()).for_each(|n| emitter.store(n));
+    let head = format!("void epilogue(int b, int m, int n, const {sum}* sums)");
+    if emitter.problems.is_empty() { Ok((method(&head, &emitter.text), lanes.count)) } else { Err(emitter.problems) }
+}
