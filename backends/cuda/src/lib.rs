@@ -7,6 +7,7 @@ mod dialect;
 pub mod kernels;
 mod library;
 pub mod nvrtc;
+mod resources;
 mod stream;
 
 use std::sync::Arc;

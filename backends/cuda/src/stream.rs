@@ -6,7 +6,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::BackendError;
 use eutectic_gpu::{device::Stream, launch::Launch};
 
-use crate::device::{Cuda, Module, failed};
+use crate::resources::{Module, failed};
 
 /// A stream.
 pub struct Queue {
@@ -53,7 +53,7 @@ impl Queue {
 // SAFETY of what follows: addresses are those of live regions, whose sizes the runtime has checked; host memory outlives each copy, because
 // copies from and to it are waited for or staged by the driver.
 impl Stream for Queue {
-    type Device = Cuda;
+    type Module = Module;
     type Graph = Graph;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {

@@ -24,7 +24,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Memory, freed when dropped.
     type Block: Block;
     /// A queue of work.
-    type Stream: Stream<Device = Self>;
+    type Stream: Stream<Module = Self::Module>;
 
     /// As [`eutectic_backend::Backend::name`].
     fn name(&self) -> &str;
@@ -77,8 +77,8 @@ pub trait Block: Any + Send + Sync {
 
 /// A queue: what is put in is done in order.
 pub trait Stream: Send {
-    /// Whose.
-    type Device: Device;
+    /// A compiled kernel of its device.
+    type Module;
     /// Launches that were recorded.
     type Graph: Send;
 
@@ -104,12 +104,7 @@ pub trait Stream: Send {
     ///
     /// # Errors
     /// When the device failed.
-    fn launch(
-        &mut self,
-        module: &<Self::Device as Device>::Module,
-        launch: &Launch,
-        args: &[u64],
-    ) -> Result<(), BackendError>;
+    fn launch(&mut self, module: &Self::Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError>;
 
     /// From now on launches are recorded and not run.
     ///

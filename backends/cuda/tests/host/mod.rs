@@ -180,7 +180,7 @@ fn multiply(product: &Product, args: &[u64]) {
 }
 
 impl Stream for Queue {
-    type Device = Host;
+    type Module = Module;
     type Graph = Vec<Recorded>;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
