@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    DType, Graph, NodeId, Tensor,
+    DType, Graph, NodeId, Shape, Tensor,
     engine::{
         ir::{Class, index::Index, lang::Source, ops::ViewCall, text},
         models::{
@@ -439,9 +439,11 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         // Conversions keep an id what it is; arithmetic does not.
         same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
         let Class::View(view) = node.op.def().class else { continue };
+        let shapes: Vec<Shape> = node.operands.iter().filter_map(|o| graph.shape(*o).cloned()).collect();
+        let Some(shape) = graph.shape(id) else { continue };
         let at: Vec<_> = (0..result.len()).map(Index::coord).collect();
-        let call = ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at: &at, domain: &result };
-        for piece in view(&call).pieces {
+        let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: shape, at: &at, domain: &result };
+        for piece in view(&call).into_iter().flat_map(|access| access.pieces) {
             same[id.0 as usize] |= carried.contains(&piece.operand);
             let read = piece.via.filter(|(ids, _)| carried.contains(ids));
             let axis = piece.at.iter().position(|i| *i == Index::gathered()).filter(|_| read.is_some());

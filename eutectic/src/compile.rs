@@ -155,7 +155,7 @@ impl Compiler {
         &*self.backend
     }
 
-    /// Rewrites, plans and lowers a graph whose symbolic dims are bound.
+    /// Rewrites, plans and lowers a graph whose symbolic dims are bound to numbers, or are extents at run time.
     ///
     /// # Errors
     /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something or has too
@@ -243,7 +243,8 @@ impl Compiler {
         if self.options.outline { outline::outline(graph) } else { outline::whole(graph) }
     }
 
-    /// Compiles a graph whose symbolic dims are bound. What the device's own compiler refuses is planned in another way.
+    /// Compiles a graph whose symbolic dims are bound to numbers, or are extents at run time ([`eutectic_ir::Dim::between`]). What the
+    /// device's own compiler refuses is planned in another way.
     ///
     /// # Errors
     /// As [`Compiler::plan`]; and everything that the backend cannot build in any way that was found.
@@ -309,7 +310,8 @@ impl Planned {
 
 /// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
 fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
-    if graph.symbols().is_empty() { Ok(Cow::Borrowed(graph)) } else { graph.bind(&Default::default()).map(Cow::Owned) }
+    let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
+    if fixed { Ok(Cow::Borrowed(graph)) } else { graph.bind(&Default::default()).map(Cow::Owned) }
 }
 
 /// The results for all of some items, computed in parallel; of several errors, the first in order.

@@ -24,6 +24,7 @@
 mod backends;
 mod compile;
 mod error;
+mod extents;
 mod extract;
 mod loaded;
 mod ports;

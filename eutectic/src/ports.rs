@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eutectic_backend::{DeviceBuffer, Input, Memory, Output, Port};
+use eutectic_backend::{DeviceBuffer, Input, Memory, Output, Port, extents::Placement};
 use eutectic_ir::{Tensor, Type};
 
 use crate::{
@@ -67,14 +67,17 @@ impl Session {
         Ok(self.running()?.session.bind(port, buffer)?)
     }
 
-    /// What is in a port's memory.
+    /// What is in a port's memory, of the lengths of this session's runs.
     ///
     /// # Errors
     /// What went wrong in the run that was submitted last.
     pub fn read(&mut self, port: Port) -> Result<Tensor, Error> {
-        let ty = self.port(port)?.1.1.clone();
+        let (ty, place) = self.placed_at(port)?;
         let mut bytes = vec![0; ty.bytes()];
-        self.running()?.session.read(port, 0, &mut bytes)?;
+        let session = &mut self.running()?.session;
+        for (memory, dense) in place.chunks() {
+            session.read(port, memory.start, &mut bytes[dense])?;
+        }
         Ok(tensor(&ty, bytes))
     }
 
@@ -83,9 +86,22 @@ impl Session {
     /// # Errors
     /// When the tensor is not of the port's type.
     pub fn write(&mut self, port: Port, value: &Tensor) -> Result<(), Error> {
-        let (what, named) = self.port(port)?;
-        check(what, std::slice::from_ref(named), std::slice::from_ref(value))?;
-        Ok(self.running()?.session.write(port, 0, value.bytes())?)
+        let (ty, place) = self.placed_at(port)?;
+        let (what, (name, _)) = self.port(port)?;
+        check(what, &[(name.clone(), ty)], std::slice::from_ref(value))?;
+        let session = &mut self.running()?.session;
+        for (memory, dense) in place.chunks() {
+            session.write(port, memory.start, &value.bytes()[dense])?;
+        }
+        Ok(())
+    }
+
+    /// A port's type at the lengths of this session, and where such a tensor lies in its memory.
+    fn placed_at(&mut self, port: Port) -> Result<(Type, Placement), Error> {
+        let (program, ty) = (self.program.clone(), self.port(port)?.1.1.clone());
+        let running = self.running()?;
+        let place = Placement::new(&ty, &program.lengths(&running.lengths)).expect("all extents have lengths");
+        Ok((running.at(&program, &ty), place))
     }
 
     /// Fills a port's memory with zeros: what states are at first.
@@ -102,7 +118,7 @@ impl Session {
         Ok(())
     }
 
-    /// Some of the rows along an axis of what is in a port's memory.
+    /// Some of the rows along an axis of what is in a port's memory: of axes that vary, of all that there is room for.
     ///
     /// # Errors
     /// When there are no such rows; and as [`Session::read`].
@@ -116,7 +132,7 @@ impl Session {
         Ok(tensor(&part.ty, bytes))
     }
 
-    /// Writes rows along an axis of a port's memory, from row `from` on; other rows stay.
+    /// Writes rows along an axis of a port's memory, from row `from` on; other rows stay. Axes are as for [`Session::read_rows`].
     ///
     /// # Errors
     /// When the tensor has another type than so many rows have, or they do not fit.
@@ -157,19 +173,22 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; and when there is no such output.
     pub fn run_some(&mut self, inputs: &[Tensor], outputs: &[&str]) -> Result<Vec<Tensor>, Error> {
-        check("input", &self.program().inputs, inputs)?;
-        let types = &self.program().outputs;
+        self.fit(inputs)?;
+        let program = self.program.clone();
+        let types = &program.outputs;
         let wanted: Vec<usize> =
             outputs.iter().map(|name| position("output", names(types), name)).collect::<Result<_, _>>()?;
-        let bytes = |n: usize| if wanted.contains(&n) { vec![0; types[n].1.bytes()] } else { Vec::new() };
+        let running = self.running()?;
+        let types: Vec<Type> = types.iter().map(|(_, ty)| running.at(&program, ty)).collect();
+        let bytes = |n: usize| if wanted.contains(&n) { vec![0; types[n].bytes()] } else { Vec::new() };
         let mut results: Vec<Vec<u8>> = (0..types.len()).map(bytes).collect();
         let given: Vec<_> = inputs.iter().map(|input| Input::Host(input.bytes())).collect();
         let is_wanted = |n: usize| wanted.contains(&n);
         let places = results.iter_mut().enumerate();
         let mut places: Vec<_> =
             places.map(|(n, bytes)| if is_wanted(n) { Output::Host(bytes) } else { Output::Unwanted }).collect();
-        self.running()?.session.execute(&given, &mut places, None)?;
-        Ok(wanted.iter().map(|&n| tensor(&self.program().outputs[n].1, results[n].clone())).collect())
+        running.session.execute(&given, &mut places, None)?;
+        Ok(wanted.iter().map(|&n| tensor(&types[n], results[n].clone())).collect())
     }
 
     /// What a port is, its name and its type.
@@ -186,7 +205,7 @@ impl Session {
 
     fn rows(&self, port: Port, axis: usize, rows: Range<usize>) -> Result<Rows, Error> {
         let (what, (name, ty)) = self.port(port)?;
-        let (dtype, mut dims) = ty.dtype().zip(ty.dims()).expect("ports are tensors whose dims are bound");
+        let (dtype, mut dims) = ty.dtype().zip(ty.capacity()).expect("ports are tensors whose dims have bounds");
         let Some(extent) = dims.get(axis).copied().filter(|&n| rows.start <= rows.end && rows.end <= n) else {
             let problem = format!("{what} `{name}` is {ty}: it has no rows {rows:?} along axis {axis}");
             return Err(Error::Arguments(vec![problem]));

@@ -11,7 +11,7 @@ use crate::{Error, Loaded};
 ///
 /// Sessions of one [`Loaded`] program share its parameters; each has its own states, and memory for inputs and outputs.
 pub struct Session {
-    program: Arc<Program>,
+    pub(crate) program: Arc<Program>,
     executable: Arc<dyn Executable>,
     running: Option<Running>,
 }
@@ -20,6 +20,8 @@ pub struct Session {
 pub(crate) struct Running {
     pub(crate) loaded: Loaded,
     pub(crate) session: Box<dyn eutectic_backend::Session>,
+    /// Of [`Program::extents`].
+    pub(crate) lengths: Vec<usize>,
 }
 
 impl Session {
@@ -29,7 +31,8 @@ impl Session {
 
     pub(crate) fn on(loaded: Loaded, session: Box<dyn eutectic_backend::Session>) -> Session {
         let (program, executable) = (loaded.program.clone(), loaded.executable.clone());
-        Session { program, executable, running: Some(Running { loaded, session }) }
+        let lengths = program.most();
+        Session { program, executable, running: Some(Running { loaded, session, lengths }) }
     }
 
     /// The program, for reports.
@@ -95,7 +98,9 @@ impl Session {
     /// When parameters were not loaded, or the device has no memory left.
     pub fn fork(&mut self) -> Result<Session, Error> {
         let running = self.running()?;
-        Ok(Session::on(running.loaded.clone(), running.session.fork()?))
+        let mut twin = Session::on(running.loaded.clone(), running.session.fork()?);
+        twin.running()?.lengths.clone_from(&running.lengths);
+        Ok(twin)
     }
 
     /// As [`Session::run`], with the inputs by name.
@@ -114,7 +119,8 @@ impl Session {
         Ok(self.with_outputs(inputs, |session, inputs, outputs| session.run(inputs, outputs))?.1)
     }
 
-    /// Runs once, from and into the caller's bytes (dense, row-major, little-endian); allocates nothing.
+    /// Runs once, from and into the caller's bytes (dense, row-major, little-endian), of the lengths that were set last; allocates
+    /// nothing.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -143,12 +149,15 @@ impl Session {
         inputs: &[Tensor],
         run: impl FnOnce(&mut dyn eutectic_backend::Session, &[&[u8]], &mut [&mut [u8]]) -> Result<T, BackendError>,
     ) -> Result<(T, Vec<Tensor>), Error> {
-        check("input", &self.program.inputs, inputs)?;
-        let mut results: Vec<Vec<u8>> = self.program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
+        self.fit(inputs)?;
+        let program = self.program.clone();
+        let running = self.running()?;
+        let types: Vec<Type> = program.outputs.iter().map(|(_, ty)| running.at(&program, ty)).collect();
+        let mut results: Vec<Vec<u8>> = types.iter().map(|ty| vec![0; ty.bytes()]).collect();
         let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        let value = run(&mut *self.running()?.session, &inputs, &mut slices)?;
-        let outputs = self.program.outputs.iter().zip(results).map(|((_, ty), bytes)| tensor(ty, bytes));
+        let value = run(&mut *running.session, &inputs, &mut slices)?;
+        let outputs = types.iter().zip(results).map(|(ty, bytes)| tensor(ty, bytes));
         Ok((value, outputs.collect()))
     }
 }

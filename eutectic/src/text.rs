@@ -1,4 +1,4 @@
-//! Sentence embeddings: texts of different lengths in one call, programs compiled and kept by shape.
+//! Sentence embeddings: texts of different lengths in one call, by one program.
 
 use std::path::Path;
 
@@ -9,11 +9,8 @@ use crate::{Compiler, Error, Session};
 /// How many texts run together at most.
 const MAX_BATCH: usize = 32;
 
-/// How many programs are kept. Each holds its own packed weights: for MiniLM, about 50 MB.
-const KEPT: usize = 8;
-
-/// A text model with a compiler. Texts are batched by length; the program for each batch shape is compiled when the shape first
-/// occurs, and kept until others have been used more recently.
+/// A text model with a compiler. Texts are batched by length; one program, which is compiled for the first of them, serves batches of
+/// any shape.
 ///
 /// Padding is masked out of everything that a text's embedding depends on, so the embedding does not depend on the
 /// other texts of a call, beyond the order of a sum.
@@ -21,9 +18,7 @@ pub struct TextEncoder {
     model: TextModel,
     compiler: Compiler,
     form: Form,
-    /// The most recently used one last.
-    programs: Vec<([usize; 2], Session)>,
-    kept: usize,
+    program: Option<Session>,
     max_batch: usize,
 }
 
@@ -39,27 +34,22 @@ impl TextEncoder {
 
     /// An encoder for a model that is open already.
     pub fn new(model: TextModel, compiler: Compiler) -> TextEncoder {
-        TextEncoder { model, compiler, form: Form::default(), programs: Vec::new(), kept: KEPT, max_batch: MAX_BATCH }
+        TextEncoder { model, compiler, form: Form::default(), program: None, max_batch: MAX_BATCH }
     }
 
     /// With the model written in other ops; results are the same, up to rounding.
     pub fn with_form(self, form: Form) -> TextEncoder {
-        TextEncoder { form, ..self }
+        TextEncoder { form, program: None, ..self }
     }
 
-    /// With at most so many texts in a batch, and at most so many programs kept (each at least one).
-    pub fn with_limits(self, max_batch: usize, kept: usize) -> TextEncoder {
-        TextEncoder { max_batch: max_batch.max(1), kept: kept.max(1), ..self }
+    /// With at most so many texts in a batch, at least one.
+    pub fn with_batch(self, max_batch: usize) -> TextEncoder {
+        TextEncoder { max_batch: max_batch.max(1), program: None, ..self }
     }
 
     /// The model.
     pub fn model(&self) -> &TextModel {
         &self.model
-    }
-
-    /// The shapes (texts, tokens of each) of the programs that are kept.
-    pub fn shapes(&self) -> impl Iterator<Item = [usize; 2]> {
-        self.programs.iter().map(|(shape, _)| *shape)
     }
 
     /// The embedding of each text, in the order of the texts; each has length 1. Texts that are too long for the model are cut off.
@@ -69,7 +59,7 @@ impl TextEncoder {
     pub fn encode(&mut self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>, Error> {
         let mut embeddings = vec![Vec::new(); texts.len()];
         for batch in self.model.batches(texts, self.max_batch)? {
-            let result = self.program(batch.dims())?.run_named(|name| batch.input(name).cloned())?;
+            let result = self.program()?.run_named(|name| batch.input(name).cloned())?;
             let numbers: Vec<f32> = result.iter().flat_map(|t| t.to_f64()).map(|x| x as f32).collect();
             let width = numbers.len() / batch.texts.len();
             for (&text, row) in batch.texts.iter().zip(numbers.chunks_exact(width.max(1))) {
@@ -87,22 +77,15 @@ impl TextEncoder {
         Ok(self.model.batches(texts, self.max_batch)?)
     }
 
-    fn program(&mut self, shape: [usize; 2]) -> Result<&mut Session, Error> {
-        let program = match self.programs.iter().position(|(s, _)| *s == shape) {
-            Some(at) => self.programs.remove(at),
+    fn program(&mut self) -> Result<&mut Session, Error> {
+        let session = match self.program.take() {
+            Some(session) => session,
             None => {
-                // Before the new one takes its memory.
-                self.programs.drain(..(self.programs.len() + 1).saturating_sub(self.kept));
-                (shape, self.compile(shape)?)
+                let mut session = self.compiler.compile(&self.model.graph_to(self.form, self.max_batch)?)?;
+                session.load_named(|name| self.model.weights().get(name).cloned())?;
+                session
             }
         };
-        self.programs.push(program);
-        Ok(&mut self.programs.last_mut().expect("it was just put there").1)
-    }
-
-    fn compile(&self, [batch, length]: [usize; 2]) -> Result<Session, Error> {
-        let mut session = self.compiler.compile(&self.model.graph(self.form, batch, length)?)?;
-        session.load_named(|name| self.model.weights().get(name).cloned())?;
-        Ok(session)
+        Ok(self.program.insert(session))
     }
 }

@@ -6,7 +6,7 @@ use std::{
     cell::Cell,
 };
 
-use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, NodeId, Program, Session, Shape, Tensor, Type};
+use eutectic::{Compiler, Cpu, CpuOptions, DType, Dim, Graph, NodeId, Program, Session, Shape, Tensor, Type};
 use eutectic_backend::{Kernel, Place, Step};
 use eutectic_ir::{GraphError, interp::interpret};
 
@@ -60,8 +60,8 @@ fn shape(dims: &[usize]) -> Shape {
 enum Cache {
     /// The whole sequence at once.
     None,
-    /// States: of their rows, whether it is the one token's, and whether the token sees it.
-    Rows { here: NodeId, seen: NodeId },
+    /// States of so many rows: whether each is the one token's, and, unless it is all of them, whether the token sees it.
+    Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
 }
 
 impl Decoder {
@@ -115,14 +115,18 @@ impl Decoder {
         let scale = ("scale", (1.0 / (d as f64).sqrt()).into());
         let y = match cache {
             Cache::None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "causal".into())])?,
-            Cache::Rows { here, seen } => {
+            Cache::Rows { rows, here, seen } => {
                 for (name, x) in [("keys", &mut k), ("values", &mut v)] {
                     let name = format!("{layer}.{name}");
-                    let before = g.state(&name, f32s(&[self.heads, self.bound, d]))?;
+                    let state = [self.heads.into(), rows.clone(), d.into()].into_iter().collect();
+                    let before = g.state(&name, Type::Tensor(DType::F32, state))?;
                     *x = g.select(*here, *x, before)?;
                     g.update(&name, *x)?;
                 }
-                g.apply("sdpa", &[q, k, v, *seen], &[scale, ("mask", "keep".into())])?
+                match seen {
+                    Some(seen) => g.apply("sdpa", &[q, k, v, *seen], &[scale, ("mask", "keep".into())])?,
+                    None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "none".into())])?,
+                }
             }
         };
         let y = g.transpose(y, &[1, 0, 2])?;
@@ -140,8 +144,13 @@ impl Decoder {
         g.add(x, y)
     }
 
-    /// One token, at a place of a sequence of at most `bound`.
+    /// One token, at a place of a sequence of at most `bound`, with caches of so many rows and a mask.
     fn step(self) -> Result<Graph, GraphError> {
+        self.step_of(self.bound.into(), true)
+    }
+
+    /// One token with caches of some rows, of which it sees all unless there is a mask.
+    fn step_of(self, rows: Dim, masked: bool) -> Result<Graph, GraphError> {
         let mut g = Graph::new("step");
         let id = g.input("id", Type::tensor(DType::I64, &[1]))?;
         let at = g.input("at", Type::tensor(DType::I64, &[]))?;
@@ -151,11 +160,14 @@ impl Decoder {
             let table = g.param(name, f32s(&[self.bound, self.depth / 2]))?;
             *angle = g.gather(table, row, 0)?;
         }
-        let row = g.iota(shape(&[self.bound, 1]), -2, DType::I64)?;
+        let row = g.iota([rows.clone(), 1_usize.into()].into_iter().collect(), -2, DType::I64)?;
         let here = g.apply("eq", &[row, at], &[])?;
-        let key = g.iota(shape(&[1, self.bound]), -1, DType::I64)?;
-        let seen = g.apply("le", &[key, at], &[])?;
-        self.build(&mut g, id, angles, 1, &Cache::Rows { here, seen })?;
+        let mut seen = None;
+        if masked {
+            let key = g.iota([1_usize.into(), rows.clone()].into_iter().collect(), -1, DType::I64)?;
+            seen = Some(g.apply("le", &[key, at], &[])?);
+        }
+        self.build(&mut g, id, angles, 1, &Cache::Rows { rows, here, seen })?;
         Ok(g)
     }
 
@@ -254,6 +266,58 @@ fn token_by_token_is_the_whole_sequence() {
             assert!((got - want).abs() < 2e-4 * (1.0 + want.abs()), "token {at}, word {word}: {got}, expected {want}");
         }
     }
+}
+
+/// Logits of a token at a place, and how many allocations that took.
+fn step(session: &mut Session, id: i64, at: usize) -> (Vec<f64>, usize) {
+    let mut logits = vec![0_u8; DECODER.words * 4];
+    let inputs = [id.to_le_bytes(), (at as i64).to_le_bytes()];
+    let before = ALLOCATIONS.with(Cell::get);
+    session.run_into(&[&inputs[0], &inputs[1]], &mut [&mut logits]).unwrap();
+    let allocations = ALLOCATIONS.with(Cell::get) - before;
+    let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
+    (logits.chunks_exact(4).map(number).collect(), allocations)
+}
+
+#[test]
+fn one_program_serves_every_length_of_the_caches() {
+    const TOKENS: usize = 512;
+    let near = |got: &[f64], want: &[f64]| {
+        got.iter().zip(want).all(|(got, want)| (got - want).abs() < 2e-4 * (1.0 + want.abs()))
+    };
+    let graph = DECODER.step_of(Dim::between("S", 1, DECODER.bound as i64), false).unwrap();
+    let mut session = session(&graph);
+    let row = DECODER.heads * DECODER.depth * 4;
+    let of_states = written(session.program(), |place| matches!(place, Place::State(_)));
+    assert_eq!(of_states, DECODER.layers * 2 * row, "a row of each cache");
+    let (want, mut steps) = (at_once(TOKENS), Vec::new());
+    for (at, id) in ids(TOKENS).into_iter().enumerate() {
+        session.set_length("S", at + 1).unwrap();
+        let (logits, allocations) = step(&mut session, id, at);
+        assert_eq!(allocations, 0, "in step {at}");
+        assert!(near(&logits, &want[at * DECODER.words..][..DECODER.words]), "token {at}");
+        steps.push(logits);
+    }
+    // Programs of fixed lengths, with the rows that this one has.
+    for tokens in [1, 2, 7, 64, 301] {
+        let fixed = DECODER.step_of(tokens.into(), false).unwrap();
+        let mut one = self::session(&fixed);
+        for name in fixed.named("state").map(|(name, _)| name) {
+            let from = session.state(name).unwrap();
+            let rows = session.read_rows(from, 1, 0..tokens).unwrap();
+            let to = one.state(name).unwrap();
+            one.write(to, &rows).unwrap();
+        }
+        let logits = step(&mut one, ids(tokens)[tokens - 1], tokens - 1).0;
+        assert!(near(&logits, &steps[tokens - 1]), "{tokens} tokens");
+    }
+    // Lengths that there were take no memory any more.
+    for length in [3, 512, 100] {
+        let before = ALLOCATIONS.with(Cell::get);
+        session.set_length("S", length).unwrap();
+        assert_eq!(ALLOCATIONS.with(Cell::get), before, "to set {length}");
+    }
+    assert!(session.set_length("S", DECODER.bound + 1).is_err() && session.set_length("S", 0).is_err());
 }
 
 #[test]

@@ -68,13 +68,14 @@ fn an_embedding_does_not_depend_on_the_batch() {
 }
 
 #[test]
-fn programs_are_kept_by_shape_and_not_without_end() {
+fn one_program_serves_batches_of_any_shape() {
     let (max_tokens, _) = cases();
-    let mut encoder = encoder(max_tokens, 1).with_limits(2, 2);
-    assert_eq!(encoder.encode(&[""; 5]).expect("they are encoded").len(), 5);
-    let shapes: Vec<_> = encoder.shapes().collect();
-    assert_eq!((shapes[0][0], shapes[1][0]), (2, 1));
+    let mut encoder = encoder(max_tokens, 1).with_batch(2);
     assert!(encoder.encode(&[] as &[&str]).expect("there is nothing to do").is_empty());
-    encoder.encode(&["a"; 2]).expect("they are encoded");
-    assert_eq!(encoder.shapes().map(|s| s[0]).collect::<Vec<_>>(), [1, 2], "the most recently used one is last");
+    let texts = ["", "a", "a b", "", "a b c d e f"];
+    let all = encoder.encode(&texts).expect("they are encoded");
+    for (text, want) in texts.iter().zip(&all) {
+        let alone = encoder.encode(&[text]).expect("it is encoded");
+        assert!(difference(&alone[0], want) <= 1e-6, "{text:?}");
+    }
 }

@@ -1,9 +1,27 @@
-//! Dimensions: integers, or integer polynomials over named symbols that are bound before compilation.
+//! Dimensions: integers, or integer polynomials over named symbols, which get a number before compilation or at each run.
 
 use std::{collections::BTreeMap, fmt, ops, sync::Arc};
 
+/// A name for an extent that is not known yet.
+///
+/// A symbol without bounds gets its number before compilation. One with bounds is an *extent at run time*: what is compiled
+/// serves every length between them, and each run has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Symbol {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The least and the most that it can be, both at least 0.
+    pub bounds: Option<(i64, i64)>,
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
 /// A product of symbols, sorted; the empty product is 1.
-type Monomial = Vec<Arc<str>>;
+type Monomial = Vec<Symbol>;
 
 /// The extent of one axis.
 ///
@@ -20,7 +38,17 @@ pub enum Dim {
 impl Dim {
     /// The dimension named `name`.
     pub fn symbol(name: &str) -> Dim {
-        Dim::Symbolic(Arc::new(BTreeMap::from([(vec![Arc::from(name)], 1)])))
+        Dim::of(Symbol { name: Arc::from(name), bounds: None })
+    }
+
+    /// The extent at run time named `name`, of any length between two.
+    pub fn between(name: &str, least: i64, most: i64) -> Dim {
+        Dim::of(Symbol { name: Arc::from(name), bounds: Some((least.max(0), most.max(0))) })
+    }
+
+    /// A symbol as a dimension.
+    pub fn of(symbol: Symbol) -> Dim {
+        Dim::Symbolic(Arc::new(BTreeMap::from([(vec![symbol], 1)])))
     }
 
     /// The number, if no symbol is left.
@@ -74,32 +102,60 @@ impl Dim {
         Some(Dim::from_terms(quotient))
     }
 
-    /// Replaces every symbol by what `value` gives for it; symbols without a value stay.
-    pub fn bind(&self, value: &dyn Fn(&str) -> Option<i64>) -> Dim {
-        if let Dim::Known(n) = self {
-            return Dim::Known(*n);
-        }
-        let mut terms = BTreeMap::new();
-        for (monomial, c) in self.terms() {
-            let (mut rest, mut c) = (Vec::new(), c);
-            for symbol in monomial {
-                match value(&symbol) {
-                    Some(n) => c = c.saturating_mul(n),
-                    None => rest.push(symbol),
-                }
-            }
-            let sum = terms.entry(rest).or_insert(0_i64);
-            *sum = sum.saturating_add(c);
-        }
-        Dim::from_terms(terms)
+    /// Replaces every symbol by what `value` gives for its name; symbols without a value stay.
+    pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        let Dim::Symbolic(terms) = self else { return self.clone() };
+        terms.iter().fold(Dim::Known(0), |sum, (monomial, c)| {
+            let factor = |symbol: &Symbol| value(&symbol.name).unwrap_or_else(|| Dim::of(symbol.clone()));
+            &sum + &monomial.iter().fold(Dim::Known(*c), |product, symbol| &product * &factor(symbol))
+        })
     }
 
-    /// The names of the symbols in it, sorted, each once.
-    pub fn symbols(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<_> = self.terms().into_keys().flatten().collect();
-        names.sort();
-        names.dedup();
-        names
+    /// The symbols in it, sorted, each once.
+    pub fn symbols(&self) -> Vec<Symbol> {
+        let Dim::Symbolic(terms) = self else { return Vec::new() };
+        let mut symbols: Vec<_> = terms.keys().flatten().cloned().collect();
+        symbols.sort();
+        symbols.dedup();
+        symbols
+    }
+
+    /// The least and the most that it can be while its extents at run time are anything within their bounds; `None` while a
+    /// symbol without bounds is in it. No narrower than what it can be, and exact for a single term.
+    pub fn range(&self) -> Option<(i64, i64)> {
+        let terms = match self {
+            Dim::Known(n) => return Some((*n, *n)),
+            Dim::Symbolic(terms) => terms,
+        };
+        terms.iter().try_fold((0_i64, 0_i64), |(least, most), (monomial, c)| {
+            let ends = monomial.iter().try_fold([*c; 2], |[x, y], symbol| {
+                let (low, high) = symbol.bounds?;
+                Some([x.saturating_mul(low), y.saturating_mul(high)])
+            })?;
+            Some((least.saturating_add(ends[0].min(ends[1])), most.saturating_add(ends[0].max(ends[1]))))
+        })
+    }
+
+    /// The most that it can be: how much room an axis takes in memory. `None` while a symbol without bounds is in it.
+    pub fn capacity(&self) -> Option<i64> {
+        self.range().map(|(_, most)| most)
+    }
+
+    /// The terms that have symbols, each as a product of symbols and its coefficient, and the constant.
+    pub fn split_constant(&self) -> (Vec<(Dim, i64)>, i64) {
+        let terms = match self {
+            Dim::Known(n) => return (Vec::new(), *n),
+            Dim::Symbolic(terms) => terms,
+        };
+        let product = |monomial: &Monomial| Dim::Symbolic(Arc::new(BTreeMap::from([(monomial.clone(), 1)])));
+        let open = terms.iter().filter(|(monomial, _)| !monomial.is_empty());
+        (open.map(|(monomial, c)| (product(monomial), *c)).collect(), terms.get(&Vec::new()).copied().unwrap_or(0))
+    }
+
+    /// Whether an extent at run time is in it.
+    pub fn varies(&self) -> bool {
+        let Dim::Symbolic(terms) = self else { return false };
+        terms.keys().flatten().any(|symbol| symbol.bounds.is_some())
     }
 }
 
@@ -168,10 +224,13 @@ impl fmt::Display for Dim {
         };
         let text = |(monomial, c): (&Monomial, &i64)| match (monomial.as_slice(), c) {
             ([], c) => c.to_string(),
-            ([symbol], 1) => symbol.to_string(),
-            (symbols, 1) => format!("(* {})", symbols.join(" ")),
-            (symbols, c) => format!("(* {c} {})", symbols.join(" ")),
+            ([symbol], 1) => symbol.name.to_string(),
+            (symbols, 1) => format!("(* {})", names(symbols)),
+            (symbols, c) => format!("(* {c} {})", names(symbols)),
         };
+        fn names(symbols: &[Symbol]) -> String {
+            symbols.iter().map(Symbol::to_string).collect::<Vec<_>>().join(" ")
+        }
         // The constant term sorts first; people write it last.
         let mut parts: Vec<_> = terms.iter().map(text).collect();
         if terms.contains_key(&vec![]) {
@@ -203,6 +262,19 @@ mod tests {
     fn prints_as_the_language_reads() {
         let h = Dim::symbol("H");
         assert_eq!((&(&h * &Dim::Known(2)) + &Dim::Known(1)).to_string(), "(+ (* 2 H) 1)");
-        assert_eq!(h.bind(&|_| Some(5)), Dim::Known(5));
+        assert_eq!(h.bind(&|_| Some(Dim::Known(5))), Dim::Known(5));
+    }
+
+    #[test]
+    fn bounds_say_what_a_dimension_can_be() {
+        let (s, t) = (Dim::between("S", 0, 8), Dim::between("T", 1, 5));
+        assert_ne!(s, Dim::Known(8));
+        assert_eq!((s.known(), s.capacity()), (None, Some(8)));
+        assert_eq!((&(&s * &Dim::Known(3)) + &Dim::Known(2)).range(), Some((2, 26)));
+        assert_eq!((&s - &t).range(), Some((-5, 7)));
+        assert_eq!((&s + &Dim::symbol("N")).range(), None);
+        let length = |name: &str| (name == "S").then_some(Dim::Known(4));
+        assert_eq!((&s * &t).bind(&length), &t * &Dim::Known(4));
+        assert!(s.varies() && !Dim::symbol("S").varies());
     }
 }

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::{Attr, Attrs, Class, Op, Shape, Tensor, Type, ops::Leaf};
+use crate::{Attr, Attrs, Class, Dim, Op, Shape, Symbol, Tensor, Type, ops::Leaf};
 
 /// A node of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,15 +154,21 @@ impl Graph {
 
     /// The symbols that are to be bound before compilation, sorted.
     pub fn symbols(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<_> = self
-            .nodes
-            .iter()
-            .filter_map(|n| n.ty.as_tensor())
-            .flat_map(|(_, shape)| shape.iter().flat_map(|d| d.symbols()).collect::<Vec<_>>())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+        self.all_symbols().into_iter().filter(|s| s.bounds.is_none()).map(|s| s.name).collect()
+    }
+
+    /// The extents at run time, by name.
+    pub fn extents(&self) -> Vec<Symbol> {
+        self.all_symbols().into_iter().filter(|s| s.bounds.is_some()).collect()
+    }
+
+    /// Both of these.
+    pub(crate) fn all_symbols(&self) -> Vec<Symbol> {
+        let shapes = self.nodes.iter().filter_map(|n| n.ty.as_tensor()).map(|(_, shape)| shape);
+        let mut symbols: Vec<_> = shapes.flat_map(|shape| shape.iter()).flat_map(Dim::symbols).collect();
+        symbols.sort();
+        symbols.dedup();
+        symbols
     }
 
     /// Runs `build` with `part` added to the path that new nodes remember.
@@ -338,7 +344,15 @@ impl Graph {
     /// # Errors
     /// When a shape does not work out for these numbers (a reshape that does not divide), or a symbol stays unbound.
     pub fn bind(&self, values: &BTreeMap<String, i64>) -> Result<Graph, GraphError> {
-        let value = |name: &str| values.get(name).copied();
+        self.bind_dims(&values.iter().map(|(name, n)| (name.clone(), Dim::Known(*n))).collect())
+    }
+
+    /// The same program with symbols bound to numbers or to extents at run time ([`Dim::between`]); types are inferred anew.
+    ///
+    /// # Errors
+    /// When a shape does not work out for these numbers and for every length of the extents, or a symbol stays unbound.
+    pub fn bind_dims(&self, values: &BTreeMap<String, Dim>) -> Result<Graph, GraphError> {
+        let value = |name: &str| values.get(name).cloned();
         let mut bound = Graph::new(self.name.clone());
         for node in &self.nodes {
             let attrs: SmallVec<[(&str, Attr); 4]> = node
@@ -359,16 +373,38 @@ impl Graph {
             bound.apply_at(node.op.name(), &node.operands, &attrs, node.origin.clone())?;
         }
         (bound.outputs, bound.updates) = (self.outputs.clone(), self.updates.clone());
-        match bound.symbols().as_slice() {
-            [] => Ok(bound),
-            open => Err(GraphError {
-                op: "bind".into(),
-                operands: String::new(),
-                origin: Origin::default(),
-                problem: format!("unbound dimensions: {}", open.join(", ")),
-                help: "give each a number".into(),
-            }),
+        let error = |origin: &Origin, problem: String, help: &str| {
+            let (op, operands) = ("bind".into(), String::new());
+            GraphError { op, operands, origin: origin.clone(), problem, help: help.into() }
+        };
+        let open = bound.symbols();
+        if !open.is_empty() {
+            return Err(error(
+                &Origin::default(),
+                format!("unbound dimensions: {}", open.join(", ")),
+                "give each a number",
+            ));
         }
+        if let Some(pair) = bound.extents().windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let range =
+                |symbol: &Symbol| symbol.bounds.map_or(String::new(), |(least, most)| format!("{least} to {most}"));
+            let problem = format!("{} is {} and {}", pair[0], range(&pair[0]), range(&pair[1]));
+            return Err(error(&Origin::default(), problem, "an extent at run time has one range"));
+        }
+        for node in &bound.nodes {
+            let Type::Tensor(_, shape) = &node.ty else { continue };
+            if let Some(dim) = shape.iter().find(|d| d.range().is_some_and(|(least, _)| least < 0)) {
+                let problem = format!("`{}` of type {}: {dim} may be negative", node.op, node.ty);
+                return Err(error(&node.origin, problem, "bind the dimensions in it to more"));
+            }
+            if let Class::Leaf(Leaf::Param) = node.op.def().class
+                && shape.varies()
+            {
+                let problem = format!("a parameter of type {} has another shape in each run", node.ty);
+                return Err(error(&node.origin, problem, "bind its dimensions to numbers, or make it an input"));
+            }
+        }
+        Ok(bound)
     }
 
     /// Drops what no output and no state needs; inputs and states stay, because whoever runs the program knows them. Returns the

@@ -8,6 +8,8 @@ use std::{fmt, ops::Range};
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::{Dim, Shape, Symbol};
+
 /// `constant + Σ coefficient · atom`, atoms sorted and distinct, no coefficient zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index {
@@ -28,7 +30,12 @@ pub enum Atom {
     Mod(Box<Index>, i64),
     /// An integer that is itself read from a tensor: the `n`th value of whoever holds the map.
     Value(usize),
+    /// A product of extents at run time: the same number everywhere, another one in each run.
+    Extent(Dim),
 }
+
+/// Wider than any coordinate or extent, with room for arithmetic: the range of what nothing is known of.
+pub const ANYTHING: Range<i64> = -(1 << 40)..1 << 40;
 
 impl Index {
     /// The constant `n`.
@@ -39,6 +46,13 @@ impl Index {
     /// The coordinate along axis `n`.
     pub fn coord(n: usize) -> Index {
         Index::atom(Atom::Coord(n))
+    }
+
+    /// A dimension without open symbols.
+    pub fn extent(dim: &Dim) -> Index {
+        let (terms, constant) = dim.split_constant();
+        let sum = |sum: Index, (product, c)| sum.plus_times(&Index::atom(Atom::Extent(product)), c);
+        terms.into_iter().fold(Index::constant(constant), sum)
     }
 
     /// One atom.
@@ -124,7 +138,8 @@ impl Index {
                     let r = inner.bounds(coord);
                     r.start.div_euclid(*by)..(r.end - 1).div_euclid(*by) + 1
                 }
-                Atom::Value(_) => -(1 << 40)..(1 << 40),
+                Atom::Value(_) => ANYTHING,
+                Atom::Extent(dim) => dim.range().map_or(ANYTHING, |(least, most)| least..most + 1),
             };
             let ends = [c * r.start, c * (r.end - 1)];
             low += ends[0].min(ends[1]);
@@ -203,16 +218,50 @@ impl Index {
 
     /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by `values(n)`.
     pub fn substitute(&self, at: &[Index], values: &dyn Fn(usize) -> Index, domain: &[usize]) -> Index {
-        let mut sum = Index::constant(self.constant);
-        for (atom, c) in &self.terms {
-            sum = match atom {
-                Atom::Coord(n) => sum.plus_times(&at[*n], *c),
-                Atom::Div(inner, by) => sum.plus_times(&inner.substitute(at, values, domain).div(*by, domain), *c),
-                Atom::Mod(inner, by) => sum.plus_times(&inner.substitute(at, values, domain).modulo(*by, domain), *c),
-                Atom::Value(n) => sum.plus_times(&values(*n), *c),
-            };
-        }
-        sum
+        self.replace(&|n| at[n].clone(), values, &|dim| Index::atom(Atom::Extent(dim.clone())), domain)
+    }
+
+    /// Replaces extents at run time by what `value` gives for the names of their symbols, over a domain of such lengths.
+    pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>, domain: &[usize]) -> Index {
+        let stays = |n| Index::atom(Atom::Value(n));
+        self.replace(&Index::coord, &stays, &|dim| Index::extent(&dim.bind(value)), domain)
+    }
+
+    fn replace(
+        &self,
+        coord: &dyn Fn(usize) -> Index,
+        values: &dyn Fn(usize) -> Index,
+        extent: &dyn Fn(&Dim) -> Index,
+        domain: &[usize],
+    ) -> Index {
+        self.terms.iter().fold(Index::constant(self.constant), |sum, (atom, c)| match atom {
+            Atom::Coord(n) => sum.plus_times(&coord(*n), *c),
+            Atom::Div(inner, by) => sum.plus_times(&inner.replace(coord, values, extent, domain).div(*by, domain), *c),
+            Atom::Mod(inner, by) => {
+                sum.plus_times(&inner.replace(coord, values, extent, domain).modulo(*by, domain), *c)
+            }
+            Atom::Value(n) => sum.plus_times(&values(*n), *c),
+            Atom::Extent(dim) => sum.plus_times(&extent(dim), *c),
+        })
+    }
+
+    /// Whether it is another map in each run.
+    pub fn varies(&self) -> bool {
+        self.terms.iter().any(|(atom, _)| match atom {
+            Atom::Extent(_) => true,
+            Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.varies(),
+            Atom::Coord(_) | Atom::Value(_) => false,
+        })
+    }
+
+    /// The extents at run time in it.
+    pub fn symbols(&self) -> Vec<Symbol> {
+        let of = |atom: &Atom| match atom {
+            Atom::Extent(dim) => dim.symbols(),
+            Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.symbols(),
+            Atom::Coord(_) | Atom::Value(_) => Vec::new(),
+        };
+        self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
     }
 
     /// The stride along each axis of a domain of `rank` axes, if the map is affine.
@@ -232,7 +281,7 @@ impl Index {
         self.terms.iter().any(|(atom, _)| match atom {
             Atom::Coord(n) => *n == axis,
             Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.mentions(axis),
-            Atom::Value(_) => false,
+            Atom::Value(_) | Atom::Extent(_) => false,
         })
     }
 
@@ -241,12 +290,15 @@ impl Index {
         let of = |atom: &Atom| match atom {
             Atom::Value(n) => vec![*n],
             Atom::Div(inner, _) | Atom::Mod(inner, _) => inner.values(),
-            Atom::Coord(_) => Vec::new(),
+            Atom::Coord(_) | Atom::Extent(_) => Vec::new(),
         };
         self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
     }
 
     /// The value at a point, given the values read from tensors.
+    ///
+    /// # Panics
+    /// When an extent at run time is in it.
     pub fn eval(&self, at: &[usize], values: &dyn Fn(usize) -> i64) -> i64 {
         self.terms.iter().fold(self.constant, |sum, (atom, c)| {
             sum + c * match atom {
@@ -254,6 +306,7 @@ impl Index {
                 Atom::Div(inner, by) => inner.eval(at, values).div_euclid(*by),
                 Atom::Mod(inner, by) => inner.eval(at, values).rem_euclid(*by),
                 Atom::Value(n) => values(*n),
+                Atom::Extent(dim) => dim.known().expect("only maps of numbers are evaluated"),
             }
         })
     }
@@ -291,6 +344,39 @@ pub fn unflatten(offset: &Index, dims: &[usize], domain: &[usize]) -> Vec<Index>
         .collect()
 }
 
+/// Whether elements in row-major order are the same ones in two shapes, whatever the lengths of extents at run time, where both
+/// are laid out at the bounds: reading one shape as the other then moves nothing.
+///
+/// Both are cut into the shortest stretches of axes that have the same number of elements. In each, only the outermost axis may
+/// vary, for what lies within it has its place by its offset; or it is one and the same axis.
+pub fn same_places(a: &Shape, b: &Shape) -> bool {
+    if !a.varies() && !b.varies() {
+        return true;
+    }
+    let strip = |s: &Shape| s.iter().filter(|d| **d != Dim::Known(1)).cloned().collect::<Vec<_>>();
+    let (a, b) = (strip(a), strip(b));
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let products = |dims: &[Dim]| -> Vec<Dim> {
+            let next = |product: &mut Dim, d: &Dim| {
+                *product = &*product * d;
+                Some(product.clone())
+            };
+            dims.iter().scan(Dim::Known(1), next).collect()
+        };
+        let (p, q) = (products(&a[i..]), products(&b[j..]));
+        let Some((m, n)) = p.iter().enumerate().find_map(|(m, x)| Some((m, q.iter().position(|y| x == y)?))) else {
+            return false;
+        };
+        let inner_vary = a[i + 1..=i + m].iter().chain(&b[j + 1..=j + n]).any(Dim::varies);
+        if inner_vary {
+            return false;
+        }
+        (i, j) = (i + m + 1, j + n + 1);
+    }
+    i == a.len() && j == b.len()
+}
+
 impl Index {
     /// The map for people, with names for the values that it mentions.
     pub fn text(&self, value: &dyn Fn(usize) -> String) -> String {
@@ -303,6 +389,7 @@ impl Index {
                     Atom::Div(inner, by) => format!("({})/{by}", inner.text(value)),
                     Atom::Mod(inner, by) => format!("({})%{by}", inner.text(value)),
                     Atom::Value(n) => value(*n),
+                    Atom::Extent(dim) => dim.to_string(),
                 };
                 if *c == 1 { atom } else { format!("{c}*{atom}") }
             })
@@ -345,6 +432,30 @@ mod tests {
         let at = unflatten(&Index::coord(0), &[4, 6], &domain);
         let at = unflatten(&flatten(&at, &[4, 6]), &[2, 2, 6], &domain);
         assert_eq!(flatten(&at, &[2, 2, 6]), Index::coord(0));
+    }
+
+    #[test]
+    fn extents_are_numbers_of_known_range() {
+        let s = Dim::between("S", 0, 8);
+        let index = Index::coord(0).plus(&Index::extent(&(&(&s * &Dim::Known(2)) - &Dim::Known(3))));
+        assert_eq!((index.range(&[4]), index.to_string()), (-3..17, "i0+2*S+-3".into()));
+        assert!(index.varies() && index.affine(1).is_none());
+        let known = &s.bind(&|_| Some(Dim::Known(5))) - &Dim::Known(3);
+        assert_eq!(Index::extent(&known), Index::constant(2));
+    }
+
+    #[test]
+    fn axes_that_vary_stay_outermost() {
+        let (s, two, six) = (Dim::between("S", 0, 8), Dim::Known(2), Dim::Known(6));
+        let shape = |dims: &[&Dim]| dims.iter().map(|d| (*d).clone()).collect::<Shape>();
+        let twice = &s * &two;
+        assert!(same_places(&shape(&[&s, &two]), &shape(&[&twice])));
+        assert!(!same_places(&shape(&[&two, &s]), &shape(&[&twice])));
+        assert!(!same_places(&shape(&[&two, &s]), &shape(&[&s, &two])));
+        // Axes split and merged on both sides of one that varies.
+        let merged = shape(&[&six, &s, &six]);
+        assert!(same_places(&shape(&[&two, &Dim::Known(3), &s, &Dim::Known(1), &two, &Dim::Known(3)]), &merged));
+        assert!(!same_places(&merged, &shape(&[&two, &s, &Dim::Known(18)])));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 
 use crate::{
-    Attr, Class, Graph, NodeId, Origin, Scalar, Tensor, Type,
+    Attr, Class, Graph, NodeId, Origin, Scalar, Shape, Tensor, Type,
     graph::Node,
     index::{Index, flatten},
     ops::{
-        Access, Leaf, Piece, ViewCall,
+        Leaf, Piece, ViewCall, ViewMap,
         eval::{Call, Element, Elements, Eval, Value, broadcast_strides, offsets},
     },
 };
@@ -54,7 +54,7 @@ pub fn interpret<S: Scalar>(
     graph: &Graph,
     given: &dyn Fn(&str) -> Option<Tensor>,
 ) -> Result<Vec<Value<S>>, InterpError> {
-    if let Some(symbol) = graph.symbols().first() {
+    if let Some(symbol) = graph.all_symbols().first() {
         return Err(InterpError::Unbound(symbol.to_string()));
     }
     let leaves = leaves(graph, given)?;
@@ -177,15 +177,14 @@ fn iota<S: Scalar>(node: &Node) -> Value<S> {
 }
 
 /// Reads a view through its index map; the error is an index out of range and the extent of its axis.
-fn view<S: Scalar>(
-    map: fn(&ViewCall<'_>) -> Access,
-    node: &Node,
-    operands: &[&Value<S>],
-) -> Result<Value<S>, (i64, usize)> {
+fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, (i64, usize)> {
     let (dtype, dims) = result(node);
     let extents: Vec<_> = operands.iter().map(|x| x.dims.clone()).collect();
     let at: Vec<_> = (0..dims.len()).map(Index::coord).collect();
-    let access = map(&ViewCall { attrs: &node.attrs, operands: &extents, result: &dims, at: &at, domain: &dims });
+    let shapes: Vec<Shape> = extents.iter().map(|dims| dims.iter().copied().collect()).collect();
+    let shape = dims.iter().copied().collect();
+    let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: &shape, at: &at, domain: &dims };
+    let access = map(&call).expect("maps follow everything but extents at run time");
     let fill = access.fill.map(|x| match dtype.is_float() {
         true => Element::Real(S::element(x, dtype)),
         false => Element::Int(Some(x as i64)),

@@ -23,7 +23,7 @@ pub mod types;
 
 pub use attr::{Attr, Attrs};
 pub use bounded::Bounded;
-pub use dim::Dim;
+pub use dim::{Dim, Symbol};
 pub use dtype::DType;
 pub use graph::{Graph, GraphError, NodeId, Origin};
 pub use interp::{InterpError, interpret};

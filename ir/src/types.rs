@@ -21,6 +21,16 @@ impl Shape {
         self.0.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect()
     }
 
+    /// The extents at their bounds: how a buffer is laid out. `None` while a symbol without bounds is in it.
+    pub fn capacity(&self) -> Option<Vec<usize>> {
+        self.0.iter().map(|d| d.capacity().and_then(|n| usize::try_from(n).ok())).collect()
+    }
+
+    /// Whether an extent at run time is in it.
+    pub fn varies(&self) -> bool {
+        self.0.iter().any(Dim::varies)
+    }
+
     /// Number of elements, symbolic where an extent is.
     pub fn count(&self) -> Dim {
         self.0.iter().fold(Dim::Known(1), |n, d| &n * d)
@@ -86,20 +96,36 @@ impl Type {
         self.as_tensor().map(|t| t.0)
     }
 
-    /// Extents as numbers; `None` for a tuple or while a symbol is unbound.
+    /// Extents as numbers; `None` for a tuple or while a symbol is in one.
     pub fn dims(&self) -> Option<Vec<usize>> {
         self.as_tensor().and_then(|(_, shape)| shape.known())
     }
 
-    /// Number of elements (all results together for a tuple), saturating; zero while a symbol is unbound.
+    /// Extents at their bounds; `None` for a tuple or while a symbol without bounds is in one.
+    pub fn capacity(&self) -> Option<Vec<usize>> {
+        self.as_tensor().and_then(|(_, shape)| shape.capacity())
+    }
+
+    /// Whether an extent at run time is in it.
+    pub fn varies(&self) -> bool {
+        match self {
+            Type::Tensor(_, shape) => shape.varies(),
+            Type::Tuple(parts) => parts.iter().any(Type::varies),
+        }
+    }
+
+    /// Number of elements (all results together for a tuple), saturating, at the bounds of extents at run time; zero while a
+    /// symbol has no bounds.
     pub fn count(&self) -> usize {
         match self {
-            Type::Tensor(_, shape) => shape.count().known().and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+            Type::Tensor(_, shape) => {
+                shape.capacity().map_or(0, |dims| dims.into_iter().fold(1, usize::saturating_mul))
+            }
             Type::Tuple(parts) => parts.iter().map(Type::count).sum(),
         }
     }
 
-    /// Bytes of all elements; zero while a symbol is unbound.
+    /// Bytes of all elements; as [`Type::count`].
     pub fn bytes(&self) -> usize {
         match self {
             Type::Tensor(dtype, _) => self.count().saturating_mul(dtype.size()),
@@ -108,7 +134,7 @@ impl Type {
     }
 
     /// Replaces symbolic dims by their values; symbols without one stay.
-    pub fn bind(&self, value: &dyn Fn(&str) -> Option<i64>) -> Type {
+    pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Type {
         match self {
             Type::Tensor(dtype, shape) => Type::Tensor(*dtype, shape.iter().map(|d| d.bind(value)).collect()),
             Type::Tuple(parts) => Type::Tuple(parts.iter().map(|t| t.bind(value)).collect()),

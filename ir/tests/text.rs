@@ -22,6 +22,9 @@ fn round_trip(graph: &Graph) {
 fn every_form_reads_back() {
     let graph = read(
         r#"(graph "all \"forms\""
+          (dim S :most 9)
+          (dim T :least 2 :most 5)
+          (input p f32[(+ S 1) (- T 2) (* S T)])
           (input x f32[B (* 2 H) 128])
           (input "odd name" i64[(+ B 1)] :origin "a part.with space")
           (param w f32[128 2])

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use eutectic_backend::axes::places_to_split;
-use eutectic_ir::index::{Atom, Index};
+use eutectic_ir::{
+    Dim, Shape,
+    index::{Atom, Index, same_places},
+};
 
 /// A domain with axes split, and what the old coordinates are in the new ones.
 struct Refined {
@@ -127,19 +130,49 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
     Some(result)
 }
 
-/// Whether an affine offset visits each element of `count` exactly once over the axes of a domain that it depends on.
-pub(crate) fn is_bijection(offset: &Index, domain: &[usize], count: usize) -> bool {
+/// Whether an affine offset into a tensor visits each element exactly once over the axes of a domain that it depends on, at every
+/// length of what varies in either. What is the same along a `row` is visited once for the whole of it, even if it is empty.
+pub(crate) fn is_bijection(offset: &Index, domain: &Shape, row: Option<usize>, tensor: &Shape) -> bool {
+    let (Some(most), Some(count)) = (domain.capacity(), tensor.capacity()) else { return false };
+    let count: usize = count.into_iter().product();
     if count == 0 {
-        return domain.contains(&0);
+        return most.contains(&0);
     }
-    let refined = refine(std::iter::once(offset), domain);
+    let refined = refine(std::iter::once(offset), &most);
     let offset = refined.map(offset);
     let Some(strides) = offset.affine(refined.domain.len()) else { return false };
     let mut radix: Vec<(i64, usize)> =
-        strides.into_iter().zip(refined.domain).filter(|(s, d)| *s != 0 && *d > 1).collect();
+        strides.iter().copied().zip(refined.domain.iter().copied()).filter(|(s, d)| *s != 0 && *d > 1).collect();
     radix.sort_unstable();
     let end = radix.iter().try_fold(1_i64, |next, (stride, d)| (*stride == next).then(|| next * *d as i64));
-    offset.constant == 0 && end == i64::try_from(count).ok()
+    offset.constant == 0 && end == i64::try_from(count).ok() && covers(&refined, &strides, domain, row, tensor)
+}
+
+/// Whether what an offset that is a bijection for the longest run visits in a shorter one is what there is of the tensor then.
+fn covers(refined: &Refined, strides: &[i64], domain: &Shape, row: Option<usize>, tensor: &Shape) -> bool {
+    if !domain.varies() && !tensor.varies() {
+        return true;
+    }
+    let mut axes: Vec<(i64, usize, Dim)> = Vec::new();
+    for (axis, dim) in domain.iter().enumerate() {
+        let parts: Vec<usize> = (0..refined.domain.len()).filter(|&part| refined.part_of[part] == axis).collect();
+        // Of an axis that was split, the outermost part varies.
+        let inner = parts.iter().skip(1).map(|&part| refined.domain[part]).product::<usize>();
+        let Some(outer) = dim.checked_div(&Dim::from(inner)) else { return false };
+        for (n, &part) in parts.iter().enumerate() {
+            let length = if n == 0 { outer.clone() } else { Dim::from(refined.domain[part]) };
+            match (strides[part], length) {
+                (_, Dim::Known(1)) => {}
+                // Of an axis of at most one point, no stride is left.
+                (0, length) if length.varies() && length.capacity() == Some(1) => axes.push((1, part, length)),
+                (0, length) if length.varies() && row != Some(axis) => return false,
+                (0, _) => {}
+                (stride, length) => axes.push((stride, part, length)),
+            }
+        }
+    }
+    axes.sort_by_key(|(stride, part, _)| (std::cmp::Reverse(*stride), *part));
+    same_places(&axes.into_iter().map(|(_, _, length)| length).collect(), tensor)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub fn kernel(kernel: &Kernel) -> String {
     let order = canonical_slots(kernel);
     let slot = |s: usize| order.iter().position(|&o| o == s).unwrap_or(s);
     let (groups, layouts) = (kernel.groups(), kernel.layouts());
-    let domain = |body: &Body, layout: &[usize]| domain(&body.domain, layout.iter().map(|&g| groups[g]));
+    let domain = |body: &Body, layout: &[usize]| domain(body, layout.iter().map(|&g| groups[g]));
     let mut text = format!("  {} {}", kernel.kind(), domain(&kernel.body, layouts[layouts.len() - 1]));
     if let AnchorKernel::Attention { scale, softcap, empty, .. } = &kernel.anchor {
         let _ = write!(text, " scale {:?} softcap {:?} empty {empty:?}", scale.get(), softcap.get());
@@ -103,10 +103,13 @@ pub fn kernel(kernel: &Kernel) -> String {
     text
 }
 
-/// Extents, with a bar between groups of axes.
-fn domain(extents: &[usize], groups: impl Iterator<Item = usize>) -> String {
-    let mut extents = extents.iter();
-    let text = |group: usize| extents.by_ref().take(group).map(usize::to_string).collect::<Vec<_>>().join(", ");
+/// Extents, with a bar between groups of axes; one that varies with the most that it can be.
+fn domain(body: &Body, groups: impl Iterator<Item = usize>) -> String {
+    let mut extents = body.domain.iter().enumerate().map(|(axis, extent)| {
+        let length = body.lengths.iter().find(|(of, _)| *of == axis);
+        length.map_or_else(|| extent.to_string(), |(_, length)| format!("{length} to {extent}"))
+    });
+    let text = |group: usize| extents.by_ref().take(group).collect::<Vec<_>>().join(", ");
     format!("[{}]", groups.map(text).collect::<Vec<_>>().join(" | ").trim())
 }
 

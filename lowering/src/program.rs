@@ -2,7 +2,7 @@
 
 use eutectic_backend::{Buffer, BufferId, Kernel, Place, Program, Step};
 use eutectic_ir::{
-    Attr, DType, Graph, NodeId, Origin,
+    Attr, DType, Graph, NodeId, Origin, Type,
     eclasses::{ClassId, EClasses},
     ops::{Class, Leaf},
     outline::{Call, Outlined},
@@ -153,6 +153,7 @@ impl Lowering<'_> {
             let buffer = self.buffer(dtype, node.ty.count(), place);
             self.leaves.insert(id, buffer);
         }
+        self.program.extents = self.graph.extents();
         for (name, id) in self.graph.outputs() {
             self.program.outputs.push((name.clone(), self.graph.ty(*id).clone()));
         }
@@ -210,7 +211,7 @@ impl Lowering<'_> {
                 // The plan stores it before, or it is given.
                 if let Some(old) = given.or_else(|| local.get(class).copied()) {
                     let new = buffers[*slot];
-                    let copy = self.copy(old, new, origin.clone());
+                    let copy = self.copy(old, new, &block.classes.classes[*class].ty, origin.clone());
                     if built.load {
                         self.program.load.push(copy);
                     } else {
@@ -284,7 +285,7 @@ impl Lowering<'_> {
             }
             let (dtype, count) = (self.program.buffers[from].dtype, self.program.buffers[from].count);
             let to = self.buffer(dtype, count, Place::Output(at));
-            let step = self.copy(from, to, self.graph.node(*node).origin.clone());
+            let step = self.copy(from, to, self.graph.ty(*node), self.graph.node(*node).origin.clone());
             self.run.push((step, None));
         }
         Ok(())
@@ -302,15 +303,14 @@ impl Lowering<'_> {
                 });
             };
             self.updates.push(Heir { old, new, copy: self.run.len() });
-            let step = self.copy(new, old, origin);
+            let step = self.copy(new, old, self.graph.ty(*node), origin);
             self.run.push((step, None));
         }
         Ok(())
     }
 
-    fn copy(&mut self, from: BufferId, to: BufferId, origin: Origin) -> Step {
-        let Buffer { dtype, count, .. } = self.program.buffers[from];
-        Step::new(self.kernel(copy(dtype, count)), vec![from, to], origin)
+    fn copy(&mut self, from: BufferId, to: BufferId, ty: &Type, origin: Origin) -> Step {
+        Step::new(self.kernel(copy(ty)), vec![from, to], origin)
     }
 
     fn finish(mut self, alignment: usize) -> Lowered {

@@ -1,7 +1,7 @@
 //! Rates that the search needs and that follow from what the backend says of probe kernels.
 
 use eutectic_backend::Backend;
-use eutectic_ir::DType;
+use eutectic_ir::{DType, Type};
 
 use crate::copy::copy;
 
@@ -34,7 +34,8 @@ impl Rates {
         let limits = backend.limits();
         let dtype = DType::ALL.into_iter().find(|dtype| limits.dtypes.contains(*dtype)).unwrap_or(DType::F32);
         let most = (STREAMED * DType::F32.size()).min(limits.binding) / dtype.size();
-        let seconds = |count: usize| Some(backend.cost(&copy(dtype, count)).seconds).filter(|s| s.is_finite());
+        let seconds =
+            |count: usize| Some(backend.cost(&copy(&Type::tensor(dtype, &[count]))).seconds).filter(|s| s.is_finite());
         let launch = seconds(1).unwrap_or(0.0);
         let count = most.clamp(1, limits.extent.max(1));
         let streamed = seconds(count).unwrap_or(0.0) / (2 * count * dtype.size()) as f64;

@@ -193,7 +193,7 @@ mod tests {
     fn kernel(reads: usize) -> Kernel {
         let back = Index::coord(0).times(-1).plus(&Index::constant(7));
         let load = |slot| Instr::Load(Load { slot, at: back.clone(), guards: Vec::new(), dtype: DType::F32 });
-        let body = Body { domain: vec![8], instrs: (0..reads).map(load).collect(), results: Vec::new() };
+        let body = Body { domain: vec![8], instrs: (0..reads).map(load).collect(), ..Body::default() };
         let store = Store { slot: reads, at: Index::coord(0), guards: Vec::new(), value: 0 };
         Kernel { anchor: AnchorKernel::Map, body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
     }

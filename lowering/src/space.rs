@@ -174,11 +174,10 @@ impl<'a> Space<'a> {
     /// The price of a kernel, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
     fn cost_of(&self, built: &Built) -> Cost {
         let mut cost = self.backend.cost(&built.kernel);
-        for &(slot, whole) in &built.parts {
+        for &(_, whole) in &built.parts {
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
             if !self.classes.classes[whole].nodes.iter().any(is_state) {
-                let (dtype, count) = built.kernel.slots[slot];
-                let copied = self.backend.cost(&copy(dtype, count));
+                let copied = self.backend.cost(&copy(&self.classes.classes[whole].ty));
                 cost = Cost {
                     seconds: cost.seconds + copied.seconds,
                     flops: cost.flops + copied.flops,

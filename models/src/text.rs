@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic_ir::{Graph, GraphError, Tensor, Type};
+use eutectic_ir::{Dim, Graph, GraphError, Tensor, Type};
 
 use crate::{
     bert::{self, BertConfig, Output},
@@ -131,6 +131,21 @@ impl TextModel {
     /// When the batch is empty or the length has no positions.
     pub fn graph(&self, form: Form, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
         bind(&bert::graph(&self.name, &self.config, form, &[Output::SentenceEmbedding])?, &self.config, batch, sequence)
+    }
+
+    /// The graph for batches of any number of texts up to a limit, of any padded length up to that of the longest texts: both are
+    /// extents at run time.
+    ///
+    /// # Errors
+    /// When there may be no text.
+    pub fn graph_to(&self, form: Form, max_batch: usize) -> Result<Graph, ShapeError> {
+        let longest = self.tokens.max_tokens().min(self.config.positions);
+        // Whoever gets this graph cannot go beyond what these extents admit.
+        self.graph(form, max_batch, longest)?;
+        let open = bert::graph(&self.name, &self.config, form, &[Output::SentenceEmbedding])?;
+        let most = [(bert::BATCH, max_batch), (bert::SEQUENCE, longest)];
+        let extents = most.map(|(name, most)| (name.to_string(), Dim::between(name, 1, most as i64)));
+        Ok(open.bind_dims(&extents.into())?)
     }
 
     /// The values of the graph's parameters, by name. They stay in the mapped file where nothing was converted.

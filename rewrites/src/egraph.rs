@@ -11,7 +11,7 @@ use eutectic_ir::{
     Attr, Attrs, Class, DType, Op, Tensor, Type,
     index::Index,
     lang::{Mismatch, Signature},
-    ops::ViewCall,
+    ops::{Access, Piece, ViewCall, ViewMap},
 };
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -205,7 +205,10 @@ impl egg::Analysis<Node> for Facts {
         });
         let constant = match node.op.def().class {
             Class::Leaf(leaf) => leaf.is_constant(),
-            _ => node.children.iter().all(|c| egraph[*c].data.constant),
+            _ => {
+                node.children.iter().all(|c| egraph[*c].data.constant)
+                    && same_in_all_runs(&egraph.analysis, node, &operands, ty)
+            }
         };
         let scalars: SmallVec<[Option<f64>; 4]> = node.children.iter().map(|c| egraph[*c].data.scalar).collect();
         let scalar = scalar_of(&egraph.analysis, node, &operands, &scalars, ty);
@@ -258,6 +261,33 @@ impl egg::Analysis<Node> for Facts {
     }
 }
 
+/// Where a view reads, over the domain of its result.
+fn access(facts: &Facts, read: ViewMap, node: &Node, operands: &[TypeId], ty: TypeId) -> Option<Access> {
+    let shape = |t: TypeId| Some(facts.ty(t).as_tensor()?.1);
+    let operands: Vec<_> = operands.iter().map(|t| shape(*t).cloned()).collect::<Option<_>>()?;
+    let (result, attrs) = (shape(ty)?, facts.attrs(node.head));
+    let domain = result.capacity()?;
+    let at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+    read(&ViewCall { attrs, operands: &operands, result, at: &at, domain: &domain }).ok()
+}
+
+/// Whether an op of constants, laid out at the bounds of extents at run time, is the same in all runs: the load program computes it
+/// for the longest. What combines elements along an axis that varies is another number in each run, and so is where a view reads
+/// whose map has a length in it.
+fn same_in_all_runs(facts: &Facts, node: &Node, operands: &[TypeId], ty: TypeId) -> bool {
+    if !operands.iter().any(|t| facts.ty(*t).varies()) {
+        return true;
+    }
+    match node.op.def().class {
+        Class::Pointwise => true,
+        Class::View(read) => {
+            let fixed = |p: &Piece| !p.guards.iter().map(|g| &g.0).chain(&p.at).any(Index::varies);
+            access(facts, read, node, operands, ty).is_some_and(|access| access.pieces.iter().all(fixed))
+        }
+        _ => false,
+    }
+}
+
 /// The one value of all elements of a node, where that follows from the operands' values.
 fn scalar_of(facts: &Facts, node: &Node, operands: &[TypeId], scalars: &[Option<f64>], ty: TypeId) -> Option<f64> {
     let attrs = facts.attrs(node.head);
@@ -275,10 +305,7 @@ fn scalar_of(facts: &Facts, node: &Node, operands: &[TypeId], scalars: &[Option<
             if scalars.iter().all(Option::is_none) {
                 return None;
             }
-            let result = facts.ty(ty).dims()?;
-            let dims: Vec<_> = operands.iter().map(|t| facts.ty(*t).dims()).collect::<Option<_>>()?;
-            let at: Vec<_> = (0..result.len()).map(Index::coord).collect();
-            let access = read(&ViewCall { attrs, operands: &dims, result: &result, at: &at, domain: &result });
+            let access = access(facts, read, node, operands, ty)?;
             let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Some));
             let first = values.next()??;
             values.all(|v| v.is_some_and(|v| v.to_bits() == first.to_bits())).then_some(first)

@@ -1,7 +1,7 @@
 //! Arithmetic on numbers in rules: what right-hand attributes and constants are computed with.
 
 use eutectic_ir::{
-    Attr, DType, Tensor,
+    Attr, DType, Dim, Tensor,
     lang::{
         Bindings,
         typing::{Bound, Slot},
@@ -65,7 +65,8 @@ impl Number {
     }
 }
 
-/// A function: its name, how many arguments it takes, on integers (`None` where it leaves them) and on floats.
+/// A function: its name, how many arguments it takes, on integers (`None` where it leaves them), on floats, and on dims that
+/// are not numbers yet.
 #[derive(Debug)]
 pub struct FunctionDef {
     /// What rules call it.
@@ -73,6 +74,7 @@ pub struct FunctionDef {
     arity: std::ops::RangeInclusive<usize>,
     int: fn(&[i64]) -> Option<i64>,
     float: fn(&[f64]) -> f64,
+    dim: Option<fn(&Dim, &Dim) -> Dim>,
 }
 
 /// A function of the table.
@@ -92,30 +94,39 @@ const FUNCTIONS: &[FunctionDef] = &[
         arity: 2..=MANY,
         int: |a| a.iter().try_fold(0_i64, |s, x| s.checked_add(*x)),
         float: |a| a.iter().sum(),
+        dim: Some(|a, b| a + b),
     },
     FunctionDef {
         name: "*",
         arity: 2..=MANY,
         int: |a| a.iter().try_fold(1_i64, |s, x| s.checked_mul(*x)),
         float: |a| a.iter().product(),
+        dim: Some(|a, b| a * b),
     },
-    FunctionDef { name: "-", arity: 2..=2, int: |a| a[0].checked_sub(a[1]), float: |a| a[0] - a[1] },
+    FunctionDef {
+        name: "-",
+        arity: 2..=2,
+        int: |a| a[0].checked_sub(a[1]),
+        float: |a| a[0] - a[1],
+        dim: Some(|a, b| a - b),
+    },
     FunctionDef {
         name: "/",
         arity: 2..=2,
         int: |a| (a[1] != 0 && a[0].checked_rem(a[1]) == Some(0)).then(|| a[0] / a[1]),
         float: |a| a[0] / a[1],
+        dim: None,
     },
-    FunctionDef { name: "min", arity: 2..=2, int: |a| Some(a[0].min(a[1])), float: |a| a[0].min(a[1]) },
-    FunctionDef { name: "max", arity: 2..=2, int: |a| Some(a[0].max(a[1])), float: |a| a[0].max(a[1]) },
-    FunctionDef { name: "neg", arity: 1..=1, int: |a| a[0].checked_neg(), float: |a| -a[0] },
-    FunctionDef { name: "sqrt", arity: 1..=1, int: |_| None, float: |a| a[0].sqrt() },
-    FunctionDef { name: "rsqrt", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0].sqrt() },
-    FunctionDef { name: "reciprocal", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0] },
-    FunctionDef { name: "exp", arity: 1..=1, int: |_| None, float: |a| a[0].exp() },
-    FunctionDef { name: "log", arity: 1..=1, int: |_| None, float: |a| a[0].ln() },
-    FunctionDef { name: "pow", arity: 2..=2, int: |_| None, float: |a| a[0].powf(a[1]) },
-    FunctionDef { name: "floor", arity: 1..=1, int: |a| Some(a[0]), float: |a| a[0].floor() },
+    FunctionDef { name: "min", arity: 2..=2, int: |a| Some(a[0].min(a[1])), float: |a| a[0].min(a[1]), dim: None },
+    FunctionDef { name: "max", arity: 2..=2, int: |a| Some(a[0].max(a[1])), float: |a| a[0].max(a[1]), dim: None },
+    FunctionDef { name: "neg", arity: 1..=1, int: |a| a[0].checked_neg(), float: |a| -a[0], dim: None },
+    FunctionDef { name: "sqrt", arity: 1..=1, int: |_| None, float: |a| a[0].sqrt(), dim: None },
+    FunctionDef { name: "rsqrt", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0].sqrt(), dim: None },
+    FunctionDef { name: "reciprocal", arity: 1..=1, int: |_| None, float: |a| 1.0 / a[0], dim: None },
+    FunctionDef { name: "exp", arity: 1..=1, int: |_| None, float: |a| a[0].exp(), dim: None },
+    FunctionDef { name: "log", arity: 1..=1, int: |_| None, float: |a| a[0].ln(), dim: None },
+    FunctionDef { name: "pow", arity: 2..=2, int: |_| None, float: |a| a[0].powf(a[1]), dim: None },
+    FunctionDef { name: "floor", arity: 1..=1, int: |a| Some(a[0]), float: |a| a[0].floor(), dim: None },
 ];
 
 /// The function of that name for that many arguments.
@@ -124,7 +135,7 @@ pub fn function(name: &str, arguments: usize) -> Option<Function> {
 }
 
 impl Expr {
-    /// The value; `None` where a variable is unbound or a dim is not a number.
+    /// The value; `None` where a variable is unbound or a dim is left that is not a number.
     pub fn value(&self, bindings: &Bindings, offset: i64) -> Option<Number> {
         match self {
             Expr::Number(n) => Some(*n),
@@ -136,7 +147,10 @@ impl Expr {
                 _ => None,
             },
             Expr::Call(function, args) => {
-                let args: Vec<_> = args.iter().map(|a| a.value(bindings, offset)).collect::<Option<_>>()?;
+                let Some(args) = args.iter().map(|a| a.value(bindings, offset)).collect::<Option<Vec<_>>>() else {
+                    // What is open in the arguments may cancel out.
+                    return self.dim(bindings)?.known().map(Number::Int);
+                };
                 let ints: Option<Vec<i64>> =
                     args.iter().map(|n| if let Number::Int(n) = n { Some(*n) } else { None }).collect();
                 if let Some(n) = ints.and_then(|ints| (function.int)(&ints)) {
@@ -145,6 +159,24 @@ impl Expr {
                 let floats: Vec<_> = args.iter().map(|n| n.get()).collect();
                 Some(Number::Float((function.float)(&floats)))
             }
+        }
+    }
+
+    /// The value as a dimension, where sums and products of dimensions make one.
+    fn dim(&self, bindings: &Bindings) -> Option<Dim> {
+        match self {
+            Expr::Slot(slot) => match bindings.get(*slot)? {
+                Bound::Dim(dim) => Some(dim.clone()),
+                Bound::Attr(Attr::Int(n)) => Some(Dim::Known(*n)),
+                _ => None,
+            },
+            Expr::Call(function, args) => {
+                let dims: Vec<_> = args.iter().map(|a| a.dim(bindings)).collect::<Option<_>>()?;
+                let apply = function.dim?;
+                dims.into_iter().reduce(|a, b| apply(&a, &b))
+            }
+            Expr::Number(n) => n.int().map(Dim::Known),
+            Expr::Offset => None,
         }
     }
 

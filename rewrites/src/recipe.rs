@@ -45,7 +45,7 @@ impl Compiled {
         for sight in sights {
             types.extend(self.pattern.tensors.iter().map(|t| sight.types[*t]));
         }
-        let offsets = offsets(&self.pattern, facts, sights);
+        let Some(offsets) = offsets(&self.pattern, facts, sights) else { return Ok(None) };
         let mut builder = Builder::new(facts, &self.rule, members, &types);
         builder.offsets = &offsets;
         let mut tops = SmallVec::new();
@@ -79,19 +79,18 @@ impl Compiled {
     }
 }
 
-/// What lies before each member: the last extents of the earlier ones.
-fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<i64> {
-    let mut at = 0;
-    let mut offsets = Vec::with_capacity(sights.len());
-    for sight in sights {
+/// What lies before each member: the last extents of the earlier ones, if they are numbers.
+fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Option<Vec<i64>> {
+    let (mut at, mut offsets) = (0, Vec::with_capacity(sights.len()));
+    for (n, sight) in sights.iter().enumerate() {
         offsets.push(at);
-        let last = match facts.ty(sight.types[pattern.roots[0]]) {
-            Type::Tensor(_, shape) => shape.last().and_then(|d| d.known()).unwrap_or(0),
-            Type::Tuple(_) => 0,
-        };
-        at += last;
+        if let Type::Tensor(_, shape) = facts.ty(sight.types[pattern.roots[0]])
+            && let Some(last) = shape.last().filter(|_| n + 1 < sights.len())
+        {
+            at += last.known()?;
+        }
     }
-    offsets
+    Some(offsets)
 }
 
 impl Builder<'_> {

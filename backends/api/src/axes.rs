@@ -7,10 +7,16 @@
 //! - no axis has extent 1;
 //! - no two neighbouring axes of a group could be one axis without a map getting a division.
 //!
+//! An axis whose extent is another in each run stays one whatever it can be, and is never the inner one of two that are merged: a
+//! run has its first points, and these would lie apart. It is split where its extent is divisible at every length.
+//!
 //! What an anchor does is the same along all axes of a group, so that this changes no result. [`Kernel::normalise`] is where all of
 //! this is decided: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that they make themselves.
 
-use eutectic_ir::index::{Atom, Index};
+use eutectic_ir::{
+    Dim,
+    index::{Atom, Index},
+};
 
 use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
 
@@ -50,7 +56,7 @@ impl Kernel {
         normalise(&mut nests, layouts, &mut groups);
         self.stores = nests.last_mut().map(|own| std::mem::take(&mut own.stores)).unwrap_or_default();
         for (body, nest) in self.bodies_mut().into_iter().zip(nests) {
-            *body = Body { domain: nest.domain, instrs: nest.instrs, results: nest.results };
+            *body = Body { domain: nest.domain, lengths: nest.lengths, instrs: nest.instrs, results: nest.results };
         }
         match (&mut self.anchor, groups.as_slice()) {
             (AnchorKernel::Rows { axes }, &[_, row]) => *axes = row,
@@ -68,8 +74,10 @@ impl Kernel {
 /// A body with its stores, whose axes can be changed.
 #[derive(Clone, Debug, Default)]
 pub struct Nest {
-    /// Extents.
+    /// Extents, the most that they can be.
     pub domain: Vec<usize>,
+    /// The axes whose extent is another in each run, as of a [`Body`].
+    pub lengths: Vec<(usize, Dim)>,
     /// The instructions.
     pub instrs: Vec<Instr>,
     /// The values that go into an anchor.
@@ -86,8 +94,13 @@ impl Nest {
 
     /// A body that stores nothing.
     pub fn of(body: Body) -> Nest {
-        let Body { domain, instrs, results } = body;
-        Nest { domain, instrs, results, stores: Vec::new() }
+        let Body { domain, lengths, instrs, results } = body;
+        Nest { domain, lengths, instrs, results, stores: Vec::new() }
+    }
+
+    /// The extent of an axis, if it is another in each run.
+    fn length(&self, axis: usize) -> Option<&Dim> {
+        self.lengths.iter().find(|(of, _)| *of == axis).map(|(_, length)| length)
     }
 
     /// Every index map.
@@ -109,12 +122,17 @@ impl Nest {
         self.domain[axis] == 0 || self.indices().any(|i| i.mentions(axis))
     }
 
-    /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`.
-    fn substitute(&mut self, at: &[Index], domain: Vec<usize>) {
+    /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`, of which some axes vary.
+    fn substitute(&mut self, at: &[Index], domain: Vec<usize>, lengths: Vec<(usize, Dim)>) {
         let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
         self.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
         self.stores.iter_mut().flat_map(Store::maps_mut).for_each(|map| *map = change(map));
-        self.domain = domain;
+        (self.domain, self.lengths) = (domain, lengths);
+    }
+
+    /// The axes that vary, where each is number `to(axis)` of another domain, or is none there.
+    fn lengths_at(&self, to: impl Fn(usize) -> Option<usize>) -> Vec<(usize, Dim)> {
+        self.lengths.iter().filter_map(|(axis, length)| Some((to(*axis)?, length.clone()))).collect()
     }
 
     /// How many divisions and remainders the maps hold.
@@ -128,7 +146,8 @@ impl Nest {
         domain.remove(axis);
         let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
         at.insert(axis, Index::default());
-        self.with(&at, domain)
+        let lengths = self.lengths_at(|n| (n != axis).then_some(n - usize::from(n > axis)));
+        self.with(&at, domain, lengths)
     }
 
     /// With one more axis, on which nothing depends, before `axis`.
@@ -136,7 +155,8 @@ impl Nest {
         let mut domain = self.domain.clone();
         domain.insert(axis, extent);
         let at: Vec<_> = (0..self.domain.len()).map(|n| Index::coord(n + usize::from(n >= axis))).collect();
-        self.with(&at, domain)
+        let lengths = self.lengths_at(|n| Some(n + usize::from(n >= axis)));
+        self.with(&at, domain, lengths)
     }
 
     /// With `count` axes from `first` on as one axis; of none, as an axis of extent 1. Maps get divisions where they must.
@@ -173,7 +193,12 @@ impl Nest {
         };
         let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
         at.splice(axis..=axis, [outer, inner]);
-        self.with(&at, domain)
+        let mut lengths = self.lengths_at(|n| Some(n - usize::from(n > axis)));
+        debug_assert!(self.length(axis + 1).is_none(), "points of a run would lie apart");
+        if let Some((_, length)) = lengths.iter_mut().find(|(n, _)| *n == axis) {
+            *length = &*length * &Dim::from(self.domain[axis + 1]);
+        }
+        self.with(&at, domain, lengths)
     }
 
     /// With `axis` as two axes, the inner one of extent `by`.
@@ -183,12 +208,16 @@ impl Nest {
         let whole = Index::coord(axis).times(by as i64).plus(&Index::coord(axis + 1));
         let mut at: Vec<_> = (0..=self.domain.len()).map(Index::coord).collect();
         at.splice(axis..=axis + 1, [whole]);
-        self.with(&at, domain)
+        let mut lengths = self.lengths_at(|n| Some(n + usize::from(n > axis)));
+        if let Some((_, length)) = lengths.iter_mut().find(|(n, _)| *n == axis) {
+            *length = length.checked_div(&Dim::from(by)).expect("only axes that can be are split");
+        }
+        self.with(&at, domain, lengths)
     }
 
-    fn with(&self, at: &[Index], domain: Vec<usize>) -> Nest {
+    fn with(&self, at: &[Index], domain: Vec<usize>, lengths: Vec<(usize, Dim)>) -> Nest {
         let mut new = self.clone();
-        new.substitute(at, domain);
+        new.substitute(at, domain, lengths);
         new
     }
 }
@@ -196,7 +225,7 @@ impl Nest {
 fn divisions(map: &Index) -> usize {
     let of = |atom: &Atom| match atom {
         Atom::Div(inner, _) | Atom::Mod(inner, _) => 1 + divisions(inner),
-        Atom::Coord(_) | Atom::Value(_) => 0,
+        Atom::Coord(_) | Atom::Value(_) | Atom::Extent(_) => 0,
     };
     map.terms.iter().map(|(atom, _)| of(atom)).sum()
 }
@@ -255,6 +284,7 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
         for (nest, layout) in nests.iter().zip(layouts) {
             let mut of_nest = Vec::new();
             nest.indices().for_each(|map| places_to_split(map, &nest.domain, &mut of_nest));
+            of_nest.retain(|(axis, by)| nest.length(*axis).is_none_or(|n| n.checked_div(&Dim::from(*by)).is_some()));
             let owners = || layout.iter().flat_map(|&group| (0..groups[group]).map(move |axis| (group, axis)));
             places.extend(of_nest.into_iter().filter_map(|(axis, by)| Some((owners().nth(axis)?, by))));
         }
@@ -274,24 +304,32 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     }
 }
 
+/// An axis that stays: the innermost of those that it consists of, its extent, and what that is in each run if it varies.
+struct Stay {
+    inner: usize,
+    extent: usize,
+    length: Option<Dim>,
+}
+
 /// Leaves out axes of extent 1, and merges neighbours that every map reads as one axis.
 fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
-    // Of each group, the axes that stay, each with its extent.
-    let stay: Vec<Vec<(usize, usize)>> = (0..groups.len())
+    // Of each group, the axes that stay.
+    let stay: Vec<Vec<Stay>> = (0..groups.len())
         .map(|group| {
             let members: Vec<(usize, &Nest)> =
                 nests.iter().zip(layouts).filter_map(|(n, layout)| Some((place(layout, groups, group)?, n))).collect();
             let Some((first, nest)) = members.first() else { return Vec::new() };
-            let extents = &nest.domain[*first..first + groups[group]];
-            let mut stay: Vec<(usize, usize)> = Vec::new();
-            for (axis, &extent) in extents.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+            let axes = (0..groups[group]).map(|n| (n, nest.domain[first + n], nest.length(first + n)));
+            let mut stay: Vec<Stay> = Vec::new();
+            for (axis, extent, length) in axes.filter(|(_, extent, length)| *extent != 1 || length.is_some()) {
+                let as_one =
+                    |outer: usize| members.iter().all(|(first, nest)| nest.reads_as_one(first + outer, first + axis));
                 match stay.last_mut() {
-                    Some((outer, whole))
-                        if members.iter().all(|(first, nest)| nest.reads_as_one(first + *outer, first + axis)) =>
-                    {
-                        (*outer, *whole) = (axis, *whole * extent);
+                    Some(outer) if length.is_none() && as_one(outer.inner) => {
+                        outer.length = outer.length.take().map(|length| &length * &Dim::from(extent));
+                        (outer.inner, outer.extent) = (axis, outer.extent * extent);
                     }
-                    _ => stay.push((axis, extent)),
+                    _ => stay.push(Stay { inner: axis, extent, length: length.cloned() }),
                 }
             }
             stay
@@ -302,19 +340,21 @@ fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     }
     for (nest, layout) in nests.iter_mut().zip(layouts) {
         let (mut at, mut domain) = (Vec::with_capacity(nest.domain.len()), Vec::with_capacity(nest.domain.len()));
+        let mut lengths = Vec::new();
         for &group in *layout {
             for axis in 0..groups[group] {
-                match stay[group].iter().find(|(inner, _)| *inner == axis) {
-                    Some((_, extent)) => {
+                match stay[group].iter().find(|stay| stay.inner == axis) {
+                    Some(stay) => {
+                        lengths.extend(stay.length.clone().map(|length| (domain.len(), length)));
                         at.push(Index::coord(domain.len()));
-                        domain.push(*extent);
+                        domain.push(stay.extent);
                     }
                     // What maps make of it is in the stride of the axis that it was merged into.
                     None => at.push(Index::default()),
                 }
             }
         }
-        nest.substitute(&at, domain);
+        nest.substitute(&at, domain, lengths);
     }
     stay.iter().zip(groups).for_each(|(stay, axes)| *axes = stay.len());
 }

@@ -105,7 +105,7 @@ mod tests {
         let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 };
         let kernel = Kernel {
             anchor: AnchorKernel::Map,
-            body: Body { domain: vec![4], instrs: vec![Instr::Load(load)], results: Vec::new() },
+            body: Body { domain: vec![4], instrs: vec![Instr::Load(load)], ..Body::default() },
             stores: vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 0 }],
             slots: vec![(DType::F32, 4); 2],
         };

@@ -16,7 +16,7 @@ pub enum BackendError {
     /// A buffer or parameter that does not fit.
     #[error("{what} `{name}`: {problem}")]
     Binding {
-        /// `input`, `output`, `state` or `parameter`.
+        /// `input`, `output`, `state`, `parameter` or `extent`.
         what: &'static str,
         /// Its name.
         name: String,

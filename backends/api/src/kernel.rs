@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eutectic_ir::{Attrs, DType, Op, index::Index, ops::Reduction};
+use eutectic_ir::{Attrs, DType, Dim, Op, index::Index, ops::Reduction};
 
 /// The number of a buffer among a kernel's operands.
 pub type Slot = usize;
@@ -20,7 +20,7 @@ pub struct Kernel {
     pub body: Body,
     /// What is written.
     pub stores: Vec<Store>,
-    /// Element type and number of elements of each buffer that it touches. No buffer is both read and written, unless
+    /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and written, unless
     /// each point reads only what the same point writes (in place). What no point writes of a buffer stays.
     pub slots: Vec<(DType, usize)>,
 }
@@ -115,8 +115,11 @@ pub enum EmptyRow {
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Extents of the domain, outermost first.
+    /// Extents of the domain, outermost first; where one is another in each run, the most that it can be.
     pub domain: Vec<usize>,
+    /// The axes whose extent is another in each run, ascending, with what it is: runs have that many of the axis' points, the
+    /// first ones. See [`Kernel::at`].
+    pub lengths: Vec<(usize, Dim)>,
     /// The instructions; arguments come before users.
     pub instrs: Vec<Instr>,
     /// For an operand of an anchor: the value that goes in. Empty for a kernel's own body, which has stores.
@@ -152,7 +155,7 @@ pub enum Instr {
         /// The integer.
         arg: ValueId,
         /// How many there are.
-        extent: usize,
+        extent: Dim,
         /// Where it counts; elsewhere it may be anything.
         guards: Vec<Guard>,
         /// Its element type.

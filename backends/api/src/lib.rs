@@ -3,7 +3,7 @@
 //! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is the
 //! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
 //! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s. [`axes`] has the normal form of
-//! kernels.
+//! kernels, [`extents`] what they are at the lengths of a run.
 //!
 //! What any backend can find out about a kernel is here too: what masks hide ([`intervals`], [`scores`]), how maps reach over a domain
 //! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), what slots are for ([`roles`]), which steps wait for which ([`hazards`]), and coefficients of cost models
@@ -13,6 +13,7 @@ pub mod axes;
 mod backend;
 mod check;
 mod error;
+pub mod extents;
 pub mod fit;
 pub mod grouped;
 pub mod hazards;

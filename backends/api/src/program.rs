@@ -1,6 +1,6 @@
 //! Programs: the kernels of a plan in order, and the buffers between them.
 
-use eutectic_ir::{DType, Origin, Tensor, Type};
+use eutectic_ir::{DType, Origin, Symbol, Tensor, Type};
 
 use crate::kernel::{Kernel, Slot};
 
@@ -12,7 +12,7 @@ pub type BufferId = usize;
 pub struct Buffer {
     /// Element type.
     pub dtype: DType,
-    /// Number of elements.
+    /// Number of elements, all axes at the most that they can be.
     pub count: usize,
     /// Where it lives.
     pub place: Place,
@@ -89,6 +89,8 @@ pub struct Program {
     pub load_bytes: usize,
     /// Bytes of the arena of a run: the peak of what is alive at once.
     pub arena_bytes: usize,
+    /// The extents at run time, each with its bounds: arguments of a run.
+    pub extents: Vec<Symbol>,
     /// Names and types of the inputs.
     pub inputs: Vec<(String, Type)>,
     /// Names and types of the parameters.

@@ -17,7 +17,7 @@ pub fn mentioned(index: &Index) -> AxisSet {
     index.terms.iter().fold(0, |m, (atom, _)| match atom {
         Atom::Coord(n) => m | 1 << n,
         Atom::Div(inner, _) | Atom::Mod(inner, _) => m | mentioned(inner),
-        Atom::Value(_) => m,
+        Atom::Value(_) | Atom::Extent(_) => m,
     })
 }
 

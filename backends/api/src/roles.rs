@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn operands_are_read_and_weights_are_constant() {
-        let mut body = Body { domain: vec![4, 4], instrs: vec![Instr::Anchor { dtype: DType::F32 }], results: vec![] };
+        let mut body =
+            Body { domain: vec![4, 4], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
         let residual = load(&mut body, 2, DType::F32);
         let store = Store { slot: 2, at: Index::coord(0), guards: Vec::new(), value: residual };
         let kernel = Kernel {

@@ -97,6 +97,17 @@ pub trait Session: Send {
     /// When there is none left.
     fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError>;
 
+    /// Sets the lengths of the runs that follow, one for each of [`Program::extents`](crate::Program::extents) in their order; before,
+    /// they are the most that they can be. What the host gives and takes is dense, of these lengths; the memory of ports stays as it
+    /// is, laid out for the longest run.
+    ///
+    /// # Errors
+    /// When their number is not the program's, one is out of bounds, or the backend cannot build a kernel of such lengths.
+    fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
+        let fixed = || BackendError::Device("programs of this backend have fixed extents".into());
+        if lengths.is_empty() { Ok(()) } else { Err(fixed()) }
+    }
+
     /// Makes a buffer the memory of a port, or gives the port its own memory back; returns the buffer that was bound. A state's
     /// contents are those of the buffer; without one, those that it had before.
     ///

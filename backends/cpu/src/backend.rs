@@ -85,11 +85,16 @@ impl Backend for Cpu {
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
-        kernels::compile(kernel, self.machine).map(|_| ())
+        let built = |kernel: &Kernel| kernels::compile(kernel, self.machine).map(|_| ());
+        built(&kernel.longest())?;
+        kernel.shorter().map_or(Ok(()), |kernel| built(&kernel))
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
-        self.model.cost(kernel)
+        match kernel.shorter() {
+            Some(shorter) if !self.model.cost(&shorter).seconds.is_finite() => Cost::IMPOSSIBLE,
+            _ => self.model.cost(&kernel.longest()),
+        }
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

@@ -35,11 +35,16 @@ impl<D: Device> Backend for Gpu<D> {
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
+        if kernel.varies() {
+            return Err(vec![
+                "extents at run time, which the kernels of this device do not take as arguments yet".into(),
+            ]);
+        }
         self.0.print(kernel).map(|_| ())
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
-        self.0.cost(kernel)
+        if kernel.varies() { Cost::IMPOSSIBLE } else { self.0.cost(kernel) }
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

@@ -139,7 +139,8 @@ impl<'a> Emitter<'a> {
             }
             Instr::Within { arg, extent, guards, dtype } => {
                 let (arg, when) = (self.lane(*arg, lane), self.condition(guards, lane));
-                let index = self.dialect.within(&arg, *extent, &when);
+                let extent = extent.capacity().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                let index = self.dialect.within(&arg, extent, &when);
                 self.dialect.convert(self.dialect.register(*dtype), &index)
             }
             Instr::Map { op, attrs, args, dtype } => {
@@ -255,6 +256,7 @@ impl<'a> Emitter<'a> {
                 let names = self.names[*v].as_ref().expect("values that maps mention come before");
                 self.dialect.convert(ty, &names[lane % names.len()])
             }
+            Atom::Extent(_) => unreachable!("kernels whose extents vary are refused"),
             Atom::Div(x, by) => self.dialect.div(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
             Atom::Mod(x, by) => self.dialect.modulo(&self.text_of(x, lane, wide), *by, wide, self.bounds(x).0 < 0),
         };
@@ -283,9 +285,10 @@ impl<'a> Emitter<'a> {
             let (from, to) = match atom {
                 Atom::Coord(n) => (0, (self.domain[*n] as i64 - 1).max(0)),
                 Atom::Value(v) => match &self.nest.instrs[*v] {
-                    Instr::Within { extent, .. } => (0, (*extent as i64 - 1).max(0)),
+                    Instr::Within { extent, .. } => (0, (extent.capacity().unwrap_or(1 << 40) - 1).max(0)),
                     _ => (-(1 << 40), 1 << 40),
                 },
+                Atom::Extent(dim) => dim.range().unwrap_or((-(1 << 40), 1 << 40)),
                 Atom::Div(x, by) => {
                     let (from, to) = self.bounds(x);
                     (from.div_euclid(*by), to.div_euclid(*by))

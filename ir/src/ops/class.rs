@@ -1,7 +1,7 @@
 //! What an op is to the plan search and to lowering, and where a view reads.
 
 use crate::{
-    Attr,
+    Attr, Shape,
     index::{Atom, Index},
 };
 
@@ -13,7 +13,7 @@ pub enum Class {
     /// Each element of the result depends on the elements at the same place of the operands, all of the same shape.
     Pointwise,
     /// No arithmetic: says where each element of the result is read.
-    View(fn(&ViewCall<'_>) -> Access),
+    View(ViewMap),
     /// The first operand with a part of it written anew: a store over its buffer, where the function says that an element of
     /// the second operand goes. In the call, `at` are that element's coordinates; the piece is of operand 0.
     Update(fn(&ViewCall<'_>) -> Piece),
@@ -24,6 +24,9 @@ pub enum Class {
     /// Takes one result out of a tuple.
     Project,
 }
+
+/// Where a view reads; or why no map says that, for extents at run time that lie where no map can follow them.
+pub type ViewMap = fn(&ViewCall<'_>) -> Result<Access, String>;
 
 /// The leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +78,10 @@ pub enum Reduction {
 pub struct ViewCall<'a> {
     /// Attributes of the node.
     pub attrs: &'a [Attr],
-    /// Extents of each operand.
-    pub operands: &'a [Vec<usize>],
-    /// Extents of the result.
-    pub result: &'a [usize],
+    /// The shape of each operand.
+    pub operands: &'a [Shape],
+    /// The shape of the result.
+    pub result: &'a Shape,
     /// The coordinates of the result's element, as maps over `domain`.
     pub at: &'a [Index],
     /// Extents of the domain that the maps are over.

@@ -21,7 +21,7 @@ mod sample;
 mod view;
 
 pub use attributes::{AttrDef, AttrKind, Default};
-pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall};
+pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap};
 pub use group::{Group, Trait};
 
 use std::{fmt, sync::OnceLock};

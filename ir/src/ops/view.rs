@@ -3,13 +3,13 @@
 use super::{
     Access, AttrDef,
     AttrKind::*,
-    Class, Default, OpDef, Piece, ViewCall, attr, attr_or,
+    Class, Default, OpDef, Piece, ViewCall, ViewMap, attr, attr_or,
     eval::{Call, Element, Eval, Value, tensors},
     op,
 };
 use crate::{
-    Scalar,
-    index::{Index, flatten, unflatten},
+    Dim, Scalar,
+    index::{ANYTHING, Index, flatten, same_places, unflatten},
 };
 
 pub(super) const OPS: &[OpDef] = &[
@@ -94,7 +94,7 @@ pub(super) const UPDATES: &[OpDef] = &[OpDef {
 const fn view(
     name: &'static str,
     doc: &'static str,
-    map: fn(&ViewCall<'_>) -> Access,
+    map: ViewMap,
     attrs: &'static [AttrDef],
     signature: &'static str,
 ) -> OpDef {
@@ -103,71 +103,88 @@ const fn view(
 
 /// The position of the axis that attribute `n` names, counted from the end of operand 0.
 fn axis(call: &ViewCall<'_>, n: usize) -> usize {
-    (call.attrs[n].int().expect("the op table declares an axis") + call.operands[0].len() as i64) as usize
+    (call.attrs[n].int().expect("the op table declares an axis") + call.operands[0].rank() as i64) as usize
 }
 
 fn int(call: &ViewCall<'_>, n: usize) -> i64 {
     call.attrs[n].int().expect("the op table declares an integer")
 }
 
-fn transpose(call: &ViewCall<'_>) -> Access {
+fn transpose(call: &ViewCall<'_>) -> Result<Access, String> {
     let perm = call.attrs[0].ints().expect("the op table declares a permutation");
     let mut at = vec![Index::default(); perm.len()];
     for (coordinate, &from) in call.at.iter().zip(perm) {
         at[(from + perm.len() as i64) as usize] = coordinate.clone();
     }
-    Access::direct(at)
+    Ok(Access::direct(at))
 }
 
-fn reshape(call: &ViewCall<'_>) -> Access {
-    Access::direct(unflatten(&flatten(call.at, call.result), &call.operands[0], call.domain))
+fn reshape(call: &ViewCall<'_>) -> Result<Access, String> {
+    let (from, to) = (&call.operands[0], call.result);
+    let (Some(dims), Some(result)) = (from.capacity(), to.capacity()) else {
+        return Err(format!("{from} as {to} has open dimensions"));
+    };
+    if !same_places(from, to) {
+        return Err(format!(
+            "reading {from} as {to} moves elements from run to run: an axis that varies is not outermost"
+        ));
+    }
+    Ok(Access::direct(unflatten(&flatten(call.at, &result), &dims, call.domain)))
 }
 
-fn expand(call: &ViewCall<'_>) -> Access {
-    let added = call.at.len() - call.operands[0].len();
-    let read = |(at, &extent): (&Index, &usize)| if extent == 1 { Index::default() } else { at.clone() };
-    Access::direct(call.at[added..].iter().zip(&call.operands[0]).map(read).collect())
+fn expand(call: &ViewCall<'_>) -> Result<Access, String> {
+    let added = call.at.len() - call.operands[0].rank();
+    let read = |(at, extent): (&Index, &Dim)| if *extent == Dim::Known(1) { Index::default() } else { at.clone() };
+    Ok(Access::direct(call.at[added..].iter().zip(call.operands[0].iter()).map(read).collect()))
 }
 
-fn slice(call: &ViewCall<'_>) -> Access {
+fn slice(call: &ViewCall<'_>) -> Result<Access, String> {
     let (axis, start, step) = (axis(call, 0), int(call, 1), int(call, 3));
-    Access::direct(moved(call.at, axis, |i| i.times(step).plus(&Index::constant(start))))
+    Ok(Access::direct(moved(call.at, axis, |i| i.times(step).plus(&Index::constant(start)))))
 }
 
-fn pad(call: &ViewCall<'_>) -> Access {
+fn pad(call: &ViewCall<'_>) -> Result<Access, String> {
     let (axis, before) = (axis(call, 0), int(call, 1));
-    let extent = call.operands[0][axis] as i64;
-    Access { pieces: vec![part(call.at, axis, before..before + extent, 0)], fill: call.attrs[3].float() }
+    let end = &Dim::Known(before) + &call.operands[0][axis];
+    Ok(Access { pieces: vec![part(call.at, axis, &Dim::Known(before), &end, 0)], fill: call.attrs[3].float() })
 }
 
-fn window(call: &ViewCall<'_>) -> Access {
+fn window(call: &ViewCall<'_>) -> Result<Access, String> {
     let (axis, stride, dilation) = (axis(call, 0), int(call, 2), int(call, 3));
     let mut at = call.at.to_vec();
     let within = at.remove(axis + 1);
     at[axis] = at[axis].times(stride).plus(&within.times(dilation));
-    Access::direct(at)
+    Ok(Access::direct(at))
 }
 
-fn concat(call: &ViewCall<'_>) -> Access {
+fn concat(call: &ViewCall<'_>) -> Result<Access, String> {
     let axis = axis(call, 0);
-    let (first, both) = (call.operands[0][axis] as i64, call.result[axis] as i64);
-    Access { pieces: vec![part(call.at, axis, 0..first, 0), part(call.at, axis, first..both, 1)], fill: None }
+    let (first, both) = (&call.operands[0][axis], &call.result[axis]);
+    let pieces = vec![part(call.at, axis, &Dim::Known(0), first, 0), part(call.at, axis, first, both, 1)];
+    Ok(Access { pieces, fill: None })
 }
 
-fn gather(call: &ViewCall<'_>) -> Access {
+fn gather(call: &ViewCall<'_>) -> Result<Access, String> {
     let axis = axis(call, 0);
-    let after = axis + call.operands[1].len();
+    let after = axis + call.operands[1].rank();
     let at = [&call.at[..axis], &[Index::gathered()], &call.at[after..]].concat();
-    Access {
+    Ok(Access {
         pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: Some((1, call.at[axis..after].to_vec())) }],
         fill: None,
-    }
+    })
 }
 
 fn update_slice(call: &ViewCall<'_>) -> Piece {
     let axis = axis(call, 0);
     let at = moved(call.at, axis, |i| i.plus(&Index::gathered()));
-    Piece { guards: vec![(at[axis].clone(), 0..call.result[axis] as i64)], operand: 0, at, via: Some((2, Vec::new())) }
+    let guards = match &call.result[axis] {
+        Dim::Known(extent) => vec![(at[axis].clone(), 0..*extent)],
+        extent => vec![
+            (at[axis].clone(), 0..ANYTHING.end),
+            (at[axis].plus(&Index::extent(extent).times(-1)), ANYTHING.start..0),
+        ],
+    };
+    Piece { guards, operand: 0, at, via: Some((2, Vec::new())) }
 }
 
 fn updated_slice<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
@@ -192,8 +209,14 @@ fn moved(at: &[Index], axis: usize, change: impl FnOnce(&Index) -> Index) -> Vec
     at
 }
 
-/// The part of the result that lies in `range` along `axis`: there the operand starts.
-fn part(at: &[Index], axis: usize, range: std::ops::Range<i64>, operand: usize) -> Piece {
-    let shifted = moved(at, axis, |i| i.plus(&Index::constant(-range.start)));
-    Piece { guards: vec![(at[axis].clone(), range)], operand, at: shifted, via: None }
+/// The part of the result that lies between `start` and `end` along `axis`: there the operand starts.
+fn part(at: &[Index], axis: usize, start: &Dim, end: &Dim, operand: usize) -> Piece {
+    let from = |dim: &Dim| at[axis].plus(&Index::extent(dim).times(-1));
+    let guards = match (start, end) {
+        (Dim::Known(start), Dim::Known(end)) => vec![(at[axis].clone(), *start..*end)],
+        // A range has numbers at its ends, so that what varies goes to the other side.
+        (Dim::Known(0), _) => vec![(from(end), ANYTHING.start..0)],
+        _ => vec![(from(start), 0..ANYTHING.end), (from(end), ANYTHING.start..0)],
+    };
+    Piece { guards, operand, at: moved(at, axis, |_| from(start)), via: None }
 }

@@ -21,6 +21,9 @@
 //! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
 //! rest. `let` names are for the text only; printing numbers the values anew.
 //!
+//! `(dim NAME :most N)` declares an extent at run time, of any length up to N (from `:least` on): what is compiled serves all of
+//! them ([`crate::Dim::between`]). A dimension of that name means it from there on; other names get a number before compilation.
+//!
 //! `(sub NAME statement …)` is a body: a graph of its own, whose inputs are given in their order where it is named. A value is
 //! also `(if PREDICATE THEN ELSE value …)`, both bodies given the values, or `(while CONDITION BODY value … :most N)`, where the
 //! first values are carried, as many as the body has outputs, and the others stay; `(let (a b …) …)` names several results.

@@ -51,6 +51,8 @@ pub(super) struct Parser<'a> {
     pub graph: Graph,
     /// What each name stands for; nothing where its definition was wrong.
     names: FxHashMap<String, Option<NodeId>>,
+    /// The extents at run time; nothing where the declaration was wrong.
+    pub extents: FxHashMap<String, Option<Dim>>,
     /// The bodies of branches and loops, likewise.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
     pub errors: Vec<LangError>,
@@ -58,7 +60,8 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(source: &'a Source, graph: Graph) -> Parser<'a> {
-        Parser { source, graph, names: FxHashMap::default(), bodies: BTreeMap::new(), errors: Vec::new() }
+        let (names, extents) = (FxHashMap::default(), FxHashMap::default());
+        Parser { source, graph, names, extents, bodies: BTreeMap::new(), errors: Vec::new() }
     }
 
     pub(super) fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
@@ -68,7 +71,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn statement(&mut self, sexp: &Sexp) {
         let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value), \
-                    (state NAME TYPE), \
+                    (state NAME TYPE), (dim NAME :most N), \
                     (sub NAME statement …), (output NAME value) or (update STATE value)";
         let Some((head, items)) = sexp.call() else {
             return self.wrong(sexp, "this is not a statement", help).unwrap_or(());
@@ -84,6 +87,7 @@ impl<'a> Parser<'a> {
             return self.wrong(sexp, format!("`{head}` has no name here"), help).unwrap_or(());
         };
         match (head, leaf, items) {
+            ("dim", _, [_, bounds @ ..]) => self.extent(&items[0], name, bounds),
             ("sub", _, [_, statements @ ..]) => self.body(&items[0], name, statements),
             ("let", _, [_, value]) => {
                 let value = self.value(value, &origin);
@@ -110,6 +114,30 @@ impl<'a> Parser<'a> {
                 self.define(&items[0], name, value);
             }
             _ => self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(()),
+        }
+    }
+
+    /// `(dim NAME :least N :most N)`: an extent at run time.
+    fn extent(&mut self, at: &Sexp, name: &str, mut bounds: &[Sexp]) {
+        let help = "write (dim NAME :most N), or with :least N before it";
+        let (mut least, mut most) = (0, None);
+        while let [key, number, rest @ ..] = bounds {
+            match (keyword(key), number.atom().and_then(|n| n.parse().ok()).filter(|n| *n >= 0)) {
+                (Some("least"), Some(n)) => least = n,
+                (Some("most"), Some(n)) => most = Some(n),
+                _ => return self.wrong(key, "this is no bound of a dimension", help).unwrap_or(()),
+            }
+            bounds = rest;
+        }
+        let dim = match (most, bounds) {
+            (Some(most), []) if least <= most => Some(Dim::between(name, least, most)),
+            (Some(most), []) => self.wrong(at, format!("`{name}` is at least {least} and at most {most}"), help),
+            _ => self.wrong(at, format!("`{name}` needs the most that it can be"), help),
+        };
+        let open = self.graph.symbols().iter().any(|symbol| **symbol == *name);
+        if open || self.extents.insert(name.into(), dim).is_some() {
+            let help = "declare a dimension once, before it is used";
+            self.wrong(at, format!("`{name}` is a dimension already"), help).unwrap_or(())
         }
     }
 
@@ -301,13 +329,23 @@ impl<'a> Parser<'a> {
     /// A number, a symbol, or a sum or product of dimensions.
     fn dim(&mut self, sexp: &Sexp) -> Option<Dim> {
         if let Some(atom) = sexp.atom() {
-            return Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known));
+            return match self.extents.get(atom) {
+                Some(extent) => extent.clone(),
+                None => Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known)),
+            };
         }
-        let Some((op @ ("+" | "*"), [first, rest @ ..])) = sexp.call() else {
-            return self.wrong(sexp, "this is not a dimension", "write a number, a name, (+ a b) or (* a b)");
+        let Some((op @ ("+" | "-" | "*"), [first, rest @ ..])) = sexp.call() else {
+            return self.wrong(sexp, "this is not a dimension", "write a number, a name, (+ a b), (- a b) or (* a b)");
         };
         let first = self.dim(first)?;
-        rest.iter().try_fold(first, |n, d| Some(if op == "+" { &n + &self.dim(d)? } else { &n * &self.dim(d)? }))
+        rest.iter().try_fold(first, |n, d| {
+            let d = self.dim(d)?;
+            Some(match op {
+                "+" => &n + &d,
+                "-" => &n - &d,
+                _ => &n * &d,
+            })
+        })
     }
 
     fn tensor(&mut self, at: &Sexp, ty: &Type, elements: &[Sexp]) -> Option<Tensor> {

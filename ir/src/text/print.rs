@@ -22,6 +22,11 @@ pub struct Style {
 pub fn print(graph: &Graph, style: Style) -> String {
     let names = names(graph);
     let mut text = format!("(graph {}", quote(&graph.name));
+    for extent in graph.extents() {
+        let (least, most) = extent.bounds.unwrap_or_default();
+        let least = if least == 0 { String::new() } else { format!(" :least {least}") };
+        let _ = write!(text, "\n  (dim {extent}{least} :most {most})");
+    }
     let mut comment = String::new();
     for (id, node) in graph.nodes() {
         let _ = write!(text, "{comment}\n  {}", statement(id, node, &names));

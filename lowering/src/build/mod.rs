@@ -9,11 +9,11 @@ use scope::{Builder, Scope, attr};
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, Store};
 use eutectic_ir::{
-    Attr,
+    Attr, Dim, Shape,
     attr::FloatBits,
     eclasses::{ClassId, EClasses, ENode},
     index::{Index, flatten},
-    ops::{Anchor, Class},
+    ops::{Access, Anchor, Class, ViewCall},
 };
 use rustc_hash::FxHashSet;
 
@@ -50,7 +50,7 @@ pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<Bui
     builder.build()
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     fn build(&mut self) -> Result<Built, String> {
         let mut rows = None;
         for &class in self.parts.interior.iter().filter(|c| self.classes.classes[**c].scalar.is_none()) {
@@ -73,38 +73,49 @@ impl Builder<'_> {
         }
         let (domain, outer) = match (self.anchor, rows) {
             (Some(_), Some(_)) => return Err("it would hold an anchor and a row group".into()),
-            (Some(anchor), None) => {
-                let dims = self.dims(anchor)?;
-                (dims.clone(), dims)
-            }
+            (Some(anchor), None) => (self.shape(anchor)?.clone(), self.shape(anchor)?.rank()),
             (None, Some(reduction)) => {
                 let (outer, row) = self.row_of(reduction)?;
-                let count = row.iter().product();
-                self.row = Some((outer.len(), count));
-                ([outer.as_slice(), &[count]].concat(), outer)
+                let count = row_extent(&row)?;
+                self.row = Some((outer.len(), count.clone()));
+                (outer.iter().chain([&count]).cloned().collect(), outer.len())
             }
             (None, None) => {
-                let dims = self.dims(self.written(*self.parts.stores.last().ok_or("it stores nothing")?))?;
-                (dims.clone(), dims)
+                let written = self.shape(self.written(*self.parts.stores.last().ok_or("it stores nothing")?))?;
+                (written.clone(), written.rank())
             }
         };
-        let mut scope = Scope::new(domain, true);
-        let places = self.place_stores(&mut scope, &outer)?;
+        let mut scope = Scope::new(&domain, true)?;
+        let places = self.place_stores(&mut scope, &domain, outer)?;
         let anchor = self.anchor_kernel(&scope)?;
         self.finish(scope, anchor, places)
     }
 
     /// The outer extents and the row extents of a reduction.
-    fn row_of(&self, reduction: ClassId) -> Result<(Vec<usize>, Vec<usize>), String> {
+    fn row_of(&self, reduction: ClassId) -> Result<(Vec<Dim>, Vec<Dim>), String> {
         let node = self.node(reduction);
-        let mut outer = self.dims(node.operands[0])?;
+        let mut outer = self.shape(node.operands[0])?.to_vec();
         let axes = attr(node, "axes").and_then(Attr::ints).map_or(0, <[i64]>::len);
         let row = outer.split_off(outer.len().checked_sub(axes).ok_or("more axes are reduced than there are")?);
         Ok((outer, row))
     }
 
-    fn operand_dims(&self, node: &ENode) -> Vec<Vec<usize>> {
-        node.operands.iter().map(|&c| self.dims(c).unwrap_or_default()).collect()
+    fn shape(&self, class: ClassId) -> Result<&'a Shape, String> {
+        let shape = self.classes.classes[class].ty.as_tensor().map(|(_, shape)| shape);
+        shape.ok_or_else(|| format!("class {class} is a tuple"))
+    }
+
+    fn operand_shapes(&self, node: &ENode) -> Result<Vec<Shape>, String> {
+        node.operands.iter().map(|&c| self.shape(c).cloned()).collect()
+    }
+
+    /// Where a view reads.
+    fn access(&self, class: ClassId, at: &[Index], domain: &[usize]) -> Result<Access, String> {
+        let node = self.node(class);
+        let Class::View(map) = node.op.def().class else { return Err(format!("`{}` is no view", node.op)) };
+        let operands = self.operand_shapes(node)?;
+        let call = ViewCall { attrs: &node.attrs, operands: &operands, result: self.shape(class)?, at, domain };
+        map(&call).map_err(|why| format!("`{}`: {why}", node.op))
     }
 
     fn anchor_kernel(&mut self, scope: &Scope) -> Result<AnchorKernel, String> {
@@ -114,9 +125,9 @@ impl Builder<'_> {
         let node = self.node(class);
         let mut bodies = Vec::new();
         for &operand in &node.operands {
-            let dims = self.dims(operand)?;
-            let at: Vec<_> = (0..dims.len()).map(Index::coord).collect();
-            let mut inner = Scope::new(dims, false);
+            let shape = self.shape(operand)?;
+            let at: Vec<_> = (0..shape.rank()).map(Index::coord).collect();
+            let mut inner = Scope::new(shape, false)?;
             let value = self.value(operand, at, Vec::new(), &mut inner)?;
             inner.body.results.push(value);
             bodies.push(inner.body);
@@ -167,4 +178,14 @@ impl Builder<'_> {
         kernel.normalise();
         Ok(Built { kernel, classes, reads, parts })
     }
+}
+
+/// The extent of a row of such axes, which become one: the first points of that are theirs only if no inner one varies.
+fn row_extent(row: &[Dim]) -> Result<Dim, String> {
+    let mut axes = row.iter().filter(|d| **d != Dim::Known(1));
+    let extent = axes.next().cloned().unwrap_or(Dim::Known(1));
+    axes.try_fold(extent, |extent, inner| match inner.varies() {
+        true => Err(format!("a row of several axes, of which {inner}, not the outermost, varies from run to run")),
+        false => Ok(&extent * inner),
+    })
 }

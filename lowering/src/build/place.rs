@@ -2,6 +2,7 @@
 
 use eutectic_backend::{Guard, ValueId};
 use eutectic_ir::{
+    Shape,
     eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
     ops::{Class, ViewCall},
@@ -45,15 +46,9 @@ impl Builder<'_> {
         }
         let node = self.node(placed.class);
         let Class::Update(map) = node.op.def().class else { return Ok(placed) };
-        let (operands, result) = (self.operand_dims(node), self.dims(placed.class)?);
+        let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();
-        let piece = map(&ViewCall {
-            attrs: &node.attrs,
-            operands: &operands,
-            result: &result,
-            at: &placed.at,
-            domain: &domain,
-        });
+        let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
         let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
         let id = self.value(node.operands[ids], ids_at, Vec::new(), scope)?;
         let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
@@ -65,7 +60,13 @@ impl Builder<'_> {
 
     /// Computes every store: those above the anchor first, whose place follows from the anchor's; then those that are met
     /// on the way, at the place where they were met.
-    pub(super) fn place_stores(&mut self, scope: &mut Scope, outer: &[usize]) -> Result<Vec<Placed>, String> {
+    pub(super) fn place_stores(
+        &mut self,
+        scope: &mut Scope,
+        domain: &Shape,
+        outer: usize,
+    ) -> Result<Vec<Placed>, String> {
+        let outer = &scope.body.domain[..outer].to_vec();
         let mut places = Vec::new();
         let mut later = Vec::new();
         // `interior` lists operands before users: users are placed first.
@@ -104,8 +105,10 @@ impl Builder<'_> {
             if axes.contains(&0) && !dims.contains(&0) {
                 return Err("a store lies beside a domain without points".into());
             }
-            if !is_bijection(&flatten(at, &dims), &scope.body.domain, dims.iter().product()) {
-                return Err("a store does not cover its tensor exactly once".into());
+            let stored = self.shape(self.written(*class))?;
+            let row = self.row.as_ref().map(|(axis, _)| *axis);
+            if !is_bijection(&flatten(at, &dims), domain, row, stored) {
+                return Err(format!("a store over {domain} does not cover its tensor {stored} exactly once"));
             }
         }
         places.into_iter().map(|placed| self.landed(placed, scope)).collect()
@@ -127,7 +130,7 @@ impl Builder<'_> {
         }
         let Some(mut at) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
         at.truncate(outer.len());
-        let row = self.row.map(|(_, count)| count);
+        let row = self.row.as_ref().map(|(axis, _)| domain[*axis]);
         match invert(&at, &dims, outer, row) {
             Some(place) => Ok(Some(place)),
             None => Err(format!("{dims:?} does not follow from the anchor's domain {domain:?} by a bijection")),
@@ -143,10 +146,8 @@ impl Builder<'_> {
         match node.op.def().class {
             Class::Anchor(_) => Some(at),
             Class::Pointwise => node.operands.iter().find_map(|&c| self.find_anchor(c, at.clone(), domain)),
-            Class::View(map) => {
-                let (operands, result) = (self.operand_dims(node), self.dims(class).ok()?);
-                let access =
-                    map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at: &at, domain });
+            Class::View(_) => {
+                let access = self.access(class, &at, domain).ok()?;
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))
             }
             Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => None,

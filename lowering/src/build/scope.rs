@@ -2,7 +2,7 @@
 
 use eutectic_backend::{Body, Guard, Instr, ValueId};
 use eutectic_ir::{
-    Attr,
+    Attr, Dim, Shape,
     eclasses::{ClassId, EClasses, ENode},
     index::Index,
 };
@@ -27,7 +27,7 @@ pub(super) struct Builder<'a> {
     /// The contraction-like anchor.
     pub anchor: Option<ClassId>,
     /// The axis of the domain that runs along a row, and its extent, in a row group.
-    pub row: Option<(usize, usize)>,
+    pub row: Option<(usize, Dim)>,
 }
 
 /// A body under construction.
@@ -43,15 +43,21 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// For a domain.
-    pub fn new(domain: Vec<usize>, above_anchor: bool) -> Scope {
-        Scope {
-            body: Body { domain, ..Body::default() },
+    /// Over a domain of such extents.
+    ///
+    /// # Errors
+    /// When one of them is open.
+    pub fn new(shape: &Shape, above_anchor: bool) -> Result<Scope, String> {
+        let domain = shape.capacity().ok_or_else(|| format!("{shape} has open dimensions"))?;
+        let varying = shape.iter().enumerate().filter(|(_, dim)| dim.varies());
+        let lengths = varying.map(|(axis, dim)| (axis, dim.clone())).collect();
+        Ok(Scope {
+            body: Body { domain, lengths, ..Body::default() },
             numbers: FxHashMap::default(),
             values: FxHashMap::default(),
             visited: FxHashMap::default(),
             above_anchor,
-        }
+        })
     }
 
     /// Adds an instruction, unless there is an equal one.
@@ -73,9 +79,9 @@ impl Scope {
 }
 
 impl<'a> Builder<'a> {
-    /// The extents of a class.
+    /// The extents of a class, the most that they can be.
     pub fn dims(&self, class: ClassId) -> Result<Vec<usize>, String> {
-        self.classes.classes[class].ty.dims().ok_or_else(|| format!("class {class} is no tensor of known extents"))
+        self.classes.classes[class].ty.capacity().ok_or_else(|| format!("class {class} is no tensor of known extents"))
     }
 
     /// The e-node that is chosen for a class.

@@ -2,13 +2,16 @@
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
-    Attr,
+    Attr, Shape,
     eclasses::{ClassId, ENode},
     index::{Atom, Index, flatten, unflatten},
-    ops::{Anchor, Class, Leaf, ViewCall},
+    ops::{Access, Anchor, Class, Leaf},
 };
 
-use super::scope::{Builder, Scope, attr};
+use super::{
+    row_extent,
+    scope::{Builder, Scope, attr},
+};
 use crate::plan::is_buffer;
 
 impl Builder<'_> {
@@ -77,12 +80,9 @@ impl Builder<'_> {
                     .collect::<Result<_, _>>()?;
                 Ok(Computed::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
             }
-            Class::View(map) => {
-                let (operands, result) = (self.operand_dims(node), self.dims(class)?);
-                let domain = scope.body.domain.clone();
-                let access =
-                    map(&ViewCall { attrs: &node.attrs, operands: &operands, result: &result, at, domain: &domain });
-                self.read(node, access, &operands, guards, dtype, scope)
+            Class::View(_) => {
+                let access = self.access(class, at, &scope.body.domain)?;
+                self.read(node, access, guards, dtype, scope)
             }
             Class::Leaf(Leaf::Iota) => {
                 let axis = attr(node, "axis").and_then(Attr::int).unwrap_or(-1);
@@ -120,11 +120,14 @@ impl Builder<'_> {
         guards: &[Guard],
         scope: &mut Scope,
     ) -> Result<ValueId, String> {
-        let (axis, count) = self.row.filter(|_| scope.above_anchor).ok_or("a reduction is no prologue of an anchor")?;
+        let (axis, count) =
+            self.row.clone().filter(|_| scope.above_anchor).ok_or("a reduction is no prologue of an anchor")?;
         let (outer, row) = self.row_of(class)?;
-        if row.iter().product::<usize>() != count {
-            return Err(format!("rows of {} and of {count} elements", row.iter().product::<usize>()));
+        let extent = row_extent(&row)?;
+        if extent != count {
+            return Err(format!("rows of {extent} and of {count} elements"));
         }
+        let row = row.into_iter().collect::<Shape>().capacity().ok_or("a row of open dimensions")?;
         let mut place = at[..outer.len()].to_vec();
         if place.iter().any(|i| i.mentions(axis)) {
             return Err("a reduction is read at a place that changes along the row".into());
@@ -142,8 +145,7 @@ impl Builder<'_> {
     fn read(
         &mut self,
         node: &ENode,
-        access: eutectic_ir::ops::Access,
-        operands: &[Vec<usize>],
+        access: Access,
         guards: &[Guard],
         dtype: eutectic_ir::DType,
         scope: &mut Scope,
@@ -155,7 +157,7 @@ impl Builder<'_> {
             if let Some((ids, ids_at)) = piece.via {
                 let id = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
-                let extent = operands[piece.operand][axis];
+                let extent = self.shape(node.operands[piece.operand])?[axis].clone();
                 let dtype = scope.body.instrs[id].dtype();
                 let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype })?;
                 at[axis] = Index::atom(Atom::Value(id));

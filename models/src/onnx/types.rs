@@ -68,7 +68,7 @@ impl Port {
     /// When the number of axes is not known, a dimension has no number, or an extent is negative.
     pub(super) fn bind(&self, values: &BTreeMap<String, i64>) -> Result<Type, String> {
         let shape = self.shape.as_ref().ok_or("the file does not say how many axes it has")?;
-        let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).copied());
+        let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).map(|n| Dim::Known(*n)));
         if ty.dims().is_none() { Err(format!("{ty} has extents that are open or negative")) } else { Ok(ty) }
     }
 }

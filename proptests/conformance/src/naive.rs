@@ -5,7 +5,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
     AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DeviceBuffer, EmptyRow, Executable, Guard, Input, Instr,
-    Kernel, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, ValueId,
+    Kernel, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, Store, ValueId, extents::Placement,
 };
 use eutectic_ir::{
     DType, Origin, Tensor,
@@ -70,6 +70,7 @@ struct Run {
     parameters: Arc<Parameters>,
     contents: Contents,
     wanted: Vec<bool>,
+    lengths: Vec<usize>,
 }
 
 impl Executable for Code {
@@ -80,7 +81,7 @@ impl Executable for Code {
             _ => elements(b.dtype, &[b.count], &vec![0; b.count * b.dtype.size()]),
         });
         let mut contents: Contents = contents.collect();
-        steps(&self.0, &self.0.load, &mut contents)?;
+        steps(&self.0, &self.0.load, &self.0.most(), &mut contents)?;
         Ok(Arc::new(Parameters { code: self, contents }))
     }
 }
@@ -96,13 +97,13 @@ impl Loaded for Parameters {
                 *contents = elements(buffer.dtype, &[buffer.count], param.bytes());
             }
         }
-        steps(program, &program.load, &mut contents)?;
+        steps(program, &program.load, &program.most(), &mut contents)?;
         Ok(Arc::new(Parameters { code: self.code.clone(), contents }))
     }
 
     fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
-        let wanted = vec![true; self.code.0.outputs.len()];
-        Ok(Box::new(Run { contents: self.contents.clone(), parameters: self, wanted }))
+        let (wanted, lengths) = (vec![true; self.code.0.outputs.len()], self.code.0.most());
+        Ok(Box::new(Run { contents: self.contents.clone(), parameters: self, wanted, lengths }))
     }
 
     fn bytes(&self) -> usize {
@@ -129,7 +130,13 @@ impl Session for Run {
 
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let (parameters, contents) = (self.parameters.clone(), self.contents.clone());
-        Ok(Box::new(Run { parameters, contents, wanted: self.wanted.clone() }))
+        Ok(Box::new(Run { parameters, contents, wanted: self.wanted.clone(), lengths: self.lengths.clone() }))
+    }
+
+    fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
+        self.parameters.code.0.check_lengths(lengths)?;
+        self.lengths = lengths.to_vec();
+        Ok(())
     }
 
     fn buffer(&self, _: usize, _: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
@@ -168,14 +175,16 @@ impl Session for Run {
     ) -> Result<(), BackendError> {
         for (n, input) in inputs.iter().enumerate() {
             if let Input::Host(bytes) = input {
-                self.write(Port::Input(n), 0, bytes)?;
+                let (place, mut memory) = (self.placement(Port::Input(n)), self.bytes(Port::Input(n)).1);
+                place.spread(bytes, &mut memory);
+                self.write(Port::Input(n), 0, &memory)?;
             }
         }
         let wanted: Vec<_> = outputs.iter().map(|output| !matches!(output, Output::Unwanted)).collect();
         self.submit(&wanted)?;
         for (n, output) in outputs.iter_mut().enumerate() {
             if let Output::Host(bytes) = output {
-                self.read(Port::Output(n), 0, bytes)?;
+                self.placement(Port::Output(n)).gather(&self.bytes(Port::Output(n)).1, bytes);
             }
         }
         if let Some(times) = times {
@@ -191,7 +200,7 @@ impl Session for Run {
         let needed = program.needed_for();
         let is_needed = |step: usize| needed[step].iter().zip(&wanted).any(|(needed, wanted)| *needed && *wanted);
         let run: Vec<_> = (0..program.run.len()).filter(|&n| is_needed(n)).map(|n| program.run[n].clone()).collect();
-        steps(program, &run, &mut self.contents)
+        steps(program, &run, &self.lengths, &mut self.contents)
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -200,6 +209,17 @@ impl Session for Run {
 }
 
 impl Run {
+    /// Where a tensor of the current lengths lies in the memory of an input or output.
+    fn placement(&self, port: Port) -> Placement {
+        let program = &self.parameters.code.0;
+        let (_, ty) = match port {
+            Port::Input(n) => &program.inputs[n],
+            Port::Output(n) => &program.outputs[n],
+            Port::State(n) => &program.states[n],
+        };
+        Placement::new(ty, &program.lengths(&self.lengths)).expect("all extents have lengths")
+    }
+
     /// The buffer of a port, and what is in it.
     fn bytes(&self, port: Port) -> (usize, Vec<u8>) {
         let is_port = |b: &Buffer| match (&b.place, port) {
@@ -221,9 +241,9 @@ fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
     (0..value.count()).map(|at| value.get(at)).collect()
 }
 
-fn steps(program: &Program, steps: &[Step], contents: &mut Contents) -> Result<(), BackendError> {
+fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Contents) -> Result<(), BackendError> {
     for step in steps {
-        let kernel = &program.kernels[step.kernel];
+        let kernel = &program.kernels[step.kernel].at(&program.lengths(lengths));
         let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &contents[b]).collect();
         let stored = run_kernel(kernel, &slots, &step.origin)?;
         for (store, values) in kernel.stores.iter().zip(stored) {
@@ -259,8 +279,19 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
     let mut eval = Evaluator::new(&kernel.body, slots, origin, row_axes, &anchor);
     // What no point writes stays.
     let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
-    for point in points(&kernel.body.domain) {
+    // What is the same along a row is stored even if the row is empty.
+    let (outer, row) = kernel.body.domain.split_at(kernel.body.domain.len() - row_axes);
+    let is_empty = row.contains(&0);
+    let along_row = |store: &Store| {
+        let mut axes = outer.len()..kernel.body.domain.len();
+        kernel.slots[store.slot].1 == 0 || axes.any(|axis| store.at.mentions(axis))
+    };
+    let domain = if is_empty { [outer, &vec![1; row.len()]].concat() } else { kernel.body.domain.clone() };
+    for point in points(&domain) {
         for (store, values) in kernel.stores.iter().zip(&mut stored) {
+            if is_empty && along_row(store) {
+                continue;
+            }
             if eval.hold(&store.guards, &point)? {
                 let at = eval.at(&store.at, &point)? as usize;
                 values[at] = eval.value(store.value, &point)?.store(kernel.slots[store.slot].0);
@@ -326,7 +357,7 @@ impl<'a> Evaluator<'a> {
             Instr::Coordinate { index, dtype } => Ok(constant(self.at(index, point)? as f64, *dtype)),
             Instr::Within { arg, extent, guards, .. } => {
                 let element = self.value(*arg, point)?;
-                let (index, extent) = (number(element) as i64, *extent);
+                let (index, extent) = (number(element) as i64, extent.capacity().unwrap_or(0) as usize);
                 if self.hold(guards, point)? && !(0..extent as i64).contains(&index) {
                     return Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() });
                 }

@@ -135,7 +135,7 @@ pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let at = Load { slot: 4, at: Index::coord(0), guards: Vec::new(), dtype: DType::I64 };
     let arg = push(&mut b, Instr::Load(at));
-    let id = push(&mut b, Instr::Within { arg, extent: words, guards: Vec::<Guard>::new(), dtype: DType::I64 });
+    let id = push(&mut b, Instr::Within { arg, extent: words.into(), guards: Vec::<Guard>::new(), dtype: DType::I64 });
     let x = load(&mut b, 0, Index::atom(Atom::Value(id)).times(n as i64).plus(&Index::coord(1)));
     let x = normalised(&mut b, x, n);
     let stores = vec![Store { slot: 3, at: dense(&[m, n]), guards: Vec::new(), value: x }];

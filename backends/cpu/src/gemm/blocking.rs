@@ -46,6 +46,11 @@ impl<T: Product> Blocking<T> {
         Blocking { vectors, micro, short: None, panel_elements: elements * 3 / 16, half_l2: elements / 2, half_l1 }
     }
 
+    /// With the micro-kernels, and so the packed form, of a product of other extents.
+    pub fn formed_for(self, isa: Isa, [m, n]: [usize; 2]) -> Blocking<T> {
+        Blocking { micro: T::lanes(isa).and_then(|lanes| T::micro(isa, MicroShape::of(m, n, lanes))), ..self }
+    }
+
     /// Right operands are packed in this type, if it is one of 16 bits that registers hold as `T`.
     pub fn storing(self, dtype: Option<DType>, isa: Isa) -> Blocking<T> {
         Blocking { short: self.micro.zip(dtype).and_then(|(micro, dtype)| Short::new(&micro, dtype, isa)), ..self }

@@ -81,8 +81,9 @@ mod tests {
             domain: domain.to_vec(),
             instrs: vec![Instr::Load(Load { slot, at: at(domain[1]), guards: Vec::new(), dtype })],
             results: vec![0],
+            ..Body::default()
         };
-        let body = Body { domain: vec![3, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], results: Vec::new() };
+        let body = Body { domain: vec![3, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
         let kernel = Kernel {
             anchor: AnchorKernel::product(load(0, DType::F32, [3, k]), load(1, storage, [k, n])),
             body,

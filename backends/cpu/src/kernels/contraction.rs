@@ -5,10 +5,12 @@ mod sides;
 mod tasks;
 
 use eutectic_backend::{
+    AnchorKernel, Kernel,
+    axes::Nest,
     grouped::{COLUMNS, Grouped},
     roles::accumulator,
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, index::Index};
 
 use self::{
     epilogue::{Added, InRegisters},
@@ -40,6 +42,30 @@ const REGISTER: usize = 4096;
 /// Below so many multiplications, getting another thread to work takes longer than the work.
 const SERIAL: usize = 1 << 15;
 
+/// The form in which a right operand is packed before runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Packing {
+    /// The one that suits the product best.
+    Best,
+    /// The one that suits products of so many rows.
+    OfRows(usize),
+    /// None.
+    Never,
+}
+
+impl Packing {
+    /// That of a kernel whose runs have different lengths: each finds the operand as it was packed for all of them, unless it is another
+    /// one in each run.
+    pub fn of(kernel: &Kernel) -> Packing {
+        let AnchorKernel::Contraction { rhs, axes, .. } = &kernel.anchor else { return Packing::Best };
+        let nest = Nest::of(rhs.clone());
+        if nest.lengths.iter().any(|(axis, _)| nest.depends_on(*axis)) || nest.indices().any(Index::varies) {
+            return Packing::Never;
+        }
+        Packing::OfRows(kernel.body.domain[..axes.batch + axes.rows].iter().product())
+    }
+}
+
 /// Compiles a contraction that accumulates in `acc`.
 ///
 /// # Errors
@@ -50,7 +76,7 @@ pub fn compile(
     body: Grouped,
     acc: DType,
     slots: &mut Slots,
-    machine: Machine,
+    (packing, machine): (Packing, Machine),
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     let other = rhs.nest.results.first().map(|&r| accumulator(rhs.nest.instrs[r].dtype()));
     if other != Some(acc) {
@@ -58,13 +84,13 @@ pub fn compile(
         return Err(vec![format!("`matmul` of {acc} and {other}")]);
     }
     match acc {
-        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, machine),
-        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, machine),
+        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
+        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
         other => Err(vec![format!("`matmul` on {other}")]),
     }
 }
@@ -109,7 +135,7 @@ impl<T: Product> Matmul<T> {
         body: Grouped,
         acc: DType,
         slots: &mut Slots,
-        machine: Machine,
+        (packing, machine): (Packing, Machine),
     ) -> Result<Box<dyn Thunk>, Vec<String>> {
         let isa = machine.isa;
         let mut body = body.flat(COLUMNS);
@@ -122,7 +148,12 @@ impl<T: Product> Matmul<T> {
         let vector = extents.m == 1 || extents.n == 1 || T::lanes(isa).is_none();
         let (body, taken) = epilogue::take(body, acc, slots, batch, vector);
         let epilogue = tile::compile(&body, 0, &slots.types, isa).map_err(&mut note).ok();
-        let blocking = Blocking::<T>::new(isa, [extents.m, extents.n]).storing(stored(&rhs_form.nest), isa);
+        let blocking = Blocking::<T>::new(isa, [extents.m, extents.n]);
+        let blocking = match packing {
+            Packing::OfRows(m) => blocking.formed_for(isa, [m, extents.n]),
+            Packing::Best | Packing::Never => blocking,
+        };
+        let blocking = blocking.storing(stored(&rhs_form.nest), isa);
         let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
@@ -143,18 +174,19 @@ impl<T: Product> Matmul<T> {
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
         let each_run = blocking.packs_before(extents);
         // A matrix times a vector reads rows of the matrix at their strides.
-        let packed = blocking.packed(extents.n, extents.k).filter(|_| extents.n > 1).map(|bytes| {
-            let reads = rhs_form.nest.slots();
-            let others = [lhs_form.nest.slots(), body.slots()].concat();
-            let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
-            let mut strides = vec![0; batch];
-            let mut all = bytes;
-            for d in (0..batch).rev().filter(|&d| rhs_form.nest.depends_on(d)) {
-                strides[d] = all;
-                all = all.saturating_mul(body.domain[d]);
-            }
-            (slots.types.len(), strides, Constant { reads, only, bytes: all, each_run })
-        });
+        let packed =
+            blocking.packed(extents.n, extents.k).filter(|_| extents.n > 1 && packing != Packing::Never).map(|bytes| {
+                let reads = rhs_form.nest.slots();
+                let others = [lhs_form.nest.slots(), body.slots()].concat();
+                let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
+                let mut strides = vec![0; batch];
+                let mut all = bytes;
+                for d in (0..batch).rev().filter(|&d| rhs_form.nest.depends_on(d)) {
+                    strides[d] = all;
+                    all = all.saturating_mul(body.domain[d]);
+                }
+                (slots.types.len(), strides, Constant { reads, only, bytes: all, each_run })
+            });
         let added = slots.added();
         let size = acc.size();
         let registers = epilogue.scratch.max(lhs.registers()).max(rhs.registers()).next_multiple_of(ALIGN);

@@ -6,16 +6,31 @@ mod map_rows;
 mod operand;
 mod slots;
 
-use eutectic_backend::{AnchorKernel, Kernel, axes::Nest, grouped::Grouped, unroll::unrolled};
+use eutectic_backend::{AnchorKernel, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled};
 
-use self::slots::Slots;
+use self::{contraction::Packing, slots::Slots};
 use crate::{machine::Machine, runtime::thunk::Thunk};
 
-/// Compiles a kernel.
+/// Compiles a kernel for runs of such lengths. All thunks of a kernel take a constant operand in the same packed form.
+///
+/// # Errors
+/// Everything that stands in the way.
+pub fn compile_at(kernel: &Kernel, lengths: Lengths<'_>, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+    match kernel.varies() {
+        true => thunk(&kernel.at(lengths), Packing::of(kernel), machine),
+        false => compile(kernel, machine),
+    }
+}
+
+/// Compiles a kernel of fixed extents.
 ///
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+    thunk(kernel, Packing::Best, machine)
+}
+
+fn thunk(kernel: &Kernel, packing: Packing, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     let ranks = kernel.bodies().into_iter().zip(kernel.layouts()).map(|(body, layout)| {
         let groups = kernel.groups();
         body.domain.len() == layout.iter().map(|&g| groups[g]).sum::<usize>()
@@ -37,7 +52,7 @@ pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<
             let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
             let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
             let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-            contraction::compile(lhs, rhs, body, accumulator?, &mut slots, machine)
+            contraction::compile(lhs, rhs, body, accumulator?, &mut slots, (packing, machine))
         }
         AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } => {
             let operands = [

@@ -5,6 +5,7 @@ mod check;
 mod code;
 mod loaded;
 mod pointer;
+mod resolved;
 mod runner;
 mod session;
 mod work;

@@ -34,7 +34,7 @@ pub struct AffineRun {
 pub type Read<'a> = &'a dyn Fn(usize) -> (i64, bool);
 
 impl Access {
-    /// Compiles a map; `None` for more axes than [`MAX_RANK`].
+    /// Compiles a map; `None` for more axes than [`MAX_RANK`], or where an extent at run time is in it.
     pub fn new(index: &Index) -> Option<Access> {
         let mut access = Access { constant: index.constant, ..Access::default() };
         for (atom, c) in &index.terms {
@@ -43,6 +43,7 @@ impl Access {
                 Atom::Div(inner, by) => access.cuts.push((Cut::Div(Access::new(inner)?, *by), *c)),
                 Atom::Mod(inner, by) => access.cuts.push((Cut::Mod(Access::new(inner)?, *by), *c)),
                 Atom::Value(v) => access.cuts.push((Cut::Value(*v), *c)),
+                Atom::Extent(_) => return None,
             }
         }
         Some(access)

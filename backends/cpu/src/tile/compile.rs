@@ -158,7 +158,10 @@ impl TileCompiler<'_> {
                 let arg = self.at(*arg);
                 let (guards, of_guards) = self.guards(guards);
                 let mask = self.mask(arg) | of_guards;
-                self.push(TileStep::Within { arg, extent: *extent, guards }, dtype, mask)
+                let Some(extent) = extent.known().and_then(|n| usize::try_from(n).ok()) else {
+                    return self.problem(format!("an index into an axis of {extent}"), dtype);
+                };
+                self.push(TileStep::Within { arg, extent, guards }, dtype, mask)
             }
             Instr::Map { op, attrs, args, dtype: result } => {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();

@@ -124,9 +124,11 @@ pub(super) const RELATIONS: &[Relation] = &[
         doc: "M is not greater than N.",
         parameters: &["M", "N"],
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
-            // Symbols are judged once they are bound.
-            (Some(m), Some(n)) => match (&n - &m).known() {
-                Some(rest) if rest < 0 => Err(format!("{m} is greater than {n}")),
+            // Symbols without bounds are judged once they are bound; extents at run time, for all of their lengths.
+            (Some(m), Some(n)) => match (&n - &m).range() {
+                Some((least, most)) if least < 0 => {
+                    Err(format!("{m} {} greater than {n}", if most < 0 { "is" } else { "may be" }))
+                }
                 _ => Ok(Status::Done),
             },
             _ => Ok(Status::Later),

@@ -164,14 +164,14 @@ pub(super) const RELATIONS: &[Relation] = &[
             };
             let axis = a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"))?;
             if let (Some(at), Some(len), Some(step), Some(extent)) =
-                (at.known(), len.known(), step.known(), a[axis].known())
+                (at.known(), len.known(), step.known(), a[axis].range().map(|(least, _)| least))
             {
                 let last = at.saturating_add((len - 1).saturating_mul(step));
                 let inside = |i: i64| (0..extent).contains(&i);
                 if at < 0 || len < 0 || step == 0 || at > extent || (len > 0 && !(inside(at) && inside(last))) {
-                    return Err(format!(
-                        "{len} elements from {at} in steps of {step} do not lie in an axis of {extent}"
-                    ));
+                    let axis = &a[axis];
+                    let axis = if axis.varies() { format!("{axis}, which may be {extent}") } else { axis.to_string() };
+                    return Err(format!("{len} elements from {at} in steps of {step} do not lie in an axis of {axis}"));
                 }
             }
             let mut c = a.clone();

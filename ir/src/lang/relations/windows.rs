@@ -84,10 +84,12 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
     }
     let span = (size - 1).saturating_mul(dilation).saturating_add(1);
     let room = extent - &Dim::Known(span);
-    match room.known() {
-        Some(room) if room < 0 => Err(format!("a window that spans {span} elements does not fit an axis of {extent}")),
-        Some(room) => Ok(Dim::Known(room / stride + 1)),
-        None => {
+    match (room.range(), &room) {
+        (Some((least, _)), _) if least < 0 => {
+            Err(format!("a window that spans {span} elements does not fit an axis of {extent}"))
+        }
+        (_, Dim::Known(room)) => Ok(Dim::Known(room / stride + 1)),
+        (_, Dim::Symbolic(_)) => {
             let steps = room.checked_div(&Dim::Known(stride));
             let steps =
                 steps.ok_or_else(|| format!("how many windows at stride {stride} an axis of {extent} holds"))?;

@@ -199,7 +199,7 @@ impl DimsPattern {
                 DimsItem::Many(slot) => dims.extend(bindings.dims(*slot)?.iter().cloned()),
             }
         }
-        dims.iter().all(|d| d.known().is_none_or(|n| n >= 0)).then_some(Shape(dims))
+        dims.iter().all(|d| d.range().is_none_or(|(least, _)| least >= 0)).then_some(Shape(dims))
     }
 
     /// Matches a shape.

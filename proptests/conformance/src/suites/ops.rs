@@ -172,7 +172,7 @@ fn gather(ids: Tensor, rows: usize, columns: usize) -> (eutectic_backend::Kernel
     let dtype = ids.dtype();
     let slot = build.tensor(ids);
     let id = build.load(&mut b, slot, Index::coord(0));
-    let id = push(&mut b, Instr::Within { arg: id, extent: rows, guards: Vec::new(), dtype });
+    let id = push(&mut b, Instr::Within { arg: id, extent: rows.into(), guards: Vec::new(), dtype });
     let table = build.input(DType::F32, rows * columns);
     let at = Index::atom(Atom::Value(id)).times(columns as i64).plus(&Index::coord(1));
     let load = Load { slot: table, at, guards: Vec::new(), dtype: DType::F32 };

@@ -6,7 +6,10 @@ use eutectic_backend::{BackendError, Place, Port, Program, Refusal, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
-use super::pointer::{Aligned, Pointer};
+use super::{
+    pointer::{Aligned, Pointer},
+    resolved::Varying,
+};
 use crate::{
     kernels,
     machine::Machine,
@@ -42,16 +45,20 @@ pub enum SlotSource {
 }
 
 /// A step whose slots are known.
+#[derive(Clone)]
 pub struct BoundStep {
     pub thunk: Arc<dyn Thunk>,
+    /// The number of its kernel, and how many slots that has: those of the thunk's own buffers follow.
+    pub kernel: usize,
+    pub given: usize,
     /// Its part of [`BoundSteps::sources`].
     pub slots: Range<usize>,
     /// The slots that it writes.
     pub stores: Vec<usize>,
     in_place: bool,
     /// Whether an operand is packed first in each run.
-    packs: bool,
-    origin: Origin,
+    pub packs: bool,
+    pub origin: Origin,
 }
 
 /// Steps in order, with the sources of all of their slots.
@@ -94,6 +101,8 @@ pub struct Code {
     /// Bytes of scratch memory that a thread needs.
     pub scratch: usize,
     pub pool: Arc<Pool>,
+    /// What runs of other lengths are resolved from. The code itself is that of the longest run.
+    pub varying: Varying,
 }
 
 /// Compiles a program.
@@ -102,11 +111,12 @@ pub struct Code {
 /// Every kernel that cannot be built, with its place in the model; and what is not right about the program.
 pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError> {
     let mut problems = Vec::new();
+    let most = program.most();
     let thunks: Vec<Option<Arc<dyn Thunk>>> = program
         .kernels
         .iter()
         .enumerate()
-        .map(|(k, kernel)| match kernels::compile(kernel, machine) {
+        .map(|(k, kernel)| match kernels::compile_at(kernel, &program.lengths(&most), machine) {
             Ok(thunk) => Some(thunk.into()),
             Err(why) => {
                 let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
@@ -122,7 +132,6 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
     }
     let thunks: Vec<_> = thunks.into_iter().flatten().collect();
     let scratch = thunks.iter().map(|t| t.scratch()).max().unwrap_or(0);
-    let own = |t: &Arc<dyn Thunk>| t.buffers().into_iter().map(|b| b.next_multiple_of(ALIGN)).sum();
     let mut binder = Binder::new(program, &thunks);
     let load = binder.steps(&program.load, false);
     let run = binder.steps(&program.run, true);
@@ -139,11 +148,17 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
         states: program.states.clone(),
         needed: program.needed_for(),
         arena_bytes: program.arena_bytes,
-        own_bytes: thunks.iter().map(own).max().unwrap_or(0),
+        own_bytes: thunks.iter().map(|t| own_bytes(&**t)).max().unwrap_or(0),
         passing_bytes: binder.passing_bytes,
         scratch,
         pool: Arc::new(Pool::new(machine.threads, scratch)?),
+        varying: Varying::new(program, machine),
     })
+}
+
+/// Bytes of a thunk's own buffers.
+pub fn own_bytes(thunk: &dyn Thunk) -> usize {
+    thunk.buffers().into_iter().map(|bytes| bytes.next_multiple_of(ALIGN)).sum()
 }
 
 /// Finds the sources of steps.
@@ -222,6 +237,8 @@ impl<'a> Binder<'a> {
             }
             bound.steps.push(BoundStep {
                 thunk,
+                kernel: step.kernel,
+                given: step.buffers.len(),
                 slots: from..bound.sources.len(),
                 stores: (0..roles.len()).filter(|&slot| roles[slot].access.written).collect(),
                 in_place: !step.in_place.is_empty(),

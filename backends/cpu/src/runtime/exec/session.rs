@@ -62,9 +62,16 @@ impl Session for CpuSession {
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let loaded = self.loaded.clone();
         let mut twin = Work::new(&loaded);
+        twin.set_lengths(&loaded, &self.idle().lengths)?;
         let states = self.idle().places[2].iter().zip(&mut twin.places[2]);
         states.for_each(|(from, to)| to.own.fill(from.memory().as_ref()));
         Ok(Box::new(CpuSession { loaded, work: Some(Box::new(twin)), runner: None, failed: None }))
+    }
+
+    fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
+        let loaded = self.loaded.clone();
+        self.wait()?;
+        self.idle().set_lengths(&loaded, lengths)
     }
 
     fn buffer(&self, bytes: usize, _: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {

@@ -2,7 +2,10 @@
 
 use std::{any::Any, sync::Arc};
 
-use eutectic_backend::{BackendError, DeviceBuffer, Input, Output, Port};
+use eutectic_backend::{
+    BackendError, DeviceBuffer, Input, Output, Port, Program,
+    extents::{Lengths, Placement},
+};
 use eutectic_ir::Type;
 
 use super::{
@@ -11,6 +14,7 @@ use super::{
     code::{Code, SlotSource, dtype},
     loaded::CpuLoaded,
     pointer::Pointer,
+    resolved::Resolved,
 };
 use crate::runtime::{fault::Fault, memory::Block, threads::Workers};
 
@@ -19,6 +23,10 @@ pub struct PortMemory {
     pub what: &'static str,
     pub name: String,
     ty: Type,
+    /// Bytes of the longest tensor.
+    bytes: usize,
+    /// Where a dense tensor of the lengths of a run lies in it.
+    placement: Placement,
     pub own: Block,
     pub bound: Option<Box<CpuBuffer>>,
 }
@@ -36,13 +44,19 @@ pub struct Work {
     late: Vec<(usize, Port)>,
     /// The outputs that a run wants, and as the last one the states.
     pub wanted: Vec<bool>,
+    /// With so much scratch memory.
     workers: Workers,
+    scratch: usize,
     fault: Fault,
+    /// The lengths of runs, and the code for them, if they are not the longest.
+    pub lengths: Vec<usize>,
+    resolved: Option<Arc<Resolved>>,
 }
 
 impl PortMemory {
-    fn new(what: &'static str, (name, ty): &(String, Type)) -> PortMemory {
-        PortMemory { what, name: name.clone(), ty: ty.clone(), own: Block::new(ty.bytes()), bound: None }
+    fn new(what: &'static str, (name, ty): &(String, Type), lengths: Lengths<'_>) -> PortMemory {
+        let (name, placement, bytes) = (name.clone(), placement(ty, lengths), ty.bytes());
+        PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Block::new(bytes), bound: None }
     }
 
     /// Where it is now.
@@ -59,14 +73,18 @@ impl PortMemory {
         wrong(self.what, &self.name, problem)
     }
 
+    /// Whether what the host gives or takes has the size of a tensor of the lengths of runs.
     fn check(&self, got: usize) -> Result<(), BackendError> {
-        let bytes = self.ty.bytes();
+        self.expect(got, self.placement.bytes())
+    }
+
+    fn expect(&self, got: usize, bytes: usize) -> Result<(), BackendError> {
         if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
     }
 
-    /// Whether kernels can take what is at an address.
-    fn suits(&self, at: *const u8) -> bool {
-        at.addr().is_multiple_of(dtype(&self.ty).size())
+    /// Whether kernels can take what is in some bytes: they are aligned, and laid out as the longest tensor.
+    fn suits(&self, bytes: &[u8]) -> bool {
+        bytes.len() == self.bytes && bytes.as_ptr().addr().is_multiple_of(dtype(&self.ty).size())
     }
 }
 
@@ -74,8 +92,11 @@ impl Work {
     /// For a session of a loaded program.
     pub fn new(loaded: &CpuLoaded) -> Work {
         let code = loaded.code.clone();
-        let list =
-            |what, ports: &[(String, Type)]| ports.iter().map(|port| PortMemory::new(what, port)).collect::<Vec<_>>();
+        let lengths = code.varying.program().most();
+        let list = |what, ports: &[(String, Type)]| {
+            let at = code.varying.program().lengths(&lengths);
+            ports.iter().map(|port| PortMemory::new(what, port, &at)).collect::<Vec<_>>()
+        };
         let mut work = Work {
             arena: Block::new(code.arena_bytes),
             thunks_own: Block::new(code.own_bytes),
@@ -85,7 +106,10 @@ impl Work {
             late: Vec::new(),
             wanted: vec![true; code.outputs.len() + 1],
             workers: Workers::new(code.pool.clone(), code.scratch),
+            scratch: code.scratch,
             fault: Fault::default(),
+            lengths,
+            resolved: None,
             code,
         };
         work.bind_constants(loaded);
@@ -94,18 +118,49 @@ impl Work {
 
     /// Fills the table of slots, ports aside.
     pub fn bind_constants(&mut self, loaded: &CpuLoaded) {
-        let sources = &self.code.run.sources;
+        let sources = &self.resolved.as_ref().map_or(&self.code.run, |resolved| &resolved.run).sources;
         let at = |source: &SlotSource| match *source {
             SlotSource::Arena(at) => Pointer(self.arena.at().wrapping_add(at)),
             SlotSource::Passing => Pointer(self.passing.at()),
             source => loaded.at(source, &self.thunks_own),
         };
-        self.slots = sources.iter().map(at).collect();
+        self.slots.clear();
+        self.slots.extend(sources.iter().map(at));
         let port = |(slot, source): (usize, &SlotSource)| match *source {
             SlotSource::Port(port) => Some((slot, port)),
             _ => None,
         };
-        self.late = sources.iter().enumerate().filter_map(port).collect();
+        self.late.clear();
+        self.late.extend(sources.iter().enumerate().filter_map(port));
+    }
+
+    /// Has runs be of other lengths.
+    ///
+    /// # Errors
+    /// When they are out of bounds, or there is no code for them.
+    pub fn set_lengths(&mut self, loaded: &CpuLoaded, lengths: &[usize]) -> Result<(), BackendError> {
+        let resolved = self.code.resolved(lengths)?;
+        if let Some(resolved) = &resolved {
+            let grow = |block: &mut Block, bytes| {
+                if block.bytes() < bytes {
+                    *block = Block::new(bytes);
+                }
+            };
+            grow(&mut self.thunks_own, resolved.own_bytes);
+            grow(&mut self.passing, resolved.passing_bytes);
+            if self.scratch < resolved.scratch {
+                (self.workers, self.scratch) = (self.code.workers(resolved.scratch)?, resolved.scratch);
+            }
+        }
+        self.resolved = resolved;
+        self.lengths.clear();
+        self.lengths.extend(lengths);
+        let program: &Program = self.code.varying.program();
+        for place in self.places.iter_mut().flatten().filter(|place| place.ty.varies()) {
+            place.placement = placement(&place.ty, &program.lengths(lengths));
+        }
+        self.bind_constants(loaded);
+        Ok(())
     }
 
     /// What there is for a port.
@@ -136,7 +191,7 @@ impl Work {
         let place = self.place(port)?;
         let buffer = match buffer {
             Some(buffer) => {
-                place.check(buffer.bytes())?;
+                place.expect(buffer.bytes(), place.bytes)?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<CpuBuffer>();
                 Some(buffer.map_err(|_| place.wrong("a buffer of another device; ask this session for one".into()))?)
             }
@@ -179,8 +234,8 @@ impl Work {
         for (place, input) in in_places.iter_mut().zip(inputs) {
             if let Input::Host(bytes) = input {
                 place.check(bytes.len())?;
-                if !place.suits(bytes.as_ptr()) {
-                    place.own.fill(bytes);
+                if !place.suits(bytes) {
+                    place.placement.spread(bytes, place.own.as_mut());
                 }
             }
         }
@@ -193,12 +248,12 @@ impl Work {
         for &(slot, port) in &self.late {
             self.slots[slot] = Pointer(match port {
                 Port::Input(n) => match inputs[n] {
-                    Input::Host(bytes) if in_places[n].suits(bytes.as_ptr()) => bytes.as_ptr().cast_mut(),
+                    Input::Host(bytes) if in_places[n].suits(bytes) => bytes.as_ptr().cast_mut(),
                     Input::Host(_) => in_places[n].own.at(),
                     Input::Port => in_places[n].memory().at(),
                 },
                 Port::Output(n) => match &mut outputs[n] {
-                    Output::Host(bytes) if out_places[n].suits(bytes.as_ptr()) => bytes.as_mut_ptr(),
+                    Output::Host(bytes) if out_places[n].suits(bytes) => bytes.as_mut_ptr(),
                     Output::Host(_) => out_places[n].own.at(),
                     Output::Unwanted => out_places[n].unwanted(),
                     Output::Port => out_places[n].memory().at(),
@@ -209,9 +264,9 @@ impl Work {
         self.go(times)?;
         for (place, output) in self.places[1].iter().zip(outputs) {
             if let Output::Host(bytes) = output
-                && !place.suits(bytes.as_ptr())
+                && !place.suits(bytes)
             {
-                bytes.copy_from_slice(place.own.as_ref());
+                place.placement.gather(place.own.as_ref(), bytes);
             }
         }
         Ok(())
@@ -221,7 +276,12 @@ impl Work {
         let (wanted, needed) = (&self.wanted, &self.code.needed);
         let all = wanted.iter().all(|wanted| *wanted);
         let wanted = |step: usize| all || needed[step].iter().zip(wanted).any(|(needed, wanted)| *needed && *wanted);
+        let run = self.resolved.as_ref().map_or(&self.code.run, |resolved| &resolved.run);
         // SAFETY: the table was filled from the sources; sizes of ports were checked, and they are this session's or lent to it.
-        unsafe { self.code.run.run(&self.slots, (&self.workers, &self.fault), wanted, times) }
+        unsafe { run.run(&self.slots, (&self.workers, &self.fault), wanted, times) }
     }
+}
+
+fn placement(ty: &Type, lengths: Lengths<'_>) -> Placement {
+    Placement::new(ty, lengths).expect("all extents of a program have lengths")
 }

@@ -1,0 +1,255 @@
+//! Extents at run time: what a kernel is at certain lengths, and where a tensor of certain lengths lies in memory.
+//!
+//! Memory is laid out for the most that each extent can be, whatever the lengths of a run are: strides never change, what a
+//! state holds stays where it is, and a run touches only what is there. The host has tensors dense, of the lengths of the run.
+
+use std::{borrow::Cow, ops::Range};
+
+use eutectic_ir::{Dim, Symbol, Type};
+use smallvec::SmallVec;
+
+use crate::{
+    error::BackendError,
+    kernel::{Body, Instr, Kernel, Store},
+    program::Program,
+};
+
+/// What each extent at run time is, by name.
+pub type Lengths<'a> = &'a dyn Fn(&str) -> Option<Dim>;
+
+impl Body {
+    /// Whether an extent at run time is in it.
+    pub fn varies(&self) -> bool {
+        let within = |i: &Instr| matches!(i, Instr::Within { extent, .. } if extent.varies());
+        !self.lengths.is_empty()
+            || self.instrs.iter().any(|i| within(i) || i.maps().into_iter().any(eutectic_ir::index::Index::varies))
+    }
+
+    fn bind(&mut self, lengths: Lengths<'_>) {
+        self.lengths.retain(|(axis, length)| match length.bind(lengths).known() {
+            Some(n) => {
+                self.domain[*axis] = usize::try_from(n).unwrap_or(0).min(self.domain[*axis]);
+                false
+            }
+            None => true,
+        });
+        for instr in &mut self.instrs {
+            instr.maps_mut().into_iter().for_each(|map| *map = map.bind(lengths, &self.domain));
+            if let Instr::Within { extent, .. } = instr {
+                *extent = extent.bind(lengths);
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// Whether it is another kernel in each run.
+    pub fn varies(&self) -> bool {
+        self.bodies().into_iter().any(Body::varies)
+            || self.stores.iter().flat_map(Store::maps).any(eutectic_ir::index::Index::varies)
+    }
+
+    /// The kernel of a run of such lengths, in normal form; itself, if it is the same in all runs. This is the meaning of a kernel
+    /// that varies; what a backend makes of it, one kernel that takes lengths as arguments or several, is the backend's choice.
+    pub fn at(&self, lengths: Lengths<'_>) -> Cow<'_, Kernel> {
+        if !self.varies() {
+            return Cow::Borrowed(self);
+        }
+        let mut kernel = self.clone();
+        kernel.bodies_mut().into_iter().for_each(|body| body.bind(lengths));
+        let domain = &kernel.body.domain;
+        let maps = kernel.stores.iter_mut().flat_map(Store::maps_mut);
+        maps.for_each(|map| *map = map.bind(lengths, domain));
+        kernel.normalise();
+        Cow::Owned(kernel)
+    }
+
+    /// The kernel of the longest run: what costs are told by, and what the load program runs.
+    pub fn longest(&self) -> Cow<'_, Kernel> {
+        self.within(|_, most| most)
+    }
+
+    /// The kernel of a run where every extent is one below the most that it can be, if that is another one: axes that the longest
+    /// run reads as one with their neighbours stay axes in this one.
+    pub fn shorter(&self) -> Option<Kernel> {
+        self.varies().then(|| self.within(|least, most| (most - 1).max(least)).into_owned())
+    }
+
+    /// The kernel where each extent is what `choose` makes of the least and the most that it can be.
+    fn within(&self, choose: impl Fn(i64, i64) -> i64) -> Cow<'_, Kernel> {
+        if !self.varies() {
+            return Cow::Borrowed(self);
+        }
+        let symbols = self.symbols();
+        self.at(&|name| {
+            let (least, most) = symbols.iter().find(|s| &*s.name == name)?.bounds?;
+            Some(Dim::Known(choose(least, most)))
+        })
+    }
+
+    /// The extents at run time that it depends on, by name: its arguments beside its buffers.
+    pub fn symbols(&self) -> Vec<Symbol> {
+        let mut symbols = Vec::new();
+        for body in self.bodies() {
+            symbols.extend(body.lengths.iter().flat_map(|(_, length)| length.symbols()));
+            for instr in &body.instrs {
+                symbols.extend(instr.maps().into_iter().flat_map(|map| map.symbols()));
+                if let Instr::Within { extent, .. } = instr {
+                    symbols.extend(extent.symbols());
+                }
+            }
+        }
+        symbols.extend(self.stores.iter().flat_map(Store::maps).flat_map(|map| map.symbols()));
+        symbols.sort();
+        symbols.dedup();
+        symbols
+    }
+}
+
+impl Program {
+    /// What each extent is, given the lengths of [`Program::extents`] in their order.
+    pub fn lengths<'a>(&'a self, lengths: &'a [usize]) -> impl Fn(&str) -> Option<Dim> + 'a {
+        |name| {
+            let at = self.extents.iter().position(|symbol| &*symbol.name == name)?;
+            Some(Dim::from(*lengths.get(at)?))
+        }
+    }
+
+    /// Whether lengths are within the bounds of [`Program::extents`].
+    ///
+    /// # Errors
+    /// When their number is another, or the first that is out of bounds.
+    pub fn check_lengths(&self, lengths: &[usize]) -> Result<(), BackendError> {
+        let wrong = |name: &str, problem| BackendError::Binding { what: "extent", name: name.into(), problem };
+        if lengths.len() != self.extents.len() {
+            let problem = format!("{} given, the program has {}", lengths.len(), self.extents.len());
+            return Err(wrong("*", problem));
+        }
+        for (symbol, &length) in self.extents.iter().zip(lengths) {
+            let (least, most) = symbol.bounds.unwrap_or_default();
+            if !i64::try_from(length).is_ok_and(|n| (least..=most).contains(&n)) {
+                let problem = format!("{length} given, the program was compiled for {least} to {most}");
+                return Err(wrong(&symbol.name, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The most that each of [`Program::extents`] can be.
+    pub fn most(&self) -> Vec<usize> {
+        let most = |symbol: &Symbol| symbol.bounds.and_then(|(_, most)| usize::try_from(most).ok()).unwrap_or(0);
+        self.extents.iter().map(most).collect()
+    }
+}
+
+/// Where a tensor of certain lengths lies in memory that is laid out for the most that its extents can be: equal chunks of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Bytes of a chunk.
+    chunk: usize,
+    /// How many times, outermost first, and bytes from one to the next.
+    loops: SmallVec<[(usize, usize); 4]>,
+}
+
+impl Placement {
+    /// Of a tensor of a type at such lengths; `None` while an extent of it is open.
+    pub fn new(ty: &Type, lengths: Lengths<'_>) -> Option<Placement> {
+        let (dtype, shape) = ty.as_tensor()?;
+        let mut placement = Placement { chunk: dtype.size(), loops: SmallVec::new() };
+        let mut stride = dtype.size();
+        for dim in shape.iter().rev() {
+            let extent = usize::try_from(dim.bind(lengths).known()?).ok()?;
+            let most = usize::try_from(dim.capacity()?).ok()?;
+            match placement.loops.is_empty() && placement.chunk == stride {
+                true => placement.chunk *= extent,
+                false if extent == 1 => {}
+                false => placement.loops.insert(0, (extent, stride)),
+            }
+            stride *= most;
+        }
+        Some(placement)
+    }
+
+    /// Bytes of the dense tensor.
+    pub fn bytes(&self) -> usize {
+        self.loops.iter().fold(self.chunk, |bytes, (count, _)| bytes * count)
+    }
+
+    /// Whether it lies in memory as it is, from the first byte on.
+    pub fn is_dense(&self) -> bool {
+        self.loops.is_empty()
+    }
+
+    /// Puts a dense tensor to its place in memory.
+    pub fn spread(&self, dense: &[u8], memory: &mut [u8]) {
+        self.chunks().for_each(|(to, from)| memory[to].copy_from_slice(&dense[from]));
+    }
+
+    /// Takes a dense tensor from its place in memory.
+    pub fn gather(&self, memory: &[u8], dense: &mut [u8]) {
+        self.chunks().for_each(|(from, to)| dense[to].copy_from_slice(&memory[from]));
+    }
+
+    /// The bytes of each chunk, in memory and in the dense tensor.
+    pub fn chunks(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
+        let chunk = self.chunk;
+        let count = if chunk == 0 { 0 } else { self.bytes() / chunk };
+        (0..count).map(move |n| {
+            let (mut rest, mut at) = (n, 0);
+            for (count, stride) in self.loops.iter().rev() {
+                at += rest % count * stride;
+                rest /= count;
+            }
+            (at..at + chunk, n * chunk..(n + 1) * chunk)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_ir::DType;
+
+    use super::*;
+
+    #[test]
+    fn tensors_go_to_their_places_and_back() {
+        let (s, t) = (Dim::between("S", 0, 5), Dim::between("T", 0, 3));
+        let ty = |dims: &[&Dim]| Type::Tensor(DType::F16, dims.iter().map(|d| (*d).clone()).collect());
+        let two = Dim::Known(2);
+        for (ty, dense_at) in [
+            (ty(&[&s, &two]), vec![0, 1, 4, 5]),
+            (ty(&[&two, &s]), vec![0, 5]),
+            (ty(&[&two, &s, &t, &two]), vec![0, 5]),
+            (ty(&[&t, &Dim::Known(1), &s]), vec![0, 5]),
+        ] {
+            for (n, m) in (0..=5).flat_map(|n| (0..=3).map(move |m| (n, m))) {
+                let lengths = |name: &str| Some(Dim::Known(if name == "S" { n } else { m }));
+                let placement = Placement::new(&ty, &lengths).expect("all extents are known");
+                let Type::Tensor(_, shape) = ty.bind(&lengths) else { unreachable!("it is a tensor") };
+                let dims = shape.known().expect("they are numbers");
+                let count: usize = dims.iter().product();
+                assert_eq!(placement.bytes(), 2 * count);
+                if dense_at.contains(&n) && ty.as_tensor().is_some_and(|(_, shape)| shape[0] == s) {
+                    assert!(placement.is_dense());
+                }
+                let dense: Vec<u8> = (1..=2 * count as u8).collect();
+                let mut memory = vec![0; ty.bytes()];
+                placement.spread(&dense, &mut memory);
+                // The element at each point, by its strides.
+                let most = ty.capacity().expect("they have bounds");
+                for point in 0..count {
+                    let (mut rest, mut at, mut stride) = (point, 0, 1);
+                    for (extent, most) in dims.iter().zip(&most).rev() {
+                        at += rest % extent * stride;
+                        rest /= extent;
+                        stride *= most;
+                    }
+                    assert_eq!(memory[2 * at..2 * at + 2], dense[2 * point..2 * point + 2], "{ty} {dims:?} {point}");
+                }
+                let mut again = vec![0; dense.len()];
+                placement.gather(&memory, &mut again);
+                assert_eq!(again, dense);
+            }
+        }
+    }
+}

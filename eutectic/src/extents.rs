@@ -1,0 +1,105 @@
+//! The lengths of a session's runs: those that its inputs have, or that are set by name.
+
+use eutectic_backend::Program;
+use eutectic_ir::{Dim, Symbol, Tensor, Type};
+
+use crate::{
+    Error, Session,
+    loaded::position,
+    session::{Running, check},
+};
+
+impl Session {
+    /// The length of an extent at run time in the runs of this session: at first, the most that it can be.
+    ///
+    /// # Errors
+    /// When the program has no extent of that name, or parameters were not loaded.
+    pub fn length(&mut self, name: &str) -> Result<usize, Error> {
+        let at = self.extent(name)?;
+        Ok(self.running()?.lengths[at])
+    }
+
+    /// Sets the length of an extent at run time for the runs that follow. Runs on tensors set the lengths that their inputs have.
+    ///
+    /// # Errors
+    /// As [`Session::length`], and when the length is out of bounds.
+    pub fn set_length(&mut self, name: &str, length: usize) -> Result<(), Error> {
+        let at = self.extent(name)?;
+        let running = self.running()?;
+        if running.lengths[at] == length {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut running.lengths[at], length);
+        let set = running.session.set_lengths(&running.lengths);
+        if set.is_err() {
+            running.lengths[at] = before;
+        }
+        Ok(set?)
+    }
+
+    fn extent(&self, name: &str) -> Result<usize, Error> {
+        position("extent", self.program().extents.iter().map(|symbol| &*symbol.name), name)
+    }
+
+    /// Whether inputs are of the program's types; sets the lengths that they have.
+    pub(crate) fn fit(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
+        let program = self.program.clone();
+        if program.extents.is_empty() {
+            self.running()?;
+            return check("input", &program.inputs, inputs);
+        }
+        let Running { lengths: current, session, .. } = self.running()?;
+        let lengths = lengths(&program, inputs, current).map_err(Error::Arguments)?;
+        let named: Vec<_> =
+            program.inputs.iter().map(|(name, ty)| (name.clone(), ty.bind(&program.lengths(&lengths)))).collect();
+        check("input", &named, inputs)?;
+        if lengths != *current {
+            session.set_lengths(&lengths)?;
+            *current = lengths;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// A type of the program at the lengths of this session.
+    pub(crate) fn at(&self, program: &Program, ty: &Type) -> Type {
+        ty.bind(&program.lengths(&self.lengths))
+    }
+}
+
+/// The lengths that inputs have; those that none tells stay.
+///
+/// # Errors
+/// What is out of bounds, and inputs of which each tells another.
+fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Vec<usize>, Vec<String>> {
+    let (mut lengths, mut told) = (current.to_vec(), vec![None; current.len()]);
+    let mut problems = Vec::new();
+    for ((name, ty), input) in program.inputs.iter().zip(inputs) {
+        let Some((_, shape)) = ty.as_tensor().filter(|(_, shape)| shape.rank() == input.dims().len()) else { continue };
+        for (dim, &extent) in shape.iter().zip(input.dims()) {
+            let Some((symbol, length)) = solve(dim, extent) else { continue };
+            let Some(at) = program.extents.iter().position(|s| *s == symbol) else { continue };
+            let given = format!("input `{name}` is {ty}, but {} was given", input.ty());
+            let (least, most) = symbol.bounds.unwrap_or_default();
+            match (length.filter(|n| (least..=most).contains(n)).and_then(|n| usize::try_from(n).ok()), &told[at]) {
+                (None, _) => problems.push(format!("{given}; {symbol} is {least} to {most}")),
+                (Some(n), Some(by)) if lengths[at] != n => {
+                    problems.push(format!("{given}; {symbol} is {} by input `{by}`", lengths[at]));
+                }
+                (Some(n), _) => (lengths[at], told[at]) = (n, Some(name)),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(lengths) } else { Err(problems) }
+}
+
+/// The only symbol of a dimension that is linear in it, and what it is where the dimension is `extent`, if it can be.
+fn solve(dim: &Dim, extent: usize) -> Option<(Symbol, Option<i64>)> {
+    let [symbol] = <[Symbol; 1]>::try_from(dim.symbols()).ok()?;
+    let at = |n: i64| dim.bind(&|_| Some(Dim::Known(n))).known();
+    let (start, next, later) = (at(0)?, at(1)?, at(2)?);
+    let (step, rest) = (next - start, i64::try_from(extent).ok()? - start);
+    let is_linear = step != 0 && later - next == step;
+    is_linear.then(|| (symbol, (rest % step == 0).then(|| rest / step)))
+}
