@@ -193,7 +193,7 @@ impl Placement {
     /// The bytes of each chunk, in memory and in the dense tensor.
     pub fn chunks(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let chunk = self.chunk;
-        let count = if chunk == 0 { 0 } else { self.bytes() / chunk };
+        let count = self.bytes().checked_div(chunk).unwrap_or(0);
         (0..count).map(move |n| {
             let (mut rest, mut at) = (n, 0);
             for (count, stride) in self.loops.iter().rev() {

@@ -27,6 +27,7 @@ pub struct Kernel {
 
 /// The anchor and its operands, each with its prologue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a kernel has one, and most of its uses take it apart")]
 pub enum AnchorKernel {
     /// None: pointwise and views only.
     Map,
