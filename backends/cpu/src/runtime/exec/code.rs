@@ -1,15 +1,16 @@
 //! Code: thunks and where each of their slots points to, before there is memory.
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use eutectic_backend::{BackendError, Place, Port, Program, Refusal, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
-use super::{
-    pointer::{Aligned, Pointer},
-    resolved::Varying,
-};
+use super::pointer::{Aligned, Pointer};
 use crate::{
     kernels,
     machine::Machine,
@@ -103,6 +104,42 @@ pub struct Code {
     pub pool: Arc<Pool>,
     /// What runs of other lengths are resolved from. The code itself is that of the longest run.
     pub varying: Varying,
+}
+
+/// What a program's runs are resolved from.
+pub struct Varying {
+    /// Its kernels and extents.
+    pub program: Program,
+    pub machine: Machine,
+    /// The one that was used last is the last.
+    pub known: Mutex<Vec<Arc<Resolved>>>,
+    /// Helpers with more scratch memory than the longest run takes, where others need that.
+    pub larger: Mutex<Option<(usize, Arc<Pool>)>>,
+}
+
+/// The code of runs of certain lengths.
+pub struct Resolved {
+    pub lengths: Vec<usize>,
+    /// As [`Code::run`], with the same ports, constants, parameters and packed operands.
+    pub run: BoundSteps,
+    /// As those of [`Code`].
+    pub own_bytes: usize,
+    pub passing_bytes: usize,
+    pub scratch: usize,
+}
+
+impl Varying {
+    pub fn new(program: &Program, machine: Machine) -> Varying {
+        let fixed = program.extents.is_empty();
+        let kernels = if fixed { Vec::new() } else { program.kernels.clone() };
+        let program = Program { kernels, extents: program.extents.clone(), ..Program::default() };
+        Varying { program, machine, known: Mutex::default(), larger: Mutex::default() }
+    }
+
+    /// The program's extents.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
 }
 
 /// Compiles a program.

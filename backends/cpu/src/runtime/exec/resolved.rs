@@ -4,14 +4,13 @@
 //! microseconds to make, loops are cut as those of a program for these lengths, and nothing is asked while they run. What is packed and
 //! loaded is that of all lengths.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use eutectic_backend::{BackendError, Program, Refusal};
+use eutectic_backend::{BackendError, Refusal};
 
-use super::code::{BoundSteps, Code, SlotSource, own_bytes};
+use super::code::{BoundSteps, Code, Resolved, SlotSource, Varying, own_bytes};
 use crate::{
     kernels,
-    machine::Machine,
     runtime::{
         memory::ALIGN,
         threads::{Pool, Workers},
@@ -21,42 +20,6 @@ use crate::{
 
 /// For so many sets of lengths thunks are kept, those that were used last.
 const KEPT: usize = 1024;
-
-/// What a program's runs are resolved from.
-pub struct Varying {
-    /// Its kernels and extents.
-    program: Program,
-    machine: Machine,
-    /// The one that was used last is the last.
-    known: Mutex<Vec<Arc<Resolved>>>,
-    /// Helpers with more scratch memory than the longest run takes, where others need that.
-    larger: Mutex<Option<(usize, Arc<Pool>)>>,
-}
-
-/// The code of runs of certain lengths.
-pub struct Resolved {
-    lengths: Vec<usize>,
-    /// As [`Code::run`], with the same ports, constants, parameters and packed operands.
-    pub run: BoundSteps,
-    /// As those of [`Code`].
-    pub own_bytes: usize,
-    pub passing_bytes: usize,
-    pub scratch: usize,
-}
-
-impl Varying {
-    pub fn new(program: &Program, machine: Machine) -> Varying {
-        let fixed = program.extents.is_empty();
-        let kernels = if fixed { Vec::new() } else { program.kernels.clone() };
-        let program = Program { kernels, extents: program.extents.clone(), ..Program::default() };
-        Varying { program, machine, known: Mutex::default(), larger: Mutex::default() }
-    }
-
-    /// The program's extents.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-}
 
 impl Code {
     /// The code of runs of such lengths; nothing for the longest, whose code this is.

@@ -11,10 +11,9 @@ use eutectic_ir::Type;
 use super::{
     buffer::CpuBuffer,
     check::{expect, wrong},
-    code::{Code, SlotSource, dtype},
+    code::{Code, Resolved, SlotSource, dtype},
     loaded::CpuLoaded,
     pointer::Pointer,
-    resolved::Resolved,
 };
 use crate::runtime::{fault::Fault, memory::Block, threads::Workers};
 
