@@ -25,7 +25,11 @@ pub struct Compiler {
 /// Where the loader looks for a library.
 pub fn places(library: &str) -> Vec<String> {
     let names = cudarc::get_lib_name_candidates(library);
-    vec![format!("{} and {} other names, in the loader's path (LD_LIBRARY_PATH, ld.so.cache)", names[0], names.len() - 1)]
+    vec![format!(
+        "{} and {} other names, in the loader's path (LD_LIBRARY_PATH, ld.so.cache)",
+        names[0],
+        names.len() - 1
+    )]
 }
 
 impl Compiler {
