@@ -30,7 +30,7 @@ pub enum Work {
 /// How many arguments come before those of the buffers.
 pub const BEFORE_SLOTS: usize = 3;
 
-/// A batch of matrix products on matrices as they lie in memory, summed in 32 bits, or in 64 for 64-bit elements.
+/// A batch of products of strided matrices, summed in 32 bits, or in 64 for 64-bit elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Extents of batch, rows, columns and depth.

@@ -1,4 +1,4 @@
-//! Products of matrices as they lie in memory, by the library; what its epilogues lack is a map kernel over the product.
+//! Products of strided matrices by the library; what its epilogues lack is a map kernel over the product.
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
 use eutectic_gpu::{
