@@ -166,3 +166,82 @@ def resnet50():
     import torchvision
 
     return torchvision.models.resnet50(weights=None)
+
+
+class SamAttention(nn.Module):
+    """Attention with decomposed relative positions, on [batch rows columns width]."""
+
+    def __init__(self, width, heads, size):
+        super().__init__()
+        self.heads, self.depth = heads, width // heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.down, self.across = (nn.Parameter(0.02 * torch.randn(2 * size - 1, self.depth)) for _ in range(2))
+        at = torch.arange(size)
+        self.register_buffer("distance", at[:, None] - at[None, :] + size - 1, persistent=False)
+
+    def forward(self, x):
+        batch, rows, columns, width = x.shape
+        tokens = rows * columns
+        q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.heads, self.depth).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        image = q.reshape(-1, rows, columns, self.depth)
+        down = torch.einsum("bhwc,hkc->bhwk", image, self.down[self.distance])
+        across = torch.einsum("bhwc,wkc->bhwk", image, self.across[self.distance])
+        bias = (down[:, :, :, :, None] + across[:, :, :, None, :]).reshape(-1, tokens, tokens)
+        a = torch.softmax((q * self.depth**-0.5) @ k.transpose(-2, -1) + bias, -1) @ v
+        a = a.view(batch, self.heads, rows, columns, self.depth).permute(0, 2, 3, 1, 4)
+        return self.out(a.reshape(batch, rows, columns, width))
+
+
+class SamBlock(nn.Module):
+    """A block of SAM's ViT-B that attends in windows of a size, or, if that is 0, to the whole image."""
+
+    def __init__(self, window, side=64, width=768, heads=12):
+        super().__init__()
+        self.window, self.pad = window, -side % window if window else 0
+        self.n1, self.n2 = nn.LayerNorm(width, 1e-6), nn.LayerNorm(width, 1e-6)
+        self.attention = SamAttention(width, heads, window or side)
+        self.f1, self.f2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def attend(self, x):
+        if not self.window:
+            return self.attention(x)
+        (batch, side, _, width), size = x.shape, self.window
+        padded = side + self.pad
+        n = padded // size
+        x = nn.functional.pad(x, (0, 0, 0, self.pad, 0, self.pad)).view(batch, n, size, n, size, width)
+        x = self.attention(x.permute(0, 1, 3, 2, 4, 5).reshape(batch * n * n, size, size, width))
+        x = x.view(batch, n, n, size, size, width).permute(0, 1, 3, 2, 4, 5).reshape(batch, padded, padded, width)
+        return x[:, :side, :side]
+
+    def forward(self, x):
+        x = x + self.attend(self.n1(x))
+        return x + self.f2(gelu(self.f1(self.n2(x))))
+
+
+class ChannelNorm(nn.Module):
+    """LayerNorm over the channels of [batch channels rows columns]."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width, 1e-6)
+
+    def forward(self, x):
+        return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Sam(nn.Module):
+    """SAM's image encoder, ViT-B at 1024 × 1024."""
+
+    def __init__(self, out=256):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 768, 16, 16)
+        self.positions = nn.Parameter(0.02 * torch.randn(1, 64, 64, 768))
+        self.blocks = nn.ModuleList(SamBlock(0 if at % 3 == 2 else 14) for at in range(12))
+        convolutions = nn.Conv2d(768, out, 1, bias=False), nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.neck = nn.Sequential(convolutions[0], ChannelNorm(out), convolutions[1], ChannelNorm(out))
+
+    def forward(self, x):
+        x = self.patches(x).permute(0, 2, 3, 1) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.neck(x.permute(0, 3, 1, 2))

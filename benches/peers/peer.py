@@ -43,7 +43,17 @@ def openvino(args, inputs):
     return run
 
 
+def torch_eager(args, inputs):
+    return torch_module(args, inputs, lambda module: module)
+
+
 def torch_compile(args, inputs):
+    import torch
+
+    return torch_module(args, inputs, lambda module: torch.compile(module, dynamic=False))
+
+
+def torch_module(args, inputs, made):
     import torch
     import workloads
 
@@ -53,7 +63,7 @@ def torch_compile(args, inputs):
     for module in model.modules():
         if hasattr(module, "fused"):
             module.fused = True
-    compiled = torch.compile(model, dynamic=False)
+    compiled = made(model)
     tensors = [torch.from_numpy(array) for array in inputs.values()]
 
     def run():
@@ -76,7 +86,7 @@ def tract(args, inputs):
     return lambda: runnable.run(arrays)[0].to_numpy()
 
 
-PEERS = {"openvino": openvino, "onnxruntime": onnxruntime, "torch": torch_compile, "tract": tract}
+PEERS = {"openvino": openvino, "onnxruntime": onnxruntime, "torch": torch_compile, "eager": torch_eager, "tract": tract}
 
 
 def main():

@@ -42,6 +42,9 @@ INPUTS = {
     "resnet50": normal(x=(1, 3, 224, 224)),
     "chain": normal(**{name: (4096, 1024) for name in "xabcd"}),
     "softmax-layernorm": normal(x=(4096, 768)),
+    "sam-window": normal(x=(1, 64, 64, 768)),
+    "sam-global": normal(x=(1, 64, 64, 768)),
+    "sam": normal(x=(1, 3, 1024, 1024)),
 }
 
 
@@ -57,5 +60,8 @@ def model(name, weights):
         "resnet50": models.resnet50,
         "chain": models.Chain,
         "softmax-layernorm": models.SoftmaxLayerNorm,
+        "sam-window": lambda: models.SamBlock(14),
+        "sam-global": lambda: models.SamBlock(0),
+        "sam": models.Sam,
     }
     return models.seeded(make[name])

@@ -3,12 +3,13 @@
 use eutectic::{
     Compiler, Cpu, CpuOptions, Graph, Program, RuleSet,
     engine::{
-        ir::lang::Source,
-        lowering::print,
+        ir::{Op, lang::Source, ops::Class},
+        lowering::{print, report::KernelReport},
         models::{
             Form,
             bert::{self, BertConfig},
             builtin::{BUILTINS, Builtin},
+            sam::{self, Preset, SamConfig, VisionConfig},
             text,
         },
         rewrites::Choice,
@@ -55,6 +56,56 @@ fn memory_is_an_eighth_of_the_intermediates() {
         let arena = program(&graph).arena_bytes;
         assert!(arena * 8 <= intermediates, "{}: {arena} of {intermediates} bytes", model.name);
     }
+}
+
+/// What each kernel of a run is built around, and what else is computed in it, views aside.
+fn kernels(graph: &Graph) -> Vec<String> {
+    let compiler = compiler();
+    let planned = compiler.plan(graph).expect("it is planned");
+    let line = |report: KernelReport| {
+        let is_view = |op: Op| matches!(op.def().class, Class::View(_) | Class::Leaf(_));
+        let fused: Vec<&str> = report.fused.iter().filter(|f| !is_view(f.op)).map(|f| f.op.name()).collect();
+        let part = report.origin.to_string();
+        format!("{}: {} [{}]", part.trim_start_matches("vision_encoder."), report.anchor.name(), fused.join(" "))
+    };
+    compiler.describe(&planned).into_iter().flatten().filter(|report| !report.load).map(line).collect()
+}
+
+/// A block that attends in windows, and one that attends to the whole image: nothing is stored but what products, attention and norms
+/// give. Windows are read where their pixels lie, padding included; relative positions are two small products, added in the tiles of
+/// scores; the sum with what a block starts from is part of the product before it, or of the norm and the product after it.
+#[test]
+fn blocks_of_sam_take_nine_kernels() {
+    let preset = Preset::VitB.config();
+    let config = SamConfig { vision: VisionConfig { layers: 2, global: vec![1], ..preset.vision }, ..preset };
+    let graph = sam::encoder(&config, Form::Composite, 1).expect("it is built");
+    let norm = "reduce-sum [mul sub mul reduce-sum mul add rsqrt mul";
+    let expected = [
+        "patch_embed.projection: matmul [add]",
+        &format!("layers.0.layer_norm1: {norm} mul add]"),
+        "layers.0.attn.qkv: matmul [add]",
+        "layers.0.attn: matmul []",
+        "layers.0.attn: matmul []",
+        "layers.0.attn: attention [add]",
+        "layers.0.attn.proj: matmul [add]",
+        "layers.0.layer_norm2: reduce-sum [add mul sub mul reduce-sum mul add rsqrt mul]",
+        "layers.0.mlp.lin1: matmul [add act]",
+        "layers.0.mlp.lin2: matmul [add add add]",
+        &format!("layers.1.layer_norm1: {norm}]"),
+        "layers.1.attn.qkv: matmul [add]",
+        "layers.1.attn: matmul []",
+        "layers.1.attn: matmul []",
+        "layers.1.attn: attention [add]",
+        "layers.1.attn.proj: matmul [add add]",
+        &format!("layers.1.layer_norm2: {norm}]"),
+        "layers.1.mlp.lin1: matmul [add act]",
+        "layers.1.mlp.lin2: matmul [add add]",
+        "neck.conv1: matmul []",
+        "neck.layer_norm1: reduce-sum [mul sub mul mul add rsqrt mul mul add]",
+        "neck.conv2: matmul []",
+        "neck.layer_norm2: reduce-sum [mul sub mul mul add rsqrt mul mul add]",
+    ];
+    assert_eq!(kernels(&graph), expected);
 }
 
 #[test]

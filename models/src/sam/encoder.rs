@@ -81,16 +81,23 @@ fn attention(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, x: NodeId) -
 fn relative_positions(m: &mut Module<'_>, heads: usize, depth: usize, grid: Grid, q: NodeId) -> Built {
     let Grid { batch, rows, columns } = grid;
     let image = reshaped(m.g, q, &[batch, heads, rows, columns, depth])?;
+    // A product for each row, with all queries in it; and one for each column.
     let down = {
         let table = toeplitz(m, "rel_pos_h", rows, depth)?;
-        let down = m.g.apply("matmul", &[image, table], &[])?;
+        let by_row = transpose(m.g, image, &[2, 0, 1, 3, 4])?;
+        let by_row = reshaped(m.g, by_row, &[rows, batch * heads * columns, depth])?;
+        let down = m.g.apply("matmul", &[by_row, table], &[])?;
+        let down = reshaped(m.g, down, &[rows, batch, heads, columns, rows])?;
+        let down = transpose(m.g, down, &[1, 2, 0, 3, 4])?;
         reshaped(m.g, down, &[batch, heads, rows, columns, rows, 1])?
     };
     let across = {
         let table = toeplitz(m, "rel_pos_w", columns, depth)?;
-        let sideways = transpose(m.g, image, &[0, 1, 3, 2, 4])?;
-        let across = m.g.apply("matmul", &[sideways, table], &[])?;
-        let across = transpose(m.g, across, &[0, 1, 3, 2, 4])?;
+        let by_column = transpose(m.g, image, &[3, 0, 1, 2, 4])?;
+        let by_column = reshaped(m.g, by_column, &[columns, batch * heads * rows, depth])?;
+        let across = m.g.apply("matmul", &[by_column, table], &[])?;
+        let across = reshaped(m.g, across, &[columns, batch, heads, rows, columns])?;
+        let across = transpose(m.g, across, &[1, 2, 3, 0, 4])?;
         reshaped(m.g, across, &[batch, heads, rows, columns, 1, columns])?
     };
     let bias = m.add(down, across)?;
