@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::coefficients::{Costs, ElementCosts};
 use crate::{
+    kernels::{attention, contraction::tasks},
     simd::table,
     tile::{MAX_RANK, shape::SHORTEST_LINE},
 };
@@ -22,7 +23,7 @@ use crate::{
 /// The model: coefficients, with ops resolved.
 pub struct Model {
     costs: Costs,
-    threads: f64,
+    threads: usize,
     /// Seconds of an element, for each op and element type that there is a function for.
     by_op: FxHashMap<(Op, DType), f64>,
     /// As `by_op`, of the kinds of activation.
@@ -61,7 +62,6 @@ impl Model {
                 by_op.extend(Op::named(name).map(|op| ((op, dtype), seconds(name, dtype))));
             }
         }
-        let threads = 1.0 + (threads as f64 - 1.0) * costs.thread;
         Model { costs, threads, by_op, by_kind }
     }
 
@@ -117,12 +117,13 @@ impl Model {
                 }
             }
         }
-        let shared = work.seconds / self.threads + self.costs.wake;
-        let compute = if self.threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
+        let threads = 1.0 + (parallelism(kernel).min(self.threads as f64).max(1.0) - 1.0) * self.costs.thread;
+        let shared = work.seconds / threads + self.costs.wake;
+        let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
         let rate = match work.bytes {
-            b if b <= m.l2_bytes => m.l2 * self.threads,
-            b if b <= m.l3_bytes => m.l3 * self.threads,
-            _ => (m.dram * self.threads).min(m.dram_all.max(m.dram)),
+            b if b <= m.l2_bytes => m.l2 * threads,
+            b if b <= m.l3_bytes => m.l3 * threads,
+            _ => (m.dram * threads).min(m.dram_all.max(m.dram)),
         };
         let memory = work.bytes / rate;
         // Products wait for memory while they compute; passes over elements only in part.
@@ -255,6 +256,23 @@ impl Model {
 
     fn factor(&self, dtype: DType) -> f64 {
         factor(&self.costs.element, dtype)
+    }
+}
+
+/// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
+fn parallelism(kernel: &Kernel) -> f64 {
+    let domain = &kernel.body.domain;
+    match &kernel.anchor {
+        AnchorKernel::Map => f64::INFINITY,
+        AnchorKernel::Rows { .. } => points(domain, !row_mask(kernel)),
+        AnchorKernel::Contraction { axes, .. } => {
+            let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
+            batch * (rows / tasks::ROWS as f64).max(1.0) * (columns / tasks::FEW_COLUMNS as f64).max(1.0)
+        }
+        AnchorKernel::Attention { axes, .. } => {
+            let [batch, queries, _] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+            batch * (queries / attention::QUERIES as f64).ceil()
+        }
     }
 }
 

@@ -50,7 +50,7 @@ const SINGLE: usize = 1024;
 const SHORT: usize = 256;
 const WORTH: f64 = 0.125;
 /// Queries in a block.
-const QUERIES: usize = 256;
+pub const QUERIES: usize = 256;
 /// Queries in a strip; more have keys and values packed.
 const STRIP: usize = 24;
 /// Elements of a register of the bias and the epilogue.

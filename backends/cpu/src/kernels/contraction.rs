@@ -2,7 +2,7 @@
 
 mod epilogue;
 mod sides;
-mod tasks;
+pub mod tasks;
 
 use eutectic_backend::{
     AnchorKernel, Kernel,

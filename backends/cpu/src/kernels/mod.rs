@@ -1,7 +1,7 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
-mod attention;
-mod contraction;
+pub mod attention;
+pub mod contraction;
 mod map_rows;
 mod operand;
 mod slots;

@@ -14,8 +14,12 @@ const TALL: usize = 128;
 /// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
 const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.
-const ROWS: usize = 24;
+pub const ROWS: usize = 24;
 const PANELS: usize = 3;
+/// Columns of the narrowest panel.
+const PANEL: usize = 32;
+/// The fewest columns into which products are cut for several threads.
+pub const FEW_COLUMNS: usize = PANELS * PANEL;
 /// Panels of the narrowest tile that is as high as the product.
 const NARROW: usize = 4;
 /// The most tasks of each thread, and of products of so many multiplications for each of these: threads may be held up, and the
@@ -76,7 +80,7 @@ pub fn block<T: Product>(
     };
     let points = points.max(1);
     let wanted = |share: usize| (threads * share).div_ceil(points).max(1);
-    let panel = blocking.panel().max(32);
+    let panel = blocking.panel().max(PANEL);
     let panels = e.n.div_ceil(panel).max(1);
     let packed = packed || e.m == 1 || e.n == 1;
     let tile = if direct { usize::MAX } else { blocking.tile() };
