@@ -377,3 +377,29 @@ fn a_fork_goes_on_by_itself() {
     assert!(error.contains("state `2.keys` is f32[4 1024 8]"), "{error}");
     assert!(session.read_rows(keys, 1, 1020..1025).is_err());
 }
+
+/// Prints what a step takes in the program of every length beside one of that length, in turns; to be run on an idle machine.
+#[test]
+#[ignore = "it measures"]
+fn step_times() {
+    let decoder = Decoder { heads: 32, depth: 64, hidden: 5632, ..DECODER };
+    let graph = decoder.step_of(Dim::between("S", 1, decoder.bound as i64), false).unwrap();
+    let mut session = session(&graph);
+    for length in [16, 64, 256, 512, 1024] {
+        let mut fixed = self::session(&decoder.step_of(length.into(), false).unwrap());
+        session.set_length("S", length).unwrap();
+        let mut ratios: Vec<f64> = (0..40)
+            .map(|_| {
+                let [ours, theirs] = [&mut session, &mut fixed].map(|session| {
+                    let start = std::time::Instant::now();
+                    step(session, 3, length - 1);
+                    start.elapsed().as_secs_f64()
+                });
+                ours / theirs
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let [low, middle, high] = [4, 20, 35].map(|at| ratios[at]);
+        println!("{length:5} rows: {middle:.3} of the fixed length's time, {low:.3} to {high:.3}");
+    }
+}
