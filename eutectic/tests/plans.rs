@@ -1,7 +1,7 @@
 //! What the plans of the built-in models come to, whose graphs need no weights.
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Graph, Program, RuleSet,
+    Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Type,
     engine::{
         ir::{Op, lang::Source, ops::Class},
         lowering::{print, report::KernelReport},
@@ -106,6 +106,21 @@ fn blocks_of_sam_take_nine_kernels() {
         "neck.layer_norm2: reduce-sum [mul sub mul mul add rsqrt mul mul add]",
     ];
     assert_eq!(kernels(&graph), expected);
+}
+
+#[test]
+fn long_rows_are_split_where_threads_would_wait() {
+    let kernels = |threads| {
+        let mut graph = Graph::new("sum");
+        let x = graph.input("x", Type::tensor(DType::F32, &[1 << 24])).expect("a name");
+        let sum = graph.apply("reduce-sum", &[x], &[("axes", vec![-1].into()), ("keep", false.into())]).expect("a sum");
+        graph.output("y", sum).expect("a name");
+        let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
+        let program = Compiler::new(cpu).expect("the rules load").plan(&graph).expect("it is planned").lowered.program;
+        program.run.iter().map(|step| program.kernels[step.kernel].stores.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(kernels(1), [1]);
+    assert_eq!(kernels(2), [1, 1]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Outlined {
     /// The distinct bodies, in the order in which they are first called.
     pub blocks: Vec<Block>,
     /// In topological order; together they compute every result of the graph, each exactly once.
-    pub calls: Vec<Call>,
+    pub calls: Vec<BlockCall>,
     /// The run-time values that one call makes and another reads. They are stored; fusion across them is given up.
     pub cuts: Vec<NodeId>,
 }
@@ -40,7 +40,7 @@ pub struct Block {
 
 /// One use of a block. All ids are those of the graph that was outlined.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct BlockCall {
     /// Which of [`Outlined::blocks`].
     pub block: usize,
     /// What goes in: inputs of the graph, and outputs of earlier calls.
@@ -86,9 +86,9 @@ fn assemble(graph: &Graph, segments: Segments<'_, '_>) -> Outlined {
         });
         let origins = blocks[block].0.origins(&body, graph);
         let Body { inputs, params, states, outputs, .. } = body;
-        calls.push(Call { block, inputs, params, states, outputs, origins });
+        calls.push(BlockCall { block, inputs, params, states, outputs, origins });
     }
-    let made: Vec<NodeId> = calls.iter().flat_map(|c: &Call| c.outputs.iter().copied()).collect();
+    let made: Vec<NodeId> = calls.iter().flat_map(|c: &BlockCall| c.outputs.iter().copied()).collect();
     let mut cuts: Vec<NodeId> =
         calls.iter().flat_map(|c| c.inputs.iter().copied()).filter(|v| made.contains(v)).collect();
     cuts.sort_unstable();

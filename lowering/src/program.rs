@@ -5,7 +5,7 @@ use eutectic_ir::{
     Attr, DType, Graph, NodeId, Origin, Type,
     eclasses::{ClassId, EClasses},
     ops::{Class, Leaf},
-    outline::{Call, Outlined},
+    outline::{BlockCall, Outlined},
 };
 use rustc_hash::FxHashMap;
 
@@ -160,7 +160,7 @@ impl Lowering<'_> {
     }
 
     /// Builds a block's kernels; `call` says where a failure is.
-    fn build(&mut self, call: &Call, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
+    fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let mut kernels = Vec::new();
         for (parts, _) in &block.searched.priced.kernels {
             let Built { kernel, classes, reads, parts: of_kernel } =
@@ -180,7 +180,7 @@ impl Lowering<'_> {
         Ok(BuiltBlock { kernels, given })
     }
 
-    fn call(&mut self, at: usize, call: &Call, block: &PlannedBlock, body: &BuiltBlock) {
+    fn call(&mut self, at: usize, call: &BlockCall, block: &PlannedBlock, body: &BuiltBlock) {
         let mut local: FxHashMap<ClassId, BufferId> = FxHashMap::default();
         for (class, &node) in block.classes.outputs.iter().zip(&call.outputs) {
             let ty = self.graph.ty(node);
@@ -230,7 +230,7 @@ impl Lowering<'_> {
     }
 
     /// The buffer of what is given to a block, in a call.
-    fn given_to(&self, call: &Call, given: &Given) -> Option<BufferId> {
+    fn given_to(&self, call: &BlockCall, given: &Given) -> Option<BufferId> {
         let value = match given {
             Given::Input(n) => call.inputs[*n],
             Given::Param(n) => call.params[*n],
@@ -338,7 +338,7 @@ impl Lowering<'_> {
 }
 
 /// The model part of a class in a call.
-fn origin_of(block: &PlannedBlock, class: ClassId, call: &Call) -> Origin {
+fn origin_of(block: &PlannedBlock, class: ClassId, call: &BlockCall) -> Origin {
     let body = block.classes.classes[class].origins.first().cloned().unwrap_or_default();
     call.origins.iter().find(|(from, _)| *from == body).map_or(body, |(_, to)| to.clone())
 }

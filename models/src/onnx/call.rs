@@ -13,7 +13,7 @@ use super::{
 pub(super) type Built = Result<NodeId, Why>;
 
 /// A node with its inputs mapped.
-pub(super) struct Call<'c, 'm> {
+pub(super) struct NodeCall<'c, 'm> {
     importer: &'c mut Importer<'m>,
     node: &'c NodeProto,
     inputs: Vec<Option<NodeId>>,
@@ -23,15 +23,15 @@ pub(super) struct Call<'c, 'm> {
 }
 
 /// The node's own side: inputs and attributes.
-impl<'c, 'm> Call<'c, 'm> {
+impl<'c, 'm> NodeCall<'c, 'm> {
     pub fn new(
         importer: &'c mut Importer<'m>,
         node: &'c NodeProto,
         inputs: Vec<Option<NodeId>>,
         opset: i64,
         origin: Origin,
-    ) -> Call<'c, 'm> {
-        Call { importer, node, inputs, opset, origin }
+    ) -> NodeCall<'c, 'm> {
+        NodeCall { importer, node, inputs, opset, origin }
     }
 
     /// An input that must be there.
@@ -149,7 +149,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.value(id)
     }
 
-    /// The integers of an input, as [`Call::known`].
+    /// The integers of an input, as [`NodeCall::known`].
     pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, Why> {
         Ok(self.known(at)?.to_i64())
     }
@@ -173,7 +173,7 @@ impl<'c, 'm> Call<'c, 'm> {
 }
 
 /// Our side: ops, and what is known of values.
-impl Call<'_, '_> {
+impl NodeCall<'_, '_> {
     /// The extents.
     pub fn dims(&self, x: NodeId) -> Vec<usize> {
         self.importer.graph.ty(x).dims().expect("dimensions are bound while a model is read")

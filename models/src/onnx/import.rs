@@ -6,7 +6,7 @@ use eutectic_ir::{Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type, inter
 
 use super::{
     Model, OnnxError, Stored, Unsupported,
-    call::Call,
+    call::NodeCall,
     error::Why,
     is_own,
     ops::{self, Build},
@@ -168,7 +168,7 @@ impl<'m> Importer<'m> {
             return self.inline(function, node, &inputs);
         }
         let origin = self.part.clone().unwrap_or_else(|| place(node));
-        let mut call = Call::new(self, node, inputs, opset, origin);
+        let mut call = NodeCall::new(self, node, inputs, opset, origin);
         let outputs: Vec<_> = match build? {
             Build::Op(op) => vec![Some(call.same(op)?)],
             Build::One(build) => vec![Some(build(&mut call)?)],

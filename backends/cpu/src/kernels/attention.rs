@@ -177,7 +177,8 @@ impl<T: Rows + Product> Attention<T> {
             if dtype == acc { Ok(bias) } else { Err(vec![format!("attention in {acc} with a bias of {dtype}")]) }
         });
         let mut bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
-        let (query_block, mut key_block) = blocks(queries, keys, bias.iter().flatten().map(Bias::whole).next());
+        let query_block = queries.clamp(1, QUERIES);
+        let mut key_block = key_block(keys, bias.iter().flatten().map(Bias::whole).next());
         let batch = body.groups[0];
         if batch + 2 > MAX_RANK {
             return Err(vec![format!("attention over {batch} batch axes that do not merge")]);
@@ -477,12 +478,10 @@ fn rows(elements: usize) -> usize {
     (1..=STRIP).rev().find(fits).unwrap_or(1)
 }
 
-/// Queries and keys of a block, by the extents alone; of keys in several axes, boxes if that can be: multiples of what is inside of the
-/// outermost one.
-fn blocks(queries: usize, keys: usize, whole: Option<usize>) -> (usize, usize) {
+/// Keys of a block, by the extents alone; of keys in several axes, boxes if that can be: multiples of what is inside of the outermost one.
+fn key_block(keys: usize, whole: Option<usize>) -> usize {
     let boxes = whole.filter(|&n| n > 0 && n <= KEYS).map_or(KEYS, |n| KEYS / n * n);
-    let key_block = if keys <= SINGLE { keys.max(1) } else { boxes };
-    (queries.clamp(1, QUERIES), key_block)
+    if keys <= SINGLE { keys.max(1) } else { boxes }
 }
 
 impl<T: Rows + Product> Thunk for Attention<T> {

@@ -158,7 +158,8 @@ impl<T: Product> Matmul<T> {
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
             let mut len = [1; MAX_RANK];
-            (len[batch], len[batch + 1]) = block(extents, points, &blocking, machine.threads, packed, target.is_some());
+            let size = block(extents, points, &blocking, machine.threads, packed, target.is_some());
+            (len[batch], len[batch + 1]) = (size.rows, size.columns);
             Grid::exactly(&body.domain, &len)
         });
         // What several tasks read is evaluated once before.

@@ -19,11 +19,18 @@ pub fn prefetch(at: *const u8) {
 }
 
 /// Copies so many bytes between places that do not overlap.
+///
+/// # Safety
+/// The first place must be valid for writing so many bytes, the second for reading them; and the machine must have the instructions of the level
+/// that [`copy`] was asked for.
 pub type Copy = unsafe fn(*mut u8, *const u8, usize);
 
 /// A copy by streaming stores, where the machine has them: call [`fence`] before another thread may read the target.
 pub fn copy(isa: Isa) -> Copy {
     /// With whole lines of the target copied by `line`: a part of a line would be fetched to be merged.
+    ///
+    /// # Safety
+    /// As [`Copy`].
     #[inline(always)]
     unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize, line: impl Fn(*mut u8, *const u8)) {
         let head = to.align_offset(LINE).min(bytes);

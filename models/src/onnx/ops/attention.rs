@@ -4,7 +4,7 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Outputs, Row, many, one,
@@ -13,7 +13,7 @@ use super::{
 pub(super) const OPS: &[Row] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
 
 /// [B S heads·D] as [B heads S D]; what has four axes is so already.
-fn heads(c: &mut Call<'_, '_>, x: NodeId, attr: &str) -> Built {
+fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> Built {
     match c.dims(x)[..] {
         [_, _, _, _] => Ok(x),
         [batch, rows, width] => {
@@ -27,7 +27,7 @@ fn heads(c: &mut Call<'_, '_>, x: NodeId, attr: &str) -> Built {
 }
 
 /// The result, then the keys and values with those of the past before them.
-fn attention(c: &mut Call<'_, '_>) -> Outputs {
+fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let query = c.input(0)?;
     let flat = c.rank(query) == 3;
     if c.optional(6).is_some() {
@@ -73,7 +73,7 @@ fn attention(c: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// A mask as what is added to the scores: of truth values, 0 where they hold and −∞ elsewhere.
-fn additive(c: &mut Call<'_, '_>, mask: NodeId, like: NodeId) -> Built {
+fn additive(c: &mut NodeCall<'_, '_>, mask: NodeId, like: NodeId) -> Built {
     if c.dtype(mask) != DType::Bool {
         return c.cast(mask, c.dtype(like));
     }
@@ -82,7 +82,7 @@ fn additive(c: &mut Call<'_, '_>, mask: NodeId, like: NodeId) -> Built {
 }
 
 /// A mask of fewer keys than there are hides the others.
-fn padded(c: &mut Call<'_, '_>, mask: NodeId, keys: usize) -> Built {
+fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> Built {
     let dims = c.dims(mask);
     match dims.last() {
         Some(&n) if n > 1 && n < keys => {
@@ -99,14 +99,14 @@ fn padded(c: &mut Call<'_, '_>, mask: NodeId, keys: usize) -> Built {
 }
 
 /// Which keys each query sees: those up to its own place.
-fn causal(c: &mut Call<'_, '_>, queries: usize, keys: usize, past: usize) -> Built {
+fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> Built {
     let (query, key) = (c.iota(&[queries, keys], 0, DType::I32)?, c.iota(&[queries, keys], 1, DType::I32)?);
     let last = c.with("add", query, past as f64)?;
     c.apply("le", [key, last])
 }
 
 /// Pairs of coordinates turn by the angle of their position; the caches are for each position, or for each token.
-fn rotary(c: &mut Call<'_, '_>) -> Built {
+fn rotary(c: &mut NodeCall<'_, '_>) -> Built {
     let input = c.input(0)?;
     let flat = c.rank(input) == 3;
     let x = heads(c, input, "num_heads")?;

@@ -4,7 +4,7 @@ use eutectic_ir::NodeId;
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Row, one,
@@ -13,7 +13,7 @@ use super::{
 pub(super) const OPS: &[Row] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];
 
 /// A vector is a row on the left and a column on the right; its axis is gone from the result.
-fn matmul(c: &mut Call<'_, '_>) -> Built {
+fn matmul(c: &mut NodeCall<'_, '_>) -> Built {
     let (mut a, mut b) = (c.input(0)?, c.input(1)?);
     let (left, right) = (c.dims(a), c.dims(b));
     if let [k] = left[..] {
@@ -35,7 +35,7 @@ fn matmul(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// alpha·A·B + beta·C, where A and B may be transposed.
-fn gemm(c: &mut Call<'_, '_>) -> Built {
+fn gemm(c: &mut NodeCall<'_, '_>) -> Built {
     let mut operand = |at: usize, attr: &str| {
         let x = c.input(at)?;
         if c.flag(attr)? { c.transpose(x, &[1, 0]) } else { Ok(x) }
@@ -57,7 +57,7 @@ struct Term {
 }
 
 /// Sums over what the result does not name, two operands at a time, each pair as one batched product.
-fn einsum(c: &mut Call<'_, '_>) -> Built {
+fn einsum(c: &mut NodeCall<'_, '_>) -> Built {
     let text: String =
         c.word("equation")?.ok_or("it has no equation")?.chars().filter(|l| !l.is_whitespace()).collect();
     let (left, right) = text.split_once("->").map_or((text.as_str(), None), |(l, r)| (l, Some(r)));
@@ -115,7 +115,7 @@ fn einsum(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// Σ over the axes that are not kept.
-fn summed(c: &mut Call<'_, '_>, term: Term, kept: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+fn summed(c: &mut NodeCall<'_, '_>, term: Term, kept: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
     let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
     let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
     let dims: Vec<usize> =
@@ -125,7 +125,7 @@ fn summed(c: &mut Call<'_, '_>, term: Term, kept: &dyn Fn(&char) -> bool) -> Res
 }
 
 /// The axes in that order.
-fn arranged(c: &mut Call<'_, '_>, term: &Term, order: &[char]) -> Built {
+fn arranged(c: &mut NodeCall<'_, '_>, term: &Term, order: &[char]) -> Built {
     let at =
         |l: &char| term.axes.iter().position(|a| a == l).ok_or_else(|| Why(format!("no operand has the axis {l}")));
     let perm: Vec<usize> = order.iter().map(at).collect::<Result<_, _>>()?;
@@ -133,7 +133,7 @@ fn arranged(c: &mut Call<'_, '_>, term: &Term, order: &[char]) -> Built {
 }
 
 /// Of two operands: axes of both that stay are the batch, axes of both that go are contracted.
-fn product(c: &mut Call<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+fn product(c: &mut NodeCall<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
     let a = {
         let kept = |l: &char| later(l) || b.axes.contains(l);
         summed(c, a, &kept)?
@@ -142,7 +142,8 @@ fn product(c: &mut Call<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool
         let kept = |l: &char| later(l) || a.axes.contains(l);
         summed(c, b, &kept)?
     };
-    let extent = |c: &Call<'_, '_>, t: &Term, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
+    let extent =
+        |c: &NodeCall<'_, '_>, t: &Term, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
     let of = |t: &Term, f: &dyn Fn(&char) -> bool| -> Vec<char> { t.axes.iter().copied().filter(|l| f(l)).collect() };
     let batch = of(&a, &|l| b.axes.contains(l) && later(l));
     let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
@@ -154,10 +155,10 @@ fn product(c: &mut Call<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool
     };
     let (batch_dims, inner_dims) = (both(&batch)?, both(&inner)?);
     let own =
-        |c: &Call<'_, '_>, t: &Term, axes: &[char]| axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>();
+        |c: &NodeCall<'_, '_>, t: &Term, axes: &[char]| axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>();
     let (row_dims, column_dims) = (own(c, &a, &rows), own(c, &b, &columns));
     let count = |dims: &[usize]| dims.iter().product::<usize>();
-    let matrix = |c: &mut Call<'_, '_>, t: &Term, order: [&[char]; 3], dims: [&[usize]; 3]| {
+    let matrix = |c: &mut NodeCall<'_, '_>, t: &Term, order: [&[char]; 3], dims: [&[usize]; 3]| {
         let ordered = arranged(c, t, &order.concat())?;
         let whole = c.expand(ordered, &dims.concat())?;
         c.reshape(whole, &dims.map(count))

@@ -4,7 +4,7 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Row, one,
@@ -24,7 +24,7 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// Negative ids count from the end; where none is known to be there, ids are taken as they are.
-fn gather(c: &mut Call<'_, '_>) -> Built {
+fn gather(c: &mut NodeCall<'_, '_>) -> Built {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
     let ids = match c.value(ids) {
@@ -35,13 +35,13 @@ fn gather(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// Where negative ids count from the end.
-pub(super) fn from_start(c: &mut Call<'_, '_>, ids: NodeId, extent: usize) -> Built {
+pub(super) fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> Built {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
 }
 
-fn gather_elements(c: &mut Call<'_, '_>) -> Built {
+fn gather_elements(c: &mut NodeCall<'_, '_>) -> Built {
     let (x, ids) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -51,7 +51,7 @@ fn gather_elements(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
-pub(super) fn elements_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> Built {
+pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> Built {
     let (dims, wanted) = (c.dims(x), c.dims(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
     let mut stride = 1;
@@ -65,7 +65,7 @@ pub(super) fn elements_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, axis: us
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
 
-fn gather_nd(c: &mut Call<'_, '_>) -> Built {
+fn gather_nd(c: &mut NodeCall<'_, '_>) -> Built {
     let (x, ids) = (c.input(0)?, c.input(1)?);
     let batch = c.int_or("batch_dims", 0)?;
     let (rows, at) = rows_at(c, x, ids, batch)?;
@@ -73,7 +73,7 @@ fn gather_nd(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// The last axis of ids names a place along the axes after the batch ones: what it names, as rows, and the number of each.
-pub(super) fn rows_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, batch: i64) -> Result<(NodeId, NodeId), Why> {
+pub(super) fn rows_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, batch: i64) -> Result<(NodeId, NodeId), Why> {
     let (dims, wanted) = (c.dims(x), c.dims(ids));
     let batch = usize::try_from(batch)
         .ok()
@@ -103,7 +103,7 @@ pub(super) fn rows_at(c: &mut Call<'_, '_>, x: NodeId, ids: NodeId, batch: i64) 
 }
 
 /// The coordinate of the first, or the last, element that is equal to the extremum of its row; `keep` with an extent of 1.
-fn place_of(c: &mut Call<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> Built {
+fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> Built {
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;
     let found = c.apply("eq", [x, extremum])?;
@@ -113,7 +113,7 @@ fn place_of(c: &mut Call<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool)
     c.reduce(if last { "reduce-max" } else { "reduce-min" }, candidate, &[axis])
 }
 
-fn extremum(c: &mut Call<'_, '_>, how: &str) -> Built {
+fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> Built {
     let x = c.input(0)?;
     let mut dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -126,7 +126,7 @@ fn extremum(c: &mut Call<'_, '_>, how: &str) -> Built {
 }
 
 /// 1 at the first of the largest elements; before opset 13 over all axes from `axis` on.
-fn hardmax(c: &mut Call<'_, '_>, rest: bool) -> Built {
+fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> Built {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
         let dims = c.dims(x);
@@ -137,7 +137,7 @@ fn hardmax(c: &mut Call<'_, '_>, rest: bool) -> Built {
 }
 
 /// `values` are what stands for off and on; ids outside of the depth are off everywhere.
-fn one_hot(c: &mut Call<'_, '_>) -> Built {
+fn one_hot(c: &mut NodeCall<'_, '_>) -> Built {
     let (ids, values) = (c.input(0)?, c.input(2)?);
     let depth = c.known_number(1)?;
     if !(0.0..1e9).contains(&depth) {
@@ -161,7 +161,7 @@ fn one_hot(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// Over j the x[j] where j ≤ i (or < i; or ≥, > in reverse): a masked reduction over an axis that is put in for it.
-fn cumulative(c: &mut Call<'_, '_>, how: &str, neutral: f64) -> Built {
+fn cumulative(c: &mut NodeCall<'_, '_>, how: &str, neutral: f64) -> Built {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.known_number(1)? as i64, dims.len())?;

@@ -1,7 +1,7 @@
 //! The table of ONNX ops: each with the version of the op set from which on it has the form that is mapped here.
 //!
 //! A row is the whole of what the reader knows about an op; op sets that say a thing in another way have a row of their own. What
-//! only moved from an attribute to an input is read from where it is ([`Call::list`]).
+//! only moved from an attribute to an input is read from where it is ([`NodeCall::list`]).
 
 mod activation;
 mod arithmetic;
@@ -22,7 +22,7 @@ mod spatial;
 use eutectic_ir::NodeId;
 
 use super::{
-    call::{Built, Call},
+    call::{Built, NodeCall},
     error::Why,
     is_own,
 };
@@ -55,9 +55,9 @@ pub(super) enum Build {
     /// It is an op of ours without attributes.
     Op(&'static str),
     /// Its one output, from ops of ours.
-    One(fn(&mut Call<'_, '_>) -> Built),
+    One(fn(&mut NodeCall<'_, '_>) -> Built),
     /// Its outputs, in order; what is not there is not supported.
-    Many(fn(&mut Call<'_, '_>) -> Outputs),
+    Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
 }
 
 /// An op in one of its forms.
@@ -74,12 +74,12 @@ const fn same(name: &'static str, since: i64, op: &'static str) -> Row {
 }
 
 /// An op with one output.
-const fn one(name: &'static str, since: i64, build: fn(&mut Call<'_, '_>) -> Built) -> Row {
+const fn one(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Built) -> Row {
     Row { name, since, build: Build::One(build) }
 }
 
 /// An op with several outputs.
-const fn many(name: &'static str, since: i64, build: fn(&mut Call<'_, '_>) -> Outputs) -> Row {
+const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Outputs) -> Row {
     Row { name, since, build: Build::Many(build) }
 }
 

@@ -4,7 +4,7 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Outputs, Row, many, one,
@@ -37,9 +37,9 @@ pub(super) const OPS: &[Row] = &[
 
 /// A function of the rows along an axis. Op sets before 13 take all axes from `axis` on as one.
 pub(super) fn over_rows(
-    c: &mut Call<'_, '_>,
+    c: &mut NodeCall<'_, '_>,
     rest: bool,
-    f: impl FnOnce(&mut Call<'_, '_>, NodeId, usize) -> Built,
+    f: impl FnOnce(&mut NodeCall<'_, '_>, NodeId, usize) -> Built,
 ) -> Built {
     let x = c.input(0)?;
     let dims = c.dims(x);
@@ -52,12 +52,12 @@ pub(super) fn over_rows(
     c.reshape(result, &dims)
 }
 
-fn softmax(c: &mut Call<'_, '_>, op: &str, x: NodeId, axis: usize) -> Built {
+fn softmax(c: &mut NodeCall<'_, '_>, op: &str, x: NodeId, axis: usize) -> Built {
     c.op(op, &[x], &[("axis", (axis as i64).into())])
 }
 
 /// x − mean and 1/√(variance + eps) over some axes.
-fn centred(c: &mut Call<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], Why> {
+fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], Why> {
     let mean = c.reduce("reduce-mean", x, axes)?;
     let centred = c.apply("sub", [x, mean])?;
     let square = c.apply("mul", [centred, centred])?;
@@ -67,27 +67,27 @@ fn centred(c: &mut Call<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<
 }
 
 /// The operand in the element type in which a norm is computed: f32 for halves, where `stash_type` says so.
-fn stashed(c: &mut Call<'_, '_>, x: NodeId) -> Built {
+fn stashed(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
     let stash = c.dtype_attr("stash_type")?.unwrap_or(DType::F32);
     if c.dtype(x).size() < stash.size() { c.cast(x, stash) } else { Ok(x) }
 }
 
 /// The extents of the axes from `axis` on, as one: what is normalised together.
-fn row(c: &Call<'_, '_>, x: NodeId) -> Result<(usize, usize), Why> {
+fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, usize), Why> {
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
     Ok((axis, dims[axis..].iter().product()))
 }
 
 /// The norm over all axes from `axis` on, then the mean and the inverse of the deviation.
-fn layer(c: &mut Call<'_, '_>) -> Outputs {
+fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
     let x = stashed(c, x)?;
     let mut outputs = Vec::new();
     // One gain and one bias for each element of a row: that is the op of ours.
-    let whole = |c: &Call<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == dims[axis..]);
+    let whole = |c: &NodeCall<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == dims[axis..]);
     if whole(c, Some(scale)) && whole(c, c.optional(2)) {
         let flat = if axis + 1 == dims.len() { x } else { c.reshape(x, &[&dims[..axis], &[width]].concat())? };
         let zeros = c.full(0.0, to, &dims[axis..])?;
@@ -111,7 +111,7 @@ fn layer(c: &mut Call<'_, '_>) -> Outputs {
     Ok(outputs)
 }
 
-fn root_mean_square(c: &mut Call<'_, '_>) -> Built {
+fn root_mean_square(c: &mut NodeCall<'_, '_>) -> Built {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
@@ -134,13 +134,13 @@ fn root_mean_square(c: &mut Call<'_, '_>) -> Built {
     c.apply("mul", [normal, scale])
 }
 
-fn groups(c: &Call<'_, '_>) -> Result<usize, Why> {
+fn groups(c: &NodeCall<'_, '_>) -> Result<usize, Why> {
     let groups = c.int("num_groups")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
     groups.ok_or_else(|| Why("it does not say how many groups".into()))
 }
 
 /// Each group of channels of [N C ..] normalised, then a gain and a bias for each channel, or for each group.
-fn grouped(c: &mut Call<'_, '_>, groups: usize, by_channel: bool) -> Built {
+fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> Built {
     let x = c.input(0)?;
     let channels = *c.dims(x).get(1).ok_or("its input has no channels")?;
     if groups == 0 || channels % groups != 0 {
@@ -160,7 +160,7 @@ fn grouped(c: &mut Call<'_, '_>, groups: usize, by_channel: bool) -> Built {
     c.op("group-norm", &operands, &[("groups", (groups as i64).into()), ("eps", eps.into())])
 }
 
-fn batch(c: &mut Call<'_, '_>) -> Built {
+fn batch(c: &mut NodeCall<'_, '_>) -> Built {
     if c.flag("training_mode")? || c.wants(1) {
         return Err("in training".into());
     }
@@ -175,7 +175,7 @@ fn batch(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// x divided by the length of its row; a row of zeros stays.
-fn unit_length(c: &mut Call<'_, '_>) -> Built {
+fn unit_length(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", -1)?, c.rank(x))?;
     let length = match c.int_or("p", 2)? {
@@ -196,7 +196,7 @@ fn unit_length(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// (x − mean)/(deviation + 1e-9).
-fn mean_variance(c: &mut Call<'_, '_>) -> Built {
+fn mean_variance(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let axes = c.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
@@ -211,7 +211,7 @@ fn mean_variance(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// x / (bias + alpha/size · Σ x²)^beta, the sum over the channels around each.
-fn local_response(c: &mut Call<'_, '_>) -> Built {
+fn local_response(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let (alpha, beta, bias) = (c.float_or("alpha", 1e-4)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
     let size = c.int("size")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);

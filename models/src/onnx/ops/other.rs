@@ -2,13 +2,13 @@
 
 use eutectic_ir::DType;
 
-use super::{super::call::Call, Outputs, Row, many, one};
+use super::{super::call::NodeCall, Outputs, Row, many, one};
 
 pub(super) const OPS: &[Row] =
     &[one("Identity", 1, |c| c.input(0)), many("Dropout", 7, dropout), many("If", 1, branch)];
 
 /// In inference nothing is dropped.
-fn dropout(c: &mut Call<'_, '_>) -> Outputs {
+fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     if c.optional(2).is_some() && c.known_number(2)? != 0.0 {
         return Err("in training".into());
@@ -18,7 +18,7 @@ fn dropout(c: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// The branch that is taken, where that does not depend on the model's inputs.
-fn branch(c: &mut Call<'_, '_>) -> Outputs {
+fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let condition = c.value(c.input(0)?).ok_or("its condition depends on the model's inputs")?;
     c.subgraph(if condition.to_i64().first() == Some(&1) { "then_branch" } else { "else_branch" })
 }

@@ -3,7 +3,7 @@
 use eutectic_ir::{DType, NodeId};
 
 use super::{
-    super::call::{Built, Call},
+    super::call::{Built, NodeCall},
     Row, one,
 };
 
@@ -20,16 +20,16 @@ pub(super) const OPS: &[Row] = &[
     one("ReduceLogSumExp", 1, log_sum_exp),
 ];
 
-fn same(_: &mut Call<'_, '_>, x: NodeId) -> Built {
+fn same(_: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
     Ok(x)
 }
 
-fn square(c: &mut Call<'_, '_>, x: NodeId) -> Built {
+fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
     c.apply("mul", [x, x])
 }
 
 /// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
-fn axes(c: &Call<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::Why> {
+fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::Why> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
     if axes.is_empty() && !c.flag("noop_with_empty_axes")? {
@@ -45,10 +45,10 @@ fn axes(c: &Call<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), su
 }
 
 fn reduce(
-    c: &mut Call<'_, '_>,
-    before: fn(&mut Call<'_, '_>, NodeId) -> Built,
+    c: &mut NodeCall<'_, '_>,
+    before: fn(&mut NodeCall<'_, '_>, NodeId) -> Built,
     how: &str,
-    after: fn(&mut Call<'_, '_>, NodeId) -> Built,
+    after: fn(&mut NodeCall<'_, '_>, NodeId) -> Built,
 ) -> Built {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.dims(x))?;
@@ -63,7 +63,7 @@ fn reduce(
 }
 
 /// log Σ eˣ⁻ᵐ + m with the largest m, or 0 where that is infinite.
-fn log_sum_exp(c: &mut Call<'_, '_>) -> Built {
+fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.dims(x))?;
     let largest = c.reduce("reduce-max", x, &axes)?;

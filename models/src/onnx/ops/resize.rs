@@ -5,7 +5,7 @@ use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Row, one,
@@ -14,15 +14,15 @@ use super::{
 pub(super) const OPS: &[Row] = &[
     one("Upsample", 7, |c| {
         let scales = c.floats("scales")?.ok_or("it has no scales")?;
-        Plan::asymmetric(c)?.scaled(c, &scales)
+        Sampling::asymmetric(c)?.scaled(c, &scales)
     }),
     one("Upsample", 9, |c| {
         let scales = c.known(1)?.to_f64();
-        Plan::asymmetric(c)?.scaled(c, &scales)
+        Sampling::asymmetric(c)?.scaled(c, &scales)
     }),
     one("Resize", 10, |c| {
         let scales = c.known(1)?.to_f64();
-        Plan::asymmetric(c)?.scaled(c, &scales)
+        Sampling::asymmetric(c)?.scaled(c, &scales)
     }),
     one("Resize", 11, resize),
 ];
@@ -41,7 +41,7 @@ enum Kernel {
 /// Where an element of the result lies in the input, for its number, the scale, and the extents of input and result.
 type Place = fn(f64, f64, f64, f64) -> f64;
 
-struct Plan {
+struct Sampling {
     kernel: Kernel,
     place: Place,
     /// Whether the kernel is widened where the result is smaller.
@@ -50,18 +50,18 @@ struct Plan {
     exclude_outside: bool,
 }
 
-impl Plan {
+impl Sampling {
     /// What the op was before opset 11.
-    fn asymmetric(c: &Call<'_, '_>) -> Result<Plan, Why> {
+    fn asymmetric(c: &NodeCall<'_, '_>) -> Result<Sampling, Why> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
             "nearest" => Kernel::Nearest(|_| false),
             "linear" => Kernel::Linear,
             other => return Err(format!("its mode `{other}` is not known").into()),
         };
-        Ok(Plan { kernel, place: |x, scale, _, _| x / scale, antialias: false, exclude_outside: false })
+        Ok(Sampling { kernel, place: |x, scale, _, _| x / scale, antialias: false, exclude_outside: false })
     }
 
-    fn read(c: &Call<'_, '_>) -> Result<Plan, Why> {
+    fn read(c: &NodeCall<'_, '_>) -> Result<Sampling, Why> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
             "nearest" => Kernel::Nearest(match c.word("nearest_mode")?.unwrap_or("round_prefer_floor") {
                 "round_prefer_floor" => |rest| rest > 0.5,
@@ -89,11 +89,11 @@ impl Plan {
             other => return Err(format!("its coordinates `{other}`").into()),
         };
         let (antialias, exclude_outside) = (c.flag("antialias")?, c.flag("exclude_outside")?);
-        Ok(Plan { kernel, place, antialias, exclude_outside })
+        Ok(Sampling { kernel, place, antialias, exclude_outside })
     }
 
     /// Each axis by its scale.
-    fn scaled(&self, c: &mut Call<'_, '_>, scales: &[f64]) -> Built {
+    fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> Built {
         let x = c.input(0)?;
         let dims = c.dims(x);
         if scales.len() != dims.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
@@ -107,7 +107,7 @@ impl Plan {
     }
 
     /// One axis with another extent.
-    fn along(&self, c: &mut Call<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> Built {
+    fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> Built {
         let extent = c.dims(x)[axis];
         if scale == 1.0 && result == extent {
             return Ok(x);
@@ -195,8 +195,8 @@ impl Kernel {
 }
 
 /// Scales or sizes, of all axes or of some.
-fn resize(c: &mut Call<'_, '_>) -> Built {
-    let plan = Plan::read(c)?;
+fn resize(c: &mut NodeCall<'_, '_>) -> Built {
+    let plan = Sampling::read(c)?;
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axes: Vec<usize> = match c.ints("axes")? {

@@ -8,7 +8,7 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Outputs, Row,
@@ -37,7 +37,7 @@ struct Scatter {
 
 impl Scatter {
     /// What is there after it. `pick` reads the updates of the numbers [.. N ..], which broadcasts as `hits` does.
-    fn result(self, c: &mut Call<'_, '_>, pick: fn(&mut Call<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
+    fn result(self, c: &mut NodeCall<'_, '_>, pick: fn(&mut NodeCall<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
         let how = c.word("reduction")?.unwrap_or("none");
         if c.dims(self.updates).contains(&0) {
             return Ok(self.data);
@@ -63,7 +63,7 @@ impl Scatter {
     }
 
     /// Of several updates of a place the last one counts.
-    fn last(self, c: &mut Call<'_, '_>, pick: fn(&mut Call<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
+    fn last(self, c: &mut NodeCall<'_, '_>, pick: fn(&mut NodeCall<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
         let mut dims = c.dims(self.hits);
         let number = c.iota(&dims, self.axis + 1, DType::I64)?;
         let none = c.number_of(-1.0, DType::I64)?;
@@ -79,14 +79,14 @@ impl Scatter {
 }
 
 /// With an axis of extent 1 put in.
-fn apart(c: &mut Call<'_, '_>, x: NodeId, axis: usize) -> Built {
+fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> Built {
     let mut dims = c.dims(x);
     dims.insert(axis, 1);
     c.reshape(x, &dims)
 }
 
 /// out[.. ids[.. j ..] ..] = updates[.. j ..]; ids and updates may be shorter than the data along the other axes.
-fn scatter_elements(c: &mut Call<'_, '_>) -> Built {
+fn scatter_elements(c: &mut NodeCall<'_, '_>) -> Built {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -101,12 +101,12 @@ fn scatter_elements(c: &mut Call<'_, '_>) -> Built {
     pairs[axis] = dims[axis];
     let place = c.iota(&pairs, axis, DType::I64)?;
     let hits = c.apply("eq", [place, ids])?;
-    let pick = |c: &mut Call<'_, '_>, s: &Scatter, number| elements_at(c, s.updates, number, s.axis);
+    let pick = |c: &mut NodeCall<'_, '_>, s: &Scatter, number| elements_at(c, s.updates, number, s.axis);
     Scatter { data, updates, axis, hits }.result(c, pick)
 }
 
 /// As long as the data along all axes but one.
-fn widened(c: &mut Call<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> Built {
+fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> Built {
     let mut wide = x;
     for (axis, (extent, wanted)) in c.dims(x).into_iter().zip(dims).enumerate().filter(|(axis, _)| *axis != but) {
         let after =
@@ -124,7 +124,7 @@ fn widened(c: &mut Call<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f
 }
 
 /// The last axis of the ids names a place along the first axes of the data.
-fn scatter_nd(c: &mut Call<'_, '_>) -> Built {
+fn scatter_nd(c: &mut NodeCall<'_, '_>) -> Built {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let (rows, at) = rows_at(c, data, ids, 0)?;
@@ -139,7 +139,7 @@ fn scatter_nd(c: &mut Call<'_, '_>) -> Built {
     let at = c.reshape(at, &[1, many, 1])?;
     let place = c.iota(&[count, many, 1], 0, DType::I64)?;
     let hits = c.apply("eq", [place, at])?;
-    let pick = |c: &mut Call<'_, '_>, s: &Scatter, number: NodeId| {
+    let pick = |c: &mut NodeCall<'_, '_>, s: &Scatter, number: NodeId| {
         let number = c.reshape(number, &[c.dims(number)[0]])?;
         c.op("gather", &[s.updates, number], &[("axis", 0.into())])
     };
@@ -148,7 +148,7 @@ fn scatter_nd(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// A cache's new rows: updates [B .. S ..] from place `write_indices[b]` on, one after the other.
-fn tensor_scatter(c: &mut Call<'_, '_>) -> Built {
+fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> Built {
     let (data, updates) = (c.input(0)?, c.input(1)?);
     let (dims, new) = (c.dims(data), c.dims(updates));
     let axis = c.axis(c.int_or("axis", -2)?, dims.len())?;
@@ -186,7 +186,7 @@ fn tensor_scatter(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// The k largest or smallest of each row, in order, the first of equal ones first: an element's rank is how many come before it.
-fn top_k(c: &mut Call<'_, '_>) -> Outputs {
+fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;

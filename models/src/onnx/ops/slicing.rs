@@ -4,7 +4,7 @@ use eutectic_ir::NodeId;
 
 use super::{
     super::{
-        call::{Built, Call},
+        call::{Built, NodeCall},
         error::Why,
     },
     Outputs, Row, many, one,
@@ -13,7 +13,7 @@ use super::{
 pub(super) const OPS: &[Row] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
 
 /// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.
-fn slice(c: &mut Call<'_, '_>) -> Built {
+fn slice(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let starts = c.list("starts", 1)?.ok_or("it does not say where it starts")?;
@@ -52,7 +52,7 @@ fn ceil(n: i64, by: i64) -> usize {
 }
 
 /// Into given lengths, or into equal parts, of which the last may be shorter.
-fn split(c: &mut Call<'_, '_>) -> Outputs {
+fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
     let extent = c.dims(x)[axis];
@@ -78,7 +78,7 @@ fn split(c: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// `pads` has the numbers before each axis, then those after; negative ones take away.
-fn pad(c: &mut Call<'_, '_>) -> Built {
+fn pad(c: &mut NodeCall<'_, '_>) -> Built {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let pads = c.list("pads", 1)?.ok_or("it does not say how much")?;
@@ -112,17 +112,24 @@ fn pad(c: &mut Call<'_, '_>) -> Built {
 }
 
 /// Zeros before and behind an axis.
-pub(super) fn zeros_around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> Built {
+pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> Built {
     if edges == [0, 0] { Ok(x) } else { around(c, x, axis, edges, 0.0) }
 }
 
-fn around(c: &mut Call<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> Built {
+fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> Built {
     let [axis, before, after] = [axis, edges[0], edges[1]].map(|n| (n as i64).into());
     c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
 }
 
 /// One axis, made longer at both ends.
-fn edges(c: &mut Call<'_, '_>, x: NodeId, axis: usize, [before, after]: [usize; 2], mode: &str, value: f64) -> Built {
+fn edges(
+    c: &mut NodeCall<'_, '_>,
+    x: NodeId,
+    axis: usize,
+    [before, after]: [usize; 2],
+    mode: &str,
+    value: f64,
+) -> Built {
     let mut dims = c.dims(x);
     let extent = dims[axis];
     if before + after == 0 {

@@ -16,6 +16,10 @@ use crate::simd::{
 };
 
 /// Computes a block.
+///
+/// # Safety
+/// That of [`block`](super::block::block): the operands and the result of the call are valid for its rows, columns and terms; and the machine
+/// has the level's instructions.
 pub type MicroKernel<T> = unsafe fn(&MicroCall<T>);
 
 /// By the number of rows less one, for few rows: kernels beside a packed right operand, and of how many vectors, the most first. The
@@ -95,11 +99,17 @@ impl<T> Micro<T> {
     }
 }
 
+/// The kernels at an instruction-set level. Each keeps the contract of the body that it is made of, and may run only where the machine has the
+/// level's instructions.
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
             use super::{MicroCall, Dots, Lines, Panel, Stored, Vector};
 
+            /// Computes a block.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn block<
                 V: Vector,
@@ -117,6 +127,10 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
             }
 
+            /// Computes few rows.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(
                 call: &MicroCall<V::Element>,
@@ -125,6 +139,10 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
             }
 
+            /// Computes products of few terms.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
                 call: &MicroCall<V::Element>,
@@ -134,18 +152,30 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::sweep::sweep::<V, HIGH, WIDE, PANEL>(call, rows) }
             }
 
+            /// Packs a part of an operand.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
                 // SAFETY: as above.
                 unsafe { crate::gemm::micro::pack::pack::<V>(panel) }
             }
 
+            /// Copies lines.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
                 // SAFETY: as above.
                 unsafe { crate::gemm::micro::pack::lines::<V>(lines) }
             }
 
+            /// Computes sums of products.
+            ///
+            /// # Safety
+            /// See [`level`].
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.

@@ -4,6 +4,7 @@ use eutectic_backend::grouped::{self, Grouped};
 
 use crate::gemm::{
     blocking::Blocking,
+    matrix::PartSize,
     product::{Extents, Product},
 };
 
@@ -70,7 +71,7 @@ pub fn block<T: Product>(
     threads: usize,
     packed: bool,
     direct: bool,
-) -> (usize, usize) {
+) -> PartSize {
     // Of vectors, memory is what limits: as if there were more rows or columns.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
     let share = match work / threads {
@@ -92,10 +93,10 @@ pub fn block<T: Product>(
     let cut = |columns: usize, share: usize| {
         let least = e.m.div_ceil(highest(columns));
         let rows = least.max(wanted(share).div_ceil(columns).min(e.m / ROWS)).max(1);
-        (e.m.div_ceil(rows).max(1), (panels.div_ceil(columns) * panel).min(e.n).max(1))
+        PartSize { rows: e.m.div_ceil(rows).max(1), columns: (panels.div_ceil(columns) * panel).min(e.n).max(1) }
     };
     // Each column's tasks read all of the left operand, each row's all of the right one, or pack it. In the end threads wait for another.
-    let takes = |&(height, width): &(usize, usize)| {
+    let takes = |&PartSize { rows: height, columns: width }: &PartSize| {
         let tasks = e.m.div_ceil(height) * e.n.div_ceil(width) * points;
         let rounds = tasks.div_ceil(threads) as f64;
         let time = rounds * (height * width) as f64;
@@ -104,7 +105,7 @@ pub fn block<T: Product>(
     let least = e.n.div_ceil(widest).max(1);
     let most = least.max(wanted(share).min(panels.div_ceil(PANELS)));
     let cuts = (least..=most).flat_map(|columns| (share.min(1)..=share).map(move |share| cut(columns, share)));
-    cuts.min_by(|a, b| takes(a).total_cmp(&takes(b))).unwrap_or((1, 1))
+    cuts.min_by(|a, b| takes(a).total_cmp(&takes(b))).unwrap_or(PartSize { rows: 1, columns: 1 })
 }
 
 #[cfg(test)]
@@ -125,7 +126,7 @@ mod tests {
         ] {
             let blocking = Blocking::<f32>::new(Isa::detect(), [m, n]);
             for threads in [2, 3, 4] {
-                let (rows, columns) = block(Extents { m, n, k }, 1, &blocking, threads, true, true);
+                let PartSize { rows, columns } = block(Extents { m, n, k }, 1, &blocking, threads, true, true);
                 let tasks = m.div_ceil(rows) * n.div_ceil(columns);
                 let idle = tasks.next_multiple_of(threads) - tasks;
                 assert!(tasks >= threads && 8 * idle <= tasks, "{tasks} tasks of {m}x{n}x{k} for {threads} threads");

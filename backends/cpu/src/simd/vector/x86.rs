@@ -187,12 +187,20 @@ fn mask(n: usize) -> u32 {
     ((1_u64 << n) - 1) as u32
 }
 
+/// The first `n` of 4 doubles.
+///
+/// # Safety
+/// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_doubles(n: usize) -> __m256i {
     // SAFETY: 32 bytes from number 4 − n on lie within the table for n up to 4.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()) }
 }
 
+/// The first `n` of 8 words of 32 bits.
+///
+/// # Safety
+/// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_words(n: usize) -> __m256i {
     // SAFETY: 32 bytes from byte 32 − 4n on lie within the table for n up to 8.
