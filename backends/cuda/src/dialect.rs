@@ -24,7 +24,19 @@ pub fn entry((block, resident): (usize, usize), body: &str) -> String {
     format!("KERNEL({block}, {resident}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
 }
 
+/// Activations of 16-bit floats.
+const SHORT: &[(&str, &str)] = &[
+    ("gelu-erf", "quick_gelu_erf($0)"),
+    ("gelu-tanh", "quick_gelu_tanh($0)"),
+    ("silu", "($0 * quick_sigmoid($0))"),
+    ("sigmoid", "quick_sigmoid($0)"),
+];
+
 impl Dialect for CudaC {
+    fn short(&self) -> &'static [(&'static str, &'static str)] {
+        SHORT
+    }
+
     fn register(&self, dtype: DType) -> &'static str {
         match dtype {
             DType::F16 | DType::Bf16 => "float",

@@ -33,6 +33,8 @@ pub struct Operand {
     pub method: String,
     /// Whether several elements at once lie along the depth.
     pub is_along: bool,
+    /// How many.
+    pub lanes: usize,
 }
 
 impl Operand {
@@ -69,9 +71,10 @@ impl Operand {
         Ok(Operand {
             properties: format!(
                 "template <> struct Operand<{n}> {{ using T = {sum}; static constexpr int OUTER = {o}, DEPTH = {k}, LANES = {count}; \
-                 static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}; }};\n"
+                 static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}, BOXED = false, BATCHED = true; }};\n"
             ),
             is_along,
+            lanes: count,
             method: method(&format!("void operand{n}(int b, int o, int k, {sum}* out)"), &emitter.text)
                 + &method(&format!("auto address{n}(int b, int o, int k)"), &address),
         })
@@ -79,6 +82,20 @@ impl Operand {
 }
 
 impl Operand {
+    /// One whose boxes a copy engine brings: nothing of it is evaluated.
+    pub fn boxed(n: usize, [outer, depth]: [usize; 2], is_along: bool, is_batched: bool) -> Operand {
+        Operand {
+            properties: format!(
+                "template <> struct Operand<{n}> {{ using T = float; static constexpr int OUTER = {outer}, DEPTH = {depth}, LANES = 8; \
+                 static constexpr bool ALONG = {is_along}, PLAIN = false, BOXED = true, BATCHED = {is_batched}; }};\n"
+            ),
+            is_along,
+            lanes: 8,
+            method: method(&format!("void operand{n}(int, int, int, float*)"), "")
+                + &method(&format!("auto address{n}(int, int, int)"), "return (const char*)0;\n"),
+        }
+    }
+
     /// Bytes of a tile of 16-bit elements in shared memory, rows padded by 16 bytes.
     pub fn shared(&self, outer: usize, depth: usize) -> usize {
         2 * if self.is_along { outer * (depth + 8) } else { depth * (outer + 8) }

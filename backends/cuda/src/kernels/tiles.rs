@@ -1,0 +1,119 @@
+//! Products by tiles of the result in registers, operands and epilogue any expressions: by multiplications and additions, and by matrix
+//! units that each warp feeds.
+
+use eutectic_gpu::launch::Launch;
+
+use super::{
+    contraction::{Printed, Problem, Way},
+    parts::epilogue,
+};
+use crate::dialect::entry;
+
+/// A tile: of a block, its depth; how threads or warps share it; and how much of a processor's rate it comes to.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    columns: usize,
+    depth: usize,
+    /// Rows and columns of a thread; on matrix units, how many warps share rows and columns.
+    shares: [usize; 2],
+    rate: f64,
+}
+
+const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], rate: f64) -> Tile {
+    Tile { rows, columns, depth, shares, rate }
+}
+
+impl Tile {
+    /// Most bytes of shared memory that it takes on matrix units, however operands lie.
+    fn matrix_bytes(&self) -> usize {
+        let Tile { rows, columns, depth, .. } = *self;
+        let along = (rows + columns) * (depth + 8);
+        let across = depth * (rows + columns + 16);
+        (2 * STAGES * along.max(across)).max(rows * (columns + 4) * 4)
+    }
+}
+
+/// By multiplications and additions.
+const TILES: [Tile; 6] = [
+    tile(128, 128, 16, [8, 8], 0.8),
+    tile(128, 64, 16, [8, 4], 0.65),
+    tile(64, 64, 16, [4, 4], 0.5),
+    tile(32, 64, 16, [4, 4], 0.35),
+    tile(16, 64, 32, [2, 4], 0.2),
+    tile(16, 16, 32, [1, 1], 0.05),
+];
+/// On matrix units, whose rate is so much higher.
+const MATRICES: [Tile; 6] = [
+    tile(128, 256, 32, [2, 4], 0.9 * MATRIX_RATE),
+    tile(128, 128, 32, [2, 4], 0.75 * MATRIX_RATE),
+    tile(128, 64, 32, [4, 2], 0.5 * MATRIX_RATE),
+    tile(64, 64, 32, [2, 2], 0.35 * MATRIX_RATE),
+    tile(32, 64, 64, [2, 2], 0.2 * MATRIX_RATE),
+    tile(16, 64, 64, [1, 4], 0.12 * MATRIX_RATE),
+];
+const MATRIX_RATE: f64 = 10.0;
+/// Multiplications and additions a second of one processor, in 32 bits; a 64-bit one counts twice.
+const RATE: f64 = 2.2e11;
+/// Seconds of a step of the depth, besides.
+const STEP: f64 = 45e-9;
+/// How many steps of the depth are on their way at once.
+const STAGES: usize = 4;
+
+/// Each tile that fits, with each number of parts of the depth.
+pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+    let [b, m, n, k] = problem.extents;
+    let tiles = match (problem.short, problem.sum) {
+        (Some(_), _) => &MATRICES[..],
+        // The largest tiles of 64-bit numbers would not fit into registers.
+        (None, "double") => &TILES[2..],
+        (None, _) => &TILES,
+    };
+    let fits = |tile: &&Tile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
+    let mut ways = Vec::new();
+    for &tile in tiles.iter().filter(fits) {
+        let Tile { rows, columns, depth, .. } = tile;
+        for splits in problem.splits(4 * depth) {
+            let blocks = b * m.div_ceil(rows) * n.div_ceil(columns) * splits;
+            let waves = blocks.div_ceil(problem.shape.processors) as f64;
+            let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil();
+            let step = (rows * columns * depth) as f64 / (tile.rate * RATE) * (problem.bytes / 4) as f64 + STEP;
+            let kind = if problem.short.is_some() { "warps" } else { "fma" };
+            ways.push(Way {
+                name: format!("{kind} {rows}×{columns} in {splits}"),
+                seconds: problem.seconds(waves * steps * step, splits),
+                print: Box::new(move || print(problem, tile, splits)),
+            });
+        }
+    }
+    ways
+}
+
+fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
+    let operands = problem.operands()?;
+    let [b, m, n, _] = problem.extents;
+    let Tile { rows, columns, depth, shares: [sm, sn], .. } = tile;
+    let most = if problem.short.is_some() { 8 } else { sn.min(4) };
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum)?;
+    let (texts, threads, shared, call) = match problem.short {
+        Some(half) => {
+            let stage = operands[0].shared(rows, depth) + operands[1].shared(columns, depth);
+            let call = format!(
+                "multiply_matrices<{half}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);"
+            );
+            let texts = &[include_str!("../text/halves.cu"), include_str!("../text/matrix.cu")][..];
+            (texts, sm * sn * 32, (STAGES * stage).max(rows * (columns + 4) * 4), call)
+        }
+        None => {
+            let sum = problem.sum;
+            let call =
+                format!("multiply_tiles<{sum}, {rows}, {columns}, {depth}, {sm}, {sn}, {splits}, {lanes}>(slots);");
+            (&[][..], rows / sm * (columns / sn), 2 * depth * (rows + columns + 8) * problem.bytes, call)
+        }
+    };
+    let head = problem.head(&operands, &epilogue, texts);
+    let resident = if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 };
+    let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
+    let product = Launch { shared, ..Launch::new(head.clone() + &entry((threads, resident), &call), grid, threads) };
+    Ok(problem.launches(product, &head, splits, lanes))
+}
