@@ -8,7 +8,7 @@ use super::{
     parts::{Operand, flat, short, wide},
     tiles, warpgroups,
 };
-use crate::dialect::{arguments, entry};
+use crate::dialect::{arguments_of, entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
@@ -85,7 +85,8 @@ impl<'a> Problem<'a> {
         let before = constants + &operands[0].properties + &operands[1].properties;
         let methods = epilogue.to_string() + &operands[0].method + &operands[1].method;
         let shared = [include_str!("../text/tiles.cu"), include_str!("../text/contraction.cu")];
-        arguments(&self.kernel.slots, &before, &methods) + &shared.concat() + &texts.concat()
+        let is_written = |slot: usize| self.kernel.stores.iter().any(|store| store.slot == slot);
+        arguments_of(&self.kernel.slots, &is_written, &before, &methods) + &shared.concat() + &texts.concat()
     }
 
     /// Bytes for sums of parts of the depth.

@@ -1,14 +1,18 @@
 // Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], in registers of T.
 
 // One thread's part of a result: SPLITS > 1 leaves sums of a part of the depth in memory of the kernel's own.
-template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
-    if (m >= M || n >= N) return;
+template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int m, int n, const T* sums) {
     if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
     else {
         T* parts = (T*)s.workspace + (((i64)blockIdx.y * B + b) * M + m) * N + n;
 #pragma unroll
         for (int lane = 0; lane < LANES; lane++) parts[lane] = sums[lane];
     }
+}
+
+// The same where tiles may reach beyond the result.
+template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
+    if (m < M && n < N) put<SPLITS, LANES>(s, b, m, n, sums);
 }
 
 // Adds the sums of parts of the depth, in order.

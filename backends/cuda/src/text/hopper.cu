@@ -14,9 +14,10 @@ FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;\
 FN void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
-// Arrives at the barrier of a block of the cluster.
+// Arrives at the barrier of a block of the cluster. What it orders are reads of the matrix units, which are over: no wider release, which
+// would wait for all of the thread's writes.
 FN void barrier_arrive_at(u64* barrier, int rank) {
-    asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+    asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there]; }"
         :: "r"(shared_address(barrier)), "r"(rank) : "memory");
 }
 // Arrives, and says how many bytes come besides.

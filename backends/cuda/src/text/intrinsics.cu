@@ -38,6 +38,12 @@ FN unsigned char* shared_memory() {
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
 
+// From memory that the kernel does not write.
+FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
+FN unsigned load_constant(const unsigned* p) { return __ldg(p); }
+FN u64 load_constant(const u64* p) { return __ldg(p); }
+FN Quad load_constant(const Quad* p) { const uint4 q = __ldg((const uint4*)p); return { q.x, q.y, q.z, q.w }; }
+
 // 16 bytes to shared memory, asynchronously; zeros where they are not `there`.
 FN void copy_async(void* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::

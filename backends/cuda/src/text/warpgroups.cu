@@ -17,11 +17,11 @@ template <int WHICH, class H, int OUTER> struct Staged {
         return row * LINE + ((x / 8 ^ row % 8) * 8 | x % 8);
     }
 
-    // As the matrix units are told: from an outer coordinate (a multiple of 64) and a term (a multiple of 16) on.
+    // As the matrix units are told (of an address, the bits within the block: others say which one of the cluster): from an outer coordinate (a multiple of 64) and a term (a multiple of 16) on.
     static METHOD u64 describe(const H* tile, int o, int k) {
         const unsigned at = shared_address(tile) + (O::ALONG ? o * LINE + k : o * TERMS + k * LINE) * 2;
         constexpr u64 lines = SPAN * 2 / 16, eights = 8 * LINE * 2 / 16;
-        return (u64)1 << 62 | eights << 32 | (O::ALONG ? (u64)1 : lines) << 16 | at >> 4;
+        return (u64)1 << 62 | eights << 32 | (O::ALONG ? (u64)1 : lines) << 16 | (at & 0x3ffff) >> 4;
     }
 
     // Asks the copy engine for rows, or neighbours, from FROM to FROM + COUNT of the tile; `to` all blocks of a cluster.
@@ -206,7 +206,12 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                         for (int c = 0; c < 2; c++) pairs[i][c] = sums[(block + i) * 4 + h * 2 + c];
                     gather_columns<2 * PAIRS>(pairs, row, column);
 #pragma unroll
-                    for (int c = 0; c < 2 * PAIRS; c += LANES) ::finish<SPLITS, LANES>(s, b, m + h * 8, n0 + block * 8 + column + c, row + c);
+                    for (int c = 0; c < 2 * PAIRS; c += LANES) {
+                        const int mm = m + h * 8, nn = n0 + block * 8 + column + c;
+                        // Without branches, what all columns read is on its way at once.
+                        if constexpr (M % BM == 0 && N % BN == 0) put<SPLITS, LANES>(s, b, mm, nn, row + c);
+                        else ::finish<SPLITS, LANES>(s, b, mm, nn, row + c);
+                    }
                 }
         }
     }
