@@ -36,21 +36,21 @@ impl Tile {
 
 /// By multiplications and additions.
 const TILES: [Tile; 6] = [
-    tile(128, 128, 16, [8, 8], 0.8),
-    tile(128, 64, 16, [8, 4], 0.65),
+    tile(128, 128, 16, [8, 8], 0.66),
+    tile(128, 64, 16, [8, 4], 0.62),
     tile(64, 64, 16, [4, 4], 0.5),
-    tile(32, 64, 16, [4, 4], 0.35),
-    tile(16, 64, 32, [2, 4], 0.2),
-    tile(16, 16, 32, [1, 1], 0.05),
+    tile(32, 64, 16, [4, 4], 0.5),
+    tile(16, 64, 32, [2, 4], 0.25),
+    tile(16, 16, 32, [1, 1], 0.12),
 ];
 /// On matrix units, whose rate is so much higher.
 const MATRICES: [Tile; 6] = [
-    tile(128, 256, 32, [2, 4], 0.9 * MATRIX_RATE),
-    tile(128, 128, 32, [2, 4], 0.75 * MATRIX_RATE),
-    tile(128, 64, 32, [4, 2], 0.5 * MATRIX_RATE),
-    tile(64, 64, 32, [2, 2], 0.35 * MATRIX_RATE),
-    tile(32, 64, 64, [2, 2], 0.2 * MATRIX_RATE),
-    tile(16, 64, 64, [1, 4], 0.12 * MATRIX_RATE),
+    tile(128, 256, 32, [2, 4], 0.47 * MATRIX_RATE),
+    tile(128, 128, 32, [2, 4], 0.38 * MATRIX_RATE),
+    tile(128, 64, 32, [4, 2], 0.3 * MATRIX_RATE),
+    tile(64, 64, 32, [2, 2], 0.22 * MATRIX_RATE),
+    tile(32, 64, 64, [2, 2], 0.22 * MATRIX_RATE),
+    tile(16, 64, 64, [1, 4], 0.19 * MATRIX_RATE),
 ];
 const MATRIX_RATE: f64 = 10.0;
 /// Multiplications and additions a second of one processor, in 32 bits; a 64-bit one counts twice.

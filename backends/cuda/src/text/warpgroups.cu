@@ -127,10 +127,15 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     }
     if constexpr (TOGETHER > 1) cluster_arrive_and_wait();
     else __syncthreads();
-    constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN;
-    // Blocks that run at once share rows and columns: bands of 8 tile rows, column by column.
-    const int band = blockIdx.x / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = blockIdx.x % (8 * COLUMNS);
-    const int m0 = (band + in_band % high) * BM, n0 = in_band / high * BN;
+    constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN, TILES = ROWS * COLUMNS;
+    // A block takes tile after tile, and brings the next one's first steps while results are stored. Blocks that run at once share rows and
+    // columns: bands of 8 tile rows, column by column.
+    auto place = [&](int tile, int& b, int& m0, int& n0) {
+        b = tile / TILES;
+        const int at = tile % TILES, band = at / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = at % (8 * COLUMNS);
+        m0 = (band + in_band % high) * BM;
+        n0 = in_band / high * BN;
+    };
     int begin, end;
     part<TERMS, SPLITS>(begin, end);
     // Registers of those that multiply and of those that bring tiles; where several blocks share a processor, all have the same.
@@ -143,7 +148,9 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     if (threadIdx.x >= CONSUMERS) {
         if constexpr (RESIDENT == 1) registers_down<LEAST>();
         if (IS_COMPUTED || threadIdx.x == CONSUMERS) {
-            for (int b = blockIdx.z; b < B; b += gridDim.z)
+            for (int tile = blockIdx.x; tile < TILES * B; tile += gridDim.x) {
+                int b, m0, n0;
+                place(tile, b, m0, n0);
                 for (int k = begin; k < end; k += TERMS, next()) {
                     L l;
                     R r;
@@ -165,6 +172,7 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                         barrier_arrive(full + stage);
                     }
                 }
+            }
         }
     } else {
         if constexpr (RESIDENT == 1) registers_up<(MOST < 240 ? MOST : 240)>();
@@ -175,7 +183,9 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                 else for (int to = 0; to < TOGETHER; to++) barrier_arrive_at(empty + of, to);
             }
         };
-        for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        for (int tile = blockIdx.x; tile < TILES * B; tile += gridDim.x) {
+            int b, m0, n0;
+            place(tile, b, m0, n0);
             float sums[BN / 2];
 #pragma unroll
             for (int n = 0; n < BN / 2; n++) sums[n] = 0;

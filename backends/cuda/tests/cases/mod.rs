@@ -252,6 +252,11 @@ pub fn products() -> Vec<(String, String)> {
           (output y (add (linear x w b :act none) r))"),
         ("nn, exponentials", "(input x f16[4096 768]) (param g f16[768]) (param w f16[768 3072]) (output y (matmul (mul (exp x) g) w))"),
         ("nn, from f32", "(input x f32[4096 768]) (param w f16[768 3072]) (output y (matmul (cast x :to f16) w))"),
+        ("nn, windows", "(input x f16[56 56 768]) (param w f16[768 2304]) (output y (matmul (reshape (transpose (reshape x \
+          :shape [4 14 4 14 768]) :perm [0 2 1 3 4]) :shape [3136 768]) w))"),
+        ("nn, 3136 rows", "(input x f16[3136 768]) (param w f16[768 2304]) (output y (matmul x w))"),
+        ("nn, f32 inside", "(input x f16[4096 768]) (param w f16[768 3072]) (param b f32[3072]) \
+          (output y (cast (act (add (cast (matmul x w) :to f32) b) :kind gelu-erf) :to f16))"),
         ("nn, f32 result", "(input x f16[4096 768]) (param w f16[768 3072]) (output y (cast (matmul x w) :to f32))"),
         ("nn, heads", "(input x f16[4096 768]) (param w f16[768 2304]) (param b f16[2304]) \
           (output y (transpose (reshape (linear x w b :act none) :shape [4096 36 64]) :perm [1 0 2]))"),
