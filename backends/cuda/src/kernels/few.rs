@@ -14,7 +14,9 @@ const ROWS: usize = 8;
 const THREADS: usize = 256;
 /// Columns of a block, where neighbouring columns are read at once, and where terms are; and how much of the rate of reading they come to.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
-const ALONG: [(usize, f64); 4] = [(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)];
+/// For 16-bit elements, and for wider ones, of which a thread has half as many at once.
+const ALONG: [[(usize, f64); 4]; 2] =
+    [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.95), (8, 1.0), (4, 0.95), (2, 0.85)]];
 /// Bytes a second, from memory and from the cache.
 const READ: [f64; 2] = [4.2e12, 7.0e12];
 /// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
@@ -34,7 +36,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     let [_, right] = &operands;
     let processors = problem.shape.processors;
     let mut ways = Vec::new();
-    for (columns, rate) in if right.is_along { ALONG } else { ABREAST } {
+    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.short.is_none())] } else { ABREAST } {
         if !right.is_along && columns < right.lanes || right.is_along && m * columns > 64 {
             continue;
         }
