@@ -1,6 +1,6 @@
 //! Products: the ways to compute one, of which the one is printed that takes the least time.
 
-use eutectic_backend::{AnchorKernel, Body, Kernel, axes::Nest};
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, launch::Launch};
 
 use super::{
@@ -13,6 +13,8 @@ use crate::dialect::{arguments_of, entry};
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
 pub const CACHE: f64 = 3.0e7;
+/// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
+const EPILOGUE: f64 = 1.5e-13;
 /// Seconds of a launch in a recorded run.
 pub const LAUNCH: f64 = 1.1e-6;
 /// Most bytes for sums of parts of the depth.
@@ -127,6 +129,12 @@ impl<'a> Problem<'a> {
     /// Seconds of a product whose processors are busy for so long: with launches, memory, and adding parts.
     pub fn seconds(&self, busy: f64, splits: usize) -> f64 {
         LAUNCH + 1.0e-6 + busy.max(self.memory()) + self.adding(splits)
+    }
+
+    /// Seconds of evaluating the epilogue.
+    pub fn epilogue(&self) -> f64 {
+        let ops = self.own.instrs.iter().filter(|instr| matches!(instr, Instr::Map { .. })).count();
+        self.extents[..3].iter().map(|&n| n as f64).product::<f64>() * ops as f64 * EPILOGUE
     }
 
     /// Seconds of adding parts of the depth.

@@ -12,15 +12,15 @@ use crate::dialect::entry;
 /// Most rows: more take longer to multiply than to read, and more registers than there are.
 const ROWS: usize = 8;
 const THREADS: usize = 256;
-/// Columns of a block, where neighbouring columns are read at once, and where terms are; and how much of the rate of reading they come to.
+/// Columns of a block, where neighbouring columns are read at once, and how much of the rate of reading they come to.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
-/// For 16-bit elements, and for wider ones, of which a thread has half as many at once.
+/// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
 const ALONG: [[(usize, f64); 4]; 2] =
-    [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.95), (8, 1.0), (4, 0.95), (2, 0.85)]];
+    [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
 /// Bytes a second, from memory and from the cache.
 const READ: [f64; 2] = [4.2e12, 7.0e12];
 /// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
-const ROW: f64 = 0.3;
+const ROW: f64 = 0.15;
 /// Multiplications and additions a second of one processor.
 const RATE: f64 = 1.2e11;
 /// Seconds of a block besides.

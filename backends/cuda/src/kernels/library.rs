@@ -14,7 +14,8 @@ use crate::dialect::CudaC;
 pub const LIBRARY_BYTES: usize = 32 << 20;
 /// Of operands of 16, 32 and 64 bits, as measured on an H200: operations a second, at how many terms of the depth half of that is reached,
 /// and seconds of a term for a result of few tiles.
-const RATES: [(usize, f64, f64, f64); 3] = [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
+const RATES: [(usize, f64, f64, f64); 3] =
+    [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
 /// Seconds of a product besides.
 const ENDS: f64 = 0.8e-6;
 /// Activations that the library has, as the table of ops knows them. Its relu is not among them: it turns NaN into 0.
@@ -105,8 +106,10 @@ fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<Stored> {
             _ => return None,
         }
     }
-    let is_plain = finish == Finish::default();
-    (products == 1 && (is_plain || result != DType::F64)).then_some(Stored { result, out, finish })
+    // A bias and an activation it has for results of the operands' type, one matrix at a time.
+    let is_plain = finish.bias.is_none() && finish.activation.is_none();
+    let has = is_plain || result == operands && result != DType::F64 && own.domain[0] == 1;
+    (products == 1 && has).then_some(Stored { result, out, finish })
 }
 
 /// A value before casts between floats, which may keep excess precision.

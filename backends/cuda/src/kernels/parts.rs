@@ -71,7 +71,8 @@ impl Operand {
         let address = at.map_or("return (const char*)0;\n".into(), |(slot, at)| format!("return s{slot} + {at};\n"));
         // Neighbours that one load brings as they are need not be widened and narrowed again.
         let pack = values[0].strip_suffix(".get(0)").filter(|_| values.len() == count);
-        let raw = pack.filter(|_| matches!(&nest.instrs[result], Instr::Load(load) if slots[load.slot].0 == load.dtype));
+        let raw =
+            pack.filter(|_| matches!(&nest.instrs[result], Instr::Load(load) if slots[load.slot].0 == load.dtype));
         let is_raw = raw.is_some();
         let raw = raw.map_or(String::new(), |pack| format!("{lines}pack = {pack};\n"));
         Ok(Operand {

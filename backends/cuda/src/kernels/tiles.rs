@@ -74,11 +74,12 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
             let (processors, size) = (problem.shape.processors, (problem.bytes / 4) as f64);
             let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
-            let busy = (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
+            let busy =
+                (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
             let kind = if problem.short.is_some() { "warps" } else { "fma" };
             ways.push(Way {
                 name: format!("{kind} {rows}×{columns} in {splits}"),
-                seconds: problem.seconds(busy, splits),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
             });
         }

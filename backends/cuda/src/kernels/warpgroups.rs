@@ -125,7 +125,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
             ways.push(Way {
                 name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
-                seconds: problem.seconds(busy, splits),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
             });
         }
