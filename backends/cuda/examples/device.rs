@@ -1,5 +1,5 @@
 //! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
-//! device's ceilings; `device models`: encoders, against the reference and in time.
+//! device's ceilings; `device products`: products, each way that is expected to be among the fastest; `device models`: encoders, against the reference and in time.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -16,9 +16,10 @@ use eutectic::{
 };
 use eutectic_checker::run::{check, check_on};
 use eutectic_conformance::program::generate;
-use eutectic_cuda::{CudaOptions, on};
-use eutectic_gpu::measure;
+use eutectic_cuda::{CudaOptions, kernels, on};
+use eutectic_gpu::{Gpu, device::Device, measure};
 use eutectic_ir::text;
+use rayon::prelude::*;
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Local, Strategy::Greedy, Strategy::Unfused];
 
@@ -29,8 +30,9 @@ fn main() {
         Some("check") => check_seeds(number(1), number(2)),
         Some("cases") => check_cases(),
         Some("time") => time(),
+        Some("products") => products(),
         Some("models") => models(),
-        _ => println!("usage: device check FIRST LAST | cases | time | models"),
+        _ => println!("usage: device check FIRST LAST | cases | time | products | models"),
     }
 }
 
@@ -67,8 +69,64 @@ fn check_cases() {
     let compiler = compiler();
     let right = cases::SMALL.iter().filter(|case| judge(&compiler, case.0, &cases::graph(**case), 1)).count();
     println!("{right} of {} cases right", cases::SMALL.len());
+    check_ways();
     cases::sessions::check(|| on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
     println!("sessions right");
+}
+
+/// Every way to compute each of some products, families apart.
+fn check_ways() {
+    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let shape = *gpu.device().shape();
+    let mut ways = BTreeMap::new();
+    for case in cases::PRODUCTS {
+        let graph = cases::graph(*case);
+        let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
+        for way in program.kernels.iter().flat_map(|kernel| kernels::products(&shape, kernel)) {
+            ways.entry(way.name).or_insert_with(Vec::new).push((case.0, graph.clone()));
+        }
+    }
+    let check = |(name, graphs): (&String, &Vec<(&str, Graph)>)| {
+        let device = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let only =
+            cases::only::Only { device: device.into_device().expect("nobody else has it"), shape, name: name.clone() };
+        let compiler = Compiler::new(Gpu::new(only)).unwrap_or_else(|e| panic!("{e}"));
+        let right =
+            graphs.iter().filter(|(case, graph)| judge(&compiler, &format!("{name}: {case}"), graph, 1)).count();
+        [right, graphs.len()]
+    };
+    let counts = ways.par_iter().map(check).reduce(|| [0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
+    println!("{} of {} products right, in {} ways", counts[0], counts[1], ways.len());
+}
+
+/// Ways of a product that are measured: those that are expected to be the fastest.
+const MEASURED: usize = 9;
+
+fn products() {
+    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let compiler = compiler();
+    let mut todo = Vec::new();
+    for (name, text) in cases::products() {
+        let planned = compiler.plan(&cases::graph((&name, &text))).unwrap_or_else(|e| panic!("{e}"));
+        for kernel in planned.lowered.program.kernels {
+            let mut ways = kernels::products(gpu.device().shape(), &kernel);
+            ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            ways.truncate(MEASURED);
+            todo.extend(ways.into_iter().enumerate().map(|(n, way)| (name.clone(), kernel.clone(), n, way)));
+        }
+    }
+    // Compiled in parallel, and kept where those that are measured find them.
+    let launches: Vec<_> = todo.iter().flat_map(|(.., way)| way.printed.clone().unwrap_or_default()).collect();
+    gpu.device().build(&launches);
+    for (name, kernel, n, way) in todo {
+        let seconds = way.printed.map_err(|why| eutectic_backend::BackendError::Device(why.join("; ")));
+        match seconds.and_then(|launches| measure::of_launches(gpu.device(), &kernel, launches, 5)) {
+            Ok(took) => {
+                println!("{name:44} {n} {:34} {:9.2} us, expected {:9.2}", way.name, took * 1e6, way.seconds * 1e6);
+            }
+            Err(why) => println!("{name:44} {n} {}: {why}", way.name),
+        }
+    }
 }
 
 fn time() {

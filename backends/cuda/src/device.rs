@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Operations from which on a product of its own launch is worth asking the library.
-const WORTH_THE_LIBRARY: f64 = 5e8;
+const WORTH_THE_LIBRARY: f64 = 5e7;
 
 /// What things cost on an H100.
 ///
@@ -79,12 +79,14 @@ impl Cuda {
         let attribute = |which| context.attribute(which).map_err(failed("asking the device"));
         let library = Library::new().map(Arc::new);
         use sys::CUdevice_attribute as Attribute;
+        let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         let shape = Shape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+            // Those of Hopper; later ones are others.
+            cluster: if major == 9 { 2 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
         };
-        let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         if major < 8 {
             let why = format!("device {} is of compute capability {major}.{minor}; kernels need 8.0", options.ordinal);
             return Err(BackendError::Device(why));
@@ -97,6 +99,11 @@ impl Cuda {
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
         Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })
+    }
+
+    /// What schedules depend on.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     fn enter(&self) -> Result<(), BackendError> {

@@ -8,7 +8,21 @@ pub struct CudaC;
 
 /// The head of a kernel's text: functions, and the struct of its arguments, whose methods see them by name.
 pub fn arguments(slots: &[(DType, usize)], before: &str, methods: &str) -> String {
-    let slots: String = slots.iter().enumerate().map(|(n, s)| format!("    {}* s{n};\n", CudaC.memory(s.0))).collect();
+    arguments_of(slots, &|_| true, before, methods)
+}
+
+/// The same of a kernel that writes some of its buffers only.
+pub fn arguments_of(
+    slots: &[(DType, usize)],
+    is_written: &dyn Fn(usize) -> bool,
+    before: &str,
+    methods: &str,
+) -> String {
+    let of = |(n, slot): (usize, &(DType, usize))| {
+        let ty = CudaC.memory(slot.0);
+        if is_written(n) { format!("    {ty}* s{n};\n") } else { format!("    const {ty}* s{n};\n") }
+    };
+    let slots: String = slots.iter().enumerate().map(of).collect();
     let prelude = include_str!("text/prelude.cu");
     let own = "    void* workspace;\n    Fault* fault;\n    i64 step;\n";
     format!("{prelude}\n{before}\nstruct Slots {{\n{own}{slots}{methods}}};\n")
@@ -24,7 +38,19 @@ pub fn entry((block, resident): (usize, usize), body: &str) -> String {
     format!("KERNEL({block}, {resident}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
 }
 
+/// Activations of 16-bit floats.
+const SHORT: &[(&str, &str)] = &[
+    ("gelu-erf", "quick_gelu_erf($0)"),
+    ("gelu-tanh", "quick_gelu_tanh($0)"),
+    ("silu", "($0 * quick_sigmoid($0))"),
+    ("sigmoid", "quick_sigmoid($0)"),
+];
+
 impl Dialect for CudaC {
+    fn short(&self) -> &'static [(&'static str, &'static str)] {
+        SHORT
+    }
+
     fn register(&self, dtype: DType) -> &'static str {
         match dtype {
             DType::F16 | DType::Bf16 => "float",

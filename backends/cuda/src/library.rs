@@ -1,6 +1,9 @@
 //! Matrix products by cuBLASLt, loaded at run time.
 
-use std::ffi::c_void;
+use std::{
+    ffi::c_void,
+    sync::{Mutex, PoisonError},
+};
 
 use cudarc::{
     cublaslt::{result, sys},
@@ -24,9 +27,10 @@ unsafe impl Sync for Library {}
 pub struct Planned {
     library: std::sync::Arc<Library>,
     product: Product,
-    description: sys::cublasLtMatmulDesc_t,
-    /// Of the right operand, the left one and the result: all transposed, for the library's matrices are by columns.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    /// Held while a product with a bias is put into a stream: where the bias is, is part of the description.
+    description: Mutex<sys::cublasLtMatmulDesc_t>,
+    /// Of the right operand, the left one, what is added and the result: all transposed, for the library's matrices are by columns.
+    layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
@@ -67,6 +71,18 @@ fn element(dtype: DType) -> sys::cudaDataType {
 
 fn failed(error: result::CublasError) -> String {
     format!("cuBLASLt: {error:?}")
+}
+
+/// The library's epilogue for an activation, as the table of ops has it, and for a bias.
+fn epilogue(activation: Option<&str>, has_bias: bool) -> Option<sys::cublasLtEpilogue_t> {
+    use sys::cublasLtEpilogue_t as Epilogue;
+    Some(match (activation, has_bias) {
+        (None, false) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+        (None, true) => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+        (Some("gelu-tanh"), false) => Epilogue::CUBLASLT_EPILOGUE_GELU,
+        (Some("gelu-tanh"), true) => Epilogue::CUBLASLT_EPILOGUE_GELU_BIAS,
+        _ => return None,
+    })
 }
 
 impl Planned {
@@ -124,11 +140,26 @@ impl Planned {
                 let at = (&raw const alignment).cast::<c_void>();
                 result::set_matmul_pref_attribute(preference, which, at, size_of::<u32>()).map_err(failed)?;
             }
-            let [a, b, c] = layouts;
-            let found = result::get_matmul_algo_heuristic(library.0, description, a, b, c, c, preference);
+            let finish = &product.finish;
+            let epilogue = epilogue(finish.activation, finish.bias.is_some())
+                .ok_or_else(|| format!("cuBLASLt has no epilogue {:?}", finish.activation))?;
+            let at = (&raw const epilogue).cast::<c_void>();
+            let which = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE;
+            result::set_matmul_desc_attribute(description, which, at, size_of_val(&epilogue)).map_err(failed)?;
+            let residual = finish.residual.unwrap_or(product.out);
+            let added = layout(&residual, [batch, rows, columns], product.result)?;
+            let layouts = [layouts[0], layouts[1], added, layouts[2]];
+            let [a, b, c, d] = layouts;
+            let found = result::get_matmul_algo_heuristic(library.0, description, a, b, c, d, preference);
             let _ = result::destroy_matmul_pref(preference);
             let algorithm = found.map_err(failed)?.algo;
-            Ok(Planned { library: library.clone(), product: product.clone(), description, layouts, algorithm })
+            Ok(Planned {
+                library: library.clone(),
+                product: product.clone(),
+                description: Mutex::new(description),
+                layouts,
+                algorithm,
+            })
         }
     }
 
@@ -140,33 +171,41 @@ impl Planned {
     /// # Errors
     /// When the library refuses.
     pub unsafe fn run(&self, launch: &Launch, args: &[u64], stream: driver::sys::CUstream) -> Result<(), BackendError> {
-        let Product { operands, result, lhs, rhs, out, .. } = &self.product;
+        let Product { operands, result, lhs, rhs, out, finish, .. } = &self.product;
         let at =
             |matrix: &Matrix, dtype: &DType| args[BEFORE_SLOTS + matrix.slot] + (matrix.offset * dtype.size()) as u64;
-        let scales = [(1.0_f32, 0.0_f32), (0.0, 0.0)];
-        let wide = [1.0_f64, 0.0];
-        let (one, zero) = match operands {
+        let adds = f32::from(u8::from(finish.residual.is_some()));
+        let (scales, wide) = ([1.0_f32, adds], [1.0_f64, f64::from(adds)]);
+        let (one, beta) = match operands {
             DType::F64 => ((&raw const wide[0]).cast::<c_void>(), (&raw const wide[1]).cast::<c_void>()),
-            _ => ((&raw const scales[0].0).cast::<c_void>(), (&raw const scales[0].1).cast::<c_void>()),
+            _ => ((&raw const scales[0]).cast::<c_void>(), (&raw const scales[1]).cast::<c_void>()),
         };
-        let [a, b, c] = self.layouts;
+        let [a, b, c, d] = self.layouts;
+        let added = finish.residual.as_ref().unwrap_or(out);
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
         // Its own memory comes after the product, if that is in the workspace.
         let own = args[0] + (launch.workspace - LIBRARY_BYTES) as u64;
         // SAFETY: passed on from the caller.
         unsafe {
+            if let Some((slot, offset)) = finish.bias {
+                let bias = args[BEFORE_SLOTS + slot] + (offset * result.size()) as u64;
+                let which = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+                result::set_matmul_desc_attribute(*description, which, (&raw const bias).cast(), size_of::<u64>())
+                    .map_err(|e| BackendError::Device(failed(e)))?;
+            }
             result::matmul(
                 self.library.0,
-                self.description,
+                *description,
                 one,
-                zero,
+                beta,
                 at(rhs, operands) as *const c_void,
                 a,
                 at(lhs, operands) as *const c_void,
                 b,
-                at(out, result) as *const c_void,
+                at(added, result) as *const c_void,
                 c,
                 at(out, result) as *mut c_void,
-                c,
+                d,
                 &self.algorithm,
                 own as *mut c_void,
                 LIBRARY_BYTES,
@@ -208,7 +247,8 @@ impl Drop for Planned {
         // SAFETY: they were made above and are destroyed nowhere else.
         unsafe {
             self.layouts.iter().for_each(|&layout| _ = result::destroy_matrix_layout(layout));
-            _ = result::destroy_matmul_desc(self.description);
+            let description = self.description.get_mut().unwrap_or_else(PoisonError::into_inner);
+            _ = result::destroy_matmul_desc(*description);
         }
     }
 }

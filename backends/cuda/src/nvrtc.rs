@@ -12,8 +12,8 @@ use std::{
 use cudarc::nvrtc::{result, sys};
 use eutectic_backend::BackendError;
 
-/// What a kernel's text starts with.
-const INTRINSICS: &str = include_str!("text/intrinsics.cu");
+/// What a kernel's text starts with; what a device lacks of it, no kernel for that device calls.
+const INTRINSICS: &str = concat!(include_str!("text/intrinsics.cu"), include_str!("text/hopper.cu"));
 
 /// Compiles for an architecture, say `sm_90a`.
 pub struct Compiler {

@@ -4,7 +4,11 @@ use std::{ffi::c_void, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::BackendError;
-use eutectic_gpu::{device::Stream, launch::Launch};
+use eutectic_gpu::{
+    device::Stream,
+    launch::{BEFORE_SLOTS, Boxes, Launch},
+};
+use eutectic_ir::DType;
 
 use crate::resources::{Module, failed};
 
@@ -48,6 +52,39 @@ impl Queue {
     fn enter(&self) -> Result<(), BackendError> {
         self.context.bind_to_thread().map_err(failed("entering the context"))
     }
+}
+
+/// How the copy engine finds boxes; their rows of 128 bytes come permuted, as matrix units read them.
+fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
+    let mut map = sys::CUtensorMap { opaque: [0; 16] };
+    let size = boxes.dtype.size();
+    let dtype = match boxes.dtype {
+        DType::Bf16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+    };
+    let at = args[BEFORE_SLOTS + boxes.slot] + (boxes.offset * size) as u64;
+    let (extents, lengths) = (boxes.extents.map(|n| n as u64), boxes.lengths.map(|n| n as u32));
+    let (strides, steps) = (boxes.strides.map(|n| (n * size) as u64), [1_u32; 3]);
+    // SAFETY: all arrays are of three, strides of two, and outlive the call.
+    unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut map,
+            dtype,
+            3,
+            at as *mut c_void,
+            extents.as_ptr(),
+            strides.as_ptr(),
+            lengths.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    }
+    .result()
+    .map_err(failed("describing a tensor to the copy engine"))?;
+    Ok(map)
 }
 
 // SAFETY of what follows: addresses are those of live regions, whose sizes the runtime has checked; host memory outlives each copy, because
@@ -94,8 +131,9 @@ impl Stream for Queue {
             Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
         };
         let [x, y, z] = launch.grid.map(|n| n as u32);
-        // One parameter: the struct of all arguments.
-        let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>()];
+        let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
+        // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
+        let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
         // SAFETY: see above.
         unsafe {
             result::launch_kernel(

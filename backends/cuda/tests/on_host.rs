@@ -7,6 +7,7 @@ mod host;
 use eutectic::{Compiler, Strategy};
 use eutectic_checker::run::check;
 use eutectic_conformance::program::programs;
+use eutectic_cuda::kernels;
 use eutectic_gpu::Gpu;
 use proptest::{
     prelude::*,
@@ -54,6 +55,74 @@ fn cases() {
             Ok(Ok(())) => {}
             Ok(Err(differences)) => wrong.push(format!("{}: {:?}", case.0, differences[0])),
             Err(error) => wrong.push(format!("{}: {error}", case.0)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn epilogues_of_the_library() {
+    let linear = |act: &str, more: &str| {
+        format!(
+            "(input x f16[64 64]) (param w f16[64 64]) (param b f16[64]) (input r f16[64 64]) \
+             (let s (linear x w b :act {act})) {more}"
+        )
+    };
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for (act, more, has) in [
+        ("none", "(output y s)", true),
+        ("gelu-tanh", "(output y s)", true),
+        ("none", "(output y (add r s))", true),
+        // The library's relu makes 0 of NaN, its gelu is the one by tanh, and it adds nothing after an activation.
+        ("relu", "(output y s)", false),
+        ("gelu-erf", "(output y s)", false),
+        ("gelu-tanh", "(output y (add r s))", false),
+        ("none", "(output y s) (output z (exp s))", false),
+    ] {
+        let program = compiler.plan(&cases::graph(("epilogue", &linear(act, more)))).unwrap().lowered.program;
+        let ways = program.kernels.iter().flat_map(|kernel| kernels::products(&host::SHAPE, kernel));
+        let names: Vec<_> = ways.map(|way| way.name).filter(|name| name.starts_with("library")).collect();
+        assert_eq!(names, [if has { "library" } else { "library and map" }], "{act}: {more}");
+    }
+}
+
+/// How the names of the ways begin that are tried on the host: of each family, the largest and the smallest tiles, whole and in parts.
+const WAYS: &[&str] = &[
+    "library",
+    "few, 16 columns in 1",
+    "few, 128 columns in 1",
+    "few, 8 columns in 2",
+    "few, 64 columns in 2",
+    "warpgroups 128×128 of 1 in 1",
+    "warpgroups 128×256 of 1 in 1",
+    "warpgroups 64×64 of 1 in 2",
+    "warpgroups 128×64 of 1 in 4",
+    "warps 128×128 in 1",
+    "warps 16×64 in 2",
+    "fma 32×64 in 2",
+];
+
+#[test]
+fn ways_of_products() {
+    let shape = host::SHAPE;
+    let compilers = WAYS.iter().map(|name| {
+        let only = cases::only::Only { device: host::Host, shape, name: name.to_string() };
+        (name, Compiler::new(Gpu::new(only)).unwrap())
+    });
+    let mut wrong = Vec::new();
+    for (name, compiler) in compilers {
+        for case in cases::PRODUCTS {
+            let graph = cases::graph(*case);
+            let program = compiler.plan(&graph).unwrap().lowered.program;
+            let has = |kernel| kernels::products(&shape, kernel).iter().any(|way| way.name.starts_with(name));
+            if !program.kernels.iter().any(has) {
+                continue;
+            }
+            match check(&compiler, &graph, 1) {
+                Ok(Ok(())) => {}
+                Ok(Err(differences)) => wrong.push(format!("{name}: {}: {:?}", case.0, differences[0])),
+                Err(error) => wrong.push(format!("{name}: {}: {error}", case.0)),
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -15,6 +15,11 @@ impl<D: Device> Gpu<D> {
         Gpu(Arc::new(device))
     }
 
+    /// Its device, if nothing that was compiled for it is left.
+    pub fn into_device(self) -> Option<D> {
+        Arc::into_inner(self.0)
+    }
+
     /// Its device.
     pub fn device(&self) -> &D {
         &self.0

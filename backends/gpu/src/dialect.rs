@@ -24,6 +24,11 @@ pub trait Dialect: Send + Sync {
     /// A number of that type.
     fn literal(&self, value: f64, dtype: DType) -> String;
 
+    /// Templates for ops on 16-bit floats, before those of the table: by functions that are right to as many bits and cheaper.
+    fn short(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// The type of an index; a `wide` one takes 64 bits.
     fn index(&self, wide: bool) -> &'static str;
 

@@ -15,6 +15,25 @@ pub struct Launch {
     pub shared: usize,
     /// Bytes of memory that it needs for itself while it runs; all launches of a kernel have the same.
     pub workspace: usize,
+    /// Tensors of which it asks a copy engine for boxes; texts have them as one more argument.
+    pub boxes: Vec<Boxes>,
+}
+
+/// A tensor of 16-bit elements whose boxes a copy engine brings to shared memory; along the first axis elements are neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Boxes {
+    /// Its buffer.
+    pub slot: usize,
+    /// Its first element.
+    pub offset: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, the nearest axis first.
+    pub extents: [usize; 3],
+    /// Elements from one point of the second and third axis to the next: of 16 bytes, or several times as many.
+    pub strides: [usize; 2],
+    /// Extents of a box.
+    pub lengths: [usize; 3],
 }
 
 /// What runs.
@@ -45,6 +64,19 @@ pub struct Product {
     pub rhs: Matrix,
     /// The result: rows by columns.
     pub out: Matrix,
+    /// What is done with sums before they are stored.
+    pub finish: Finish,
+}
+
+/// The epilogue of a library's product: `activation(product + bias + residual)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// Buffer and first element of a number for each column, of the result's type.
+    pub bias: Option<(usize, usize)>,
+    /// A matrix of the result's type.
+    pub residual: Option<Matrix>,
+    /// By its key in the table of ops.
+    pub activation: Option<&'static str>,
 }
 
 /// Matrices in a buffer.
@@ -61,7 +93,12 @@ pub struct Matrix {
 impl Launch {
     /// A printed kernel without memory of its own.
     pub fn new(source: String, grid: [usize; 3], block: usize) -> Launch {
-        Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0 }
+        Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0, boxes: Vec::new() }
+    }
+
+    /// A product by the library.
+    pub fn product(product: Product, workspace: usize) -> Launch {
+        Launch { work: Work::Product(product), workspace, ..Launch::new(String::new(), [1; 3], 1) }
     }
 
     /// Whether there is nothing to do.

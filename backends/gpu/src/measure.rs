@@ -18,7 +18,20 @@ const SEED: usize = 1 << 20;
 /// When it cannot be built, or the device failed.
 pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f64, BackendError> {
     let why = |problems: Vec<String>| BackendError::Device(problems.join("; "));
-    let launches: Vec<Launch> = device.print(kernel).map_err(why)?.into_iter().filter(|l| !l.is_empty()).collect();
+    of_launches(device, kernel, device.print(kernel).map_err(why)?, turns)
+}
+
+/// The same of these launches, by which the kernel is computed.
+///
+/// # Errors
+/// As for [`seconds`].
+pub fn of_launches<D: Device>(
+    device: &D,
+    kernel: &Kernel,
+    launches: Vec<Launch>,
+    turns: usize,
+) -> Result<f64, BackendError> {
+    let launches: Vec<Launch> = launches.into_iter().filter(|l| !l.is_empty()).collect();
     let modules = device.build(&launches).into_iter().collect::<Result<Vec<_>, _>>().map_err(BackendError::Device)?;
     let mut stream = device.stream()?;
     let mut blocks = Vec::new();

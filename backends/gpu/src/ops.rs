@@ -108,6 +108,12 @@ fn kind(dtype: DType) -> (&'static str, &'static [Entry]) {
     }
 }
 
+/// What the table knows an op by: its kind, if it has several.
+pub fn key(op: Op, attrs: &[Attr]) -> &str {
+    let kind = op.attr("kind").and_then(|at| attrs.get(at));
+    kind.and_then(Attr::word).unwrap_or(op.name())
+}
+
 /// The expression of an op on arguments of these types.
 ///
 /// # Errors
@@ -126,8 +132,9 @@ pub fn expression(
         let from = if last.is_float() { "float" } else { "whole" };
         CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
     } else {
-        let name = attr("kind").and_then(Attr::word).unwrap_or(op.name());
-        ANY.iter().chain(kind(last).1).find(|e| e.0 == name).map(|e| e.1)
+        let name = key(op, attrs);
+        let short: &[Entry] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
+        short.iter().chain(ANY).chain(kind(last).1).find(|e| e.0 == name).map(|e| e.1)
     };
     let mut text = template.ok_or_else(missing)?.replace("$T", dialect.register(result));
     for (n, (arg, _)) in args.iter().enumerate() {

@@ -1,87 +1,149 @@
-//! Products of strided matrices by the library; what its epilogues lack is a map kernel over the product.
+//! Products of strided matrices by the library, with its own epilogues; what they lack is a map kernel over the product.
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
 use eutectic_gpu::{
-    device::Shape,
-    launch::{Launch, Matrix, Product, Work},
-    map,
+    launch::{Finish, Launch, Matrix, Product},
+    map, ops,
 };
 use eutectic_ir::{DType, index::Index};
 
+use super::contraction::{Printed, Problem, Way};
 use crate::dialect::CudaC;
 
 /// What the library may use beside the product.
 pub const LIBRARY_BYTES: usize = 32 << 20;
-/// Operations a second of generated kernels and of the library, on operands of 16, 32 and 64 bits, measured on an H100.
-const RATES: [(usize, f64, f64); 3] = [(2, 2.5e14, 6.2e14), (4, 3.1e13, 5.0e13), (8, 1.0e13, 5.0e13)];
+/// Of operands of 16, 32 and 64 bits, as measured on an H200: operations a second, at how many terms of the depth half of that is reached,
+/// and seconds of a term for a result of few tiles.
+const RATES: [(usize, f64, f64, f64); 3] =
+    [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
+/// Seconds of a product besides.
+const ENDS: f64 = 0.8e-6;
+/// Activations that the library has, as the table of ops knows them. Its relu is not among them: it turns NaN into 0.
+pub const ACTIVATIONS: &[&str] = &["gelu-tanh"];
 
-/// The launches, where operands are plain and it is worth it.
-pub fn print(
-    shape: &Shape,
-    kernel: &Kernel,
-    extents: [usize; 4],
-    [left, right, own]: [&Nest; 3],
-) -> Option<Result<Vec<Launch>, Vec<String>>> {
+/// The library's way, where operands are plain and it is worth it.
+pub fn ways<'a>(problem: &'a Problem<'a>) -> Option<Way<'a>> {
+    let Problem { shape, kernel, extents, .. } = problem;
     let least = shape.library?;
-    let AnchorKernel::Contraction { lhs, rhs, .. } = &kernel.anchor else { return None };
-    let operands = [(left, lhs.results[0]), (right, rhs.results[0])];
-    let dtype = left.instrs[operands[0].1].dtype();
-    let (_, generated, library) = *RATES.iter().find(|rate| dtype.is_float() && rate.0 == dtype.size())?;
+    let operands = [(&problem.left, problem.lhs.results[0]), (&problem.right, problem.rhs.results[0])];
+    let dtype = problem.left.instrs[operands[0].1].dtype();
+    let (_, rate, half, term) = *RATES.iter().find(|rate| dtype.is_float() && rate.0 == dtype.size())?;
     let [lhs, rhs] = [matrix(kernel, operands[0], dtype)?, matrix(kernel, operands[1], dtype)?];
-    let [b, m, n, k] = extents;
-    let elements = (b * m * n) as f64;
-    let flops = 2.0 * elements * k as f64;
-    let direct = stored(kernel, own, dtype);
+    let elements = extents[..3].iter().map(|&n| n as f64).product::<f64>();
+    let flops = 2.0 * elements * extents[3] as f64;
+    let direct = stored(kernel, &problem.own, dtype);
     let extra = if direct.is_some() { 0.0 } else { 2e-6 + elements * 8.0 / 2.5e12 };
-    if flops < least.max(1.0) || least > 0.0 && flops / library + extra > flops / generated {
-        return None;
+    let depth = extents[3] as f64;
+    let busy = (flops / rate * (1.0 + half / depth)).max(ENDS + term * depth);
+    (flops >= least.max(1.0)).then(|| Way {
+        name: format!("library{}", if direct.is_some() { "" } else { " and map" }),
+        seconds: if least > 0.0 { problem.seconds(busy, 1) + extra } else { 0.0 },
+        print: Box::new(move || print(problem, dtype, [lhs, rhs], direct.clone())),
+    })
+}
+
+fn print(problem: &Problem, operands: DType, [lhs, rhs]: [Matrix; 2], direct: Option<Stored>) -> Printed {
+    let Problem { shape, kernel, extents, .. } = *problem;
+    let [b, m, n, _] = extents;
+    if let Some(Stored { result, out, finish }) = direct {
+        let product = Product { extents, operands, result, lhs, rhs, out, finish };
+        return Ok(vec![Launch::product(product, LIBRARY_BYTES)]);
     }
-    let sum = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let bytes = b * m * n * sum.size();
-    let (result, out, workspace) = match direct {
-        Some((result, out)) => (result, out, LIBRARY_BYTES),
-        None => {
-            let dense = Matrix { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
-            (sum, dense, bytes.next_multiple_of(256) + LIBRARY_BYTES)
-        }
-    };
-    let product = Product { extents, operands: dtype, result, lhs, rhs, out };
-    let mut launches = vec![Launch { work: Work::Product(product), grid: [1; 3], block: 1, shared: 0, workspace }];
-    if direct.is_none() {
-        let epilogue = Kernel { anchor: AnchorKernel::Map, ..over(kernel, sum) };
-        match map::print(&CudaC, shape, &epilogue) {
-            Ok(launch) => launches.push(Launch { workspace, ..launch }),
-            Err(problems) => return Some(Err(problems)),
-        }
-    }
-    Some(Ok(launches))
+    let result = if operands == DType::F64 { DType::F64 } else { DType::F32 };
+    let out = Matrix { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
+    let workspace = (b * m * n * result.size()).next_multiple_of(256) + LIBRARY_BYTES;
+    let product = Product { extents, operands, result, lhs, rhs, out, finish: Finish::default() };
+    let epilogue = Kernel { anchor: AnchorKernel::Map, ..over(kernel, result) };
+    let launch = map::print(&CudaC, shape, &epilogue)?;
+    Ok(vec![Launch::product(product, workspace), Launch { workspace, ..launch }])
 }
 
 /// Where a matrix lies that is loaded as it is: neighbours along one of its axes, all else at multiples of 16 bytes.
-fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -> Option<Matrix> {
+pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -> Option<Matrix> {
     let Instr::Load(load) = &nest.instrs[result] else { return None };
     let is_whole = load.guards.is_empty() && load.dtype == dtype && kernel.slots[load.slot].0 == dtype;
-    let at = place(&load.at, load.slot, nest, dtype).filter(|_| is_whole)?;
+    let at = matrix_at(&load.at, load.slot, nest, dtype).filter(|_| is_whole)?;
     let [_, row, column] = at.strides;
     (row == 1 && column >= nest.domain[1] || column == 1 && row >= nest.domain[2]).then_some(at)
 }
 
-/// Where the product is stored as it is.
-fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<(DType, Matrix)> {
-    let [store] = own.stores.as_slice() else { return None };
-    let dtype = kernel.slots[store.slot].0;
-    let is_product = matches!(own.instrs[store.value], Instr::Anchor { dtype: of } if of == dtype);
-    let fits = dtype == operands || dtype == DType::F32 && operands.size() == 2;
-    let at = place(&store.at, store.slot, own, dtype).filter(|_| is_product && fits && store.guards.is_empty())?;
-    (at.strides[2] == 1 && at.strides[1] >= own.domain[2]).then_some((dtype, at))
+/// How the library can store a product: where, and its epilogue.
+#[derive(Clone)]
+struct Stored {
+    result: DType,
+    out: Matrix,
+    finish: Finish,
 }
 
+/// How a product is stored whose epilogue is one of the library's.
+fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<Stored> {
+    let [store] = own.stores.as_slice() else { return None };
+    let result = kernel.slots[store.slot].0;
+    let fits = result == operands || result == DType::F32 && operands.size() == 2;
+    let out = row_major(&store.at, store.slot, own, result).filter(|_| fits && store.guards.is_empty())?;
+    let mut finish = Finish::default();
+    let mut sum = uncast(own, store.value);
+    if let Instr::Map { op, attrs, args, .. } = &own.instrs[sum] {
+        finish.activation = ACTIVATIONS.iter().copied().find(|&name| name == ops::key(*op, attrs));
+        if finish.activation.is_some() {
+            sum = uncast(own, *args.first()?);
+        }
+    }
+    let mut terms = vec![sum];
+    let mut products = 0;
+    while let Some(term) = terms.pop() {
+        match &own.instrs[uncast(own, term)] {
+            Instr::Anchor { .. } => products += 1,
+            Instr::Map { op, attrs, args, .. } if ops::key(*op, attrs) == "add" => terms.extend(args),
+            Instr::Load(load) if load.guards.is_empty() && kernel.slots[load.slot].0 == result => {
+                let bias = place(&load.at, load.slot, own, result).filter(|at| at.strides == [0, 0, 1]);
+                match bias {
+                    Some(at) if finish.bias.is_none() => finish.bias = Some((at.slot, at.offset)),
+                    _ if finish.residual.is_some() => return None,
+                    _ => finish.residual = Some(row_major(&load.at, load.slot, own, result)?),
+                }
+            }
+            _ => return None,
+        }
+    }
+    // A bias and an activation it has for results of the operands' type, one matrix at a time.
+    let is_plain = finish.bias.is_none() && finish.activation.is_none();
+    let has = is_plain || result == operands && result != DType::F64 && own.domain[0] == 1;
+    (products == 1 && has).then_some(Stored { result, out, finish })
+}
+
+/// A value before casts between floats, which may keep excess precision.
+fn uncast(own: &Nest, mut value: ValueId) -> ValueId {
+    let short = |dtype: DType| dtype.is_float() && dtype != DType::F64;
+    while let Instr::Map { op, attrs, args, dtype } = &own.instrs[value] {
+        let is_none = ops::key(*op, attrs) == "none" || op.attr("to").is_some();
+        match args.as_slice() {
+            &[arg] if is_none && short(*dtype) && short(own.instrs[arg].dtype()) => value = arg,
+            _ => break,
+        }
+    }
+    value
+}
+
+/// A matrix whose columns are side by side.
+fn row_major(at: &Index, slot: usize, own: &Nest, dtype: DType) -> Option<Matrix> {
+    let at = matrix_at(at, slot, own, dtype)?;
+    (at.strides[2] == 1 && at.strides[1] >= own.domain[2]).then_some(at)
+}
+
+/// Strides of an affine map, if all is at multiples of 16 bytes; 0 along an axis of one point.
 fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> {
     let strides = map.affine(3)?;
     let mut at = Matrix { slot, offset: usize::try_from(map.constant).ok()?, strides: [0; 3] };
     for ((to, stride), &extent) in at.strides.iter_mut().zip(strides).zip(&nest.domain) {
         *to = if extent == 1 { 0 } else { usize::try_from(stride).ok()? };
     }
+    let aligned = |n: usize| n == 1 || (n * dtype.size()).is_multiple_of(16);
+    (at.strides.into_iter().all(aligned) && (at.offset * dtype.size()).is_multiple_of(16)).then_some(at)
+}
+
+fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> {
+    let mut at = place(map, slot, nest, dtype)?;
     // Matrices that repeat a row or a column are none for the library.
     if (1..3).any(|axis| nest.domain[axis] > 1 && at.strides[axis] == 0) {
         return None;
@@ -97,7 +159,7 @@ fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> 
         _ => {}
     }
     let aligned = |n: usize| n == 1 || (n * dtype.size()).is_multiple_of(16);
-    (at.strides.into_iter().all(aligned) && (at.offset * dtype.size()).is_multiple_of(16)).then_some(at)
+    at.strides.into_iter().all(aligned).then_some(at)
 }
 
 /// The kernel's own body over the product, which it reads as one more buffer.

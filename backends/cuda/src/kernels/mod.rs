@@ -2,13 +2,19 @@
 
 mod attention;
 mod contraction;
+mod few;
 mod library;
 mod parts;
+mod tiles;
+mod warpgroups;
 
 use eutectic_backend::{AnchorKernel, Kernel};
 use eutectic_gpu::{device::Shape, launch::Launch, map, ops, rows};
 
-pub use self::library::LIBRARY_BYTES;
+pub use self::{
+    contraction::{PrintedWay, all as products},
+    library::{ACTIVATIONS, LIBRARY_BYTES},
+};
 use crate::dialect::CudaC;
 
 /// Prints a kernel.

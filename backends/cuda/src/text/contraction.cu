@@ -1,25 +1,33 @@
 // Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], in registers of T.
 
 // One thread's part of a result: SPLITS > 1 leaves sums of a part of the depth in memory of the kernel's own.
-template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
-    if (m >= M || n >= N) return;
+template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int m, int n, const T* sums) {
     if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
     else {
         T* parts = (T*)s.workspace + (((i64)blockIdx.y * B + b) * M + m) * N + n;
+        alignas(16) T row[LANES];
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) parts[lane] = sums[lane];
+        for (int lane = 0; lane < LANES; lane++) row[lane] = sums[lane];
+        copy<(int)sizeof(T) * LANES>(parts, row);
     }
+}
+
+// The same where tiles may reach beyond the result.
+template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
+    if (m < M && n < N) put<SPLITS, LANES>(s, b, m, n, sums);
 }
 
 // Adds the sums of parts of the depth, in order.
 template <class T, int SPLITS, int LANES, int THREADS> FN void combine(const Slots& s) {
     constexpr i64 ALL = (i64)B * M * N;
     for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
-        T sums[LANES];
+        alignas(16) T sums[LANES] = {};
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            sums[lane] = 0;
-            for (int split = 0; split < SPLITS; split++) sums[lane] += ((const T*)s.workspace)[split * ALL + at + lane];
+        for (int split = 0; split < SPLITS; split++) {
+            alignas(16) T part[LANES];
+            take<LANES>(part, (const T*)s.workspace + split * ALL + at);
+#pragma unroll
+            for (int lane = 0; lane < LANES; lane++) sums[lane] += part[lane];
         }
         s.epilogue((int)(at / ((i64)M * N)), (int)(at / N % M), (int)(at % N / LANES), sums);
     }

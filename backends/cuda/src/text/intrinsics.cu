@@ -17,6 +17,8 @@ FN void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : 
 FN void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 // 2ˣ within two units in the last place; results below the normal ones are zeros.
 FN float power_of_two(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+// 1 / x within one unit in the last place.
+FN float inverse(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 // NaN if one is.
 FN float larger(float a, float b) { float c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 FN float smaller(float a, float b) { float c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
@@ -30,11 +32,17 @@ FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
 template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
 
 FN unsigned char* shared_memory() {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     return memory;
 }
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
+
+// From memory that the kernel does not write.
+FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
+FN unsigned load_constant(const unsigned* p) { return __ldg(p); }
+FN u64 load_constant(const u64* p) { return __ldg(p); }
+FN Quad load_constant(const Quad* p) { const uint4 q = __ldg((const uint4*)p); return { q.x, q.y, q.z, q.w }; }
 
 // 16 bytes to shared memory, asynchronously; zeros where they are not `there`.
 FN void copy_async(void* to, const void* from, bool there) {

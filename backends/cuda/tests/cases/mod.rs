@@ -1,5 +1,6 @@
 //! Programs whose kernels are of each family, of sizes for tests and of sizes for measuring.
 
+pub mod only;
 pub mod sessions;
 
 use eutectic::Graph;
@@ -86,6 +87,63 @@ pub const SMALL: &[Case] = &[
     ),
 ];
 
+/// Products on which every way is tried that has it: operands along and across, edges of tiles, batches, prologues, epilogues of any kind,
+/// several stores, few rows, a depth that is split.
+pub const PRODUCTS: &[Case] = &[
+    (
+        "rows by columns, bias f16",
+        "(input x f16[200 136]) (param w f16[136 264]) (param b f16[264]) (output y (linear x w b :act gelu-erf))",
+    ),
+    (
+        "both transposed bf16",
+        "(input x bf16[136 72]) (param w bf16[264 136]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
+    (
+        "bias, tanh gelu f16",
+        "(input x f16[72 264]) (param w f16[264 96]) (param b f16[96]) (output y (linear x w b :act gelu-tanh))",
+    ),
+    (
+        "residual, two stores f16",
+        "(input x f16[130 80]) (param w f16[80 72]) (param b f16[72]) (input r f16[130 72]) \
+         (let s (add (linear x w b :act none) r)) (output s s) (output y (exp s))",
+    ),
+    (
+        "bias and residual bf16",
+        "(input x bf16[130 80]) (param w bf16[80 72]) (param b bf16[72]) (input r bf16[130 72]) \
+         (output y (add (linear x w b :act none) r))",
+    ),
+    (
+        "computed left f16",
+        "(input x f16[70 200]) (param g f16[200]) (param w f16[200 136]) (output y (matmul (mul (exp x) g) w))",
+    ),
+    ("computed right bf16", "(input x bf16[70 136]) (param w bf16[136 72]) (output y (matmul x (neg (exp w))))"),
+    (
+        "widened left, odd columns f16",
+        "(input x f32[70 65]) (param w f16[65 51]) (output y (matmul (cast x :to f16) w))",
+    ),
+    ("batched f16", "(input x f16[3 72 40]) (input z f16[3 40 72]) (output y (matmul x z))"),
+    (
+        "split heads f16",
+        "(input x f16[128 64]) (param w f16[64 96]) (output y (transpose (reshape (matmul x w) :shape [128 4 24]) :perm [1 0 2]))",
+    ),
+    ("deep f16", "(input x f16[64 1024]) (param w f16[1024 64]) (output y (matmul x w))"),
+    (
+        "one row f16",
+        "(input x f16[1 520]) (param w f16[520 104]) (param b f16[104]) (output y (linear x w b :act silu))",
+    ),
+    (
+        "three rows, transposed bf16",
+        "(input x bf16[3 1032]) (param w bf16[70 1032]) (output y (matmul x (transpose w :perm [1 0])))",
+    ),
+    ("eight rows f32", "(input x f32[8 300]) (param w f32[300 68]) (output y (act (matmul x w) :kind relu))"),
+    (
+        "five rows of columns f32",
+        "(input x f32[300 5]) (param w f32[66 300]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
+    ("two rows, computed f16", "(input x f16[2 2 130]) (input z f16[2 130 24]) (output y (matmul (neg x) (exp z)))"),
+    ("two rows f64", "(input x f64[2 70]) (param w f64[70 30]) (output y (matmul x w))"),
+];
+
 /// Those that are measured.
 pub const LARGE: &[Case] = &[
     (
@@ -145,8 +203,91 @@ pub const LARGE: &[Case] = &[
     ),
 ];
 
+/// Rows, depth and columns of the products that are measured: of MiniLM, BERT, SAM, decoders, and square ones.
+const SHAPES: &[[usize; 3]] = &[
+    [128, 384, 1152],
+    [128, 384, 384],
+    [128, 384, 1536],
+    [128, 1536, 384],
+    [128, 768, 2304],
+    [128, 768, 3072],
+    [4096, 768, 2304],
+    [4096, 768, 768],
+    [4096, 768, 3072],
+    [4096, 3072, 768],
+    [4900, 768, 2304],
+    [4900, 768, 768],
+    [4096, 1280, 3840],
+    [4096, 1280, 5120],
+    [4096, 5120, 1280],
+    [1, 2048, 2048],
+    [1, 2048, 5632],
+    [1, 5632, 2048],
+    [1, 2048, 32000],
+    [4, 2048, 8192],
+    [16, 2048, 8192],
+    [64, 4096, 4096],
+    [512, 4096, 4096],
+    [2048, 2048, 2048],
+    [4096, 4096, 4096],
+    [8192, 8192, 8192],
+    [197, 768, 3072],
+    [1, 4096, 14336],
+    [32, 4096, 14336],
+    [4096, 2304, 256],
+];
+
+/// Products that are measured in each way: name and text. Weights lie as torch's do, columns by depth.
+pub fn products() -> Vec<(String, String)> {
+    let linear = |[m, k, n]: [usize; 3], dtype: &str, act: &str| {
+        let text = format!(
+            "(input x {dtype}[{m} {k}]) (param w {dtype}[{n} {k}]) (param b {dtype}[{n}]) \
+             (output y (linear x (transpose w :perm [1 0]) b :act {act}))"
+        );
+        (format!("linear {m}x{k}x{n} {dtype} {act}"), text)
+    };
+    let mut list: Vec<_> = SHAPES.iter().map(|&shape| linear(shape, "f16", "none")).collect();
+    list.extend(SHAPES[..6].iter().chain(&SHAPES[15..21]).map(|&shape| linear(shape, "f32", "none")));
+    let large = [4096, 768, 3072];
+    list.extend(["gelu-erf", "gelu-tanh", "silu"].map(|act| linear(large, "f16", act)));
+    list.extend([linear(large, "f32", "gelu-erf"), linear([4096, 1280, 5120], "bf16", "gelu-erf")]);
+    let others = [
+        ("nn", "(input x f16[4096 768]) (param w f16[768 3072]) (output y (matmul x w))"),
+        ("nn, 5632 columns of a row", "(input x f16[1 2048]) (param w f16[2048 5632]) (output y (matmul x w))"),
+        (
+            "nn, residual",
+            "(input x f16[4096 3072]) (param w f16[3072 768]) (param b f16[768]) (input r f16[4096 768]) \
+          (output y (add (linear x w b :act none) r))",
+        ),
+        (
+            "nn, exponentials",
+            "(input x f16[4096 768]) (param g f16[768]) (param w f16[768 3072]) (output y (matmul (mul (exp x) g) w))",
+        ),
+        ("nn, from f32", "(input x f32[4096 768]) (param w f16[768 3072]) (output y (matmul (cast x :to f16) w))"),
+        (
+            "nn, windows",
+            "(input x f16[56 56 768]) (param w f16[768 2304]) (output y (matmul (reshape (transpose (reshape x \
+          :shape [4 14 4 14 768]) :perm [0 2 1 3 4]) :shape [3136 768]) w))",
+        ),
+        ("nn, 3136 rows", "(input x f16[3136 768]) (param w f16[768 2304]) (output y (matmul x w))"),
+        (
+            "nn, f32 inside",
+            "(input x f16[4096 768]) (param w f16[768 3072]) (param b f32[3072]) \
+          (output y (cast (act (add (cast (matmul x w) :to f32) b) :kind gelu-erf) :to f16))",
+        ),
+        ("nn, f32 result", "(input x f16[4096 768]) (param w f16[768 3072]) (output y (cast (matmul x w) :to f32))"),
+        (
+            "nn, heads",
+            "(input x f16[4096 768]) (param w f16[768 2304]) (param b f16[2304]) \
+          (output y (transpose (reshape (linear x w b :act none) :shape [4096 36 64]) :perm [1 0 2]))",
+        ),
+    ];
+    list.extend(others.map(|(name, text)| (name.to_string(), text.to_string())));
+    list
+}
+
 /// The program of a case.
-pub fn graph((name, text): Case) -> Graph {
+pub fn graph((name, text): (&str, &str)) -> Graph {
     let whole = format!("(graph \"case\" {text})");
     parse(&Source::new(name, whole)).unwrap_or_else(|e| panic!("{name}: {e:?}"))
 }

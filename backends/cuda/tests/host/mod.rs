@@ -13,7 +13,7 @@ use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
 use eutectic_gpu::{
     device::{Block, Device, Shape, Stream},
-    launch::{BEFORE_SLOTS, Launch, Matrix, Product, Work},
+    launch::{BEFORE_SLOTS, Boxes, Launch, Matrix, Product, Work},
 };
 use eutectic_ir::{DType, Tensor};
 use libloading::Library;
@@ -23,9 +23,9 @@ use rayon::prelude::*;
 pub struct Host;
 
 /// As many processors as keep schedules of small programs varied.
-pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10, library: Some(0.0) };
+pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10, cluster: 1, library: Some(0.0) };
 
-type Run = unsafe extern "C" fn(*const u64, *const u32, u32);
+type Run = unsafe extern "C" fn(*const u64, *const u32, u32, *const [u64; 16]);
 
 /// What is launched.
 pub enum Module {
@@ -58,10 +58,19 @@ impl Block for Words {
 }
 
 const FOOT: &str = r#"
-extern "C" void shim_run(const u64* args, const unsigned* grid, unsigned threads) {
+#ifndef BOXES
+#define BOXES 0
+#endif
+extern "C" void shim_run(const u64* args, const unsigned* grid, unsigned threads, const void* boxes) {
     static Slots slots;
     memcpy(&slots, args, sizeof(slots));
+#if BOXES
+    static Boxes<BOXES> own;
+    memcpy(&own, boxes, sizeof(own));
+    shim::body = [] { kernel(slots, own); };
+#else
     shim::body = [] { kernel(slots); };
+#endif
     shim::blocks = { grid[0], grid[1], grid[2] };
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
@@ -143,7 +152,7 @@ impl Device for Host {
 
 #[derive(Clone)]
 enum Called {
-    Kernel(Run, [u32; 3], u32),
+    Kernel(Run, [u32; 3], u32, Vec<[u64; 16]>),
     Product(Product),
 }
 
@@ -152,6 +161,18 @@ pub struct Recorded(Called, Vec<u64>);
 
 /// Runs at once, or records.
 pub struct Queue(Option<Vec<Recorded>>);
+
+/// What the shim's copy engine takes: address, extents, strides, lengths.
+fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
+    let words = |b: &Boxes| {
+        let mut words = [0; 16];
+        words[0] = args[BEFORE_SLOTS + b.slot] + (b.offset * b.dtype.size()) as u64;
+        let numbers = b.extents.iter().chain(&b.strides).chain(&b.lengths);
+        words[1..].iter_mut().zip(numbers).for_each(|(word, n)| *word = *n as u64);
+        words
+    };
+    boxes.iter().map(words).collect()
+}
 
 /// The elements of a matrix's buffer, as far as the matrix goes.
 fn elements(matrix: &Matrix, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
@@ -167,11 +188,24 @@ fn multiply(product: &Product, args: &[u64]) {
     let (_, x) = elements(&product.lhs, [batch, rows, depth], product.operands, args);
     let (_, y) = elements(&product.rhs, [batch, depth, columns], product.operands, args);
     let (at, mut out) = elements(&product.out, [batch, rows, columns], product.result, args);
+    let finish = &product.finish;
+    assert!(finish.activation.is_none_or(|name| kernels::ACTIVATIONS.contains(&name)));
+    let row = |&(slot, offset): &(usize, usize)| Matrix { slot, offset, strides: [0, 0, 1] };
+    let bias = finish.bias.as_ref().map(|at| elements(&row(at), [1, 1, columns], product.result, args).1);
+    let read = |at: Matrix| (at, elements(&at, [batch, rows, columns], product.result, args).1);
+    let residual = finish.residual.map(read);
     let spot = |m: &Matrix, at: [usize; 3]| m.strides.iter().zip(at).map(|(stride, n)| stride * n).sum::<usize>();
     for (b, m) in (0..batch).flat_map(|b| (0..rows).map(move |m| (b, m))) {
         for n in 0..columns {
             let term = |k| x[spot(&product.lhs, [b, m, k])] * y[spot(&product.rhs, [b, k, n])];
-            out[spot(&product.out, [b, m, n])] = (0..depth).map(term).sum();
+            let mut sum = (0..depth).map(term).sum::<f64>();
+            sum += bias.as_ref().map_or(0.0, |bias| bias[n]);
+            sum += residual.as_ref().map_or(0.0, |(at, of)| of[spot(at, [b, m, n])]);
+            if finish.activation == Some("gelu-tanh") {
+                let u = 0.797_884_560_802_865_4 * (sum + 0.044_715 * sum * sum * sum);
+                sum *= 0.5 * (1.0 + u.tanh());
+            }
+            out[spot(&product.out, [b, m, n])] = sum;
         }
     }
     let out = Tensor::from_f64(product.result, &[out.len()], out.iter().copied());
@@ -203,7 +237,9 @@ impl Stream for Queue {
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
         let called = match module {
-            Module::Kernel(run, _) => Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32),
+            Module::Kernel(run, _) => {
+                Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32, boxes(&launch.boxes, args))
+            }
             Module::Product(product) => Called::Product(product.clone()),
         };
         let recorded = Recorded(called, args.to_vec());
@@ -227,7 +263,9 @@ impl Stream for Queue {
         for Recorded(called, args) in graph {
             match called {
                 // SAFETY: arguments are those of the struct that the kernel's text declares, and more.
-                Called::Kernel(run, grid, block) => unsafe { run(args.as_ptr(), grid.as_ptr(), *block) },
+                Called::Kernel(run, grid, block, boxes) => unsafe {
+                    run(args.as_ptr(), grid.as_ptr(), *block, boxes.as_ptr());
+                },
                 Called::Product(product) => multiply(product, args),
             }
         }

@@ -30,7 +30,8 @@ static unsigned count, number;
 static Place block, blocks;
 static void* scheduler;
 static void (*body)();
-alignas(128) static unsigned char memory[256 << 10];
+static bool spinning;
+alignas(1024) static unsigned char memory[256 << 10];
 alignas(64) static u64 exchanged[32][32][8];
 extern "C" void shim_switch(void** save, void* to);
 asm(".text\nshim_switch:\npushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\nmovq %rsp, (%rdi)\n"
@@ -69,12 +70,13 @@ static void run_block(unsigned threads) {
     bool backwards = false;
     do {
         // Now in one order, now in the other: what depends on it is a race.
+        spinning = false;
         for (unsigned n = 0; n < count; n++) {
             number = backwards ? count - 1 - n : n;
             if (fibers[number].state == READY) shim_switch(&scheduler, fibers[number].stack);
         }
         backwards = !backwards;
-    } while (release());
+    } while (release() || spinning);
     for (unsigned n = 0; n < count; n++)
         if (fibers[n].state != DONE) { fprintf(stderr, "thread %u waits for others that do not come\n", n); abort(); }
 }
@@ -91,6 +93,7 @@ FN unsigned char* shared_memory() { return shim::memory; }
 FN u64 atomicCAS(u64* at, u64 old, u64 now) { u64 was = *at; if (was == old) *at = now; return was; }
 
 FN float power_of_two(float x) { return exp2f(x); }
+FN float inverse(float x) { return 1.0f / x; }
 FN float larger(float a, float b) { return a > b || a != a ? a : b; }
 FN float smaller(float a, float b) { return a < b || a != a ? a : b; }
 FN float as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
@@ -109,6 +112,7 @@ template <class H> FN unsigned pair_of(float x, float y, H) {
     narrow(y, b);
     return (unsigned)a.bits | (unsigned)b.bits << 16;
 }
+template <class T> FN T load_constant(const T* p) { return *p; }
 template <class T> FN T shuffle(T x, int with) {
     memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
     shim::meet();
@@ -155,4 +159,82 @@ template <class H> FN void multiply(float (&c)[4], const unsigned (&a)[4], unsig
         }
     }
     shim::meet();
+}
+
+// Hopper: a barrier is a word of [parity | arrivals wanted | arrivals missing | bytes missing].
+#define CLUSTER(BLOCKS)
+struct alignas(128) Box { u64 words[16]; };
+template <int COUNT> struct Boxes { Box of[COUNT]; };
+struct Barrier { short parity, count, missing; unsigned char pad[2]; };
+namespace shim { static int bytes_missing(u64* barrier, int change) {
+    static u64* places[64];
+    static int bytes[64];
+    for (int n = 0; n < 64; n++) {
+        if (!places[n]) places[n] = barrier;
+        if (places[n] == barrier) return bytes[n] += change;
+    }
+    abort();
+} }
+FN unsigned shared_address(const void* p) { return (unsigned)((const unsigned char*)p - shim::memory); }
+FN void barrier_start(u64* barrier, int count) { Barrier b = { 0, (short)count, (short)count, {} }; memcpy(barrier, &b, 8); }
+FN void barriers_started() {}
+FN void barrier_change(u64* barrier, int arrivals, int bytes) {
+    Barrier b;
+    memcpy(&b, barrier, 8);
+    b.missing -= arrivals;
+    if (b.missing < 0) { fprintf(stderr, "more arrive at a barrier than it waits for\n"); abort(); }
+    if (shim::bytes_missing(barrier, bytes) == 0 && b.missing == 0) { b.parity ^= 1; b.missing = b.count; }
+    memcpy(barrier, &b, 8);
+}
+FN void barrier_arrive(u64* barrier) { barrier_change(barrier, 1, 0); }
+FN void barrier_arrive_at(u64* barrier, int) { barrier_arrive(barrier); }
+FN void barrier_expect(u64* barrier, int bytes) { barrier_change(barrier, 1, bytes); }
+FN void barrier_wait(u64* barrier, int parity) {
+    for (int turn = 0;; turn++) {
+        Barrier b;
+        memcpy(&b, barrier, 8);
+        if (b.parity != parity) return;
+        if (turn > 100000) { fprintf(stderr, "thread %u waits at a barrier for what does not come\n", shim::number); abort(); }
+        shim::spinning = true;
+        shim::give_way(shim::READY);
+    }
+}
+FN void cluster_arrive_and_wait() {}
+FN int cluster_rank() { return 0; }
+// The words of a box: address, extents, strides in elements of the second and third axis, lengths.
+FN void copy_box(void* to, const Box* box, int x, int y, int z, u64* barrier) {
+    const u64* w = box->words;
+    unsigned at = shared_address(to), bytes = 0;
+    if (at % 1024) { fprintf(stderr, "a box lies at %u\n", at); abort(); }
+    for (u64 k = 0; k < w[8]; k++)
+        for (u64 j = 0; j < w[7]; j++)
+            for (u64 i = 0; i < w[6]; i++, bytes += 2) {
+                u64 xx = x + i, yy = y + j, zz = z + k;
+                unsigned short value = 0;
+                if (xx < w[1] && yy < w[2] && zz < w[3]) value = ((const unsigned short*)w[0])[xx + yy * w[4] + zz * w[5]];
+                unsigned place = at + bytes;
+                memcpy(shim::memory + (place ^ place >> 3 & 112), &value, 2);
+            }
+    barrier_change(barrier, 0, -(int)bytes);
+}
+FN void copy_box_to(void* to, const Box* box, int x, int y, int z, u64* barrier, unsigned short) { copy_box(to, box, x, y, z, barrier); }
+FN void shared_to_units() {}
+template <int COUNT> FN void registers_down() {}
+template <int COUNT> FN void registers_up() {}
+FN void warpgroup_begin() {}
+FN void warpgroup_commit() {}
+template <int LEFT> FN void warpgroup_wait() {}
+// Of a matrix that a descriptor says: an element by its outer coordinate and its term.
+template <bool ACROSS, class H> FN float described(u64 how, unsigned o, unsigned k) {
+    unsigned start = (how & 0x3fff) << 4, far = (how >> 16 & 0x3fff) << 4, eights = (how >> 32 & 0x3fff) << 4;
+    unsigned at = ACROSS ? start + o / 64 * far + o % 64 * 2 + k / 8 * eights + k % 8 * 128 : start + o / 8 * eights + o % 8 * 128 + k * 2;
+    H x;
+    memcpy(&x, shim::memory + (at ^ at >> 3 & 112), 2);
+    return widen(x);
+}
+template <int N, bool A_ACROSS, bool B_ACROSS, class H> FN void warpgroup_multiply(float (&d)[N / 2], u64 a, u64 b, H) {
+    const unsigned t = threadIdx.x % 128, row = t / 32 * 16 + t % 32 / 4;
+    for (unsigned n = 0; n < N / 2; n++)
+        for (unsigned k = 0; k < 16; k++)
+            d[n] += described<A_ACROSS, H>(a, row + n / 2 % 2 * 8, k) * described<B_ACROSS, H>(b, n / 4 * 8 + t % 4 * 2 + n % 2, k);
 }

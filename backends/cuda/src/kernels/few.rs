@@ -1,0 +1,85 @@
+//! Products of few rows, which take as long as reading the right operand: by multiplications and additions, operands and epilogue any
+//! expressions.
+
+use eutectic_gpu::launch::Launch;
+
+use super::{
+    contraction::{CACHE, LAUNCH, Printed, Problem, Way},
+    parts::epilogue,
+};
+use crate::dialect::entry;
+
+/// Most rows: more take longer to multiply than to read, and more registers than there are.
+const ROWS: usize = 8;
+const THREADS: usize = 256;
+/// Columns of a block, where neighbouring columns are read at once, and how much of the rate of reading they come to.
+const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
+/// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
+const ALONG: [[(usize, f64); 4]; 2] =
+    [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
+/// Bytes a second, from memory and from the cache.
+const READ: [f64; 2] = [4.2e12, 7.0e12];
+/// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
+const ROW: f64 = 0.15;
+/// Multiplications and additions a second of one processor.
+const RATE: f64 = 1.2e11;
+/// Seconds of a block besides.
+const ENDS: f64 = 1.0e-6;
+
+/// Each number of columns of a block, with each number of parts of the depth.
+pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+    let [b, m, n, k] = problem.extents;
+    if m > ROWS || problem.extents.contains(&0) {
+        return Vec::new();
+    }
+    let Ok(operands) = problem.operands() else { return Vec::new() };
+    let [_, right] = &operands;
+    let processors = problem.shape.processors;
+    let mut ways = Vec::new();
+    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.short.is_none())] } else { ABREAST } {
+        if !right.is_along && columns < right.lanes || right.is_along && m * columns > 64 {
+            continue;
+        }
+        for splits in problem.splits(THREADS) {
+            let blocks = b * n.div_ceil(columns) * splits;
+            let full = (blocks as f64 / processors as f64).min(1.0);
+            let own = (b * m * n * k) as f64 / (RATE * processors as f64);
+            let bytes = (b * n * k) as f64 * if problem.short.is_some() { 2.0 } else { problem.bytes as f64 };
+            let rows = if right.is_along { 1.0 + ROW * (m - 1) as f64 / columns as f64 } else { 1.0 };
+            let reading = bytes * rows / (rate * READ[usize::from(bytes < CACHE)]);
+            // Terms that one thread takes one after the other.
+            let abreast = if right.is_along { 1 } else { columns / right.lanes };
+            let deep = if right.is_along { right.lanes } else { terms(m) };
+            let turns = (k.div_ceil(splits) as f64 / (THREADS / abreast * deep) as f64).ceil();
+            let busy = reading.max(own) / full + turns * 0.05e-6;
+            ways.push(Way {
+                name: format!("few, {columns} columns in {splits}"),
+                seconds: LAUNCH + ENDS + busy + problem.adding(splits),
+                print: Box::new(move || print(problem, columns, splits)),
+            });
+        }
+    }
+    ways
+}
+
+/// Terms of a thread at once: more rows leave fewer registers.
+fn terms(rows: usize) -> usize {
+    if rows > 4 { 4 } else { 8 }
+}
+
+fn print(problem: &Problem, columns: usize, splits: usize) -> Printed {
+    let operands = problem.operands()?;
+    let [b, m, n, _] = problem.extents;
+    let sum = problem.sum;
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, columns.min(8), sum)?;
+    let head = problem.head(&operands, &epilogue, &[include_str!("../text/few.cu")]);
+    let [_, right] = &operands;
+    let abreast = if right.is_along { 1 } else { columns / right.lanes };
+    let sums = m * if right.is_along { columns } else { abreast.min(32) * right.lanes };
+    let terms = terms(m);
+    let call = format!("multiply_few<{sum}, {columns}, {terms}, {THREADS}, {splits}, {lanes}>(slots);");
+    let grid = [n.div_ceil(columns), splits, b.min(65535)];
+    let text = head.clone() + &entry((THREADS, 1), &call);
+    let product = Launch { shared: THREADS / 32 * sums * problem.bytes, ..Launch::new(text, grid, THREADS) };
+    Ok(problem.launches(product, &head, splits, lanes))
+}

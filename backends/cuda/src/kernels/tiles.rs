@@ -1,0 +1,122 @@
+//! Products by tiles of the result in registers, operands and epilogue any expressions: by multiplications and additions, and by matrix
+//! units that each warp feeds.
+
+use eutectic_gpu::launch::Launch;
+
+use super::{
+    contraction::{Printed, Problem, Way},
+    parts::epilogue,
+};
+use crate::dialect::entry;
+
+/// A tile: of a block, its depth; how threads or warps share it; and what a step of the depth takes.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    columns: usize,
+    depth: usize,
+    /// Rows and columns of a thread; on matrix units, how many warps share rows and columns.
+    shares: [usize; 2],
+    /// Seconds of a step: while the processor has as many blocks as it takes, and of a block alone, which waits for memory.
+    step: [f64; 2],
+}
+
+const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], step: [f64; 2]) -> Tile {
+    Tile { rows, columns, depth, shares, step }
+}
+
+impl Tile {
+    /// Most bytes of shared memory that it takes on matrix units, however operands lie.
+    fn matrix_bytes(&self) -> usize {
+        let Tile { rows, columns, depth, .. } = *self;
+        let along = (rows + columns) * (depth + 8);
+        let across = depth * (rows + columns + 16);
+        (2 * STAGES * along.max(across)).max(rows * (columns + 4) * 4)
+    }
+}
+
+/// By multiplications and additions, in 32 bits. Steps as measured on an H200 (`device products`).
+const TILES: [Tile; 6] = [
+    tile(128, 128, 16, [8, 8], [1.82e-6, 2.5e-6]),
+    tile(128, 64, 16, [8, 4], [0.98e-6, 1.25e-6]),
+    tile(64, 64, 16, [4, 4], [0.575e-6, 0.74e-6]),
+    tile(32, 64, 16, [4, 4], [0.29e-6, 0.52e-6]),
+    tile(16, 64, 32, [2, 4], [0.55e-6, 1.1e-6]),
+    tile(16, 16, 32, [1, 1], [0.36e-6, 0.5e-6]),
+];
+/// On matrix units.
+const MATRICES: [Tile; 6] = [
+    tile(128, 256, 32, [2, 4], [1.15e-6, 1.15e-6]),
+    tile(128, 128, 32, [2, 4], [0.69e-6, 0.69e-6]),
+    tile(128, 64, 32, [4, 2], [0.42e-6, 0.42e-6]),
+    tile(64, 64, 32, [2, 2], [0.27e-6, 0.27e-6]),
+    tile(32, 64, 64, [2, 2], [0.31e-6, 0.31e-6]),
+    tile(16, 64, 64, [1, 4], [0.2e-6, 0.2e-6]),
+];
+/// How many steps of the depth are on their way at once.
+const STAGES: usize = 4;
+
+/// Each tile that fits, with each number of parts of the depth.
+pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+    let [b, m, n, k] = problem.extents;
+    let tiles = match (problem.short, problem.sum) {
+        (Some(_), _) => &MATRICES[..],
+        // The largest tiles of 64-bit numbers would not fit into registers.
+        (None, "double") => &TILES[2..],
+        (None, _) => &TILES,
+    };
+    let fits = |tile: &&Tile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
+    let mut ways = Vec::new();
+    for &tile in tiles.iter().filter(fits) {
+        let Tile { rows, columns, depth, step, .. } = tile;
+        for splits in problem.splits(4 * depth) {
+            let blocks = b * m.div_ceil(rows) * n.div_ceil(columns) * splits;
+            let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
+            let (processors, size) = (problem.shape.processors, (problem.bytes / 4) as f64);
+            let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
+            let busy =
+                (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
+            let kind = if problem.short.is_some() { "warps" } else { "fma" };
+            ways.push(Way {
+                name: format!("{kind} {rows}×{columns} in {splits}"),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
+                print: Box::new(move || print(problem, tile, splits)),
+            });
+        }
+    }
+    ways
+}
+
+/// Blocks of a processor.
+fn resident(problem: &Problem) -> usize {
+    if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 }
+}
+
+fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
+    let operands = problem.operands()?;
+    let [b, m, n, _] = problem.extents;
+    let Tile { rows, columns, depth, shares: [sm, sn], .. } = tile;
+    let most = if problem.short.is_some() { 8 } else { sn.min(4) };
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum)?;
+    let (texts, threads, shared, call) = match problem.short {
+        Some(half) => {
+            let stage = operands[0].shared(rows, depth) + operands[1].shared(columns, depth);
+            let call = format!(
+                "multiply_matrices<{half}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);"
+            );
+            let texts = &[include_str!("../text/halves.cu"), include_str!("../text/matrix.cu")][..];
+            (texts, sm * sn * 32, (STAGES * stage).max(rows * (columns + 4) * 4), call)
+        }
+        None => {
+            let sum = problem.sum;
+            let call =
+                format!("multiply_tiles<{sum}, {rows}, {columns}, {depth}, {sm}, {sn}, {splits}, {lanes}>(slots);");
+            (&[][..], rows / sm * (columns / sn), 2 * depth * (rows + columns + 8) * problem.bytes, call)
+        }
+    };
+    let head = problem.head(&operands, &epilogue, texts);
+    let resident = resident(problem);
+    let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
+    let product = Launch { shared, ..Launch::new(head.clone() + &entry((threads, resident), &call), grid, threads) };
+    Ok(problem.launches(product, &head, splits, lanes))
+}

@@ -1,0 +1,167 @@
+//! Products by warpgroups, whose matrix units read both operands from shared memory: matrices come there by the copy engine, any other
+//! expression by threads that evaluate it.
+
+use eutectic_gpu::launch::{Boxes, Launch};
+
+use super::{
+    contraction::{Printed, Problem, Way},
+    library,
+    parts::{Operand, epilogue},
+};
+
+/// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
+const DEPTH: usize = 64;
+/// Bytes of barriers.
+const BARRIERS: usize = 128;
+
+/// A tile of a block.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    columns: usize,
+    /// Steps of the depth that are on their way at once.
+    stages: usize,
+    /// Blocks that share columns of the right operand.
+    cluster: usize,
+    /// Blocks of a processor.
+    resident: usize,
+    /// Seconds of a step: while the processor has as many blocks as it takes; and of a block alone, which waits for memory.
+    step: [f64; 2],
+    /// Seconds of a tile after its last step.
+    end: f64,
+}
+
+const fn tile(
+    [rows, columns]: [usize; 2],
+    stages: usize,
+    cluster: usize,
+    resident: usize,
+    step: [f64; 2],
+    end: f64,
+) -> Tile {
+    Tile { rows, columns, stages, cluster, resident, step, end }
+}
+
+/// Where the copy engine brings both operands. Steps and ends as measured on an H200 (`device products`).
+const BOXED: [Tile; 7] = [
+    tile([128, 256], 4, 2, 1, [740e-9, 760e-9], 1.0e-6),
+    tile([128, 256], 4, 1, 1, [745e-9, 760e-9], 0.7e-6),
+    tile([128, 128], 3, 2, 2, [430e-9, 450e-9], 0.5e-6),
+    tile([128, 128], 3, 1, 2, [425e-9, 450e-9], 0.3e-6),
+    tile([128, 64], 4, 1, 2, [295e-9, 247e-9], 0.2e-6),
+    tile([64, 128], 4, 1, 2, [262e-9, 197e-9], 0.2e-6),
+    tile([64, 64], 6, 1, 2, [185e-9, 170e-9], 0.0),
+];
+/// Where threads evaluate one.
+const COMPUTED: [Tile; 4] = [
+    tile([128, 256], 4, 1, 1, [900e-9, 1000e-9], 1.0e-6),
+    tile([128, 128], 4, 1, 1, [550e-9, 600e-9], 0.7e-6),
+    tile([64, 128], 4, 1, 1, [450e-9, 500e-9], 0.5e-6),
+    tile([64, 64], 6, 1, 1, [400e-9, 450e-9], 0.4e-6),
+];
+impl Tile {
+    fn shared(&self) -> usize {
+        self.stages * (self.rows + self.columns) * DEPTH * 2 + BARRIERS
+    }
+}
+
+/// An operand whose boxes the copy engine can bring.
+struct Boxed {
+    boxes: Boxes,
+    is_along: bool,
+}
+
+fn boxed(problem: &Problem, which: usize) -> Option<Boxed> {
+    let (nest, body, outer, depth) = match which {
+        0 => (&problem.left, problem.lhs, 1, 2),
+        _ => (&problem.right, problem.rhs, 2, 1),
+    };
+    let dtype = body.instrs[body.results[0]].dtype();
+    let at = library::matrix(problem.kernel, (nest, body.results[0]), dtype)?;
+    let is_along = at.strides[depth] == 1;
+    let (near, far) = if is_along { (depth, outer) } else { (outer, depth) };
+    // Matrices that all points of the batch share are one.
+    let batch = if at.strides[0] == 0 { 1 } else { nest.domain[0] };
+    let least = at.strides[far].max(1) * nest.domain[far];
+    let boxes = Boxes {
+        slot: at.slot,
+        offset: at.offset,
+        dtype,
+        extents: [nest.domain[near], nest.domain[far], batch],
+        strides: [at.strides[far], if batch == 1 { least.next_multiple_of(8) } else { at.strides[0] }],
+        lengths: [DEPTH, 0, 1],
+    };
+    // What the driver takes.
+    let fits = boxes.extents.iter().all(|&n| n < 1 << 31) && boxes.strides.iter().all(|&n| n < 1 << 38);
+    fits.then_some(Boxed { boxes, is_along })
+}
+
+/// Each tile that fits, with each number of parts of the depth.
+pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+    let [b, m, n, k] = problem.extents;
+    if problem.shape.cluster == 0 || problem.short.is_none() || problem.extents.contains(&0) {
+        return Vec::new();
+    }
+    let right = boxed(problem, 1).is_some();
+    let both = right && boxed(problem, 0).is_some();
+    let tiles = if both { &BOXED[..] } else { &COMPUTED };
+    let fits = |tile: &&Tile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
+    let mut ways = Vec::new();
+    for &tile in tiles.iter().filter(fits) {
+        let Tile { rows, columns, cluster, resident, step, end, .. } = tile;
+        if cluster > 1 && m <= rows {
+            continue;
+        }
+        let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
+        if tiles >= 1 << 30 {
+            continue;
+        }
+        for splits in problem.splits(4 * DEPTH) {
+            let blocks = tiles * splits;
+            let steps = (k.div_ceil(splits) as f64 / DEPTH as f64).ceil();
+            let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
+            let processors = problem.shape.processors;
+            let own = |step: f64| steps * step + end;
+            let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
+            ways.push(Way {
+                name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
+                print: Box::new(move || print(problem, tile, splits)),
+            });
+        }
+    }
+    ways
+}
+
+fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
+    let [b, m, n, k] = problem.extents;
+    let Tile { rows, columns, stages, cluster, resident, .. } = tile;
+    let half = problem.short.unwrap_or_default();
+    let mut operands = problem.operands()?;
+    let mut boxes = Vec::new();
+    for (which, (outer, tile)) in [(m, rows), (n, columns / cluster)].into_iter().enumerate() {
+        if let Some(Boxed { boxes: found, is_along }) = boxed(problem, which) {
+            operands[which] = Operand::boxed(which, [outer, k], is_along, found.extents[2] > 1);
+            let lengths = [DEPTH, if is_along { tile } else { DEPTH }, 1];
+            boxes.push(Boxes { lengths, ..found });
+        }
+    }
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum)?;
+    let head = problem.head(&operands, &epilogue, &[include_str!("../text/warpgroups.cu")]);
+    // Registers are given from one warpgroup to others, where a processor has but one block.
+    let threads = rows / 64 * 128 + if boxes.len() == 2 && resident > 1 { 32 } else { 128 };
+    let (parameter, argument) = match boxes.len() {
+        0 => (String::new(), "(const Box*)0"),
+        _ => (", PARAMETER Boxes<BOXES> boxes".to_string(), "boxes.of"),
+    };
+    let together = if cluster > 1 { format!("CLUSTER({cluster}) ") } else { String::new() };
+    let text = format!(
+        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ \
+         multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument}); }}\n",
+        boxes.len()
+    );
+    let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
+    let grid = [tiles.min(problem.shape.processors * resident / cluster * cluster), splits, 1];
+    let product = Launch { shared: tile.shared(), boxes, ..Launch::new(text, grid, threads) };
+    Ok(problem.launches(product, &head, splits, lanes))
+}

@@ -1,0 +1,142 @@
+// Products of few rows: each element of the right operand is read once, and multiplied with all rows. The threads of a block share its
+// columns and the depth; each takes TERMS terms of a group of columns at once, so that enough reads are on their way.
+
+// Terms k to k + TERMS of all rows; zeros from `end` on.
+template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, int end, T (&x)[M][TERMS]) {
+    using L = Operand<0>;
+    constexpr int V = L::LANES;
+    if constexpr (L::ALONG && V <= TERMS) {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int t = 0; t < TERMS; t += V) {
+#pragma unroll
+                for (int v = 0; v < V; v++) x[m][t + v] = 0;
+                if (k + t < end) evaluate<0>(s, b, m, (k + t) / V, &x[m][t]);
+            }
+    } else if constexpr (L::ALONG) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            T of[V];
+#pragma unroll
+            for (int v = 0; v < V; v++) of[v] = 0;
+            if (k < end) evaluate<0>(s, b, m, k / V, of);
+            const int from = k % V;
+#pragma unroll
+            for (int part = 0; part < V; part += TERMS)
+                if (from == part)
+#pragma unroll
+                    for (int t = 0; t < TERMS; t++) x[m][t] = of[part + t];
+        }
+    } else {
+#pragma unroll
+        for (int m = 0; m < M; m += V)
+#pragma unroll
+            for (int t = 0; t < TERMS; t++) {
+                T of[V];
+#pragma unroll
+                for (int v = 0; v < V; v++) of[v] = 0;
+                if (k + t < end) evaluate<0>(s, b, m / V, k + t, of);
+#pragma unroll
+                for (int v = 0; v < V; v++) x[m + v][t] = of[v];
+            }
+    }
+}
+
+// Adds each of COUNT numbers over the lanes of a warp that are `STEP` or a multiple of it apart; numbers are shared out as they are added:
+// afterwards a lane has COUNT / share of them, from `first` on.
+template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& first) {
+    if constexpr (WITH >= STEP) {
+        if constexpr (COUNT % 2 == 0) {
+            const bool upper = threadIdx.x & WITH;
+#pragma unroll
+            for (int n = 0; n < COUNT / 2; n++) {
+                const T kept = upper ? x[COUNT / 2 + n] : x[n], sent = upper ? x[n] : x[COUNT / 2 + n];
+                x[n] = kept + shuffle(sent, WITH);
+            }
+            if (upper) first += COUNT / 2;
+            add_lanes<COUNT / 2, WITH / 2, STEP>(x, first);
+        } else {
+#pragma unroll
+            for (int n = 0; n < COUNT; n++) x[n] += shuffle(x[n], WITH);
+            add_lanes<COUNT, WITH / 2, STEP>(x, first);
+        }
+    }
+}
+// How many numbers a lane keeps of COUNT, and how many lanes keep the same.
+template <int COUNT, int WITH, int STEP> FN constexpr int kept() {
+    if constexpr (WITH < STEP) return COUNT;
+    else return kept<COUNT % 2 == 0 ? COUNT / 2 : COUNT, WITH / 2, STEP>();
+}
+
+// COLUMNS a block, whose threads all share the depth; where the operand lies along the depth, each warp reads neighbouring terms of all
+// columns, else neighbouring columns of some terms.
+template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> FN void multiply_few(const Slots& s) {
+    using R = Operand<1>;
+    constexpr int V = R::LANES, WARPS = THREADS / 32;
+    // Groups of columns that neighbouring threads take, columns of a thread, and terms of it.
+    constexpr int ABREAST = R::ALONG ? 1 : COLUMNS / V, OWN = R::ALONG ? COLUMNS : V, DEEP = R::ALONG ? V : TERMS;
+    constexpr int STEP = ABREAST < 32 ? ABREAST : 32, COUNT = M * OWN, KEPT = kept<COUNT, 16, STEP>();
+    T* const parts = (T*)shared_memory();
+    const int n0 = blockIdx.x * COLUMNS, group = threadIdx.x % ABREAST, slice = threadIdx.x / ABREAST, warp = threadIdx.x / 32;
+    int begin, end;
+    part<DEEP, SPLITS>(begin, end);
+    for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        T sums[COUNT] = {};
+        for (int k = begin + slice * DEEP; k < end; k += THREADS / ABREAST * DEEP) {
+            if constexpr (R::ALONG) {
+                T y[OWN][V], x[M][V];
+#pragma unroll
+                for (int c = 0; c < OWN; c++) {
+#pragma unroll
+                    for (int v = 0; v < V; v++) y[c][v] = 0;
+                    if (n0 + c < N) evaluate<1>(s, b, n0 + c, k / V, y[c]);
+                }
+                take_rows<V>(s, b, k, end, x);
+#pragma unroll
+                for (int m = 0; m < M; m++)
+#pragma unroll
+                    for (int c = 0; c < OWN; c++)
+#pragma unroll
+                        for (int v = 0; v < V; v++) sums[m * OWN + c] += x[m][v] * y[c][v];
+            } else {
+                T y[TERMS][V], x[M][TERMS];
+                const int n = n0 + group * V;
+#pragma unroll
+                for (int t = 0; t < TERMS; t++) {
+#pragma unroll
+                    for (int v = 0; v < V; v++) y[t][v] = 0;
+                    if (n < N && k + t < end) evaluate<1>(s, b, n / V, k + t, y[t]);
+                }
+                take_rows<TERMS>(s, b, k, end, x);
+#pragma unroll
+                for (int m = 0; m < M; m++)
+#pragma unroll
+                    for (int t = 0; t < TERMS; t++)
+#pragma unroll
+                        for (int v = 0; v < V; v++) sums[m * OWN + v] += x[m][t] * y[t][v];
+            }
+        }
+        int first = 0;
+        add_lanes<COUNT, 16, STEP>(sums, first);
+        // Of each warp (or of each part of one that has other columns), all sums; lanes that kept the same write the same.
+        constexpr int PER_WARP = M * (R::ALONG ? COLUMNS : STEP * V), GROUPS = PER_WARP / COUNT;
+#pragma unroll
+        for (int n = 0; n < KEPT; n++) parts[warp * PER_WARP + (first + n) * GROUPS + group % GROUPS] = sums[n];
+        __syncthreads();
+        constexpr int APART = ABREAST > 32 ? ABREAST / 32 : 1;
+        for (int at = threadIdx.x; at < M * COLUMNS / LANES; at += THREADS) {
+            const int m = at / (COLUMNS / LANES), n = at % (COLUMNS / LANES) * LANES;
+            T row[LANES];
+#pragma unroll
+            for (int lane = 0; lane < LANES; lane++) {
+                // The group that has the column, in the first warp that has the group.
+                const int of = R::ALONG ? 0 : (n + lane) / V, c = R::ALONG ? n + lane : (n + lane) % V;
+                row[lane] = 0;
+                for (int w = of / 32; w < WARPS; w += APART) row[lane] += parts[w * PER_WARP + (m * OWN + c) * GROUPS + of % GROUPS];
+            }
+            ::finish<SPLITS, LANES>(s, b, m, n0 + n, row);
+        }
+        __syncthreads();
+    }
+}
