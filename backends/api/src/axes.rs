@@ -202,7 +202,7 @@ impl Nest {
     }
 
     /// With `axis` as two axes, the inner one of extent `by`.
-    fn split(&self, axis: usize, by: usize) -> Nest {
+    pub fn split(&self, axis: usize, by: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.splice(axis..=axis, [self.domain[axis] / by, by]);
         let whole = Index::coord(axis).times(by as i64).plus(&Index::coord(axis + 1));

@@ -1,5 +1,6 @@
 //! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
-//! device's ceilings; `device products`: products, each way that is expected to be among the fastest; `device models`: encoders, against the reference and in time.
+//! device's ceilings; `device products` and `device attention`: each way that is expected to be among the
+//! fastest; `device models`: encoders, against the reference and in time.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -29,10 +30,12 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("check") => check_seeds(number(1), number(2)),
         Some("cases") => check_cases(),
+        Some("ways") => check_ways(args.get(1).map_or("", String::as_str)),
         Some("time") => time(),
-        Some("products") => products(),
+        Some("products") => measured(cases::products()),
+        Some("attention") => measured(cases::attentions()),
         Some("models") => models(),
-        _ => println!("usage: device check FIRST LAST | cases | time | products | models"),
+        _ => println!("usage: device check FIRST LAST | cases | ways PREFIX | time | products | attention | models"),
     }
 }
 
@@ -69,21 +72,29 @@ fn check_cases() {
     let compiler = compiler();
     let right = cases::SMALL.iter().filter(|case| judge(&compiler, case.0, &cases::graph(**case), 1)).count();
     println!("{right} of {} cases right", cases::SMALL.len());
-    check_ways();
+    check_ways("");
     cases::sessions::check(|| on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
     println!("sessions right");
 }
 
-/// Every way to compute each of some products, families apart.
-fn check_ways() {
+/// Every way to compute each of some products and attentions, families apart, whose names begin so.
+fn check_ways(prefix: &str) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let shape = *gpu.device().shape();
     let mut ways = BTreeMap::new();
-    for case in cases::PRODUCTS {
+    for case in cases::PRODUCTS.iter().chain(cases::ATTENTIONS) {
         let graph = cases::graph(*case);
         let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
-        for way in program.kernels.iter().flat_map(|kernel| kernels::products(&shape, kernel)) {
-            ways.entry(way.name).or_insert_with(Vec::new).push((case.0, graph.clone()));
+        for way in program.kernels.iter().flat_map(|kernel| kernels::ways(&shape, kernel)) {
+            // What a family of attention chooses, its costs choose.
+            let family = way.name.split(',').next().unwrap_or_default().to_string();
+            if !family.starts_with(prefix) {
+                continue;
+            }
+            let of_family = ways.entry(family).or_insert_with(Vec::new);
+            if !of_family.iter().any(|(name, _)| *name == case.0) {
+                of_family.push((case.0, graph.clone()));
+            }
         }
     }
     let check = |(name, graphs): (&String, &Vec<(&str, Graph)>)| {
@@ -96,20 +107,20 @@ fn check_ways() {
         [right, graphs.len()]
     };
     let counts = ways.par_iter().map(check).reduce(|| [0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
-    println!("{} of {} products right, in {} ways", counts[0], counts[1], ways.len());
+    println!("{} of {} products and attentions right, in {} ways", counts[0], counts[1], ways.len());
 }
 
-/// Ways of a product that are measured: those that are expected to be the fastest.
+/// Ways of a kernel that are measured: those that are expected to be the fastest.
 const MEASURED: usize = 9;
 
-fn products() {
+fn measured(list: Vec<(String, String)>) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let compiler = compiler();
     let mut todo = Vec::new();
-    for (name, text) in cases::products() {
+    for (name, text) in list {
         let planned = compiler.plan(&cases::graph((&name, &text))).unwrap_or_else(|e| panic!("{e}"));
         for kernel in planned.lowered.program.kernels {
-            let mut ways = kernels::products(gpu.device().shape(), &kernel);
+            let mut ways = kernels::ways(gpu.device().shape(), &kernel);
             ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
             ways.truncate(MEASURED);
             todo.extend(ways.into_iter().enumerate().map(|(n, way)| (name.clone(), kernel.clone(), n, way)));

@@ -10,7 +10,7 @@ use super::{
     op,
     pointwise::{ACTIVATIONS, activate},
 };
-use crate::{Scalar, Type, scalar::Accumulator};
+use crate::{DType, Scalar, Type, scalar::Accumulator};
 
 /// Attributes of everything with attention in it.
 pub(super) const SCALE: AttrDef = attr("scale", Float);
@@ -97,6 +97,8 @@ struct Head<'a, S> {
     scale: S,
     softcap: f64,
     zeros: bool,
+    /// The type of the result, to which kernels may round the weights: matrix units take them so, and a softmax that is stored has them so.
+    dtype: DType,
 }
 
 /// A matrix of a tensor's two inner axes.
@@ -136,7 +138,7 @@ impl<S: Scalar> Head<'_, S> {
             let (weights, total) = powers(&scores);
             let mut sums = vec![(S::Sum::default(), S::Sum::default()); self.value.columns];
             for (weight, row) in weights.into_iter().zip(self.value.rows()) {
-                let share = weight / total;
+                let (share, weight) = ((weight / total).store(self.dtype), weight.store(self.dtype));
                 for ((before, after), &v) in sums.iter_mut().zip(row) {
                     before.add_product(share, v);
                     after.add_product(weight, v);
@@ -180,6 +182,7 @@ fn heads<S: Scalar>(
             scale: call.number(0),
             softcap: call.attrs[1].float().unwrap_or(0.0),
             zeros,
+            dtype: call.result().0,
         };
         head.attend(|i, j| bias(n, i, j), &mut result);
     }

@@ -1,13 +1,19 @@
 //! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
 
 use eutectic_backend::{
-    AnchorKernel, AttentionAxes, EmptyRow, Kernel,
+    AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Kernel,
     axes::Nest,
     intervals::{Mask, Visibility},
+    scores::Shares,
 };
 use eutectic_gpu::{device::Shape, emit::Emitter, lanes::Lanes, launch::Launch};
 
-use super::parts::{Operand, epilogue, flat, short, wide};
+use super::{
+    attention_ways::{Groups, Units, Way, ways},
+    contraction::PrintedWay,
+    parts::{Operand, epilogue, flat, short, wide},
+    warpgroup_attention,
+};
 use crate::dialect::{CudaC, arguments, entry, method};
 
 /// Threads of a block that joins parts of the keys.
@@ -15,145 +21,291 @@ const JOIN: usize = 128;
 /// Most tiles of scores that are looked at for being hidden.
 const LOOKED_AT: usize = 1 << 14;
 
+/// What is printed, whichever way.
+pub struct Problem<'a> {
+    /// The device's.
+    pub shape: &'a Shape,
+    /// Extents of the batch, queries, depth, keys and columns.
+    pub extents: [usize; 5],
+    /// The bias over `[b s t]`, and which value it is.
+    pub bias: Option<(Nest, usize)>,
+    kernel: &'a Kernel,
+    nests: [Nest; 3],
+    bodies: [&'a Body; 3],
+    own: Nest,
+    sum: &'static str,
+    /// The type of operands that matrix units take.
+    half: Option<&'static str>,
+    constants: String,
+    shares: Shares,
+}
+
 /// Prints it.
 ///
 /// # Errors
 /// What cannot be printed.
 pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
-        return Err(vec!["no attention".into()]);
+    let problem = Problem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
+    let way = match problem.half {
+        Some(_) => ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)),
+        None => Some(problem.by_threads()),
     };
-    let is_wide = wide(&kernel.bodies());
-    let (sum, bytes) = if is_wide { ("double", 8) } else { ("float", 4) };
-    let &AttentionAxes { batch, queries, keys, depth, columns } = axes;
-    let nests = [
-        flat(&Nest::of(query.clone()), [batch, queries, depth]),
-        flat(&Nest::of(key.clone()), [batch, keys, depth]),
-        flat(&Nest::of(value.clone()), [batch, keys, columns]),
-    ];
-    let own = flat(&Nest::new(&kernel.body, &kernel.stores), [batch, queries, columns]);
-    let ([b, s, d], t, e) = ([0, 1, 2].map(|n| nests[0].domain[n]), nests[1].domain[1], nests[2].domain[2]);
-    let half = short(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256);
-    let up_to = |n: usize, most: usize| n.next_power_of_two().clamp(16, most);
-    let (ec, dc) = (up_to(e, if is_wide { 64 } else { 128 }), up_to(d, 64));
-    let few = s <= 16 || b * s.div_ceil(64) * e.div_ceil(ec) < shape.processors / 2;
-    let (bq, bt) = match half {
-        // Sixteen queries a warp; as many keys as leave room for the columns in registers.
-        Some(_) => (if few { 16 } else { 64 }, if d.max(e) > 128 { 32 } else { 64 }),
-        None => (if few { 16 } else { 64 }, if is_wide { 32 } else { 64 }),
-    };
-    let (epilogue, lanes) = epilogue(&own, &kernel.slots, if half.is_some() { 8 } else { (ec / 16).min(4) }, sum)?;
-    let mut before = format!(
-        "#define OPERANDS 3\n#define HAS_BIAS {}\nconstexpr int B = {b}, QUERIES = {s}, KEYS = {t}, DEPTH = {d}, COLUMNS = {e};\n\
-         constexpr double SCALE = {:?}, SOFTCAP = {:?};\nconstexpr bool EMPTY_IS_ZERO = {};\ntemplate <int WHICH> struct Operand;\n",
-        u8::from(bias.is_some()),
-        scale.get(),
-        softcap.get(),
-        *empty == EmptyRow::Zeros,
-    );
-    let mut methods = epilogue;
-    let mut operands = Vec::new();
-    for (n, (nest, body)) in nests.iter().zip([query, key, value]).enumerate() {
-        let operand = Operand::print(n, nest, body.results[0], &kernel.slots, (n == 2, sum))?;
-        before += &operand.properties;
-        methods += &operand.method;
-        operands.push(operand);
+    let way =
+        way.ok_or_else(|| vec!["attention of this depth takes more shared memory than a block has".to_string()])?;
+    problem.print(&way)
+}
+
+/// All ways to compute a kernel's attention; none of another kernel.
+pub fn all(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
+    let Some(problem) = Problem::of(shape, kernel).filter(|problem| problem.half.is_some()) else { return Vec::new() };
+    let printed = |way: Way| PrintedWay { name: way.name(), seconds: way.seconds, printed: problem.print(&way) };
+    ways(&problem).into_iter().map(printed).collect()
+}
+
+impl<'a> Problem<'a> {
+    fn of(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
+        let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
+            return None;
+        };
+        let is_wide = wide(&kernel.bodies());
+        let &AttentionAxes { batch, queries, keys, depth, columns } = axes;
+        let nests = [
+            flat(&Nest::of(query.clone()), [batch, queries, depth]),
+            flat(&Nest::of(key.clone()), [batch, keys, depth]),
+            flat(&Nest::of(value.clone()), [batch, keys, columns]),
+        ];
+        let ([b, s, d], t, e) = ([0, 1, 2].map(|n| nests[0].domain[n]), nests[1].domain[1], nests[2].domain[2]);
+        let constants = format!(
+            "#define OPERANDS 3\n#define HAS_BIAS {}\nconstexpr int B = {b}, QUERIES = {s}, KEYS = {t}, DEPTH = {d}, COLUMNS = {e};\n\
+             constexpr double SCALE = {:?}, SOFTCAP = {:?};\nconstexpr bool EMPTY_IS_ZERO = {};\ntemplate <int WHICH> struct Operand;\n",
+            u8::from(bias.is_some()),
+            scale.get(),
+            softcap.get(),
+            *empty == EmptyRow::Zeros,
+        );
+        Some(Problem {
+            shape,
+            extents: [b, s, d, t, e],
+            bias: bias.as_ref().map(|bias| (flat(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0])),
+            kernel,
+            nests,
+            bodies: [query, key, value],
+            own: flat(&Nest::new(&kernel.body, &kernel.stores), [batch, queries, columns]),
+            sum: if is_wide { "double" } else { "float" },
+            half: short(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256),
+            constants,
+            shares: bias.as_ref().map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
+        })
     }
-    let mut bias_lanes = 1;
-    let mut hidden = None;
-    if let Some(bias) = bias {
-        let nest = flat(&Nest::of(bias.clone()), [batch, queries, keys]);
-        let lanes = Lanes::best(&nest, &kernel.slots, 2, if half.is_some() { 2 } else { bt / 16 });
-        let mut emitter = Emitter::new(&CudaC, &kernel.slots, &nest, &["b", "s", "t"], lanes, "v");
-        let values = emitter.value(bias.results[0]);
+
+    /// Which share of the tiles is computed.
+    pub fn visible(&self) -> f64 {
+        self.shares.visible
+    }
+
+    /// Simple operations that the bias takes for each score.
+    pub fn bias_operations(&self) -> f64 {
+        let cost = |instr: &Instr| match instr {
+            Instr::Load(_) => 8.0,
+            Instr::Constant { .. } => 0.0,
+            _ => 2.0,
+        };
+        let each = |(nest, _): &(Nest, usize)| 4.0 + nest.instrs.iter().map(cost).sum::<f64>();
+        self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
+    }
+
+    /// Bytes of shared memory where warps feed matrix units, however operands lie.
+    pub fn warps_shared(&self, queries: usize, keys: usize) -> usize {
+        let [_, _, d, _, e] = self.extents;
+        let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
+        let tile = |outer: usize, depth: usize| 2 * (outer * (depth + 8)).max(depth * (outer + 8));
+        let tiles = tile(queries, depth) + 2 * (tile(keys, depth) + tile(columns, keys));
+        tiles.max(queries * (columns + 4) * 4)
+    }
+
+    fn by_threads(&self) -> Way {
+        let [b, s, _, t, e] = self.extents;
+        let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
+        let chunks = e.div_ceil(up_to(e, columns)).max(1);
+        let few = s <= 16 || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
+        let queries = if few { 16 } else { 64 };
+        // Few queries: parts of the keys on processors of their own, of several tiles each.
+        let blocks = (b * s.div_ceil(queries) * chunks).max(1);
+        let most = (t / (2 * keys)).max(1).min(4 * self.shape.processors / blocks).max(1);
+        let splits = if blocks < self.shape.processors { 1 << most.ilog2() } else { 1 };
+        Way { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
+    }
+
+    fn print(&self, way: &Way) -> Result<Vec<Launch>, Vec<String>> {
+        let &Way { units, queries: bq, keys: bt, splits, .. } = way;
+        let [b, s, d, _, e] = self.extents;
+        let (sum, bytes) = (self.sum, if self.sum == "double" { 8 } else { 4 });
+        let (ec, dc) = (up_to(e, if bytes == 8 { 64 } else { 128 }), up_to(d, 64));
+        let slots = &self.kernel.slots;
+        let most = if units == Units::Threads { (ec / 16).min(4) } else { 8 };
+        let (epilogue, lanes) = epilogue(&self.own, slots, most, sum)?;
+        let mut before = self.constants.clone();
+        let mut methods = epilogue;
+        let mut operands = Vec::new();
+        for (n, (nest, body)) in self.nests.iter().zip(self.bodies).enumerate() {
+            let operand = Operand::print(n, nest, body.results[0], slots, (n == 2, sum))?;
+            before += &operand.properties;
+            methods += &operand.method;
+            operands.push(operand);
+        }
+        let mut bias_lanes = 1;
+        let mut seen = None;
+        if let Some((nest, result)) = &self.bias {
+            seen = Seen::of(nest, *result, [bq, bt]);
+            let printed = match units {
+                Units::Warpgroups(groups) => {
+                    let room = groups.room(bt, e.max(1).next_multiple_of(16));
+                    warpgroup_attention::bias(nest, *result, slots, bt, room)?
+                }
+                _ => self.bias(nest, *result, if units == Units::Threads { bt / 16 } else { 2 })?,
+            };
+            before += &printed.before;
+            methods += &printed.methods;
+            bias_lanes = printed.lanes;
+        } else if matches!(units, Units::Warpgroups(_)) {
+            before += warpgroup_attention::NOTHING_KEPT;
+        }
+        before += &Seen::print(seen.as_ref());
+        let head = arguments(slots, &before, &methods)
+            + include_str!("../text/tiles.cu")
+            + include_str!("../text/attention.cu");
+        let chunks = if units == Units::Threads { e.div_ceil(ec) } else { e.min(1) };
+        let workspace = if splits > 1 { splits * b * s * (e + 2) * bytes } else { 0 };
+        let join = (splits > 1).then(|| {
+            let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
+            let blocks = (b * s * e / lanes).div_ceil(JOIN).min(self.shape.processors * 16);
+            Launch { workspace, ..Launch::new(head.clone() + &entry((JOIN, 1), &call), [blocks, 1, 1], JOIN) }
+        });
+        let [dp, ep] = [d, e].map(|n| n.max(1).next_multiple_of(16));
+        let half = self.half.unwrap_or_default();
+        let (source, threads, shared) = match units {
+            Units::Warpgroups(groups) => {
+                let Groups { count, resident, stages, registers: [brings, weighs] } = groups;
+                let threads = 128 * (count + 1);
+                let call = format!(
+                    "attend_warpgroups<{half}, {count}, {bt}, {dp}, {ep}, {stages}, {brings}, {weighs}, {splits}, {lanes}, {bias_lanes}>(slots);"
+                );
+                let text = warpgroup_attention::text(half, bt, ep);
+                (head + &text + &entry((threads, resident), &call), threads, groups.shared(bt, [dp, ep]))
+            }
+            Units::Warps => {
+                let tiles = operands[1].shared(bt, dp) + operands[2].shared(ep, bt);
+                let shared = operands[0].shared(bq, dp) + 2 * tiles;
+                let call =
+                    format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {splits}, {lanes}, {bias_lanes}>(slots);");
+                let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
+                let resident = if d.max(e) > 64 { 1 } else { 3 };
+                (head + &text + &entry((bq * 2, resident), &call), bq * 2, shared.max(bq * (ep + 4) * 4))
+            }
+            Units::Threads => {
+                let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");
+                let threads = bq / 4 * 16;
+                let shared = (dc * (bq + bt + 8) + bt * (bq + 4) + bt * (ec + 4)) * bytes;
+                (head + &entry((threads, if bytes == 8 { 1 } else { 512 / threads }), &call), threads, shared)
+            }
+        };
+        let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
+        let launch = Launch { shared, workspace, ..Launch::new(source, grid, threads) };
+        let (needs, has) = (launch.shared, self.shape.shared);
+        match needs <= has {
+            true => Ok([launch].into_iter().chain(join).collect()),
+            false => {
+                Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
+            }
+        }
+    }
+
+    fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<Bias, Vec<String>> {
+        let slots = &self.kernel.slots;
+        let lanes = Lanes::best(nest, slots, 2, most);
+        let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "s", "t"], lanes, "v");
+        let values = emitter.value(result);
         for lane in 0..lanes.count {
-            emitter.line(&format!("out[{lane}] = ({sum}){};", values[lane % values.len()]));
+            emitter.line(&format!("out[{lane}] = ({}){};", self.sum, values[lane % values.len()]));
         }
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);
         }
-        methods += &method(&format!("void bias(int b, int s, int t, {sum}* out)"), &emitter.text);
-        bias_lanes = lanes.count;
-        hidden = ranges(&nest, bias.results[0], [bq, bt]);
+        let methods = method(&format!("void bias(int b, int s, int t, {}* out)", self.sum), &emitter.text);
+        Ok(Bias { before: String::new(), methods, lanes: lanes.count })
     }
-    before += &visible(hidden.as_deref());
-    let head = arguments(&kernel.slots, &before, &methods)
-        + include_str!("../text/tiles.cu")
-        + include_str!("../text/attention.cu");
-    // Few queries: parts of the keys on processors of their own, of several tiles each.
-    let chunks = if half.is_some() { e.min(1) } else { e.div_ceil(ec) };
-    let blocks = (b * s.div_ceil(bq) * chunks).max(1);
-    let most = (t / (2 * bt)).max(1).min(4 * shape.processors / blocks).max(1);
-    let splits = if blocks < shape.processors { 1 << most.ilog2() } else { 1 };
-    let workspace = if splits > 1 { splits * b * s * (e + 2) * bytes } else { 0 };
-    let join = (splits > 1).then(|| {
-        let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
-        let blocks = (b * s * e / lanes).div_ceil(JOIN).min(shape.processors * 16);
-        Launch { workspace, ..Launch::new(head.clone() + &entry((JOIN, 1), &call), [blocks, 1, 1], JOIN) }
-    });
-    if let Some(half) = half {
-        let (dp, ep) = (d.max(1).next_multiple_of(16), e.max(1).next_multiple_of(16));
-        let shared = operands[0].shared(bq, dp) + 2 * (operands[1].shared(bt, dp) + operands[2].shared(ep, bt));
-        let call = format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {splits}, {lanes}, {bias_lanes}>(slots);");
-        let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
-        let source = head + &text + &entry((bq * 2, if d.max(e) > 64 { 1 } else { 3 }), &call);
-        let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
-        let shared = shared.max(bq * (ep + 4) * 4);
-        let launch = Launch { shared, workspace, ..Launch::new(source, grid, bq * 2) };
-        return launches(shape, launch, join);
-    }
-    let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");
-    let threads = bq / 4 * 16;
-    let shared = (dc * (bq + bt + 8) + bt * (bq + 4) + bt * (ec + 4)) * bytes;
-    let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
-    let launch = Launch {
-        shared,
-        workspace,
-        ..Launch::new(head + &entry((threads, if is_wide { 1 } else { 512 / threads }), &call), grid, threads)
-    };
-    launches(shape, launch, join)
 }
 
-/// What is launched, if the device has the shared memory for it.
-fn launches(shape: &Shape, launch: Launch, join: Option<Launch>) -> Result<Vec<Launch>, Vec<String>> {
-    let (needs, has) = (launch.shared, shape.shared);
-    match needs <= has {
-        true => Ok([launch].into_iter().chain(join).collect()),
-        false => {
-            Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
+/// A printed bias.
+pub struct Bias {
+    /// What comes before the struct of arguments.
+    pub before: String,
+    /// Methods of it.
+    pub methods: String,
+    /// How many keys it is evaluated for at once.
+    pub lanes: usize,
+}
+
+fn up_to(n: usize, most: usize) -> usize {
+    n.next_power_of_two().clamp(16, most)
+}
+
+/// Of a block of queries.
+struct Range {
+    /// The keys from the first to the last tile that is not hidden.
+    seen: [usize; 2],
+    /// Tiles, by their numbers, whose scores the bias leaves as they are: the longest run of them.
+    plain: [usize; 2],
+}
+
+/// What each block of queries sees.
+struct Seen(Vec<Range>);
+
+impl Seen {
+    /// None where every tile is seen by all, and no tile is plain.
+    fn of(bias: &Nest, result: usize, [bq, bt]: [usize; 2]) -> Option<Seen> {
+        let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
+        let (blocks, tiles) = (s.div_ceil(bq), t.div_ceil(bt));
+        if b == 0 || blocks * tiles > LOOKED_AT || blocks * tiles == 0 {
+            return None;
         }
-    }
-}
-
-/// For each block of queries, the keys from the first to the last tile that is not hidden; none where all are seen by all.
-fn ranges(bias: &Nest, result: usize, [bq, bt]: [usize; 2]) -> Option<Vec<[usize; 2]>> {
-    let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
-    let (blocks, tiles) = (s.div_ceil(bq), t.div_ceil(bt));
-    if b == 0 || blocks * tiles > LOOKED_AT || blocks * tiles == 0 {
-        return None;
-    }
-    let results = [result];
-    let mut mask = Mask::new(&bias.instrs, &results)?;
-    let ranges: Vec<[usize; 2]> = (0..blocks)
-        .map(|block| {
-            let mut is_seen = |tile: usize| {
+        let results = [result];
+        let mut mask = Mask::new(&bias.instrs, &results)?;
+        let of_block = |block: usize| {
+            let of_tile = |tile: usize| {
                 let (q, k) = (block * bq, tile * bt);
-                mask.of(&[0..b, q..s.min(q + bq), k..t.min(k + bt)]) != Visibility::Hidden
+                mask.of(&[0..b, q..s.min(q + bq), k..t.min(k + bt)])
             };
-            let first = (0..tiles).find(|&tile| is_seen(tile));
-            let last = (0..tiles).rev().find(|&tile| is_seen(tile));
-            first.zip(last).map_or([0, 0], |(first, last)| [first * bt, t.min((last + 1) * bt)])
-        })
-        .collect();
-    ranges.iter().any(|range| *range != [0, t]).then_some(ranges)
-}
+            let all: Vec<Visibility> = (0..tiles).map(of_tile).collect();
+            let first = all.iter().position(|v| *v != Visibility::Hidden);
+            let last = all.iter().rposition(|v| *v != Visibility::Hidden);
+            let (mut plain, mut start) = ([0, 0], 0);
+            for (tile, visibility) in all.iter().enumerate() {
+                if *visibility != Visibility::Plain {
+                    start = tile + 1;
+                } else if tile + 1 - start > plain[1] - plain[0] {
+                    plain = [start, tile + 1];
+                }
+            }
+            let seen = first.zip(last).map_or([0, 0], |(first, last)| [first * bt, t.min((last + 1) * bt)]);
+            Range { seen, plain }
+        };
+        let ranges: Vec<Range> = (0..blocks).map(of_block).collect();
+        ranges.iter().any(|range| range.seen != [0, t] || range.plain != [0, 0]).then_some(Seen(ranges))
+    }
 
-/// The function that says which keys a block of queries looks at.
-fn visible(ranges: Option<&[[usize; 2]]>) -> String {
-    let Some(ranges) = ranges else { return "FN void visible(int, int&, int&) {}\n".into() };
-    let list: Vec<_> = ranges.iter().map(|[first, last]| format!("{first}, {last}")).collect();
-    format!(
-        "CONSTANT int RANGES[] = {{ {} }};\nFN void visible(int block, int& first, int& last) {{ first = RANGES[2 * block]; last = RANGES[2 * block + 1]; }}\n",
-        list.join(", ")
-    )
+    /// The functions that say which keys a block of queries looks at, and which tiles of them are plain.
+    fn print(seen: Option<&Seen>) -> String {
+        let Some(Seen(ranges)) = seen else {
+            return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();
+        };
+        let of = |Range { seen: [first, last], plain: [from, to] }: &Range| format!("{first}, {last}, {from}, {to}");
+        let list: Vec<_> = ranges.iter().map(of).collect();
+        format!(
+            "CONSTANT int RANGES[] = {{ {} }};\n\
+             FN void visible(int block, int& first, int& last) {{ first = RANGES[4 * block]; last = RANGES[4 * block + 1]; }}\n\
+             FN bool is_plain(int block, int tile) {{ return tile >= RANGES[4 * block + 2] && tile < RANGES[4 * block + 3]; }}\n",
+            list.join(", ")
+        )
+    }
 }

@@ -1,11 +1,13 @@
 //! Kernels: which schedule a description gets.
 
 mod attention;
+mod attention_ways;
 mod contraction;
 mod few;
 mod library;
 mod parts;
 mod tiles;
+mod warpgroup_attention;
 mod warpgroups;
 
 use eutectic_backend::{AnchorKernel, Kernel};
@@ -28,6 +30,13 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         AnchorKernel::Contraction { .. } => contraction::print(shape, kernel),
         AnchorKernel::Attention { .. } => attention::print(shape, kernel),
     }
+}
+
+/// All ways to compute a kernel's product or attention, for tests and measurements; none of another kernel.
+pub fn ways(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
+    let mut ways = contraction::all(shape, kernel);
+    ways.extend(attention::all(shape, kernel));
+    ways
 }
 
 /// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.

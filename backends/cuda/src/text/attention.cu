@@ -10,8 +10,8 @@ template <class T> FN T score(T product, T unit) {
 }
 
 // The keys of a block: of those that its queries see, an equal part for each of SPLITS, in whole tiles.
-template <int BT, int SPLITS> FN void share_keys(int split, int& first, int& last) {
-    visible(blockIdx.x, first, last);
+template <int BT, int SPLITS> FN void share_keys(int block, int split, int& first, int& last) {
+    visible(block, first, last);
     const int each = ((last - first + BT - 1) / BT + SPLITS - 1) / SPLITS * BT;
     const int end = first + (split + 1) * each;
     first += split * each;
@@ -71,7 +71,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
     const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     const int s0 = blockIdx.x * BQ, e0 = blockIdx.y / SPLITS * EC, split = blockIdx.y % SPLITS;
     int first = 0, last = KEYS;
-    share_keys<BT, SPLITS>(split, first, last);
+    share_keys<BT, SPLITS>(blockIdx.x, split, first, last);
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
         T sums[4][TE] = {}, most[4], total[4] = {};
 #pragma unroll

@@ -1,11 +1,5 @@
 // Attention of 16-bit operands on matrix units: 16 queries a warp; scores, weights and sums stay in its registers. Weights go into the second
-// product as the sum of two 16-bit numbers, so that they are as exact as sums in 32 bits are.
-
-// What is left of two numbers when they are rounded to 16 bits, as 16-bit numbers.
-template <class H> FN unsigned rest_of(float x, float y, unsigned pair) {
-    const H a = { (unsigned short)pair }, b = { (unsigned short)(pair >> 16) };
-    return pair_of(x - widen(a), y - widen(b), H());
-}
+// product as 16-bit numbers; their sums are of what they were before.
 
 // BQ queries a block; BT keys at once; depth and columns padded to DP and EP.
 template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
@@ -20,7 +14,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int s0 = blockIdx.x * BQ;
     int first = 0, last = KEYS;
-    share_keys<BT, SPLITS>(blockIdx.y, first, last);
+    share_keys<BT, SPLITS>(blockIdx.x, blockIdx.y, first, last);
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
         float sums[EP / 8][4] = {}, most[2] = { nothing<float>(), nothing<float>() }, total[2] = {};
         Q q;
@@ -103,12 +97,11 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             }
 #pragma unroll
             for (int t = 0; t < BT; t += 16) {
-                unsigned high[4], low[4];
+                unsigned y[4];
 #pragma unroll
                 for (int n = 0; n < 4; n++) {
                     const float* p = &x[t / 8 + n / 2][n % 2 * 2];
-                    high[n] = pair_of(p[0], p[1], H());
-                    low[n] = rest_of<H>(p[0], p[1], high[n]);
+                    y[n] = pair_of(p[0], p[1], H());
                 }
 #pragma unroll
                 for (int e = 0; e < EP; e += 16) {
@@ -116,8 +109,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
                     right_fragment<V>(z, values(turn), e, t);
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
-                        multiply(sums[e / 8 + h], high, z[2 * h], z[2 * h + 1], H());
-                        multiply(sums[e / 8 + h], low, z[2 * h], z[2 * h + 1], H());
+                        multiply(sums[e / 8 + h], y, z[2 * h], z[2 * h + 1], H());
                     }
                 }
             }

@@ -144,6 +144,141 @@ pub const PRODUCTS: &[Case] = &[
     ("two rows f64", "(input x f64[2 70]) (param w f64[70 30]) (output y (matmul x w))"),
 ];
 
+/// Attention by which every way is tried that has it: tiles that are cut off, narrow, odd and wide heads, operands that lie across, are slices or are
+/// computed, biases of all kinds, hidden blocks, grouped heads, keys that are split.
+pub const ATTENTIONS: &[Case] = &[
+    (
+        "odd tiles f16",
+        "(input q f16[3 77 24]) (input k f16[3 333 24]) (input v f16[3 333 24]) (output y (attention q k v :scale 0.2))",
+    ),
+    (
+        "whole tiles bf16",
+        "(input q bf16[2 192 64]) (input k bf16[2 640 64]) (input v bf16[2 640 64]) (output y (attention q k v :scale 0.125))",
+    ),
+    (
+        "heads of 80 f16",
+        "(input q f16[2 130 80]) (input k f16[2 400 80]) (input v f16[2 400 80]) (output y (attention q k v :scale 0.1))",
+    ),
+    (
+        "heads of 14 bf16",
+        "(input q bf16[2 65 14]) (input k bf16[2 200 14]) (input v bf16[2 200 14]) (output y (attention q k v :scale 0.25))",
+    ),
+    (
+        "heads of 256 f16",
+        "(input q f16[1 100 256]) (input k f16[1 260 256]) (input v f16[1 260 256]) (output y (attention q k v :scale 0.06))",
+    ),
+    (
+        "other columns, softcap, mask of keys f16",
+        "(input q f16[2 70 40]) (input k f16[2 333 40]) (input v f16[2 333 104]) (input c f16[2 1 333]) \
+         (output y (attention q k v c :scale 0.2 :softcap 3.0))",
+    ),
+    (
+        "negative scale f16",
+        "(input q f16[2 70 32]) (input k f16[2 256 32]) (input v f16[2 256 32]) (output y (attention q k v :scale -0.2))",
+    ),
+    (
+        "causal, grouped heads bf16",
+        "(input q bf16[4 300 64]) (input k bf16[2 300 64]) (input v bf16[2 300 64]) \
+         (output y (sdpa q k v :scale 0.125 :mask causal))",
+    ),
+    (
+        "window f16",
+        "(input q f16[2 450 32]) (input k f16[2 450 32]) (input v f16[2 450 32]) \
+         (output y (sdpa q k v :scale 0.2 :mask window :window 70))",
+    ),
+    (
+        "keep-mask f16",
+        "(input q f16[2 90 32]) (input k f16[2 200 32]) (input v f16[2 200 32]) (input m bool[90 200]) \
+         (output y (sdpa q k v m :scale 0.2 :mask keep))",
+    ),
+    (
+        "positions of rows and columns f16",
+        "(input q f16[2 256 64]) (input k f16[2 256 64]) (input v f16[2 256 64]) (input h f16[2 256 16]) (input w f16[2 256 16]) \
+         (output y (attention q k v (reshape (add (reshape h :shape [2 256 16 1]) (reshape w :shape [2 256 1 16])) \
+         :shape [2 256 256]) :scale 0.125))",
+    ),
+    (
+        "positions of rows and columns, 14 each bf16",
+        "(input q bf16[2 196 64]) (input k bf16[2 196 64]) (input v bf16[2 196 64]) (input h bf16[2 196 14]) (input w bf16[2 196 14]) \
+         (output y (attention q k v (reshape (add (reshape h :shape [2 196 14 1]) (reshape w :shape [2 196 1 14])) \
+         :shape [2 196 196]) :scale 0.125))",
+    ),
+    (
+        "dense bias f16",
+        "(input q f16[2 130 32]) (input k f16[2 384 32]) (input v f16[2 384 32]) (input c f16[130 384]) \
+         (output y (attention q k v c :scale 0.2))",
+    ),
+    (
+        "keys across, computed values f16",
+        "(input q f16[2 70 48]) (input k f16[2 48 200]) (input v f16[2 200 48]) \
+         (output y (exp (attention (neg q) (transpose k :perm [0 2 1]) (mul v v) :scale 0.2)))",
+    ),
+    (
+        "narrowed operands bf16",
+        "(input q f32[2 70 32]) (input k f32[2 200 32]) (input v f32[2 200 32]) \
+         (output y (attention (cast q :to bf16) (cast k :to bf16) (cast v :to bf16) :scale 0.2))",
+    ),
+    (
+        "heads of a product f16",
+        "(input x f16[100 192]) (let h (transpose (reshape x :shape [100 3 2 32]) :perm [1 2 0 3])) \
+         (output y (attention (reshape (slice h :axis 0 :at 0 :len 1) :shape [2 100 32]) (reshape (slice h :axis 0 :at 1 :len 1) :shape [2 100 32]) \
+         (reshape (slice h :axis 0 :at 2 :len 1) :shape [2 100 32]) :scale 0.2))",
+    ),
+    (
+        "one query over many keys f16",
+        "(input q f16[2 1 64]) (input k f16[2 2000 64]) (input v f16[2 2000 64]) (output y (attention q k v :scale 0.125))",
+    ),
+];
+
+/// Batch, queries, keys and depth of the attention that is measured; those whose queries are as many as keys and are many also with a causal mask.
+const HEADS: &[[usize; 4]] = &[
+    [12, 128, 128, 32],
+    [384, 128, 128, 64],
+    [12, 512, 512, 64],
+    [300, 196, 196, 64],
+    [12, 4096, 4096, 64],
+    [16, 4096, 4096, 80],
+    [32, 1, 1024, 64],
+    [32, 1, 8192, 128],
+    [256, 1, 4096, 128],
+    [32, 2048, 2048, 128],
+    [32, 8192, 8192, 128],
+    [64, 1024, 1024, 64],
+];
+
+/// Attention that is measured in several ways: name and text.
+pub fn attentions() -> Vec<(String, String)> {
+    let operands = |[b, s, t, d]: [usize; 4], dtype: &str| {
+        format!("(input q {dtype}[{b} {s} {d}]) (input k {dtype}[{b} {t} {d}]) (input v {dtype}[{b} {t} {d}])")
+    };
+    let of = |(shape, dtype, causal): ([usize; 4], &str, bool)| {
+        let [b, s, t, d] = shape;
+        let (op, mask) = if causal { ("sdpa", ":mask causal") } else { ("attention", "") };
+        let scale = (d as f64).powf(-0.5);
+        let text = format!("{} (output y ({op} q k v :scale {scale} {mask}))", operands(shape, dtype));
+        (format!("attention {b}x{s}x{t} d{d} {dtype}{}", if causal { " causal" } else { "" }), text)
+    };
+    let mut list = Vec::new();
+    for &shape in HEADS {
+        let [_, s, t, _] = shape;
+        list.push(of((shape, "f16", false)));
+        if s == t && s >= 1024 {
+            list.push(of((shape, "f16", true)));
+        }
+    }
+    list.extend(HEADS.iter().filter(|[_, s, ..]| (2048..8192).contains(s)).map(|&shape| of((shape, "bf16", false))));
+    // SAM's: relative positions of rows and of columns.
+    for (b, n, d) in [(12, 64, 64), (16, 64, 80), (300, 14, 64)] {
+        let s = n * n;
+        let positions = format!("(input h f16[{b} {s} {n}]) (input w f16[{b} {s} {n}])");
+        let bias = format!("(reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}])");
+        let scale = f64::from(d as u32).powf(-0.5);
+        let text = format!("{} {positions} (output y (attention q k v {bias} :scale {scale}))", operands([b, s, s, d], "f16"));
+        list.push((format!("attention {b}x{s}x{s} d{d} f16 positions"), text));
+    }
+    list
+}
+
 /// Those that are measured.
 pub const LARGE: &[Case] = &[
     (

@@ -1,4 +1,4 @@
-//! A device that computes products in one way only.
+//! A device that computes products and attention in one way only.
 
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
@@ -7,7 +7,7 @@ use eutectic_gpu::{
     launch::Launch,
 };
 
-/// Another device, and how the names of the ways begin that it may choose from; for products that have none of these, as the device does.
+/// Another device, and how the names of the ways begin that it may choose from; for kernels that have none of these, as the device does.
 pub struct Only<D> {
     pub device: D,
     pub shape: Shape,
@@ -32,7 +32,7 @@ impl<D: Device> Device for Only<D> {
     }
 
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-        let ways = kernels::products(&self.shape, kernel);
+        let ways = kernels::ways(&self.shape, kernel);
         let best = ways.into_iter().filter(|way| way.name.starts_with(&self.name));
         let best = best.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         best.map_or_else(|| self.device.print(kernel), |way| way.printed)

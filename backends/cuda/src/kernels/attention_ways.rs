@@ -1,0 +1,196 @@
+//! The ways of attention: which units multiply, how many queries and keys a block has at once, into how many parts the keys are cut; and what each
+//! takes, by which one is chosen. Coefficients were measured on an H200.
+
+use eutectic_gpu::device::Shape;
+
+use super::attention::Problem;
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Units {
+    /// Multiplications and additions of threads.
+    Threads,
+    /// Matrix units, fed by each warp for itself.
+    Warps,
+    /// Those of warpgroups, which read shared memory.
+    Warpgroups(Groups),
+}
+
+/// How warpgroups share a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Groups {
+    /// How many multiply; each has 64 queries. One more brings tiles.
+    pub count: usize,
+    /// Blocks that a processor runs at once.
+    pub resident: usize,
+    /// Tiles of keys, and of values, that are on their way at once.
+    pub stages: usize,
+    /// Registers of a thread that brings tiles, and of one that multiplies.
+    pub registers: [usize; 2],
+}
+
+/// A way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// What multiplies.
+    pub units: Units,
+    /// Queries of a block.
+    pub queries: usize,
+    /// Keys of a tile.
+    pub keys: usize,
+    /// Parts of the keys.
+    pub splits: usize,
+    /// What it takes.
+    pub seconds: f64,
+}
+
+impl Way {
+    /// Its name: the family, and after a comma what it chooses.
+    pub fn name(&self) -> String {
+        let Way { units, queries, keys, splits, .. } = self;
+        let family = match units {
+            Units::Threads => "threads".to_string(),
+            Units::Warps => format!("warps of {queries} queries"),
+            Units::Warpgroups(Groups { count, resident, .. }) => format!("{count} warpgroups × {resident}"),
+        };
+        format!("attention by {family}, {keys} keys in {splits}")
+    }
+}
+
+/// 64 KiB of registers, by which warpgroups are shared out.
+const GROUPS: [Groups; 4] = [
+    Groups { count: 3, resident: 1, stages: 2, registers: [32, 160] },
+    Groups { count: 2, resident: 1, stages: 2, registers: [40, 232] },
+    Groups { count: 1, resident: 2, stages: 2, registers: [40, 216] },
+    Groups { count: 1, resident: 3, stages: 2, registers: [32, 128] },
+];
+/// Keys of a tile of warpgroups.
+const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
+/// Registers of a thread besides tiles; and besides the operands of one instruction.
+const OTHER_REGISTERS: [usize; 2] = [32, 30];
+/// What the bias takes besides.
+const BIAS_REGISTERS: usize = 20;
+/// Elements that a line of 128 bytes holds.
+const LINE: usize = 64;
+
+/// Of a processor: multiplications and additions of 16-bit operands a second on units of warpgroups and of warps, elementary functions, simple operations,
+/// and bytes from memory.
+const WARPGROUP_RATE: f64 = 3.8e12;
+const WARP_RATE: f64 = 2.0e12;
+const EXPONENTIALS: f64 = 2.9e10;
+const SIMPLE: f64 = 1.5e11;
+const MEMORY: f64 = 3.2e10;
+/// Seconds of a block before its first tile and after its last; of another launch, that joins parts.
+const ENDS: f64 = 2.5e-6;
+const JOIN: f64 = 2.5e-6;
+
+impl Groups {
+    /// Bytes of shared memory of a block.
+    pub fn shared(&self, keys: usize, [depth, columns]: [usize; 2]) -> usize {
+        let lines = |n: usize| n.next_multiple_of(LINE);
+        let queries = 64 * self.count;
+        let tiles = 2 * (queries * lines(depth) + self.stages * keys * (lines(depth) + lines(columns)));
+        let results = queries * (columns + 4) * 4;
+        tiles.max(results) + 4 * 8 * self.stages
+    }
+
+    /// Registers of a thread that multiplies which are left, where there is a bias.
+    pub fn room(&self, keys: usize, columns: usize) -> usize {
+        let taken = columns / 2 + keys / 2 + keys / 4 + OTHER_REGISTERS[0] + BIAS_REGISTERS;
+        self.registers[1].saturating_sub(taken)
+    }
+
+    fn fits(&self, problem: &Problem, keys: usize, [depth, columns]: [usize; 2]) -> bool {
+        let bias = if problem.bias.is_some() { BIAS_REGISTERS } else { 0 };
+        let most = self.registers[1];
+        // What the compiler counts with is what all threads have at the start.
+        let at_start = 65536 / (128 * (self.count + 1) * self.resident) / 8 * 8;
+        let shared = self.shared(keys, [depth, columns]);
+        columns / 2 + keys / 2 + keys / 4 + OTHER_REGISTERS[0] + bias <= most
+            && keys.max(columns) / 2 + OTHER_REGISTERS[1] <= at_start
+            && shared <= problem.shape.shared
+            && self.resident * (shared + 1024) <= problem.shape.shared + 1024
+    }
+}
+
+/// Blocks on processors, each of which runs some at once: how often all of them are full.
+fn waves(shape: &Shape, blocks: usize, resident: usize) -> f64 {
+    let at_once = shape.processors * resident;
+    // Small blocks start whenever another one ends; large ones wait for the slowest.
+    if resident > 1 { (blocks as f64 / at_once as f64).max(1.0) } else { blocks.div_ceil(at_once) as f64 }
+}
+
+/// Parts of the keys that keep processors busy: none, or as many as run at once.
+fn splits(shape: &Shape, blocks: usize, resident: usize, tiles: usize) -> Vec<usize> {
+    let full = shape.processors * resident / blocks.max(1);
+    let most = (tiles / 2).max(1);
+    let mut all = vec![1, full.min(most), (full / 2).min(most)];
+    all.retain(|&n| n > 0);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// All ways of a problem of 16-bit operands.
+pub fn ways(problem: &Problem) -> Vec<Way> {
+    let Problem { shape, extents: [b, s, d, t, e], .. } = *problem;
+    let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
+    let mut all = Vec::new();
+    let seconds = |way: &Way, resident: usize, step: f64| {
+        let blocks = (b * s.div_ceil(way.queries) * way.splits).max(1);
+        let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64 * problem.visible();
+        // What is missing of a processor's blocks, the others do not wait for.
+        let resident = resident.min(blocks.div_ceil(shape.processors)).max(1);
+        let join = if way.splits > 1 { JOIN } else { 0.0 };
+        let waves = match problem.visible() < 1.0 {
+            // Blocks differ, and the longest go first.
+            true => (blocks as f64 / (shape.processors * resident) as f64 + 0.4).max(1.0),
+            false => waves(shape, blocks, resident),
+        };
+        waves * (ENDS + tiles * step) + join
+    };
+    // A tile of scores on a processor, all of its blocks together.
+    let step = |scores: usize, rate: f64, keys_of_all: usize| {
+        let scores = scores as f64;
+        let products = scores * (depth + columns) as f64 / rate;
+        let softmax = scores / EXPONENTIALS + scores * problem.bias_operations() / SIMPLE;
+        let bytes = (keys_of_all * (depth + columns) * 2) as f64;
+        [products + softmax, bytes / MEMORY]
+    };
+    // The tests' host, which has no clusters, has not all that these take of warpgroups.
+    if shape.cluster > 1 {
+        for groups in GROUPS {
+            for keys in KEYS.into_iter().filter(|&keys| groups.fits(problem, keys, [depth, columns])) {
+                let queries = 64 * groups.count;
+                let blocks = b * s.div_ceil(queries);
+                for splits in splits(shape, blocks, groups.resident, t.div_ceil(keys)) {
+                    let at_once = groups.resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
+                    let [busy, memory] = step(queries * keys * at_once, WARPGROUP_RATE, keys * at_once);
+                    // Three take turns so that none waits.
+                    let waiting = if groups.count == 3 { 0.1e-6 } else { 0.25e-6 };
+                    let way = Way { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
+                    all.push(Way { seconds: seconds(&way, groups.resident, (busy + waiting).max(memory)), ..way });
+                }
+            }
+        }
+    }
+    for queries in [16, 64] {
+        let keys = if d.max(e) > 128 { 32 } else { 64 };
+        let bytes = problem.warps_shared(queries, keys);
+        let by_registers = if d.max(e) > 64 { 16 / (queries / 16) / 2 } else { 12 / (queries / 16) };
+        let resident = ((shape.shared + 1024) / (bytes + 1024)).min(by_registers).max(1);
+        if bytes > shape.shared {
+            continue;
+        }
+        let blocks = b * s.div_ceil(queries);
+        for splits in splits(shape, blocks, resident, t.div_ceil(keys)) {
+            let at_once = resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
+            let [busy, memory] = step(queries * keys * at_once, WARP_RATE, keys * at_once);
+            // Each warp does one after the other; few do not fill the processor.
+            let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10;
+            let way = Way { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
+            all.push(Way { seconds: seconds(&way, resident, busy.max(memory).max(alone)), ..way });
+        }
+    }
+    all
+}
