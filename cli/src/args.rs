@@ -81,6 +81,30 @@ pub struct Rules {
     /// What rewriting may change: no bit, the order of rounding, or more
     #[arg(long, value_name = "CONTRACT", value_enum, default_value_t = Fp::Reassoc)]
     pub fp: Fp,
+    /// What the operands of products and attention may be rounded to; sums, norms and softmax stay in f32
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t = Precision::F32)]
+    pub precision: Precision,
+}
+
+/// What operands may be rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// To nothing: what the program says.
+    F32,
+    /// To f16, whose numbers reach to 65504.
+    F16,
+    /// To bf16.
+    Bf16,
+}
+
+impl From<Precision> for rewrites::Precision {
+    fn from(precision: Precision) -> rewrites::Precision {
+        match precision {
+            Precision::F32 => rewrites::Precision::F32,
+            Precision::F16 => rewrites::Precision::F16,
+            Precision::Bf16 => rewrites::Precision::Bf16,
+        }
+    }
 }
 
 /// The numeric contract that rules must keep.
@@ -114,7 +138,12 @@ impl Rules {
         for directory in &self.directories {
             rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
         }
-        let choice = rewrites::Choice { without: self.without.clone(), only: self.only.clone(), fp: self.fp.into() };
+        let choice = rewrites::Choice {
+            without: self.without.clone(),
+            only: self.only.clone(),
+            fp: self.fp.into(),
+            precision: self.precision.into(),
+        };
         Ok(rules.choose(&choice).map_err(Error::from)?)
     }
 }

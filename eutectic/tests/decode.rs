@@ -6,9 +6,12 @@ use std::{
     cell::Cell,
 };
 
-use eutectic::{Compiler, Cpu, CpuOptions, DType, Dim, Graph, NodeId, Program, Session, Shape, Tensor, Type};
+use eutectic::{
+    Compiler, Cpu, CpuOptions, DType, Dim, Graph, Program, Session, Tensor,
+    engine::models::{llama::LlamaConfig, random_weights},
+};
 use eutectic_backend::{Kernel, Place, Step};
-use eutectic_ir::{GraphError, interp::interpret};
+use eutectic_ir::interp::interpret;
 
 /// Counts the allocations of each thread by itself: tests run beside each other.
 struct Counting;
@@ -34,156 +37,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A decoder in the manner of Llama: RMS norms, rotary embeddings, SwiGLU.
-#[derive(Clone, Copy)]
-struct Decoder {
-    layers: usize,
-    heads: usize,
-    depth: usize,
-    hidden: usize,
-    words: usize,
-    /// The most tokens of a sequence.
-    bound: usize,
-}
-
-const DECODER: Decoder = Decoder { layers: 4, heads: 4, depth: 8, hidden: 48, words: 50, bound: 1024 };
-
-fn f32s(dims: &[usize]) -> Type {
-    Type::tensor(DType::F32, dims)
-}
-
-fn shape(dims: &[usize]) -> Shape {
-    dims.iter().copied().collect()
-}
-
-/// What a layer's attention sees of a sequence.
-enum Cache {
-    /// The whole sequence at once.
-    None,
-    /// States of so many rows: whether each is the one token's, and, unless it is all of them, whether the token sees it.
-    Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
-}
-
-impl Decoder {
-    fn width(self) -> usize {
-        self.heads * self.depth
-    }
-
-    /// `ids` and `angles` (cosine and sine for each token) to logits.
-    fn build(
-        self,
-        g: &mut Graph,
-        ids: NodeId,
-        angles: [NodeId; 2],
-        tokens: usize,
-        cache: &Cache,
-    ) -> Result<(), GraphError> {
-        let table = g.param("embedding", f32s(&[self.words, self.width()]))?;
-        let mut x = g.gather(table, ids, 0)?;
-        for layer in 0..self.layers {
-            x = g.within(&format!("layer.{layer}"), |g| self.layer(g, layer, x, angles, tokens, cache))?;
-        }
-        let gain = g.param("norm", f32s(&[self.width()]))?;
-        let x = g.rmsnorm(x, gain, 1e-5)?;
-        let head = g.param("head", f32s(&[self.width(), self.words]))?;
-        let logits = g.matmul(x, head)?;
-        g.output("logits", logits)
-    }
-
-    fn layer(
-        self,
-        g: &mut Graph,
-        layer: usize,
-        x: NodeId,
-        angles: [NodeId; 2],
-        tokens: usize,
-        cache: &Cache,
-    ) -> Result<NodeId, GraphError> {
-        let (w, d) = (self.width(), self.depth);
-        let param = |g: &mut Graph, name: &str, dims: &[usize]| g.param(&format!("{layer}.{name}"), f32s(dims));
-        let gain = param(g, "attention-norm", &[w])?;
-        let n = g.rmsnorm(x, gain, 1e-5)?;
-        let mut heads = Vec::new();
-        for name in ["q", "k", "v"] {
-            let weight = param(g, name, &[w, w])?;
-            let y = g.matmul(n, weight)?;
-            let y = g.reshape(y, shape(&[tokens, self.heads, d]))?;
-            let y = g.transpose(y, &[1, 0, 2])?;
-            heads.push(if name == "v" { y } else { g.rope(y, angles[0], angles[1], "half")? });
-        }
-        let [q, mut k, mut v] = heads[..] else { unreachable!("three were made") };
-        let scale = ("scale", (1.0 / (d as f64).sqrt()).into());
-        let y = match cache {
-            Cache::None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "causal".into())])?,
-            Cache::Rows { rows, here, seen } => {
-                for (name, x) in [("keys", &mut k), ("values", &mut v)] {
-                    let name = format!("{layer}.{name}");
-                    let state = [self.heads.into(), rows.clone(), d.into()].into_iter().collect();
-                    let before = g.state(&name, Type::Tensor(DType::F32, state))?;
-                    *x = g.select(*here, *x, before)?;
-                    g.update(&name, *x)?;
-                }
-                match seen {
-                    Some(seen) => g.apply("sdpa", &[q, k, v, *seen], &[scale, ("mask", "keep".into())])?,
-                    None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "none".into())])?,
-                }
-            }
-        };
-        let y = g.transpose(y, &[1, 0, 2])?;
-        let y = g.reshape(y, shape(&[tokens, w]))?;
-        let weight = param(g, "o", &[w, w])?;
-        let y = g.matmul(y, weight)?;
-        let x = g.add(x, y)?;
-        let gain = param(g, "mlp-norm", &[w])?;
-        let n = g.rmsnorm(x, gain, 1e-5)?;
-        let weight = param(g, "gate-up", &[w, 2 * self.hidden])?;
-        let y = g.matmul(n, weight)?;
-        let y = g.glu(y, "first", "silu")?;
-        let weight = param(g, "down", &[self.hidden, w])?;
-        let y = g.matmul(y, weight)?;
-        g.add(x, y)
-    }
-
-    /// One token, at a place of a sequence of at most `bound`, with caches of so many rows and a mask.
-    fn step(self) -> Result<Graph, GraphError> {
-        self.step_of(self.bound.into(), true)
-    }
-
-    /// One token with caches of some rows, of which it sees all unless there is a mask.
-    fn step_of(self, rows: Dim, masked: bool) -> Result<Graph, GraphError> {
-        let mut g = Graph::new("step");
-        let id = g.input("id", Type::tensor(DType::I64, &[1]))?;
-        let at = g.input("at", Type::tensor(DType::I64, &[]))?;
-        let row = g.reshape(at, shape(&[1]))?;
-        let mut angles = [at; 2];
-        for (angle, name) in angles.iter_mut().zip(["cos", "sin"]) {
-            let table = g.param(name, f32s(&[self.bound, self.depth / 2]))?;
-            *angle = g.gather(table, row, 0)?;
-        }
-        let row = g.iota([rows.clone(), 1_usize.into()].into_iter().collect(), -2, DType::I64)?;
-        let here = g.apply("eq", &[row, at], &[])?;
-        let mut seen = None;
-        if masked {
-            let key = g.iota([1_usize.into(), rows.clone()].into_iter().collect(), -1, DType::I64)?;
-            seen = Some(g.apply("le", &[key, at], &[])?);
-        }
-        self.build(&mut g, id, angles, 1, &Cache::Rows { rows, here, seen })?;
-        Ok(g)
-    }
-
-    /// A whole sequence.
-    fn whole(self, tokens: usize) -> Result<Graph, GraphError> {
-        let mut g = Graph::new("whole");
-        let ids = g.input("ids", Type::tensor(DType::I64, &[tokens]))?;
-        let mut angles = [ids; 2];
-        for (angle, name) in angles.iter_mut().zip(["cos", "sin"]) {
-            let table = g.param(name, f32s(&[self.bound, self.depth / 2]))?;
-            *angle = g.slice(table, 0, 0, tokens as i64)?;
-        }
-        self.build(&mut g, ids, angles, tokens, &Cache::None)?;
-        Ok(g)
-    }
-}
+const DECODER: LlamaConfig = LlamaConfig {
+    layers: 4,
+    heads: 4,
+    groups: 2,
+    depth: 8,
+    inner: 48,
+    words: 50,
+    positions: 1024,
+    tied: false,
+    theta: 1e4,
+};
 
 /// The value of a parameter: the same for the same name.
 fn param(graph: &Graph, name: &str) -> Tensor {
@@ -195,13 +59,12 @@ fn param(graph: &Graph, name: &str) -> Tensor {
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
     };
     let count = dims.iter().product::<usize>();
-    let pairs = *dims.last().unwrap();
-    let angle = |i: usize| (i / pairs) as f64 / 10_000_f64.powf((i % pairs) as f64 / pairs as f64);
-    let values: Vec<f64> = match name {
-        "cos" => (0..count).map(|i| angle(i).cos()).collect(),
-        "sin" => (0..count).map(|i| angle(i).sin()).collect(),
-        _ if name.ends_with("norm") => (0..count).map(|_| 1.0 + 0.2 * next()).collect(),
-        _ => (0..count).map(|_| 3.0 * next() / (dims[0] as f64).sqrt()).collect(),
+    if let Some((_, table)) = DECODER.rotation().into_iter().find(|(n, _)| *n == name) {
+        return table;
+    }
+    let values: Vec<f64> = match name.ends_with("norm") {
+        true => (0..count).map(|_| 1.0 + 0.2 * next()).collect(),
+        false => (0..count).map(|_| 3.0 * next() / (dims[0] as f64).sqrt()).collect(),
     };
     Tensor::from_f64(DType::F32, &dims, values)
 }
@@ -241,9 +104,9 @@ fn written(program: &Program, counts: impl Fn(&Place) -> bool) -> usize {
 #[test]
 fn token_by_token_is_the_whole_sequence() {
     const TOKENS: usize = 512;
-    let graph = DECODER.step().unwrap();
+    let graph = DECODER.step(DECODER.positions, true).unwrap();
     let mut session = session(&graph);
-    let row = DECODER.heads * DECODER.depth * 4;
+    let row = DECODER.row_bytes();
     let program = session.program();
     assert_eq!(
         written(program, |place| matches!(place, Place::State(_))),
@@ -251,7 +114,7 @@ fn token_by_token_is_the_whole_sequence() {
         "a row of each cache"
     );
     let everything = written(program, |_| true);
-    assert!(everything < 32 * 1024, "{everything} bytes a step, a cache has {}", DECODER.bound * row);
+    assert!(everything < 32 * 1024, "{everything} bytes a step, a cache has {}", DECODER.positions * row);
 
     let want = at_once(TOKENS);
     let mut logits = vec![0_u8; DECODER.words * 4];
@@ -285,9 +148,9 @@ fn one_program_serves_every_length_of_the_caches() {
     let near = |got: &[f64], want: &[f64]| {
         got.iter().zip(want).all(|(got, want)| (got - want).abs() < 2e-4 * (1.0 + want.abs()))
     };
-    let graph = DECODER.step_of(Dim::between("S", 1, DECODER.bound as i64), false).unwrap();
+    let graph = DECODER.step(Dim::between("S", 1, DECODER.positions as i64), false).unwrap();
     let mut session = session(&graph);
-    let row = DECODER.heads * DECODER.depth * 4;
+    let row = DECODER.row_bytes();
     let of_states = written(session.program(), |place| matches!(place, Place::State(_)));
     assert_eq!(of_states, DECODER.layers * 2 * row, "a row of each cache");
     let (want, mut steps) = (at_once(TOKENS), Vec::new());
@@ -300,7 +163,7 @@ fn one_program_serves_every_length_of_the_caches() {
     }
     // Programs of fixed lengths, with the rows that this one has.
     for tokens in [1, 2, 7, 64, 301] {
-        let fixed = DECODER.step_of(tokens.into(), false).unwrap();
+        let fixed = DECODER.step(tokens, false).unwrap();
         let mut one = self::session(&fixed);
         for name in fixed.named("state").map(|(name, _)| name) {
             let from = session.state(name).unwrap();
@@ -317,12 +180,12 @@ fn one_program_serves_every_length_of_the_caches() {
         session.set_length("S", length).unwrap();
         assert_eq!(ALLOCATIONS.with(Cell::get), before, "to set {length}");
     }
-    assert!(session.set_length("S", DECODER.bound + 1).is_err() && session.set_length("S", 0).is_err());
+    assert!(session.set_length("S", DECODER.positions + 1).is_err() && session.set_length("S", 0).is_err());
 }
 
 #[test]
 fn layers_with_states_are_optimized_once() {
-    let planned = Compiler::new(Cpu::default()).unwrap().plan(&DECODER.step().unwrap()).unwrap();
+    let planned = Compiler::new(Cpu::default()).unwrap().plan(&DECODER.step(DECODER.positions, true).unwrap()).unwrap();
     let of_layers = |call: &&eutectic_ir::outline::BlockCall| !call.states.is_empty();
     let blocks: Vec<_> = planned.outlined.calls.iter().filter(of_layers).map(|call| call.block).collect();
     let states: usize = planned.outlined.calls.iter().map(|call| call.states.len()).sum();
@@ -345,7 +208,7 @@ fn the_whole_sequence_is_what_the_interpreter_gives() {
 
 #[test]
 fn a_fork_goes_on_by_itself() {
-    let graph = DECODER.step().unwrap();
+    let graph = DECODER.step(DECODER.positions, true).unwrap();
     let mut session = session(&graph);
     let step = |session: &mut Session, id: i64, at: i64| {
         let inputs = [Tensor::from_i64(DType::I64, &[1], [id]), Tensor::from_i64(DType::I64, &[], [at])];
@@ -361,7 +224,7 @@ fn a_fork_goes_on_by_itself() {
     // Rows of a cache, as the host sees them; a cleared state is that of a new session.
     let keys = session.state("2.keys").unwrap();
     let rows = session.read_rows(keys, 1, 4..6).unwrap();
-    assert_eq!(rows.dims(), [DECODER.heads, 2, DECODER.depth]);
+    assert_eq!(rows.dims(), [DECODER.groups, 2, DECODER.depth]);
     assert!(rows.to_f64().iter().any(|x| *x != 0.0));
     session.write_rows(keys, 1, 900, &rows).unwrap();
     assert!(session.read_rows(keys, 1, 900..902).unwrap() == rows);
@@ -374,7 +237,7 @@ fn a_fork_goes_on_by_itself() {
     let error = session.state("2.key").unwrap_err().to_string();
     assert!(error.contains("no state `2.key`") && error.contains("2.keys"), "{error}");
     let error = session.write(keys, &rows).unwrap_err().to_string();
-    assert!(error.contains("state `2.keys` is f32[4 1024 8]"), "{error}");
+    assert!(error.contains("state `2.keys` is f32[2 1024 8]"), "{error}");
     assert!(session.read_rows(keys, 1, 1020..1025).is_err());
 }
 
@@ -382,11 +245,18 @@ fn a_fork_goes_on_by_itself() {
 #[test]
 #[ignore = "it measures"]
 fn step_times() {
-    let decoder = Decoder { heads: 32, depth: 64, hidden: 5632, ..DECODER };
-    let graph = decoder.step_of(Dim::between("S", 1, decoder.bound as i64), false).unwrap();
-    let mut session = session(&graph);
+    let decoder = LlamaConfig { heads: 32, groups: 32, depth: 64, inner: 5632, ..DECODER };
+    let loaded = |rows: Dim| {
+        let graph = decoder.step(rows, false).unwrap();
+        let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
+        let mut session = Compiler::new(cpu).unwrap().compile(&graph).unwrap();
+        let params = random_weights(&graph, 1);
+        session.load_named(|name| params.get(name).cloned()).unwrap();
+        session
+    };
+    let mut session = loaded(Dim::between("S", 1, decoder.positions as i64));
     for length in [16, 64, 256, 512, 1024] {
-        let mut fixed = self::session(&decoder.step_of(length.into(), false).unwrap());
+        let mut fixed = loaded(length.into());
         session.set_length("S", length).unwrap();
         let mut ratios: Vec<f64> = (0..40)
             .map(|_| {

@@ -4,6 +4,7 @@ pub mod bert;
 pub mod builtin;
 pub mod config;
 pub mod image;
+pub mod llama;
 pub mod minilm;
 pub mod module;
 pub mod nn;
@@ -19,6 +20,7 @@ mod windows;
 
 pub use bert::{BertConfig, Output};
 pub use config::ConfigError;
+pub use llama::LlamaConfig;
 pub use nn::{Activation, Form};
 pub use random::random_weights;
 pub use text::{OpenError, Problem, ShapeError, TextModel};

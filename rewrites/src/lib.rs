@@ -144,6 +144,6 @@ pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};
 pub use optimize::{Applied, Options, RewriteError, Rewritten, optimize};
 pub use rule::{Contract, Phase, Rule};
-pub use ruleset::{Choice, Fp, LoadError, RuleSet};
+pub use ruleset::{Choice, Fp, LoadError, Precision, RuleSet};
 pub use sample::{Choices, Sample, draw};
 pub use why::{NearMiss, Why, why};

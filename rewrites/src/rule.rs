@@ -69,7 +69,8 @@ impl Phase {
         match pack {
             "legalize" => Phase::Legalize,
             "algebra" => Phase::Algebra,
-            "unfuse" | "templates" => Phase::Templates,
+            // What is rounded is what the phases before have found.
+            "unfuse" | "templates" | "f16" | "bf16" => Phase::Templates,
             "fold" => Phase::Fold,
             _ => Phase::Main,
         }

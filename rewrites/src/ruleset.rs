@@ -91,6 +91,38 @@ impl std::str::FromStr for Fp {
     }
 }
 
+/// What products and attention may round their operands to. Everything else is computed as the program says it, and kernels sum in
+/// `f32` or wider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Nothing: what the program says.
+    #[default]
+    F32,
+    /// `f16`, by the pack of that name.
+    F16,
+    /// `bf16`, by the pack of that name.
+    Bf16,
+}
+
+impl Precision {
+    /// All of them.
+    pub const ALL: [Precision; 3] = [Precision::F32, Precision::F16, Precision::Bf16];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F16 => "f16",
+            Precision::Bf16 => "bf16",
+        }
+    }
+
+    /// The one whose rules are in a pack.
+    pub fn of_pack(pack: &str) -> Option<Precision> {
+        Precision::ALL.into_iter().find(|precision| *precision != Precision::F32 && precision.name() == pack)
+    }
+}
+
 /// Which rules of a set run.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
@@ -100,6 +132,8 @@ pub struct Choice {
     pub only: Vec<String>,
     /// How much rounding may change.
     pub fp: Fp,
+    /// What operands may be rounded to: the packs of other precisions are left out. Those of this one run whatever `fp` says.
+    pub precision: Precision,
 }
 
 impl RuleSet {
@@ -171,9 +205,11 @@ impl RuleSet {
         let stays = |c: &&Arc<Compiled>| {
             let rule = &c.rule;
             let named = |globs: &[GlobMatcher]| globs.iter().any(|g| g.is_match(&*rule.name));
-            choice.fp.admits(rule.contract)
-                && !named(&without)
-                && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
+            let admitted = match Precision::of_pack(rule.pack()) {
+                Some(precision) => precision == choice.precision,
+                None => choice.fp.admits(rule.contract),
+            };
+            admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
         };
         Ok(RuleSet { rules: self.rules.iter().filter(stays).cloned().collect() })
     }

@@ -4,9 +4,11 @@
 mod cases;
 mod host;
 
+use std::sync::Arc;
+
 use eutectic::{Compiler, Strategy};
 use eutectic_checker::run::check;
-use eutectic_conformance::program::programs;
+use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
 use eutectic_cuda::kernels;
 use eutectic_gpu::Gpu;
 use proptest::{
@@ -131,4 +133,27 @@ fn ways_of_products() {
 #[test]
 fn sessions() {
     cases::sessions::check(|| Gpu::new(host::Host));
+}
+
+/// Runs suites of all backends whose programs are small enough for the shim.
+fn suites(names: &[&str]) {
+    let device = Device::new(vec![Arc::new(Gpu::new(host::Host))]).unwrap_or_else(|e| panic!("{e}"));
+    for name in names {
+        let (name, word) = name.split_once('/').unwrap_or((name, ""));
+        let suite = SUITES.iter().find(|suite| suite.name == name).expect("there is such a suite");
+        for verdict in suite.run(&device, word) {
+            assert!(verdict.failure.is_none(), "{}: {}", verdict.name, verdict.failure.unwrap_or_default());
+            assert_eq!(verdict.refused, 0, "{}: {:?}", verdict.name, verdict.why);
+        }
+    }
+}
+
+#[test]
+fn one_program_serves_every_length() {
+    suites(&["extents"]);
+}
+
+#[test]
+fn decoding_and_precision() {
+    suites(&["decode", "precision", "ops/loads"]);
 }

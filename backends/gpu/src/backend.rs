@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program};
 
-use crate::{device::Device, runtime};
+use crate::{bounds::outside, device::Device, lengths::from_memory, runtime};
 
 /// A backend on a device.
 pub struct Gpu<D: Device>(Arc<D>);
@@ -40,16 +40,12 @@ impl<D: Device> Backend for Gpu<D> {
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
-        if kernel.varies() {
-            return Err(vec![
-                "extents at run time, which the kernels of this device do not take as arguments yet".into(),
-            ]);
-        }
-        self.0.print(kernel).map(|_| ())
+        let outside = outside(kernel);
+        if outside.is_empty() { self.0.print(&from_memory(kernel).0).map(|_| ()) } else { Err(outside) }
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
-        if kernel.varies() { Cost::IMPOSSIBLE } else { self.0.cost(kernel) }
+        if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

@@ -5,12 +5,14 @@
 //! the bodies of theirs. A backend implements [`device::Device`] and is wrapped in a [`Gpu`].
 
 mod backend;
+mod bounds;
 pub mod cost;
 pub mod device;
 pub mod dialect;
 pub mod emit;
 pub mod lanes;
 pub mod launch;
+pub mod lengths;
 pub mod map;
 pub mod measure;
 pub mod ops;

@@ -119,6 +119,7 @@ impl Ablation<'_> {
         let rules = self.chosen(&Choice {
             without: vec![rule.into()],
             fp: self.args.compile.rules.fp.into(),
+            precision: self.args.compile.rules.precision.into(),
             ..Choice::default()
         })?;
         let mut row = Row {
@@ -162,7 +163,12 @@ impl Ablation<'_> {
             let only: Vec<String> = base.iter().chain(some).cloned().collect();
             // Without a name to keep, everything would be kept.
             let only = if only.is_empty() { vec!["legalize/*".into()] } else { only };
-            let rules = self.chosen(&Choice { only, fp: self.args.compile.rules.fp.into(), ..Choice::default() })?;
+            let rules = self.chosen(&Choice {
+                only,
+                fp: self.args.compile.rules.fp.into(),
+                precision: self.args.compile.rules.precision.into(),
+                ..Choice::default()
+            })?;
             Ok(self.load(rules).ok().map(|l| l.results))
         };
         let Some(plain) = results(&[])? else {

@@ -25,7 +25,7 @@ pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites:
         "simplify/reshape-reshape",
     ];
     let without = if embedded.get(but).is_some() { vec![but.to_string()] } else { Vec::new() };
-    embedded.choose(&Choice { only: only.map(String::from).to_vec(), without, fp: Fp::Fast })
+    embedded.choose(&Choice { only: only.map(String::from).to_vec(), without, fp: Fp::Fast, ..Choice::default() })
 }
 
 /// Matches every way round of a case's left side, and lets the engine apply the rule to it as it is written.

@@ -1,13 +1,14 @@
 //! What is tested: a backend in one or several forms that must give the same bits, and what it refused on the way.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
 use eutectic::{Backend, Compiler, Error, Options, RuleSet, engine::rewrites::Choice, packs};
 use eutectic_backend::{BackendError, Buffer, Executable, Kernel, Place, Program, Step};
 use eutectic_ir::{DType, Origin, Tensor, Type};
+use rayon::prelude::*;
 
 use crate::kernels::expected;
 
@@ -19,6 +20,19 @@ pub struct Device {
     judged: AtomicUsize,
     /// How many kernels and programs it refused, and why it refused the first.
     refused: Mutex<(usize, Option<String>)>,
+    /// Kernels that wait to be checked beside each other; none where each is checked at once.
+    waiting: Mutex<Option<Vec<Waiting>>>,
+}
+
+/// So many kernels are checked beside each other: on devices whose kernels are compiled, that is what takes time.
+const BESIDE: usize = 64;
+
+/// A kernel that waits to be checked.
+struct Waiting {
+    kernel: Kernel,
+    inputs: Vec<Tensor>,
+    params: usize,
+    tolerance: f64,
 }
 
 impl Device {
@@ -31,7 +45,32 @@ impl Device {
     /// When there are no forms.
     pub fn new(forms: Vec<Arc<dyn Backend>>) -> Result<Device, Error> {
         let rules = Arc::new(packs(&*forms[0])?.choose(&Choice::default())?);
-        Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default() })
+        Ok(Device::of(forms, rules))
+    }
+
+    fn of(forms: Vec<Arc<dyn Backend>>, rules: Arc<RuleSet>) -> Device {
+        Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() }
+    }
+
+    /// The same backend, counted by itself.
+    pub fn twin(&self) -> Device {
+        Device::of(self.forms.clone(), self.rules.clone())
+    }
+
+    /// Runs a check whose kernels are checked beside each other.
+    pub fn beside(&self, check: impl FnOnce(&Device)) {
+        *self.lock() = Some(Vec::new());
+        check(self);
+        let waiting = self.lock().take();
+        self.check_all(waiting.unwrap_or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Waiting>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_all(&self, waiting: Vec<Waiting>) {
+        waiting.into_par_iter().for_each(|w| self.check_now(&w));
     }
 
     /// The first form.
@@ -124,26 +163,36 @@ impl Device {
     }
 
     /// Compares a kernel, brought into normal form, with the evaluation of it as it is, point by point, in every form. `tolerance` is
-    /// relative to 1 + |x|, in units of the stored type's roundoff.
-    #[track_caller]
+    /// relative to 1 + |x|, in units of the stored type's roundoff. Within [`Device::beside`], this may happen later.
     pub fn check(&self, kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
         self.check_with(kernel, inputs, 0, tolerance);
     }
 
     /// As [`Device::check`], with the last `params` of the tensors as parameters.
-    #[track_caller]
     pub fn check_with(&self, kernel: &Kernel, inputs: &[Tensor], params: usize, tolerance: f64) {
+        let one = Waiting { kernel: kernel.clone(), inputs: inputs.to_vec(), params, tolerance };
+        let full = match &mut *self.lock() {
+            None => vec![one],
+            Some(waiting) => {
+                waiting.push(one);
+                if waiting.len() < BESIDE { Vec::new() } else { std::mem::take(waiting) }
+            }
+        };
+        self.check_all(full);
+    }
+
+    fn check_now(&self, Waiting { kernel, inputs, params, tolerance }: &Waiting) {
         let expected = expected::kernel(kernel, inputs);
         let mut kernel = kernel.clone();
         kernel.normalise();
         let kernel = &kernel;
-        let on = |backend: &Arc<dyn Backend>| self.run_on(&**backend, kernel, inputs, params);
+        let on = |backend: &Arc<dyn Backend>| self.run_on(&**backend, kernel, inputs, *params);
         let results: Option<Vec<_>> = self.forms.iter().map(on).collect();
         let Some(results) = results else { return };
         let results: Vec<_> = results.into_iter().map(|r| r.unwrap_or_else(|e| panic!("{e}\n{kernel:#?}"))).collect();
         assert!(results.iter().all(|r| *r == results[0]), "its forms differ: {kernel:#?}");
         for (got, want) in results[0].iter().zip(&expected) {
-            close(got, want, tolerance).unwrap_or_else(|problem| panic!("{problem}, {kernel:#?}"));
+            close(got, want, *tolerance).unwrap_or_else(|problem| panic!("{problem}, {kernel:#?}"));
         }
         self.judge();
     }

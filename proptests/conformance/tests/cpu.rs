@@ -47,6 +47,10 @@ suites! {
     program on BEST,
     sessions on BEST,
     states on BEST,
+    failures on BEST,
+    extents on BEST,
+    precision on BEST,
+    decode on BEST,
     graphs on BEST,
     programs on BEST,
 }

@@ -31,22 +31,28 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A block of `bytes` bytes.
+    /// A block of `bytes` bytes; without so much memory, the process ends.
     ///
     /// # Panics
     /// If the size overflows.
     pub fn new(bytes: usize) -> Block {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("a size that memory can have");
+        Block::try_new(bytes).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+
+    /// A block of `bytes` bytes, if there is as much memory.
+    pub fn try_new(bytes: usize) -> Option<Block> {
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).ok()?;
         let large = layout.size() >= PAGE;
         // Whole pages, so that the system lets the map begin with one.
         let size = if large { (layout.size() + PLACES.0 * PLACES.1).next_multiple_of(PAGE) } else { layout.size() };
-        let Ok(mut map) = MmapMut::map_anon(size) else { handle_alloc_error(layout) };
+        let mut map = MmapMut::map_anon(size).ok()?;
         // A wish: where it is not granted, pages are small.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let page = map.as_ptr().addr() / PAGE;
         let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES.0 * PLACES.1 } else { 0 };
-        Block { at: map[start..].as_mut_ptr(), start, bytes, map }
+        Some(Block { at: map[start..].as_mut_ptr(), start, bytes, map })
     }
 
     /// A block that begins with these bytes.

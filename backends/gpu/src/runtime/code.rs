@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use eutectic_backend::{BackendError, Instr, Kernel, Memory, Place, Port, Program, Refusal, Step};
-use eutectic_ir::{Origin, Type};
+use eutectic_ir::{Origin, Symbol, Type};
 
 use crate::{
+    bounds::outside,
     device::{Block, Device, Stream},
     launch::Launch,
+    lengths::{FAR, LENGTH, from_memory},
 };
 
 /// Where a slot lies.
@@ -23,6 +25,8 @@ pub enum Source {
     Param(usize),
     /// What the load program computed, by number.
     Loaded(usize),
+    /// A byte of where the lengths of a run are.
+    Lengths(usize),
 }
 
 /// A step whose slots are known.
@@ -60,10 +64,17 @@ pub struct Code<D: Device> {
     pub workspace: usize,
     /// Whether a step reads indices from tensors.
     pub faults: bool,
+    /// The program, if extents of it are told by runs.
+    pub varying: Option<Program>,
+    /// The extents that kernels read, each with its byte: those of a kernel side by side.
+    pub lengths: Vec<(usize, usize)>,
 }
 
 /// What a kernel writes where an index is out of range: whether one is, the step's number, the index and the extent.
 pub const FAULT_BYTES: usize = 32;
+
+/// What the lengths of each kernel start at multiples of.
+const LENGTHS_OF_A_KERNEL: usize = 16;
 
 /// Compiles a program.
 ///
@@ -83,8 +94,12 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     };
     let mut launches = Vec::new();
     let mut counts = Vec::new();
+    let mut reading: Vec<Vec<Symbol>> = Vec::new();
     for (n, kernel) in program.kernels.iter().enumerate() {
-        let printed = device.print(kernel).unwrap_or_else(|why| {
+        problems.extend(outside(kernel).into_iter().map(|why| refusal(n, why)));
+        let (kernel, symbols) = from_memory(kernel);
+        reading.push(symbols);
+        let printed = device.print(&kernel).unwrap_or_else(|why| {
             problems.extend(why.into_iter().map(|why| refusal(n, why)));
             Vec::new()
         });
@@ -131,9 +146,24 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         });
     }
     stream.wait()?;
+    let mut lengths = Vec::new();
+    let mut bytes = 0;
+    let places: Vec<Option<Source>> = reading
+        .iter()
+        .map(|symbols| {
+            let first = bytes;
+            for symbol in symbols {
+                let extent = program.extents.iter().position(|extent| extent == symbol);
+                lengths.push((extent.unwrap_or(usize::MAX), bytes));
+                bytes += LENGTH.size();
+            }
+            bytes = bytes.next_multiple_of(LENGTHS_OF_A_KERNEL);
+            (!symbols.is_empty()).then_some(Source::Lengths(first))
+        })
+        .collect();
     let bind = |step: &Step| Bound {
         kernel: step.kernel,
-        sources: step.buffers.iter().map(|&id| sources[id]).collect(),
+        sources: step.buffers.iter().map(|&id| sources[id]).chain(places[step.kernel]).collect(),
         stores: program.kernels[step.kernel].stores.iter().map(|s| s.slot).collect(),
         origin: step.origin.clone(),
     };
@@ -151,6 +181,8 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         needed: program.needed_for(),
         arena_bytes: program.arena_bytes,
         workspace: kernels.iter().flatten().map(|(launch, _)| launch.workspace).max().unwrap_or(0),
+        varying: (!program.extents.is_empty()).then(|| program.clone()),
+        lengths,
         faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
         kernels,
     })
@@ -173,11 +205,44 @@ impl<D: Device> Code<D> {
         self.kernels[step.kernel].iter().try_for_each(|(launch, module)| stream.launch(module, launch, &args))
     }
 
-    /// What a run reported, if an index was out of range; the report is taken.
+    /// What kernels read of the lengths of a run.
+    pub fn lengths_of(&self, lengths: &[usize]) -> Vec<u8> {
+        let mut bytes = vec![0; self.lengths.last().map_or(0, |(_, at)| at + LENGTH.size())];
+        for &(extent, at) in &self.lengths {
+            let length = lengths.get(extent).and_then(|&n| i32::try_from(n).ok()).unwrap_or(0);
+            bytes[at..at + LENGTH.size()].copy_from_slice(&length.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The most that each extent can be.
+    pub fn most(&self) -> Vec<usize> {
+        self.varying.as_ref().map_or_else(Vec::new, Program::most)
+    }
+
+    /// The axis that a step of a run of some lengths reads at an index which is beyond it, and not beyond the longest.
+    fn extent(&self, step: Option<&Bound>, lengths: &[usize]) -> Option<usize> {
+        let program = self.varying.as_ref()?;
+        let kernel = &program.kernels[step?.kernel];
+        let within = |i: &Instr| match i {
+            Instr::Within { extent, .. } if extent.varies() => extent.bind(&program.lengths(lengths)).known(),
+            _ => None,
+        };
+        let extents = kernel.bodies().into_iter().flat_map(|body| &body.instrs).filter_map(within);
+        extents.min().and_then(|n| usize::try_from(n).ok())
+    }
+
+    /// What a run of some lengths reported, if an index was out of range; the report is taken.
     ///
     /// # Errors
     /// The fault, or when the device failed.
-    pub fn check(&self, stream: &mut D::Stream, fault: &D::Block, steps: &[Bound]) -> Result<(), BackendError> {
+    pub fn check(
+        &self,
+        stream: &mut D::Stream,
+        fault: &D::Block,
+        steps: &[Bound],
+        lengths: &[usize],
+    ) -> Result<(), BackendError> {
         let mut report = [0; FAULT_BYTES];
         stream.download(fault.address(), &mut report)?;
         let word = |n: usize| i64::from_le_bytes(report[8 * n..8 * n + 8].try_into().expect("eight bytes"));
@@ -185,7 +250,13 @@ impl<D: Device> Code<D> {
             return Ok(());
         }
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
-        let origin = steps.get(word(1) as usize).map_or_else(Origin::default, |step| step.origin.clone());
-        Err(BackendError::IndexOutOfRange { index: word(2), extent: word(3) as usize, origin })
+        let step = steps.get(word(1) as usize);
+        let origin = step.map_or_else(Origin::default, |step| step.origin.clone());
+        let (index, extent) = (word(2), word(3) as usize);
+        let (index, extent) = match self.extent(step, lengths) {
+            Some(length) if index >= FAR => (index - FAR, length),
+            _ => (index, extent),
+        };
+        Err(BackendError::IndexOutOfRange { index, extent, origin })
     }
 }

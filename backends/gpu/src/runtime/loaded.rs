@@ -75,12 +75,21 @@ impl<D: Device> GpuLoaded<D> {
         }
         let workspace = device.allocate(code.workspace, Memory::Device)?;
         let fault = device.allocate(FAULT_BYTES, Memory::Device)?;
+        // What is loaded is that of the longest run.
+        let most = code.most();
+        let bytes = code.lengths_of(&most);
+        let lengths = device.allocate(bytes.len(), Memory::Device)?;
+        stream.upload(lengths.address(), &bytes)?;
+        let at = |source| match source {
+            Source::Lengths(at) => lengths.address() + at as u64,
+            source => new.at(source),
+        };
         for step in steps() {
-            code.launch(&mut stream, step, |source| new.at(source), (workspace.address(), fault.address()))?;
+            code.launch(&mut stream, step, at, (workspace.address(), fault.address()))?;
         }
         stream.wait()?;
         if code.faults {
-            code.check(&mut stream, &fault, &code.load)?;
+            code.check(&mut stream, &fault, &code.load, &most)?;
         }
         for (n, param) in new.params.iter_mut().enumerate() {
             if !code.run.iter().any(|step| read(n, step)) {
@@ -97,7 +106,7 @@ impl<D: Device> GpuLoaded<D> {
             Source::Const(n) => self.code.constants[n].address(),
             Source::Param(n) => block(&self.params[n]),
             Source::Loaded(n) => block(&self.loaded[n]),
-            Source::Arena(_) | Source::Port(_) => 0,
+            Source::Arena(_) | Source::Port(_) | Source::Lengths(_) => 0,
         }
     }
 

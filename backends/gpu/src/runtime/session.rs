@@ -2,7 +2,9 @@
 
 use std::{any::Any, sync::Arc};
 
-use eutectic_backend::{BackendError, DeviceBuffer, Input, Loaded, Memory, Output, Port, Session};
+use eutectic_backend::{
+    BackendError, DeviceBuffer, Input, Loaded, Memory, Output, Port, Program, Session, extents::Placement,
+};
 use eutectic_ir::Type;
 
 use super::{
@@ -21,6 +23,8 @@ struct PortMemory<D: Device> {
     what: &'static str,
     name: String,
     ty: Type,
+    /// Where a tensor of the lengths of runs lies in it.
+    placement: Placement,
     own: D::Block,
     bound: Option<Box<Buffer<D>>>,
 }
@@ -39,6 +43,11 @@ pub struct GpuSession<D: Device> {
     arena: D::Block,
     workspace: D::Block,
     fault: D::Block,
+    lengths: Vec<usize>,
+    /// What kernels read of them.
+    told: D::Block,
+    /// What goes to the device and comes from it in another form than the host's.
+    staged: Vec<u8>,
     /// Of inputs, outputs and states.
     places: [Vec<PortMemory<D>>; 3],
     way: Way,
@@ -48,9 +57,21 @@ pub struct GpuSession<D: Device> {
 }
 
 impl<D: Device> PortMemory<D> {
-    fn new(device: &D, what: &'static str, (name, ty): &(String, Type)) -> Result<PortMemory<D>, BackendError> {
-        let own = device.allocate(ty.bytes(), Memory::Device)?;
-        Ok(PortMemory { what, name: name.clone(), ty: ty.clone(), own, bound: None })
+    fn new(
+        code: &Code<D>,
+        what: &'static str,
+        (name, ty): &(String, Type),
+        lengths: &[usize],
+    ) -> Result<PortMemory<D>, BackendError> {
+        let own = code.device.allocate(ty.bytes(), Memory::Device)?;
+        Ok(PortMemory {
+            what,
+            name: name.clone(),
+            ty: ty.clone(),
+            placement: placed(code, ty, lengths),
+            own,
+            bound: None,
+        })
     }
 
     fn at(&self) -> u64 {
@@ -61,22 +82,43 @@ impl<D: Device> PortMemory<D> {
         wrong(self.what, &self.name, problem)
     }
 
+    /// Whether what the host gives or takes has the size of a tensor of the lengths of runs.
     fn check(&self, got: usize) -> Result<(), BackendError> {
-        let bytes = self.ty.bytes();
+        self.expect(got, self.placement.bytes())
+    }
+
+    fn expect(&self, got: usize, bytes: usize) -> Result<(), BackendError> {
         if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
     }
+}
+
+/// Where a tensor lies in the memory of a port, in runs of some lengths.
+fn placed<D: Device>(code: &Code<D>, ty: &Type, lengths: &[usize]) -> Placement {
+    let placement = match &code.varying {
+        Some(program) => Placement::new(ty, &program.lengths(lengths)),
+        None => Placement::new(ty, &|_| None),
+    };
+    placement.expect("all extents of a program have lengths")
 }
 
 impl<D: Device> GpuSession<D> {
     pub fn new(loaded: Arc<GpuLoaded<D>>) -> Result<GpuSession<D>, BackendError> {
         let code = &loaded.code;
         let device = &*code.device;
+        let lengths = code.most();
         let list = |what, ports: &[(String, Type)]| -> Result<Vec<_>, BackendError> {
-            ports.iter().map(|port| PortMemory::new(device, what, port)).collect()
+            ports.iter().map(|port| PortMemory::new(code, what, port, &lengths)).collect()
         };
+        let mut stream = device.stream()?;
+        let bytes = code.lengths_of(&lengths);
+        let told = device.allocate(bytes.len(), Memory::Device)?;
+        stream.upload(told.address(), &bytes)?;
         let places = [list("input", &code.inputs)?, list("output", &code.outputs)?, list("state", &code.states)?];
         Ok(GpuSession {
-            stream: device.stream()?,
+            stream,
+            lengths,
+            told,
+            staged: Vec::new(),
             arena: device.allocate(code.arena_bytes, Memory::Device)?,
             workspace: device.allocate(code.workspace, Memory::Device)?,
             fault: device.allocate(FAULT_BYTES, Memory::Device)?,
@@ -123,11 +165,12 @@ impl<D: Device> GpuSession<D> {
 
     /// Puts the steps that are wanted into the stream; with notes of time around each.
     fn launch_all(&mut self, times: Option<&mut Vec<f64>>) -> Result<(), BackendError> {
-        let GpuSession { loaded, stream, arena, workspace, fault, way, .. } = self;
+        let GpuSession { loaded, stream, arena, workspace, fault, way, told, .. } = self;
         let code = &loaded.code;
         let all = way.wanted.iter().all(|wanted| *wanted);
         let at = |source: Source| match source {
             Source::Arena(at) => arena.address() + at as u64,
+            Source::Lengths(at) => told.address() + at as u64,
             Source::Port(Port::Input(n)) => way.ports[0][n],
             Source::Port(Port::Output(n)) => way.ports[1][n],
             Source::Port(Port::State(n)) => way.ports[2][n],
@@ -157,7 +200,7 @@ impl<D: Device> GpuSession<D> {
         self.running = false;
         self.stream.wait()?;
         let code: &Code<D> = &self.loaded.code;
-        if code.faults { code.check(&mut self.stream, &self.fault, &code.run) } else { Ok(()) }
+        if code.faults { code.check(&mut self.stream, &self.fault, &code.run, &self.lengths) } else { Ok(()) }
     }
 }
 
@@ -179,6 +222,7 @@ impl<D: Device> Session for GpuSession<D> {
 
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let mut twin = GpuSession::new(self.loaded.clone())?;
+        twin.set_lengths(&self.lengths)?;
         self.stream.wait()?;
         for (from, to) in self.places[2].iter().zip(&twin.places[2]) {
             twin.stream.copy(from.at(), to.at(), from.ty.bytes())?;
@@ -188,6 +232,23 @@ impl<D: Device> Session for GpuSession<D> {
 
     fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
         Ok(Box::new(Buffer::new(&self.loaded.code.device, bytes, memory)?))
+    }
+
+    fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
+        let code = self.loaded.code.clone();
+        let program = match &code.varying {
+            Some(program) => program,
+            None => return Program::default().check_lengths(lengths),
+        };
+        program.check_lengths(lengths)?;
+        self.wait()?;
+        self.stream.upload(self.told.address(), &code.lengths_of(lengths))?;
+        self.lengths.clear();
+        self.lengths.extend(lengths);
+        for place in self.places.iter_mut().flatten().filter(|place| place.ty.varies()) {
+            place.placement = placed(&code, &place.ty, lengths);
+        }
+        Ok(())
     }
 
     fn bind(
@@ -200,7 +261,7 @@ impl<D: Device> Session for GpuSession<D> {
         let place = self.place(port)?;
         let buffer = match buffer {
             Some(buffer) => {
-                place.check(buffer.bytes())?;
+                place.expect(buffer.bytes(), place.ty.bytes())?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<Buffer<D>>().ok().filter(|b| b.is_of(&device));
                 Some(buffer.ok_or_else(|| place.wrong("a buffer of another device; ask this session for one".into()))?)
             }
@@ -242,7 +303,13 @@ impl<D: Device> Session for GpuSession<D> {
         for (place, input) in self.places[0].iter().zip(inputs) {
             if let Input::Host(bytes) = input {
                 place.check(bytes.len())?;
-                self.stream.upload(place.own.address(), bytes)?;
+                if place.placement.is_dense() {
+                    self.stream.upload(place.own.address(), bytes)?;
+                } else {
+                    self.staged.resize(place.ty.bytes(), 0);
+                    place.placement.spread(bytes, &mut self.staged);
+                    self.stream.upload(place.own.address(), &self.staged)?;
+                }
             }
         }
         for (place, output) in self.places[1].iter().zip(outputs.iter()) {
@@ -268,7 +335,13 @@ impl<D: Device> Session for GpuSession<D> {
         self.finish()?;
         for (place, output) in self.places[1].iter().zip(outputs) {
             if let Output::Host(bytes) = output {
-                self.stream.download(place.own.address(), bytes)?;
+                if place.placement.is_dense() {
+                    self.stream.download(place.own.address(), bytes)?;
+                } else {
+                    self.staged.resize(place.ty.bytes(), 0);
+                    self.stream.download(place.own.address(), &mut self.staged)?;
+                    place.placement.gather(&self.staged, bytes);
+                }
             }
         }
         Ok(())

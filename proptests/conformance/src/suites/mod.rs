@@ -1,11 +1,16 @@
 //! The suites, each a list of named checks of a device, and what runs them.
 
+mod decode;
+pub mod extents;
+mod failures;
 mod graphs;
 mod groups;
 mod halves;
 mod kernels;
 pub mod models;
+pub mod onnx;
 mod ops;
+mod precision;
 mod products;
 pub mod program;
 pub mod programs;
@@ -49,6 +54,10 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "program", checks: program::CHECKS },
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
+    Suite { name: "failures", checks: failures::CHECKS },
+    Suite { name: "extents", checks: extents::CHECKS },
+    Suite { name: "precision", checks: precision::CHECKS },
+    Suite { name: "decode", checks: decode::CHECKS },
     Suite { name: "graphs", checks: graphs::CHECKS },
     Suite { name: "programs", checks: programs::CHECKS },
     Suite { name: "rules", checks: rules::CHECKS },
@@ -74,15 +83,15 @@ impl Suite {
     /// Runs the checks whose name, with the suite's before it, contains a word.
     pub fn run<'a>(&'a self, device: &'a Device, word: &'a str) -> impl Iterator<Item = Verdict> + 'a {
         let named = self.checks.iter().map(|(name, check)| (format!("{}/{name}", self.name), check));
-        named.filter(move |(name, _)| name.contains(word)).map(|(name, check)| verdict(name, device, || check(device)))
+        named.filter(move |(name, _)| name.contains(word)).map(|(name, check)| verdict(name, device, check))
     }
 }
 
 /// Runs a check.
-pub fn verdict(name: String, device: &Device, check: impl FnOnce()) -> Verdict {
+pub fn verdict(name: String, device: &Device, check: impl FnOnce(&Device)) -> Verdict {
     let start = Instant::now();
     device.take_counts();
-    let done = catch_unwind(AssertUnwindSafe(check));
+    let done = catch_unwind(AssertUnwindSafe(|| device.beside(check)));
     let failure = done.err().map(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()

@@ -10,8 +10,12 @@ pub struct CpuBuffer(Block);
 
 impl CpuBuffer {
     /// Of so many bytes.
-    pub fn new(bytes: usize) -> CpuBuffer {
-        CpuBuffer(Block::new(bytes))
+    ///
+    /// # Errors
+    /// When there is not as much memory.
+    pub fn new(bytes: usize) -> Result<CpuBuffer, BackendError> {
+        let full = || BackendError::Device(format!("no {bytes} bytes of memory are left"));
+        Block::try_new(bytes).map(CpuBuffer).ok_or_else(full)
     }
 
     /// Its memory.

@@ -75,7 +75,7 @@ impl Session for CpuSession {
     }
 
     fn buffer(&self, bytes: usize, _: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
-        Ok(Box::new(CpuBuffer::new(bytes)))
+        Ok(Box::new(CpuBuffer::new(bytes)?))
     }
 
     fn bind(

@@ -1,26 +1,22 @@
-//! ONNX's own backend node tests (`models/scripts/fetch-onnx-node-tests.sh`), against a manifest of what each comes out as.
-//!
-//! A case that passed and fails now is an error, and so is one that passes now and did not: then the manifest is written anew, by
-//! `cargo test --workspace --test onnx_nodes -- --ignored write_the_manifest`.
+//! ONNX's own backend node tests (`models/scripts/fetch-onnx-node-tests.sh`): what each comes out as, and which must pass.
 
 use std::{
     collections::BTreeMap,
-    fmt::Write,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Error, Tensor,
+    Compiler, Error, Tensor,
     engine::models::onnx::{Imported, Model, OnnxError, read_tensor},
 };
+use rayon::prelude::*;
 
-const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx_nodes.txt");
+use crate::device::Device;
+
+/// What each case comes out as on the processor: a line a case.
+pub const MANIFEST: &str = include_str!("../../tests/onnx_nodes.txt");
 
 /// What `numpy.testing.assert_allclose` takes in ONNX's runner.
 const RELATIVE: f64 = 1e-3;
@@ -30,7 +26,7 @@ const ABSOLUTE: f64 = 1e-7;
 type Which = fn(&Tensor) -> bool;
 
 /// What becomes of a case.
-enum Outcome {
+pub enum Outcome {
     /// Its outputs are right; of which inputs the values had to be known when it was compiled.
     Pass(&'static str),
     /// An error says what is missing.
@@ -39,56 +35,21 @@ enum Outcome {
     Fail(String),
 }
 
-/// A case, and whether every op in it has a mapping.
-struct Case {
-    outcome: Outcome,
-    claimed: bool,
-}
-
-#[test]
-#[ignore = "needs target/onnx-node-tests: run models/scripts/fetch-onnx-node-tests.sh"]
-fn every_case_comes_out_as_the_manifest_says() {
-    let text = fs::read_to_string(MANIFEST).expect("the manifest");
-    let line = |line: &str| line.split_once(' ').map(|(status, rest)| (name_of(rest).to_string(), status.to_string()));
-    let expected: BTreeMap<String, String> = text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect();
-    let cases = run_all();
-    let mut wrong = String::new();
-    for (name, case) in &cases {
-        let got = describe(name, case);
-        let want = expected.get(name).map_or("nothing", String::as_str);
-        if want != got.split(' ').next().unwrap_or_default() {
-            let _ = writeln!(wrong, "the manifest has {want}, now it is: {got}");
-        }
-    }
-    for name in expected.keys().filter(|name| !cases.contains_key(*name)) {
-        let _ = writeln!(wrong, "{name} is not there");
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-}
-
-#[test]
-#[ignore = "writes the manifest"]
-fn write_the_manifest() {
-    let cases = run_all();
-    let count = |f: fn(&Case) -> bool| cases.values().filter(|c| f(c)).count();
-    let (passed, claimed) = (count(|c| matches!(c.outcome, Outcome::Pass(_))), count(|c| c.claimed));
-    let mut text = format!(
-        "# The {} node tests of onnx 1.22.0: {claimed} use only ops that have a mapping, {passed} pass.\n",
-        cases.len()
-    );
-    for (name, case) in &cases {
-        let _ = writeln!(text, "{}", describe(name, case));
-    }
-    fs::write(MANIFEST, text).expect("it is written");
-    println!("{passed} passed, {claimed} claimed, {} in all", cases.len());
+/// A case that was run.
+pub struct Case {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Whether every op in it has a mapping.
+    pub claimed: bool,
 }
 
 /// The name at the start of a line's rest.
-fn name_of(rest: &str) -> &str {
+pub fn name_of(rest: &str) -> &str {
     rest.split([' ', ':']).next().unwrap_or(rest)
 }
 
-fn describe(name: &str, case: &Case) -> String {
+/// A case as a line of the manifest.
+pub fn describe(name: &str, case: &Case) -> String {
     match &case.outcome {
         Outcome::Pass("") => format!("pass {name}"),
         Outcome::Pass(how) => format!("pass {name} {how}"),
@@ -97,23 +58,31 @@ fn describe(name: &str, case: &Case) -> String {
     }
 }
 
-fn run_all() -> BTreeMap<String, Case> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/onnx-node-tests"));
-    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+/// Runs all cases of a folder.
+pub fn run_all(compiler: &Compiler, folder: &Path) -> BTreeMap<String, Case> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();
-    let compiler = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).expect("the rules load");
-    let (next, cases) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = || {
-        while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let compiler = compiler.clone();
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(&compiler, folder)));
-            let panicked = |_| Case { outcome: Outcome::Fail("it panics".into()), claimed: true };
-            let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
-            cases.lock().expect("no thread panics here").insert(name, outcome.unwrap_or_else(panicked));
-        }
+    let case = |folder: &PathBuf| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(compiler, folder)));
+        let panicked = |_| Case { outcome: Outcome::Fail("it panics".into()), claimed: true };
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, outcome.unwrap_or_else(panicked))
     };
-    std::thread::scope(|scope| drop((0..2).map(|_| scope.spawn(work)).collect::<Vec<_>>()));
-    cases.into_inner().expect("no thread panics here")
+    folders.par_iter().map(case).collect()
+}
+
+/// The cases that the manifest says pass: each must, unless the device refuses it.
+pub fn nodes(device: &Device, folder: &Path) {
+    let passes = |name: &str| MANIFEST.lines().any(|line| line.strip_prefix("pass ").map(name_of) == Some(name));
+    let mut wrong = String::new();
+    for (name, case) in run_all(&device.compiler(), folder).iter().filter(|(name, _)| passes(name)) {
+        match &case.outcome {
+            Outcome::Pass(_) => device.judge(),
+            Outcome::Unsupported(why) => device.refuse(|| why.clone()),
+            Outcome::Fail(why) => wrong += &format!("{name}: {why}\n"),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 fn run(compiler: &Compiler, folder: &Path) -> Case {

@@ -1,0 +1,38 @@
+//! Whether a kernel stays within its buffers, as far as that can be seen before it runs: printed kernels do not ask.
+
+use eutectic_backend::{AnchorKernel, Instr, Kernel};
+use eutectic_ir::index::Index;
+
+/// Every load and store that is made whatever is in memory, and reaches what is not in its buffer.
+pub fn outside(kernel: &Kernel) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut check = |what: &str, slot: usize, at: &Index, domain: &[usize]| match kernel.slots.get(slot) {
+        None => problems.push(format!("a {what} buffer {slot}, which there is not")),
+        Some(&(_, count)) if at.affine(domain.len()).is_some() && !domain.contains(&0) => {
+            let range = at.range(domain);
+            if range.start < 0 || range.end > i64::try_from(count).unwrap_or(i64::MAX) {
+                problems.push(format!("a {what} buffer {slot} of {count} elements at {at}"));
+            }
+        }
+        Some(_) => {}
+    };
+    for body in kernel.bodies() {
+        for instr in &body.instrs {
+            if let Instr::Load(load) = instr
+                && load.guards.is_empty()
+            {
+                check("load from", load.slot, &load.at, &body.domain);
+            }
+        }
+    }
+    let mut reached = kernel.body.domain.clone();
+    if let AnchorKernel::Rows { axes } = kernel.anchor {
+        // A row of no elements is stored to, too.
+        let first = reached.len() - axes;
+        reached[first..].iter_mut().for_each(|n| *n = (*n).max(1));
+    }
+    for store in kernel.stores.iter().filter(|store| store.guards.is_empty()) {
+        check("store to", store.slot, &store.at, &reached);
+    }
+    problems
+}

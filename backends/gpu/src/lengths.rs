@@ -1,0 +1,292 @@
+//! Extents at run time as an argument: a kernel of the longest run that reads the lengths from a buffer and leaves out what is beyond them.
+//!
+//! Memory is laid out for the longest run, so strides are constants, and so can be the domain: one kernel, and one recorded run, serves every
+//! length. Stores, gathers and the operands of reductions, products and attention count at the points that a run has; maps that mention an
+//! extent mention the number that is read instead. What comes out is a kernel like any other: schedules and dialects know nothing of lengths.
+
+use std::{borrow::Cow, ops::Range};
+
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
+use eutectic_ir::{
+    DType, Dim, Op, Symbol,
+    index::{Atom, Index},
+    ops::Reduction,
+};
+
+/// Type of a length in memory.
+pub const LENGTH: DType = DType::I32;
+
+/// Beyond any extent that varies: an index that is out of range for a run's length is moved by as much, to be so for the longest too.
+pub const FAR: i64 = 1 << 30;
+
+/// A kernel whose last buffer holds the lengths, and the extents whose lengths these are, in order; itself, if it has none.
+pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
+    if !kernel.varies() {
+        return (Cow::Borrowed(kernel), Vec::new());
+    }
+    let symbols = kernel.symbols();
+    let mut new = kernel.clone();
+    let slot = new.slots.len();
+    new.slots.push((LENGTH, symbols.len()));
+    let operand = |body: &mut Body, hidden: Range<usize>, fill: f64| {
+        let mut writer = Writer::of(body, (slot, &symbols), 0..0, &[]);
+        let result = writer.hide(body.results[0], |axis| hidden.contains(&axis), fill);
+        let instrs = std::mem::take(&mut writer.instrs);
+        *body = Body { domain: body.domain.clone(), lengths: Vec::new(), instrs, results: vec![result] };
+    };
+    match &mut new.anchor {
+        AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
+        AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let depth = axes.batch + axes.rows;
+            operand(lhs, depth..depth + axes.depth, 0.0);
+            operand(rhs, axes.batch..axes.batch + axes.depth, 0.0);
+        }
+        AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
+            let (of_keys, of_scores) = (axes.batch..axes.batch + axes.keys, axes.batch + axes.queries);
+            let lengths = key.lengths.iter().filter(|(axis, _)| of_keys.contains(axis));
+            let lengths: Vec<_> = lengths.map(|(axis, length)| (axis + axes.queries, length.clone())).collect();
+            if bias.is_none() && !lengths.is_empty() {
+                let domain = [&query.domain[..of_scores], &key.domain[of_keys.clone()]].concat();
+                let dtype = query.instrs[query.results[0]].dtype();
+                let nothing = Instr::Constant { value: 0.0.into(), dtype };
+                *bias = Some(Body { domain, lengths, instrs: vec![nothing], results: vec![0] });
+            }
+            operand(query, 0..0, 0.0);
+            operand(key, 0..0, 0.0);
+            // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
+            operand(value, of_keys, 0.0);
+            if let Some(bias) = bias {
+                operand(bias, of_scores..of_scores + axes.keys, f64::NEG_INFINITY);
+            }
+        }
+    }
+    let rank = new.body.domain.len();
+    let row = match new.anchor {
+        AnchorKernel::Rows { axes } => rank - axes..rank,
+        _ => rank..rank,
+    };
+    let none = lengths_of_keys(kernel);
+    let mut writer = Writer::of(&kernel.body, (slot, &symbols), row, &none);
+    let stores = kernel.stores.iter().map(|store| writer.store(store)).collect();
+    let instrs = std::mem::take(&mut writer.instrs);
+    new.body = Body { domain: new.body.domain.clone(), lengths: Vec::new(), instrs, results: Vec::new() };
+    new.stores = stores;
+    (Cow::Owned(new), symbols)
+}
+
+/// The lengths of an attention's keys that may be 0: what it gives there are zeros.
+fn lengths_of_keys(kernel: &Kernel) -> Vec<Dim> {
+    let AnchorKernel::Attention { key, axes, .. } = &kernel.anchor else { return Vec::new() };
+    let of_keys = key.lengths.iter().filter(|(axis, _)| (axes.batch..axes.batch + axes.keys).contains(axis));
+    let may_be_none = |length: &&Dim| length.range().is_none_or(|(least, _)| least < 1);
+    of_keys.map(|(_, length)| length).filter(may_be_none).cloned().collect()
+}
+
+/// What a reduction of no elements gives.
+fn identity(how: Reduction, dtype: DType) -> f64 {
+    let ends = match dtype {
+        _ if dtype.is_float() => [f64::NEG_INFINITY, f64::INFINITY],
+        DType::Bool => [0.0, 1.0],
+        DType::U8 => [0.0, f64::from(u8::MAX)],
+        DType::I8 => [f64::from(i8::MIN), f64::from(i8::MAX)],
+        DType::U32 => [0.0, f64::from(u32::MAX)],
+        DType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
+        _ => [i64::MIN as f64, i64::MAX as f64],
+    };
+    match how {
+        Reduction::Sum => 0.0,
+        Reduction::Product => 1.0,
+        Reduction::Max => ends[0],
+        Reduction::Min => ends[1],
+    }
+}
+
+/// Writes a body anew, in order.
+struct Writer<'a> {
+    domain: &'a [usize],
+    lengths: &'a [(usize, Dim)],
+    row: Range<usize>,
+    none: &'a [Dim],
+    slot: usize,
+    symbols: &'a [Symbol],
+    instrs: Vec<Instr>,
+    /// The new number of each value, and which axes it depends on.
+    at: Vec<ValueId>,
+    axes: Vec<Vec<bool>>,
+    /// Products of lengths that were read.
+    known: Vec<(Dim, ValueId)>,
+}
+
+impl<'a> Writer<'a> {
+    /// With all of a body written, whose axes `row` are those that it reduces over, and whose anchor gives zeros where one of the lengths
+    /// `none` is 0.
+    fn of(body: &'a Body, (slot, symbols): (usize, &'a [Symbol]), row: Range<usize>, none: &'a [Dim]) -> Writer<'a> {
+        let mut writer = Writer {
+            domain: &body.domain,
+            lengths: &body.lengths,
+            row,
+            none,
+            slot,
+            symbols,
+            instrs: Vec::new(),
+            at: Vec::new(),
+            axes: Vec::new(),
+            known: Vec::new(),
+        };
+        body.instrs.iter().for_each(|instr| writer.instr(instr));
+        writer
+    }
+
+    fn push(&mut self, instr: Instr) -> ValueId {
+        self.instrs.push(instr);
+        self.instrs.len() - 1
+    }
+
+    fn op(&mut self, name: &str, args: &[ValueId], dtype: DType) -> ValueId {
+        let op = Op::named(name).expect("an op of the table");
+        self.push(Instr::Map { op, attrs: [].into_iter().collect(), args: args.to_vec(), dtype })
+    }
+
+    /// What a product of extents is in a run, for maps to mention.
+    fn length(&mut self, product: &Dim) -> ValueId {
+        if let Some((_, id)) = self.known.iter().find(|(known, _)| known == product) {
+            return *id;
+        }
+        let mut value: Option<ValueId> = None;
+        let mut rest = product.clone();
+        while let Some(symbol) = rest.symbols().first() {
+            let n = self.symbols.iter().position(|known| known == symbol).expect("the kernel lists its symbols");
+            let at = Index::constant(n as i64);
+            let factor = self.push(Instr::Load(Load { slot: self.slot, at, guards: Vec::new(), dtype: LENGTH }));
+            value = Some(value.map_or(factor, |value| self.op("mul", &[value, factor], LENGTH)));
+            rest = rest.checked_div(&Dim::of(symbol.clone())).unwrap_or(Dim::Known(1));
+        }
+        let arg = value.expect("a product has a factor");
+        let extent = Dim::Known(product.capacity().unwrap_or(FAR).saturating_add(1));
+        let id = self.push(Instr::Within { arg, extent, guards: Vec::new(), dtype: LENGTH });
+        self.known.push((product.clone(), id));
+        id
+    }
+
+    fn map(&mut self, map: &Index) -> Index {
+        let mut sum = Index::constant(map.constant);
+        for (atom, c) in &map.terms {
+            let atom = match atom {
+                Atom::Coord(_) => Index::atom(atom.clone()),
+                Atom::Value(v) => Index::atom(Atom::Value(self.at[*v])),
+                Atom::Extent(product) => Index::atom(Atom::Value(self.length(product))),
+                Atom::Div(x, by) => self.map(x).div(*by, self.domain),
+                Atom::Mod(x, by) => self.map(x).modulo(*by, self.domain),
+            };
+            sum = sum.plus(&atom.times(*c));
+        }
+        sum
+    }
+
+    fn guards(&mut self, guards: &[Guard]) -> Vec<Guard> {
+        guards.iter().map(|(map, range)| (self.map(map), range.clone())).collect()
+    }
+
+    /// What holds at the points that a run has, along some axes.
+    fn inside(&mut self, counts: impl Fn(usize) -> bool) -> Vec<Guard> {
+        let lengths = self.lengths;
+        let counted = lengths.iter().filter(|(axis, _)| counts(*axis));
+        let guard = |(axis, length): &(usize, Dim)| {
+            let length = self.map(&Index::extent(length));
+            (Index::coord(*axis).plus(&length.times(-1)), -FAR..0)
+        };
+        counted.map(guard).collect()
+    }
+
+    /// A value at the points that a run has along some axes, and a number beyond.
+    fn hide(&mut self, value: ValueId, counts: impl Fn(usize) -> bool, fill: f64) -> ValueId {
+        let guards = self.inside(counts);
+        let value = self.at[value];
+        self.select(guards, value, fill)
+    }
+
+    fn select(&mut self, guards: Vec<Guard>, value: ValueId, fill: f64) -> ValueId {
+        if guards.is_empty() {
+            return value;
+        }
+        let dtype = self.instrs[value].dtype();
+        self.push(Instr::Select { pieces: vec![(guards, value)], fill: fill.into(), dtype })
+    }
+
+    /// Writes an instruction.
+    fn instr(&mut self, instr: &Instr) {
+        let mut axes = vec![false; self.domain.len()];
+        for map in instr.maps() {
+            (0..axes.len()).for_each(|axis| axes[axis] |= map.mentions(axis));
+        }
+        for arg in instr.args() {
+            axes.iter_mut().zip(&self.axes[arg]).for_each(|(axis, of)| *axis |= of);
+        }
+        let mut new = instr.clone();
+        for map in new.maps_mut() {
+            *map = self.map(map);
+        }
+        let at = |arg: &mut ValueId, at: &[ValueId]| *arg = at[*arg];
+        let id = match &mut new {
+            Instr::Anchor { .. } => {
+                let anchor = self.push(new);
+                let lengths = self.none;
+                let guards: Vec<Guard> =
+                    lengths.iter().map(|length| (self.map(&Index::extent(length)), 1..FAR)).collect();
+                self.select(guards, anchor, 0.0)
+            }
+            Instr::Load(load) => {
+                if !load.at.values().is_empty() {
+                    load.guards.extend(self.inside(|axis| axes[axis]));
+                }
+                self.push(new)
+            }
+            Instr::Within { arg, extent, guards, .. } => {
+                at(arg, &self.at);
+                guards.extend(self.inside(|axis| axes[axis]));
+                if extent.varies() {
+                    *arg = self.beyond(*arg, extent);
+                    *extent = Dim::Known(extent.capacity().unwrap_or(FAR));
+                }
+                self.push(new)
+            }
+            Instr::Reduce { how, arg, dtype } => {
+                let row = self.row.clone();
+                *arg = self.hide(*arg, |axis| row.contains(&axis), identity(*how, *dtype));
+                row.for_each(|axis| axes[axis] = false);
+                self.push(new)
+            }
+            Instr::Map { args, .. } => {
+                args.iter_mut().for_each(|arg| at(arg, &self.at));
+                self.push(new)
+            }
+            Instr::Select { pieces, .. } => {
+                pieces.iter_mut().for_each(|piece| at(&mut piece.1, &self.at));
+                self.push(new)
+            }
+            Instr::Constant { .. } | Instr::Coordinate { .. } => self.push(new),
+        };
+        self.at.push(id);
+        self.axes.push(axes);
+    }
+
+    /// An index that is out of range of the longest axis too, if it is out of range of a run's.
+    fn beyond(&mut self, index: ValueId, extent: &Dim) -> ValueId {
+        let dtype = self.instrs[index].dtype();
+        let length = self.map(&Index::extent(extent));
+        let length = self.push(Instr::Coordinate { index: length, dtype });
+        let far = self.push(Instr::Constant { value: (FAR as f64).into(), dtype });
+        let moved = self.op("add", &[index, far], dtype);
+        let is_beyond = self.op("ge", &[index, length], DType::Bool);
+        self.op("where", &[is_beyond, moved, index], dtype)
+    }
+
+    fn store(&mut self, store: &Store) -> Store {
+        // What is the same for a whole row is stored once, however long the row is.
+        let of_row = self.row.clone().any(|axis| store.maps().any(|map| map.mentions(axis)));
+        let row = self.row.clone();
+        let mut guards = self.guards(&store.guards);
+        guards.extend(self.inside(|axis| of_row || !row.contains(&axis)));
+        Store { slot: store.slot, at: self.map(&store.at), guards, value: self.at[store.value] }
+    }
+}

@@ -1,0 +1,200 @@
+//! Decoders in the manner of Llama (Touvron et al. 2023): RMS norms, rotary embeddings, SwiGLU, heads that share keys and values; as a step
+//! of one token whose keys and values are states, or over a whole sequence.
+
+use eutectic_ir::{DType, Dim, Graph, GraphError, NodeId, Shape, Tensor, Type};
+
+/// The sizes of a decoder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LlamaConfig {
+    /// Layers.
+    pub layers: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Heads of the keys and values, which divide those of the queries.
+    pub groups: usize,
+    /// Elements of a head; even.
+    pub depth: usize,
+    /// Elements between the two products of a layer's second half.
+    pub inner: usize,
+    /// Tokens that there are.
+    pub words: usize,
+    /// The most tokens of a sequence.
+    pub positions: usize,
+    /// Whether logits are products with the embedding, instead of with a matrix of their own.
+    pub tied: bool,
+    /// The base of the angles.
+    pub theta: f64,
+}
+
+/// What a layer's attention sees of a sequence.
+enum Cache {
+    /// The whole sequence at once.
+    None,
+    /// States of so many rows: whether each is the one token's, and, unless it is all of them, whether the token sees it.
+    Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
+}
+
+type Built<T = NodeId> = Result<T, GraphError>;
+
+fn f32s(dims: &[usize]) -> Type {
+    Type::tensor(DType::F32, dims)
+}
+
+fn shape(dims: &[usize]) -> Shape {
+    dims.iter().copied().collect()
+}
+
+impl LlamaConfig {
+    /// The sizes of Llama 3.2 1B.
+    pub fn one_billion(positions: usize) -> LlamaConfig {
+        LlamaConfig {
+            layers: 16,
+            heads: 32,
+            groups: 8,
+            depth: 64,
+            inner: 8192,
+            words: 128_256,
+            positions,
+            tied: true,
+            theta: 5e5,
+        }
+    }
+
+    /// Elements of a token between layers.
+    pub fn width(&self) -> usize {
+        self.heads * self.depth
+    }
+
+    /// Bytes of a row of a layer's keys, or of its values.
+    pub fn row_bytes(&self) -> usize {
+        self.groups * self.depth * DType::F32.size()
+    }
+
+    /// One token `id i64[1]`, at the place `at i64[]` of a sequence, with states of so many rows for the keys and values of each layer:
+    /// to its logits. A masked one sees the rows up to its own; otherwise it sees all that there are.
+    ///
+    /// # Errors
+    /// When sizes do not fit each other.
+    pub fn step(&self, rows: impl Into<Dim>, masked: bool) -> Built<Graph> {
+        let rows: Dim = rows.into();
+        let mut g = Graph::new("step");
+        let id = g.input("id", Type::tensor(DType::I64, &[1]))?;
+        let at = g.input("at", Type::tensor(DType::I64, &[]))?;
+        let row = g.reshape(at, shape(&[1]))?;
+        let mut angles = [at; 2];
+        for (angle, table) in angles.iter_mut().zip(self.angles(&mut g)?) {
+            *angle = g.gather(table, row, 0)?;
+        }
+        let row = g.iota([rows.clone(), 1_usize.into()].into_iter().collect(), -2, DType::I64)?;
+        let here = g.apply("eq", &[row, at], &[])?;
+        let mut seen = None;
+        if masked {
+            let key = g.iota([1_usize.into(), rows.clone()].into_iter().collect(), -1, DType::I64)?;
+            seen = Some(g.apply("le", &[key, at], &[])?);
+        }
+        self.build(&mut g, id, angles, 1, &Cache::Rows { rows, here, seen })?;
+        Ok(g)
+    }
+
+    /// A whole sequence of tokens `ids i64[tokens]`: to the logits of each.
+    ///
+    /// # Errors
+    /// When sizes do not fit each other.
+    pub fn whole(&self, tokens: usize) -> Built<Graph> {
+        let mut g = Graph::new("whole");
+        let ids = g.input("ids", Type::tensor(DType::I64, &[tokens]))?;
+        let mut angles = [ids; 2];
+        for (angle, table) in angles.iter_mut().zip(self.angles(&mut g)?) {
+            *angle = g.slice(table, 0, 0, tokens as i64)?;
+        }
+        self.build(&mut g, ids, angles, tokens, &Cache::None)?;
+        Ok(g)
+    }
+
+    /// The values of the parameters `cos` and `sin`, `[positions depth/2]`.
+    pub fn rotation(&self) -> [(&'static str, Tensor); 2] {
+        let pairs = self.depth / 2;
+        let angle = |i: usize| (i / pairs) as f64 / self.theta.powf((i % pairs) as f64 / pairs as f64);
+        let table = |f: fn(f64) -> f64| {
+            let values = (0..self.positions * pairs).map(|i| f(angle(i)));
+            Tensor::from_f64(DType::F32, &[self.positions, pairs], values)
+        };
+        [("cos", table(f64::cos)), ("sin", table(f64::sin))]
+    }
+
+    fn angles(&self, g: &mut Graph) -> Built<[NodeId; 2]> {
+        let ty = f32s(&[self.positions, self.depth / 2]);
+        Ok([g.param("cos", ty.clone())?, g.param("sin", ty)?])
+    }
+
+    /// `ids` and `angles` (cosine and sine for each token) to logits.
+    fn build(&self, g: &mut Graph, ids: NodeId, angles: [NodeId; 2], tokens: usize, cache: &Cache) -> Built<()> {
+        let table = g.param("embedding", f32s(&[self.words, self.width()]))?;
+        let mut x = g.gather(table, ids, 0)?;
+        for layer in 0..self.layers {
+            x = g.within(&format!("layer.{layer}"), |g| self.layer(g, layer, x, angles, tokens, cache))?;
+        }
+        let gain = g.param("norm", f32s(&[self.width()]))?;
+        let x = g.rmsnorm(x, gain, 1e-5)?;
+        let head = match self.tied {
+            true => g.transpose(table, &[1, 0])?,
+            false => g.param("head", f32s(&[self.width(), self.words]))?,
+        };
+        let logits = g.matmul(x, head)?;
+        g.output("logits", logits)
+    }
+
+    fn layer(
+        &self,
+        g: &mut Graph,
+        layer: usize,
+        x: NodeId,
+        angles: [NodeId; 2],
+        tokens: usize,
+        cache: &Cache,
+    ) -> Built {
+        let (w, d) = (self.width(), self.depth);
+        let param = |g: &mut Graph, name: &str, dims: &[usize]| g.param(&format!("{layer}.{name}"), f32s(dims));
+        let gain = param(g, "attention-norm", &[w])?;
+        let n = g.rmsnorm(x, gain, 1e-5)?;
+        let mut heads = Vec::new();
+        for (name, count) in [("q", self.heads), ("k", self.groups), ("v", self.groups)] {
+            let weight = param(g, name, &[w, count * d])?;
+            let y = g.matmul(n, weight)?;
+            let y = g.reshape(y, shape(&[tokens, count, d]))?;
+            let y = g.transpose(y, &[1, 0, 2])?;
+            heads.push(if name == "v" { y } else { g.rope(y, angles[0], angles[1], "half")? });
+        }
+        let [q, mut k, mut v] = heads[..] else { unreachable!("three were made") };
+        let scale = ("scale", (1.0 / (d as f64).sqrt()).into());
+        let y = match cache {
+            Cache::None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "causal".into())])?,
+            Cache::Rows { rows, here, seen } => {
+                for (name, x) in [("keys", &mut k), ("values", &mut v)] {
+                    let name = format!("{layer}.{name}");
+                    let state = [self.groups.into(), rows.clone(), d.into()].into_iter().collect();
+                    let before = g.state(&name, Type::Tensor(DType::F32, state))?;
+                    *x = g.select(*here, *x, before)?;
+                    g.update(&name, *x)?;
+                }
+                match seen {
+                    Some(seen) => g.apply("sdpa", &[q, k, v, *seen], &[scale, ("mask", "keep".into())])?,
+                    None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "none".into())])?,
+                }
+            }
+        };
+        let y = g.transpose(y, &[1, 0, 2])?;
+        let y = g.reshape(y, shape(&[tokens, w]))?;
+        let weight = param(g, "o", &[w, w])?;
+        let y = g.matmul(y, weight)?;
+        let x = g.add(x, y)?;
+        let gain = param(g, "mlp-norm", &[w])?;
+        let n = g.rmsnorm(x, gain, 1e-5)?;
+        let weight = param(g, "gate-up", &[w, 2 * self.inner])?;
+        let y = g.matmul(n, weight)?;
+        let y = g.glu(y, "first", "silu")?;
+        let weight = param(g, "down", &[self.inner, w])?;
+        let y = g.matmul(y, weight)?;
+        g.add(x, y)
+    }
+}

@@ -1,0 +1,142 @@
+//! What goes wrong is an error that says what, and whatever else runs goes on.
+
+use std::fmt::Write as _;
+
+use eutectic::{DType, Graph, Memory, Session, Tensor, Type};
+use eutectic_backend::BackendError;
+use eutectic_ir::{lang::Source, text::parse};
+
+use crate::{
+    device::Device,
+    suites::{Check, checks},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    memory_that_is_not_there_is_refused,
+    a_program_larger_than_the_device_is_refused,
+    an_index_out_of_range_ends_one_run,
+    a_sum_of_more_inputs_than_a_kernel_takes_is_computed,
+    programs_come_and_go,
+];
+
+const ROWS: usize = 40;
+
+/// Rows of a table by number, times a matrix.
+fn graph() -> Graph {
+    let text = "(graph \"g\" (input table f32[40 16]) (input at i64[12]) (param w f32[16 8]) \
+        (output y (matmul (gather table at :axis 0) w)))";
+    parse(&Source::new("failures.graph", text)).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+fn tensor(dims: &[usize], seed: usize) -> Tensor {
+    let count = dims.iter().product::<usize>();
+    Tensor::from_f64(DType::F32, dims, (0..count).map(|i| ((i * 37 + seed * 11) % 101) as f64 / 50.0 - 1.0))
+}
+
+fn session(device: &Device) -> Session {
+    let mut session = device.compiler().compile(&graph()).unwrap_or_else(|e| panic!("{e}"));
+    session.load_named(|_| Some(tensor(&[16, 8], 3))).unwrap_or_else(|e| panic!("{e}"));
+    session
+}
+
+fn run(session: &mut Session, at: i64) -> Result<Tensor, eutectic::Error> {
+    let at = Tensor::from_i64(DType::I64, &[12], (0..12).map(|i| if i == 7 { at } else { i }));
+    session.run(&[tensor(&[ROWS, 16], 1), at]).map(|mut outputs| outputs.remove(0))
+}
+
+/// What a session gives for row `at` at the eighth place.
+fn expected(at: usize) -> Vec<f64> {
+    let (table, w) = (tensor(&[ROWS, 16], 1).to_f64(), tensor(&[16, 8], 3).to_f64());
+    let row = |i: usize| if i == 7 { at } else { i };
+    let element = |i: usize| (0..16).map(|k| table[row(i / 8) * 16 + k] * w[k * 8 + i % 8]).sum();
+    (0..12 * 8).map(element).collect()
+}
+
+fn is_right(session: &mut Session, at: usize) {
+    let got = run(session, at as i64).unwrap_or_else(|e| panic!("{e}")).to_f64();
+    let near = got.iter().zip(expected(at)).all(|(got, want)| (got - want).abs() < 1e-4);
+    assert!(near && got.len() == 96, "{got:?}");
+}
+
+fn memory_that_is_not_there_is_refused(device: &Device) {
+    let mut session = session(device);
+    is_right(&mut session, 5);
+    // No machine has as much.
+    for memory in [Memory::Device, Memory::Host] {
+        let error = session.buffer(1 << 60, memory).map(|_| ()).expect_err("there is not as much").to_string();
+        assert!(error.contains("bytes"), "it says how much was wanted: {error}");
+    }
+    is_right(&mut session, 9);
+    device.judge();
+}
+
+fn a_program_larger_than_the_device_is_refused(device: &Device) {
+    let capacity = device.backend().limits().capacity;
+    let Some(n) = capacity.checked_add(1 << 30).map(|bytes| bytes / 4) else { return };
+    let mut session = session(device);
+    let mut g = Graph::new("large");
+    let x = g.input("x", Type::tensor(DType::F32, &[n])).expect("a type");
+    let y = g.neg(x).expect("a float");
+    g.output("y", y).expect("a name");
+    let error = device.compiler().compile(&g).map(|_| ()).expect_err("it does not fit").to_string();
+    assert!(error.contains("memory") || error.contains("bytes"), "{error}");
+    is_right(&mut session, 2);
+    device.judge();
+}
+
+fn an_index_out_of_range_ends_one_run(device: &Device) {
+    let loaded = session(device).loaded().unwrap_or_else(|e| panic!("{e}")).clone();
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let loaded = &loaded;
+            scope.spawn(move || {
+                let mut session = loaded.session().unwrap_or_else(|e| panic!("{e}"));
+                for round in 0..20 {
+                    if worker % 2 == 0 {
+                        let wrong = if round % 2 == 0 { ROWS as i64 } else { -(ROWS as i64) - 1 };
+                        match run(&mut session, wrong) {
+                            Err(eutectic::Error::Backend(BackendError::IndexOutOfRange { index, extent, .. })) => {
+                                assert_eq!((index, extent), (wrong, ROWS));
+                            }
+                            other => panic!("it should name the index: {:?}", other.map(|t| t.ty())),
+                        }
+                    }
+                    is_right(&mut session, (worker * 7 + round) % ROWS);
+                }
+            });
+        }
+    });
+    device.judge();
+}
+
+fn a_sum_of_more_inputs_than_a_kernel_takes_is_computed(device: &Device) {
+    const INPUTS: usize = 700;
+    let mut text = String::from("(graph \"sum\"");
+    (0..INPUTS).for_each(|n| _ = write!(text, " (input x{n} f32[6])"));
+    text += " (let s0 x0)";
+    (1..INPUTS).for_each(|n| _ = write!(text, " (let s{n} (add s{} x{n}))", n - 1));
+    let text = format!("{text} (output y s{}))", INPUTS - 1);
+    let graph = parse(&Source::new("sum.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut session = device.compiler().compile(&graph).unwrap_or_else(|e| panic!("{e}"));
+    session.load_named(|_| None).unwrap_or_else(|e| panic!("{e}"));
+    let inputs: Vec<Tensor> = (0..INPUTS).map(|n| tensor(&[6], n)).collect();
+    let got = session.run(&inputs).unwrap_or_else(|e| panic!("{e}"))[0].to_f64();
+    for (i, got) in got.into_iter().enumerate() {
+        let want: f64 = inputs.iter().map(|x| x.to_f64()[i]).sum();
+        assert!((got - want).abs() < 1e-2, "element {i}: {got}, expected {want}");
+    }
+    device.judge();
+}
+
+fn programs_come_and_go(device: &Device) {
+    let mut kept = session(device);
+    for round in 0..20 {
+        let mut one = session(device);
+        let mut fork = one.fork().unwrap_or_else(|e| panic!("{e}"));
+        is_right(&mut one, round);
+        drop(one);
+        is_right(&mut fork, round + 1);
+        is_right(&mut kept, round + 2);
+    }
+    device.judge();
+}
