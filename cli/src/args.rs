@@ -153,12 +153,21 @@ impl Rules {
 /// # Errors
 /// When there are none, a file cannot be read, or a rule does not load.
 pub fn load_directory(directory: &Path) -> Result<RuleSet, Fault> {
-    let added = RuleSet::load_dir(directory).map_err(Error::from)?;
-    if added.is_empty() {
+    let (added, mut errors) = load_directory_partly(directory)?;
+    if errors.is_empty() { Ok(added) } else { Err(errors.swap_remove(0)) }
+}
+
+/// What loads of the rules of a directory, and why the rest does not.
+///
+/// # Errors
+/// When there are none, or a directory cannot be read.
+pub fn load_directory_partly(directory: &Path) -> Result<(RuleSet, Vec<Fault>), Fault> {
+    let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+    if added.is_empty() && errors.is_empty() {
         let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
         return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
     }
-    Ok(added)
+    Ok((added, errors.into_iter().map(|error| Error::from(error).into()).collect()))
 }
 
 /// A pattern of names: `*` stands for anything, a slash or a dot too.

@@ -22,7 +22,7 @@ fn a_wrong_rule_is_refuted_the_same_way_again() {
     dir.file("mine.rules", WRONG);
     let path = dir.path("");
     let first = eutectic(check(&path, &[]));
-    assert_eq!(first.code, Some(2), "{}", first.err);
+    assert_eq!(first.code, Some(1), "{}", first.err);
     for part in ["mine/half is wrong", "mine.rules:2", "?a :", "left", "allowed: no difference (exact)"] {
         assert!(first.out.contains(part), "{part:?} is not in: {}", first.out);
     }
@@ -37,8 +37,47 @@ fn a_wrong_rule_is_refuted_the_same_way_again() {
 }
 
 #[test]
+fn a_file_that_does_not_load_hides_no_other() {
+    let dir = Dir::new();
+    dir.file("mine.rules", WRONG);
+    dir.file(
+        "open.rules",
+        ";; open\n(rule mine/open\n  (forall (F float) (?x F[A..])\n  (=> (neg ?x) ?x)\n  (eq exact))\n",
+    );
+    dir.file(
+        "words.rules",
+        ";; names that nearly are\n(rule mine/names (forall (F flaot) (?x F[A..])) (=> (neg ?x) ?x) (eq exact))\n",
+    );
+    let path = dir.path("");
+    let all = eutectic(check(&path, &[]));
+    assert_eq!(all.code, Some(2), "{}", all.err);
+    assert!(all.out.contains("mine/half is wrong"), "{}", all.out);
+    for part in ["1 rule is wrong", "never closed", "open.rules:3:3", "did you mean `float`?"] {
+        assert!(all.err.contains(part), "{part:?} is not in: {}", all.err);
+    }
+    // Where nothing else is to be checked, nothing is.
+    let alone = Dir::new();
+    alone.file("text.rules", "(rule");
+    let none = eutectic(check(&alone.path(""), &[]));
+    assert_eq!((none.code, none.out.as_str()), (Some(2), ""), "{}", none.err);
+}
+
+#[test]
+fn integers_that_differ_are_shown_as_integers() {
+    let dir = Dir::new();
+    dir.file(
+        "mine.rules",
+        ";; one more\n(rule mine/next (forall (?x i64[A..])) (=> (neg (neg ?x)) (add ?x 9007199254740993)) (eq exact))",
+    );
+    let wrong = eutectic(check(&dir.path(""), &[]));
+    assert_eq!(wrong.code, Some(1), "{}", wrong.err);
+    assert!(wrong.out.contains("left 0, right 900719925474099"), "{}", wrong.out);
+}
+
+#[test]
 fn names_without_a_rule_are_refused() {
     eutectic(["rules", "check", "mine/*"]).refused(&["mine/*", "rules list"]);
+    eutectic(["rules", "check", "simplify/mul-on"]).refused(&["did you mean `simplify/mul-one`?"]);
     eutectic(["rules", "check", "--cases", "0"]).refused(&["--cases"]);
 }
 
@@ -87,7 +126,7 @@ fn the_tutorial_works_as_it_is_written() {
                     let run =
                         Command::new(env!("CARGO_BIN_EXE_eutectic")).args(args).current_dir(dir.path("")).output();
                     let run = run.expect("it starts");
-                    let wanted = if comment.contains("exit code 2") { 2 } else { 0 };
+                    let wanted = if comment.contains("exit code 1") { 1 } else { 0 };
                     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
                     assert_eq!(run.status.code(), Some(wanted), "{line}\n{out}\n{err}");
                     commands += 1;

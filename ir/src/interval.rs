@@ -5,7 +5,10 @@
 
 use std::cmp::Ordering;
 
-use crate::DType;
+use crate::{
+    DType,
+    round::{to_bf16, to_f16},
+};
 
 /// All values from `low` to `high`, and NaN where that is possible. Truth values are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,8 +61,8 @@ impl Interval {
         }
         let round = |x: f64| match dtype {
             DType::F32 => f64::from(x as f32),
-            DType::F16 => half::f16::from_f64(x).to_f64(),
-            DType::Bf16 => half::bf16::from_f64(x).to_f64(),
+            DType::F16 => to_f16(x).to_f64(),
+            DType::Bf16 => to_bf16(x).to_f64(),
             _ => x,
         };
         Interval { low: self.low.min(round(self.low)), high: self.high.max(round(self.high)), nan: self.nan }

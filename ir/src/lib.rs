@@ -16,6 +16,7 @@ pub mod interval;
 pub mod lang;
 pub mod ops;
 pub mod outline;
+pub mod round;
 pub mod scalar;
 pub mod tensor;
 pub mod text;

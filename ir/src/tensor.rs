@@ -4,7 +4,10 @@ use std::{fmt, hash, sync::Arc};
 
 use half::{bf16, f16};
 
-use crate::{DType, Type};
+use crate::{
+    DType, Type,
+    round::{to_bf16, to_f16},
+};
 
 /// A dense row-major tensor in host memory, cheap to clone.
 #[derive(Clone)]
@@ -57,8 +60,8 @@ impl Tensor {
             match dtype {
                 DType::F32 => bytes.extend((x as f32).to_le_bytes()),
                 DType::F64 => bytes.extend(x.to_le_bytes()),
-                DType::F16 => bytes.extend(f16::from_f64(x).to_le_bytes()),
-                DType::Bf16 => bytes.extend(bf16::from_f64(x).to_le_bytes()),
+                DType::F16 => bytes.extend(to_f16(x).to_le_bytes()),
+                DType::Bf16 => bytes.extend(to_bf16(x).to_le_bytes()),
                 DType::I8 => bytes.extend((x as i8).to_le_bytes()),
                 DType::U8 => bytes.push(x as u8),
                 DType::I32 => bytes.extend((x as i32).to_le_bytes()),
@@ -237,8 +240,8 @@ fn read_float(dtype: DType, text: &str) -> Option<Vec<u8>> {
     Some(match dtype {
         DType::F64 => text.parse::<f64>().ok()?.to_le_bytes().to_vec(),
         DType::F32 => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),
-        DType::F16 => f16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
-        _ => bf16::from_f32(text.parse().ok()?).to_le_bytes().to_vec(),
+        DType::F16 => to_f16(text.parse().ok()?).to_le_bytes().to_vec(),
+        _ => to_bf16(text.parse().ok()?).to_le_bytes().to_vec(),
     })
 }
 

@@ -25,7 +25,7 @@
 //!
 //! | Declaration | The variable is |
 //! |---|---|
-//! | `(F float)`, `(F any)`, `int`, `number`, `f32`, … | an element type of that class; of the floating ones, `f32` and `f64` are `wide`, `f16` and `bf16` `short` |
+//! | `(F float)`, `(F any)`, `int`, `number`, `signed`, `f32`, …, or several: `(F i8 i32)` | an element type of that class; of the floating ones, `f32` and `f64` are `wide`, `f16` and `bf16` `short` |
 //! | `(?x F[B.. M K])` | a tensor. `B..` is a sequence of dims, `M` a dim; neither needs a declaration of its own. `(* 2 H)`, `(+ M 1)`, `(/ D 2)`, `(- A B)` are solved for their one unknown or fail to match |
 //! | `(?w F[K N] const)` | a tensor computed from parameters and constants only |
 //! | `(?y F[A..] varied)` | a tensor that is not known to be one number everywhere: numbers have rules of their own |

@@ -7,7 +7,8 @@ mod sides;
 use std::ops::Range;
 
 use eutectic_ir::lang::{
-    LangError, Sexp, SexpKind, Source, sexp,
+    LangError, Sexp, SexpKind, Source,
+    sexp::{self, did_you_mean},
     typing::{Scope, SlotKind, is_variable},
 };
 use per_op::one_per_op;
@@ -73,6 +74,11 @@ pub(crate) struct Reader<'a> {
     errors: Vec<LangError>,
 }
 
+/// What the parts of a rule begin with.
+const PARTS: [&str; 9] = ["forall", "where", "let", "=>", "roots", "group", "eq", "once", "canonical"];
+
+const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
+
 const SHAPE_OF_A_RULE: &str = "(rule pack/name (forall …) (=> left right) (eq exact|(ulp n)|reassoc|fast))";
 
 impl<'a> Reader<'a> {
@@ -118,7 +124,9 @@ impl<'a> Reader<'a> {
     fn read(&mut self, form: &Sexp, suffix: &str) -> Result<Rule, Noted> {
         let Some(("rule", items)) = form.call() else {
             self.name = "(no rule)".into();
-            return self.wrong(start(form), "only rules stand in a rule file", SHAPE_OF_A_RULE);
+            let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule"].into_iter()));
+            let help = guess.unwrap_or_else(|| SHAPE_OF_A_RULE.into());
+            return self.wrong(start(form), "only rules stand in a rule file", help);
         };
         self.name = "(unnamed)".into();
         let name = items.first().and_then(Sexp::atom).filter(|n| !n.starts_with([':', '?'])).unwrap_or_default();
@@ -202,7 +210,14 @@ impl<'a> Reader<'a> {
             "eq" if parts.contract.is_none() => parts.contract = Some(self.contract(item)?),
             "once" if items.is_empty() => parts.once = true,
             "canonical" if items.is_empty() => parts.canonical = true,
-            _ => return self.wrong(item.span.clone(), format!("`{head}` does not belong here"), SHAPE_OF_A_RULE),
+            _ if PARTS.contains(&head) => {
+                let help = "a rule has one `forall`, one `group` and one `eq`; `once` and `canonical` stand alone";
+                return self.wrong(item.span.clone(), format!("`{head}` is here already, or has too much in it"), help);
+            }
+            _ => {
+                let help = did_you_mean(head, PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());
+                return self.wrong(item.span.clone(), format!("`{head}` does not belong here"), help);
+            }
         }
         Ok(())
     }
@@ -221,11 +236,11 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         }
-        self.wrong(
-            item.span.clone(),
-            "this is not a numeric contract",
-            "write (eq exact), (eq (ulp 4)), (eq reassoc) or (eq fast)",
-        )
+        let word = item.call().and_then(|(_, items)| items.first()?.atom().or_else(|| Some(items[0].call()?.0)));
+        let guess = word.and_then(|word| did_you_mean(word, CONTRACTS.into_iter()));
+        let help = "write (eq exact), (eq (ulp 4)), (eq reassoc) or (eq fast)";
+        let help = guess.map_or(help.to_string(), |guess| format!("{guess} {help}"));
+        self.wrong(item.span.clone(), "this is not a numeric contract", help)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
 
-use eutectic_ir::lang::{Errors, LangError, Source};
+use eutectic_ir::lang::{Errors, LangError, Source, sexp::did_you_mean};
 use globset::{Glob, GlobMatcher};
 use rayon::prelude::*;
 
@@ -150,15 +150,30 @@ impl RuleSet {
     /// # Errors
     /// When a file cannot be read, and every rule that is wrong.
     pub fn load_dir(directory: &Path) -> Result<RuleSet, LoadError> {
+        let (rules, mut errors) = RuleSet::load_dir_partly(directory)?;
+        if errors.is_empty() { Ok(rules) } else { Err(errors.swap_remove(0)) }
+    }
+
+    /// What loads of the `*.rules` files under a directory, and why the rest does not: files that cannot be read, then rules.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn load_dir_partly(directory: &Path) -> Result<(RuleSet, Vec<LoadError>), LoadError> {
         let mut files = Vec::new();
         collect(directory, &mut files)?;
         files.sort();
-        let read = |path: &PathBuf| {
-            let text = read_text(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
-            Ok(Source::new(path.display().to_string(), text))
-        };
-        let sources: Vec<_> = files.iter().map(read).collect::<Result<_, LoadError>>()?;
-        Ok(RuleSet::read(&sources)?)
+        let (mut sources, mut errors) = (Vec::new(), Vec::new());
+        for path in files {
+            match read_text(&path) {
+                Ok(text) => sources.push(Source::new(path.display().to_string(), text)),
+                Err(error) => errors.push(LoadError::Read { path, error }),
+            }
+        }
+        let (rules, wrong) = RuleSet::read_partly(&sources);
+        if !wrong.is_empty() {
+            errors.push(Errors(wrong).into());
+        }
+        Ok((rules, errors))
     }
 
     /// The rules of some sources.
@@ -166,6 +181,11 @@ impl RuleSet {
     /// # Errors
     /// Everything that is wrong in any of them.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
+        let (rules, errors) = RuleSet::read_partly(sources);
+        if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
+    }
+
+    fn read_partly(sources: &[Source]) -> (RuleSet, Vec<LangError>) {
         let (mut read, mut errors) = (Vec::new(), Vec::new());
         for source in sources {
             let (of_source, wrong) = parse::rules(source);
@@ -182,17 +202,23 @@ impl RuleSet {
             }
         }
         errors.extend(duplicates(&mut rules));
-        if errors.is_empty() { Ok(RuleSet { rules }) } else { Err(Errors(errors)) }
+        (RuleSet { rules }, errors)
     }
 
     /// This set and another.
     ///
     /// # Errors
     /// Every name that both have.
-    pub fn and(mut self, other: RuleSet) -> Result<RuleSet, Errors> {
+    pub fn and(self, other: RuleSet) -> Result<RuleSet, Errors> {
+        let (both, errors) = self.and_partly(other);
+        if errors.is_empty() { Ok(both) } else { Err(Errors(errors)) }
+    }
+
+    /// This set and another but for the names that both have, and an error for each of these.
+    pub fn and_partly(mut self, other: RuleSet) -> (RuleSet, Vec<LangError>) {
         self.rules.extend(other.rules);
         let errors = duplicates(&mut self.rules);
-        if errors.is_empty() { Ok(self) } else { Err(Errors(errors)) }
+        (self, errors)
     }
 
     /// The rules that are chosen.
@@ -223,7 +249,7 @@ impl RuleSet {
             if self.rules.iter().any(|c| matcher.is_match(&*c.rule.name)) {
                 return Ok(matcher);
             }
-            let help = crate::terms::did_you_mean(pattern, self.rules.iter().map(|c| &*c.rule.name));
+            let help = did_you_mean(pattern, self.rules.iter().map(|c| &*c.rule.name));
             Err(LoadError::NoSuchRule { pattern: pattern.clone(), help: help.unwrap_or_default() })
         };
         patterns.iter().map(glob).collect()

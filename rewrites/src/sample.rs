@@ -54,7 +54,7 @@ pub trait Choices {
                 .map(|d| if self.below(3) == 0 { Dim::Known(1) } else { d.clone() })
                 .collect();
         }
-        let rank = [1, 2, 2, 1, 3, 0][self.below(6)];
+        let rank = [1, 2, 2, 1, 3, 0, 1, 2, 2, 1, 3, 4][self.below(12)];
         (0..rank).map(|_| Dim::Known(self.dim(true))).collect()
     }
 
@@ -127,7 +127,7 @@ impl Choices for Generic {
     }
 
     fn dtype(&mut self, class: DTypeClass) -> DType {
-        let admitted: Vec<DType> = DType::ALL.into_iter().filter(|d| class.contains(*d)).collect();
+        let admitted: Vec<DType> = class.members().collect();
         // Every second one is the first that the class admits: most rules are about `f32`.
         if self.below(2) == 0 { admitted[0] } else { admitted[self.below(admitted.len())] }
     }
@@ -166,7 +166,7 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
     let mut bindings = bound;
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
         if let (SlotKind::DType(class), None) = (kind, bindings.get(slot))
-            && matches!(class, DTypeClass::Float | DTypeClass::Wide | DTypeClass::Short)
+            && class.members().all(DType::is_float)
         {
             bindings.bind(slot, Bound::DType(choices.dtype(*class))).ok()?;
         }

@@ -6,6 +6,7 @@ use eutectic_ir::{
     Attr, Class, DType, Op,
     lang::{
         Sexp, SexpKind,
+        sexp::did_you_mean,
         typing::{DimPattern, DimsPattern, SlotKind, is_variable},
     },
     ops::{AttrKind, Default as AttrDefault, Leaf},
@@ -400,10 +401,4 @@ impl Reader<'_> {
             ),
         }
     }
-}
-
-/// The closest of some names, if one is close.
-pub(crate) fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
-    let best = known.map(|k| (strsim::jaro_winkler(name, k), k)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then(|| format!("did you mean `{}`?", best.1))
 }

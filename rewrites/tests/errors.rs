@@ -95,9 +95,32 @@ fn the_sound_rule_loads() {
 }
 
 #[test]
-fn an_unknown_relation_lists_those_there_are() {
-    let text = shown(&errors(&SOUND.replace("(=> (add", "(where (equals M N)) (=> (add")));
-    assert!(text.contains("there is no relation `equals`") && text.contains("equal,"), "{text}");
+fn names_that_are_nearly_right_are_guessed() {
+    let told = |from: &str, to: &str| shown(&errors(&SOUND.replace(from, to)));
+    let text = told("(=> (add", "(where (equals M N)) (=> (add");
+    assert!(text.contains("there is no relation `equals`") && text.contains("did you mean `equal`?"), "{text}");
+    let text = told("(=> (add", "(where (xyz M N)) (=> (add");
+    assert!(text.contains("there is no relation `xyz`") && text.contains("equal,"), "{text}");
+    for (from, to, name) in [
+        ("(rule ", "(rul ", "rule"),
+        ("(forall ", "(foral ", "forall"),
+        ("(eq reassoc)", "(eq reasoc)", "reassoc"),
+        ("(F float)", "(F flaot)", "float"),
+        ("(F float)", "(F i8 bfl6)", "bf16"),
+        ("(?b F[N])", "(?b F[N] cosnt)", "const"),
+        ("(?b F[N])", "(?b F[N]) (?a axsi)", "axis"),
+    ] {
+        let text = told(from, to);
+        assert!(text.contains(&format!("did you mean `{name}`?")), "{to}: {text}");
+    }
+}
+
+#[test]
+fn element_types_can_be_listed() {
+    let listed = RuleSet::read(&[Source::new("mine.rules", SOUND.replace("(F float)", "(F f32 f16)"))]).unwrap();
+    assert_eq!(listed.len(), 1);
+    let whole = SOUND.replace("(F float)", "(F i8 i32)");
+    assert!(shown(&errors(&whole)).contains("mine.rules"), "a linear layer is one of floats");
 }
 
 #[test]

@@ -7,12 +7,16 @@ use std::{
     time::Instant,
 };
 
-use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
+use eutectic::{
+    BACKENDS, Compiler, Error, Listed, RuleSet, Setup,
+    engine::{ir::lang::Errors, rewrites::Probe},
+    packs, rules_of,
+};
 use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, load_directory, pattern, print_json},
+    args::{Format, load_directory_partly, pattern, print_json},
     fault::Fault,
     table::{duration, table, thousands},
 };
@@ -39,9 +43,9 @@ pub struct Args {
     /// What both sides are compiled for and run on, several with commas between; `none` for the interpreter only
     #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
     backend: Vec<On>,
-    /// Instances of each rule
-    #[arg(long, value_name = "N", default_value_t = Options::default().cases.try_into().unwrap_or(NonZeroUsize::MIN))]
-    cases: NonZeroUsize,
+    /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to meet]
+    #[arg(long, value_name = "N")]
+    cases: Option<NonZeroUsize>,
     /// What the instances depend on: the same seed repeats them exactly
     #[arg(long, value_name = "S", default_value_t = Options::default().seed)]
     seed: u64,
@@ -56,10 +60,13 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When rules do not load, no rule has such a name, or a rule is wrong.
+/// When rules do not load (those that do are checked all the same), no rule has such a name, or a rule is wrong.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
-    let probes = args.probes()?;
+    let (probes, mut faults) = args.probes()?;
+    if probes.is_empty() && !faults.is_empty() {
+        return ended(faults);
+    }
     let checker = Checker::new(args.options()?).map_err(Error::from)?;
     let reports = checker.check_all(&probes).map_err(Error::from)?;
     let mut out = stdout().lock();
@@ -67,28 +74,49 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Format::Json => print_json(&mut out, &reports.iter().map(|r| args.json(r)).collect::<Vec<_>>())?,
         Format::Table => args.print(&reports, start, &mut out)?,
     }
+    drop(out);
     match reports.iter().filter(|r| !r.holds()).count() {
-        0 => Ok(()),
-        n => Err(Fault::input(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
+        0 => {}
+        n => faults.insert(0, Fault::run(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
     }
+    ended(faults)
+}
+
+/// Prints all faults but the last, which gives the exit code: what did not load is to be mended first.
+fn ended(mut faults: Vec<Fault>) -> Result<(), Fault> {
+    let last = faults.pop();
+    for fault in &faults {
+        let _ = fault.report();
+    }
+    last.map_or(Ok(()), Err)
 }
 
 impl Args {
-    fn probes(&self) -> Result<Vec<Probe>, Fault> {
+    /// The rules to check, and why others did not load.
+    fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
         let mut rules = RuleSet::embedded().map_err(Error::from)?;
         for listed in self.backend.iter().flatten() {
             rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
         }
-        let mut own = Vec::new();
+        let (mut own, mut faults) = (Vec::new(), Vec::new());
         for directory in &self.directories {
-            let added = load_directory(directory)?;
+            let (added, wrong) = load_directory_partly(directory)?;
+            faults.extend(wrong);
             own.extend(added.iter().map(|r| r.name.clone()));
-            rules = rules.and(added).map_err(Error::from)?;
+            let (both, taken) = rules.and_partly(added);
+            rules = both;
+            if !taken.is_empty() {
+                faults.push(Error::from(Errors(taken)).into());
+            }
+        }
+        // Where nothing of one's own loads, there is nothing to check.
+        if self.globs.is_empty() && own.is_empty() && !faults.is_empty() {
+            return Ok((Vec::new(), faults));
         }
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         for (glob, wanted) in &globs {
             if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
-                return Err(super::rules::no_rule(glob));
+                return Err(super::rules::no_rule(glob, &rules));
             }
         }
         let chosen = |p: &Probe| {
@@ -99,7 +127,7 @@ impl Args {
                 (true, false) => own.contains(name),
             }
         };
-        Ok(rules.probes().filter(chosen).collect())
+        Ok((rules.probes().filter(chosen).collect(), faults))
     }
 
     fn options(&self) -> Result<Options, Fault> {
@@ -111,14 +139,15 @@ impl Args {
             let rules = packs(&*backend)?;
             backends.push(Compiler::on(backend, rules));
         }
-        let (cases, seed, mutants) = (self.cases.get(), self.seed, self.mutants);
+        let (cases, seed, mutants) = (self.cases.map(NonZeroUsize::get), self.seed, self.mutants);
         Ok(Options { cases, seed, backends, mutants, ..Options::default() })
     }
 
     /// The command that checks this rule again, on the same instances.
     fn replay(&self, report: &Report) -> String {
         let directories: String = self.directories.iter().map(|d| format!(" --rules {}", d.display())).collect();
-        format!("eutectic rules check '{}'{directories} --seed {} --cases {}", report.rule, self.seed, self.cases)
+        let cases = self.cases.map_or(String::new(), |cases| format!(" --cases {cases}"));
+        format!("eutectic rules check '{}'{directories} --seed {}{cases}", report.rule, self.seed)
     }
 
     fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
@@ -139,7 +168,7 @@ impl Args {
                         .map_or(String::new(), |m| format!("{} of {}", m.killed, m.killed + m.survivors.len())),
                 );
             }
-            row.push(if report.holds() { "holds".into() } else { "wrong".to_string() });
+            row.push(report.outcome().to_string());
             rows.add_row(row);
         }
         writeln!(out, "{rows}\n")?;
@@ -179,7 +208,8 @@ impl Args {
         });
         json!({
             "rule": report.rule, "place": report.place, "contract": report.contract.to_string(), "holds": report.holds(),
-            "cases": report.cases, "elements": report.judged, "fired": report.fired, "guards": report.guarded,
+            "outcome": report.outcome().to_string(),
+            "cases": report.cases, "elements": report.judged, "fired": report.fired, "guards": report.guarded, "neighbours": report.neighbours,
             "ran": report.ran, "refused": report.refused.as_ref().map(|(n, why)| json!({ "count": n, "reason": why })),
             "mutants": mutants, "failures": failures, "notes": report.notes, "seconds": report.time.as_secs_f64(),
             "replay": self.replay(report),
@@ -192,7 +222,7 @@ fn failure(failure: &Failure) -> Value {
         |of: &[(String, String)]| of.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<serde_json::Map<_, _>>();
     let difference = failure.difference.as_ref().map(|d| {
         // JSON has no infinities: numbers are text as Rust prints them.
-        json!({ "root": d.root, "at": d.at, "left": format!("{:?}", d.left), "right": format!("{:?}", d.right), "allowed": d.allowed })
+        json!({ "root": d.root, "at": d.at, "left": d.left.to_string(), "right": d.right.to_string(), "allowed": d.allowed })
     });
     json!({
         "check": failure.check.to_string(), "what": failure.what, "variables": pairs(&failure.variables),

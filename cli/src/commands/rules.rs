@@ -4,8 +4,11 @@ use std::io::{Write, stdout};
 
 use clap::Subcommand;
 use eutectic::{
-    Compiler, Error,
-    engine::rewrites::{Rule, circles, lint},
+    Compiler, Error, RuleSet,
+    engine::{
+        ir::lang::sexp::did_you_mean,
+        rewrites::{Rule, circles, lint},
+    },
 };
 use eutectic_checker::worth;
 use serde_json::json;
@@ -52,7 +55,7 @@ enum Action {
     /// Loads rules and points out what is suspicious; exit code 2 if anything is
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
-    /// Tests rules on instances of themselves; exit code 2 if one is wrong
+    /// Tests rules on instances of themselves; exit code 1 if one is wrong, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Check(super::check::Args),
     /// Leaves out each rule that fires on a program: what its kernels, time and result are without it
@@ -96,7 +99,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
     let (rules, wanted) = (selection.rules.load(&*selection.on.open()?)?, pattern(&selection.glob)?);
     let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&*r.name)).collect();
     if chosen.is_empty() {
-        return Err(no_rule(&selection.glob));
+        return Err(no_rule(&selection.glob, &rules));
     }
     let mut out = stdout().lock();
     if selection.format == Format::Json {
@@ -124,7 +127,7 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     let backend = selection.on.open()?;
     let (rules, wanted) = (selection.rules.load(&*backend)?, pattern(&selection.glob)?);
     if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
-        return Err(no_rule(&selection.glob));
+        return Err(no_rule(&selection.glob, &rules));
     }
     let backends = [Compiler::on(backend, rules.clone())];
     let mut found = lint(&rules);
@@ -151,6 +154,8 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     }
 }
 
-pub(super) fn no_rule(glob: &str) -> Fault {
-    input(format!("no rule is named `{glob}`"), "`eutectic rules list` lists all of them; quote globs: 'fuse/*'")
+pub(super) fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
+    let guess = did_you_mean(glob, rules.iter().map(|rule| &*rule.name));
+    let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
+    input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
 }

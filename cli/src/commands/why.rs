@@ -3,8 +3,8 @@
 use std::io::{Write, stdout};
 
 use eutectic::{
-    Planned,
-    engine::rewrites::{NearMiss, Why},
+    Compiler, Error, Graph, Planned,
+    engine::rewrites::{Choice, NearMiss, Why},
 };
 use serde_json::{Value, json};
 
@@ -38,23 +38,86 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let graph = args.job.program.graph()?;
     let found = compiler.why(&graph, |rule| wanted.is_match(rule))?;
     if found.is_empty() {
-        return Err(no_rule(&args.rule));
+        return Err(no_rule(&args.rule, compiler.rules()));
     }
     // That a program has no plan is no reason to say nothing of its rules.
     let planned = compiler.plan(&graph).ok();
     let kernels = planned.as_ref().map(kernels).unwrap_or_default();
-    let uses = |why: &Why| kernels.iter().filter(|rules| rules.contains(&&*why.rule)).count();
+    let worth = |why: &Why| -> Result<Worth, Fault> {
+        let uses = kernels.iter().filter(|rules| rules.contains(&&*why.rule)).count();
+        let without = match &planned {
+            Some(planned) if why.statistics.changes > 0 => Some(args.without(&why.rule, &compiler, &graph, planned)?),
+            _ => None,
+        };
+        Ok(Worth { uses, kernels: kernels.len(), without })
+    };
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
-        let all = found.iter().map(|why| to_json(why, uses(why), kernels.len()));
-        return print_json(&mut out, &all.collect::<Vec<_>>());
+        let all = found.iter().map(|why| Ok(to_json(why, &worth(why)?))).collect::<Result<Vec<_>, Fault>>()?;
+        return print_json(&mut out, &all);
     }
     for why in &found {
         let place = compiler.rules().get(&why.rule).map(|rule| rule.place()).unwrap_or_default();
         writeln!(out, "{} {}", heading(&why.rule), faint(format!("({place})")))?;
-        print(why, (uses(why), kernels.len()), args.most, &mut out)?;
+        print(why, &worth(why)?, args.most, &mut out)?;
     }
     Ok(())
+}
+
+/// What a rule that changes the e-graph means to the plan.
+struct Worth {
+    /// Kernels that come of it.
+    uses: usize,
+    /// All kernels, repeated blocks once.
+    kernels: usize,
+    /// The plan without the rule.
+    without: Option<Without>,
+}
+
+/// What `ablate` says of a rule: other rules may start from what it makes, so that no kernel comes of it and all is worse without.
+enum Without {
+    /// There is none, and why.
+    Nothing(String),
+    /// Predicted seconds as a multiple of those with the rule, and kernels more.
+    Plan(f64, i64),
+}
+
+impl Args {
+    fn without(&self, rule: &str, compiler: &Compiler, graph: &Graph, with: &Planned) -> Result<Without, Fault> {
+        let choice = Choice { without: vec![rule.into()], fp: self.job.compile.rules.fp.into(), ..Choice::default() };
+        let rules = compiler.rules().choose(&choice).map_err(Error::from)?;
+        Ok(match compiler.clone().with_rules(rules).plan(graph) {
+            Err(error) => Without::Nothing(error.to_string().lines().next().unwrap_or_default().into()),
+            Ok(plan) => {
+                let kernels = |planned: &Planned| planned.lowered.program.run.len() as i64;
+                Without::Plan(plan.seconds() / with.seconds(), kernels(&plan) - kernels(with))
+            }
+        })
+    }
+}
+
+impl Worth {
+    /// How much another plan without the rule is, where it is another.
+    fn lost(&self) -> Option<String> {
+        match self.without.as_ref()? {
+            Without::Nothing(why) => Some(format!("without it there is no program: {why}")),
+            Without::Plan(ratio, 0) if (ratio - 1.0).abs() < 5e-4 => None,
+            Without::Plan(ratio, more) => {
+                Some(format!("without it {:+.1} % time predicted, {more:+} kernels", 100.0 * (ratio - 1.0)))
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match (self.uses, self.lost()) {
+            (0, None) => "no kernel of the plan comes of it: others cost less".into(),
+            (0, Some(lost)) => format!("the plan's kernels are made by other rules, which start from it: {lost}"),
+            (n, lost) => {
+                let lost = lost.unwrap_or_else(|| "without it others make as good ones".into());
+                format!("{n} of the plan's {} come of it; {lost}", times(self.kernels, "kernel"))
+            }
+        }
+    }
 }
 
 /// The rules that led to each kernel; repeated blocks once.
@@ -64,18 +127,14 @@ fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
     all.map(|(block, kernel)| applied(planned, block, kernel).into_iter().map(|a| &*a.rule).collect()).collect()
 }
 
-fn print(why: &Why, (uses, kernels): (usize, usize), most: usize, out: &mut impl Write) -> Result<(), Fault> {
+fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<(), Fault> {
     let statistics = &why.statistics;
     match (statistics.matches, why.idle) {
         (0, _) => writeln!(out, "  does not match")?,
         (matches, Some(idle)) => writeln!(out, "  {}, without effect: {idle}", times(matches, "match"))?,
         (matches, None) => {
             let changes = times(statistics.changes, "change");
-            let part = match uses {
-                0 => "no kernel of the plan comes of it: others cost less".into(),
-                n => format!("{n} of the plan's {} come of it", times(kernels, "kernel")),
-            };
-            writeln!(out, "  {}, {changes} of the e-graph; {part}", times(matches, "match"))?;
+            writeln!(out, "  {}, {changes} of the e-graph; {}", times(matches, "match"), worth.text())?;
         }
     }
     if why.misses.is_empty() && statistics.matches == 0 {
@@ -122,7 +181,7 @@ fn times(n: usize, what: &str) -> String {
     format!("{n} {what}{ending}")
 }
 
-fn to_json(why: &Why, uses: usize, kernels: usize) -> Value {
+fn to_json(why: &Why, worth: &Worth) -> Value {
     let miss = |m: &NearMiss| {
         json!({
             "matched": m.matched, "ops": m.ops, "part": m.part, "place": m.place, "reason": m.reason,
@@ -131,7 +190,11 @@ fn to_json(why: &Why, uses: usize, kernels: usize) -> Value {
     };
     json!({
         "rule": *why.rule, "matches": why.statistics.matches, "applications": why.statistics.applications,
-        "changes": why.statistics.changes, "idle": why.idle, "kernels": kernels, "kernels_by_it": uses,
+        "changes": why.statistics.changes, "idle": why.idle, "kernels": worth.kernels, "kernels_by_it": worth.uses,
+        "without_it": worth.without.as_ref().map(|without| match without {
+            Without::Nothing(why) => json!({ "needed": why }),
+            Without::Plan(ratio, more) => json!({ "predicted_ratio": ratio, "more_kernels": more }),
+        }),
         "misses": why.misses.iter().map(miss).collect::<Vec<_>>(),
     })
 }

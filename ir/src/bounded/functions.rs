@@ -8,6 +8,7 @@ use super::{Bounded, BoundedSum, computing, is_rounded_to_finite, range, represe
 use crate::{
     DType, Scalar,
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
+    round::{to_bf16, to_f16},
 };
 
 impl Scalar for Bounded {
@@ -28,9 +29,9 @@ impl Scalar for Bounded {
     fn store(self, dtype: DType) -> Bounded {
         let unit = computing(dtype).unit_roundoff();
         let (fits, smallest, largest) = match dtype {
-            DType::F16 => (f16::from_f64(self.value).to_f64() == self.value, f64::from(f16::MIN_POSITIVE), 65504.0),
+            DType::F16 => (to_f16(self.value).to_f64() == self.value, f64::from(f16::MIN_POSITIVE), 65504.0),
             DType::Bf16 => {
-                (bf16::from_f64(self.value).to_f64() == self.value, f64::from(bf16::MIN_POSITIVE), f64::from(bf16::MAX))
+                (to_bf16(self.value).to_f64() == self.value, f64::from(bf16::MIN_POSITIVE), f64::from(bf16::MAX))
             }
             _ => (representable(self.value, unit), range(unit).0, range(unit).1),
         };

@@ -6,7 +6,7 @@
 use super::{
     relations::FAMILIES,
     sample::Sampler,
-    sexp::{LangError, Sexp, SexpKind, Source},
+    sexp::{LangError, Sexp, SexpKind, Source, did_you_mean},
     typing::{
         Bindings, Bound, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, Slot, SlotKind, Status, TypePattern,
     },
@@ -76,11 +76,9 @@ impl RelationCall {
         };
         let Some(relation) = Relation::all().find(|r| r.name == name) else {
             let known: Vec<_> = Relation::all().map(|r| r.name).collect();
-            return Err(source.error(
-                sexp.span.clone(),
-                format!("there is no relation `{name}`"),
-                format!("the relations are {}", known.join(", ")),
-            ));
+            let help = did_you_mean(name, known.iter().copied());
+            let help = help.unwrap_or_else(|| format!("the relations are {}", known.join(", ")));
+            return Err(source.error(sexp.span.clone(), format!("there is no relation `{name}`"), help));
         };
         if items.len() != relation.parameters.len() {
             return Err(source.error(

@@ -172,22 +172,24 @@ const MAX_DEPTH: usize = 128;
 /// Reads all top-level expressions of a source. `;` starts a comment that runs to the end of the line.
 ///
 /// # Errors
-/// Every unbalanced bracket, unclosed string and over-deep nesting; nothing is read on after the first of them in
-/// one top-level form, but later top-level forms are (a form starts with `(` in the first column).
+/// Unbalanced brackets, unclosed strings and over-deep nesting; nothing is read on after the first of them in
+/// one top-level form, but later top-level forms are (a form starts with `(` in the first column), up to a number of errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
-    let (mut forms, mut errors) = (Vec::new(), Vec::new());
-    let mut reader = Reader { source, at: 0 };
+    let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
+    let mut reader = Reader { source, at: 0, line: 0, outdented: None };
     loop {
         reader.skip_blank();
         if reader.rest().is_empty() {
             break;
         }
+        let start = reader.at;
+        reader.outdented = None;
         match reader.expression(0) {
             Ok(form) => forms.push(form),
             Err(error) => {
-                errors.push(*error);
-                match source.text[reader.at..].find("\n(") {
-                    Some(next) => reader.at += next + 1,
+                errors.push(reader.closed_too_early(start, &forms).unwrap_or(*error));
+                match source.text[start..].find("\n(").filter(|_| errors.len() < MOST_ERRORS) {
+                    Some(next) => (reader.at, reader.line) = (start + next + 1, start + next + 1),
                     None => break,
                 }
             }
@@ -196,9 +198,17 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
     if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }
 }
 
+/// No more errors than this are looked for in a source: each may take reading it to its end.
+const MOST_ERRORS: usize = 20;
+
 struct Reader<'a> {
     source: &'a Source,
     at: usize,
+    /// Where its line starts.
+    line: usize,
+    /// In this top-level form, the first bracket that is open where a line begins at its column or before: if one is missing, it is
+    /// most likely that one's.
+    outdented: Option<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -210,13 +220,19 @@ impl<'a> Reader<'a> {
         self.rest().chars().next()
     }
 
-    fn skip_blank(&mut self) {
+    /// Goes on to the next word or bracket; whether that begins a line.
+    fn skip_blank(&mut self) -> bool {
+        let before = self.line;
         loop {
             let rest = self.rest();
             let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
+            let blank = &rest[..rest.len() - trimmed.len()];
+            if let Some(end) = blank.rfind('\n') {
+                self.line = self.at + end + 1;
+            }
+            self.at += blank.len();
             if !trimmed.starts_with(';') {
-                return;
+                return self.line != before;
             }
             self.at += trimmed.find('\n').unwrap_or(trimmed.len());
         }
@@ -259,19 +275,47 @@ impl<'a> Reader<'a> {
         Ok(Sexp { kind, span: start..self.at })
     }
 
+    /// Where a closing bracket stands alone between forms, what it closes was mostly closed before: the form before it goes on, by
+    /// its indentation, after its end.
+    fn closed_too_early(&self, stray: usize, forms: &[Sexp]) -> Option<LangError> {
+        if !self.source.text[stray..].starts_with([')', ']', '}']) {
+            return None;
+        }
+        let inner = forms.iter().rev().take_while(|form| self.source.position(form.span.start).1 > 1).count();
+        let form = forms.get(forms.len().checked_sub(inner + 1)?).filter(|_| inner > 0)?;
+        let (line, _) = self.source.position(form.span.start);
+        let message = format!("this bracket closes the form of line {line}, which goes on after it");
+        Some(self.source.error(form.span.end - 1..form.span.end, message, "remove it, or one before it"))
+    }
+
     fn items(&mut self, close: char, depth: usize) -> Result<Vec<Sexp>, Box<LangError>> {
-        let open = self.at;
+        let (open, column) = (self.at, self.at - self.line);
         self.at += 1;
         let mut items = Vec::new();
+        let unclosed = |reader: &Self| {
+            let at = reader.outdented.unwrap_or(open);
+            let close = match reader.source.text[at..].chars().next() {
+                Some('[') => ']',
+                Some('{') => '}',
+                _ => ')',
+            };
+            reader.fail(at..at + 1, "this bracket is never closed".into(), &format!("add `{close}`"))
+        };
         loop {
-            self.skip_blank();
+            let begins = self.skip_blank();
+            if begins && self.outdented.is_none() && self.at - self.line <= column && self.peek() != Some(close) {
+                self.outdented = Some(open);
+            }
             match self.peek() {
-                None => {
-                    return self.fail(open..open + 1, "this bracket is never closed".into(), &format!("add `{close}`"));
-                }
+                None => return unclosed(self),
                 Some(c) if c == close => {
                     self.at += 1;
                     return Ok(items);
+                }
+                Some(')' | ']' | '}') if self.outdented.is_some() => return unclosed(self),
+                Some(c @ (')' | ']' | '}')) => {
+                    let message = format!("`{c}` stands where `{close}` is to come");
+                    return self.fail(self.at..self.at + 1, message, "close the last bracket that is open");
                 }
                 Some(_) => items.push(self.expression(depth + 1)?),
             }
@@ -286,6 +330,9 @@ impl<'a> Reader<'a> {
             match c {
                 '"' => {
                     self.at = start + i + 1;
+                    if let Some(end) = self.source.text[start..self.at].rfind('\n') {
+                        self.line = start + end + 1;
+                    }
                     return Ok(text);
                 }
                 '\\' => match chars.next() {
@@ -305,6 +352,11 @@ impl<'a> Reader<'a> {
         self.at += end;
         rest[..end].to_string()
     }
+}
+
+/// A question for the name that was probably meant.
+pub fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+    nearest(name, known).map(|k| format!("did you mean `{k}`?"))
 }
 
 /// The name that was probably meant.
@@ -336,8 +388,26 @@ mod tests {
     fn reports_each_broken_form() {
         let source = Source::new("t", "(a (b)\n(c]\n(d)\n(e \"x");
         let errors = read(&source).unwrap_err();
-        assert_eq!(errors.0.len(), 2, "{errors:?}");
-        assert_eq!(source.position(errors.0[1].offset()), (4, 4));
+        let places: Vec<_> = errors.0.iter().map(|e| source.position(e.offset())).collect();
+        assert_eq!(places, [(1, 1), (2, 3), (4, 4)], "{errors:?}");
+    }
+
+    #[test]
+    fn unbalanced_brackets_are_found_by_indentation() {
+        let place = |text: &str| {
+            let source = Source::new("t", text);
+            let errors = read(&source).unwrap_err();
+            assert_eq!(errors.0.len(), 1, "{errors:?}");
+            source.position(errors.0[0].offset())
+        };
+        // One is missing in the second line, and forms follow.
+        assert_eq!(place("(rule a\n  (forall (F any)\n  (=> (x)\n      y))\n\n(rule b)\n(rule c)\n"), (2, 3));
+        assert_eq!(place("(rule a\n  (=> (f ?x[1 2\n      y))\n\n(rule b)\n"), (2, 12));
+        // One is too many there: the form ends before its last two lines.
+        assert_eq!(place("(rule a\n  (forall (F any)))\n  (=> x\n      y)\n  (eq exact))\n\n(rule b)\n"), (2, 19));
+        // Without lines nothing is told but the bracket itself.
+        assert_eq!(place("(a (b)"), (1, 1));
+        assert_eq!(place("a)"), (1, 2));
     }
 
     #[test]

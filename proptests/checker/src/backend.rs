@@ -56,7 +56,7 @@ fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<(Fault,
     let Err(differences) = check_on(compiler, graph, &given)? else { return Ok(None) };
     let Some(first) = differences.into_iter().next() else { return Ok(None) };
     let root = graph.outputs().iter().position(|(name, _)| *name == first.output).unwrap_or(0);
-    let allowed = format!("{:.3e} (the propagated bound)", first.want.err);
-    let difference = Difference { root, at: vec![first.at], left: first.want.value, right: first.got, allowed };
+    let allowed = format!("{:.3e} (the propagated bound)", first.allowed);
+    let difference = Difference { root, at: vec![first.at], left: first.want, right: first.got, allowed };
     Ok(Some((first.fault, difference)))
 }

@@ -3,15 +3,21 @@
 use std::collections::BTreeMap;
 
 use eutectic::DType;
-use eutectic_ir::{Graph, InterpError, Type, graph::Node};
+use eutectic_ir::lang::{
+    Bindings,
+    typing::{Bound, DimPattern, DimsItem, SlotKind},
+};
+use eutectic_ir::{Dim, Graph, InterpError, Type, graph::Node};
 use eutectic_rewrites::{Contract, Phase, Probe, Rule, Sides, Unmatched};
 
 use crate::{
-    evaluate::rounded,
+    array,
+    evaluate::evaluated,
     instance::Instance,
     judge::{Verdict, judge},
-    palette::{Drawn, Palette, turns},
-    values::{self, Style, Values},
+    literals::literals,
+    palette::{Drawn, Palette, Which, groups},
+    values::{self, Manner, Style, Values},
 };
 
 /// One case.
@@ -61,6 +67,8 @@ const TYPED: usize = 80;
 const LARGEST_TYPED: usize = 1 << 24;
 /// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
 const LARGEST: usize = 2500;
+/// Those with one large dim.
+const LARGEST_LONG: usize = 20_000;
 /// The most that a side computes, in operations and elements: a convolution makes much of little.
 const WORK: f64 = 1e6;
 
@@ -71,43 +79,168 @@ pub fn random(seed: u64, rule: &str, case: usize) -> fastrand::Rng {
     fastrand::Rng::with_seed(first.wrapping_add(case as u64))
 }
 
-/// What the `n`th case is drawn from.
-pub fn palette(n: usize) -> Palette {
-    use DType::*;
-    let (extents, distinct, dtypes): (&[i64], bool, &[DType]) = match n % 6 {
-        0 => (&[2, 3, 5, 7, 11], true, &[F64, F64, F64, I32, I64, Bool]),
-        1 => (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], true, &[F32, F32, F32, I32, U8, Bool]),
-        // Tensors without elements among them.
-        2 if n % 12 == 2 => (&[0, 1, 2, 3], false, &[F64, F64, I8, U32, Bool]),
-        2 => (&[1, 2], false, &[F64, F64, I8, U32, Bool]),
-        3 => (&[1, 2, 3, 4], false, &[F64, F64, F64, I32, I64, Bool]),
-        // Around the widths of vectors and tiles.
-        4 => (&[1, 3, 4, 7, 8, 9, 15, 16, 17, 33], false, &[F32]),
-        _ => (&[1, 2, 3, 4], false, &[F16, Bf16, F32, I8, U8, I32, I64, U32, Bool]),
-    };
-    Palette {
-        extents: extents.to_vec(),
-        distinct,
-        zero: n % 2 == 1,
-        numbers: vec![0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0, 1e-12],
-        dtypes: dtypes.to_vec(),
-        relations_first: n % 6 == 3,
-        turn: n,
+/// A kind of dims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dims {
+    /// Told apart.
+    Distinct,
+    /// Told apart, and attributes that reach into them.
+    Wide,
+    /// Of 1 and 2.
+    Ones,
+    /// With tensors without elements among them.
+    Empty,
+    /// What the rule's relations choose first.
+    Related,
+    /// Around the widths of vectors and tiles.
+    Straddling,
+    /// One dim has this extent, the others are 1 to 3.
+    One(Which, i64),
+}
+
+impl Dims {
+    const SMALL: [Dims; 6] = [Dims::Distinct, Dims::Wide, Dims::Related, Dims::Ones, Dims::Empty, Dims::Straddling];
+
+    /// What instances with such dims are drawn from.
+    pub fn palette(self, literals: &[f64]) -> Palette {
+        let (extents, distinct): (&[i64], bool) = match self {
+            Dims::Distinct => (&[2, 3, 5, 7, 11], true),
+            Dims::Wide => (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], true),
+            Dims::Ones => (&[1, 2], false),
+            Dims::Empty => (&[0, 0, 1, 2, 3], false),
+            Dims::Related => (&[1, 2, 3, 4], false),
+            Dims::Straddling => (&[1, 3, 4, 7, 8, 9, 15, 16, 17, 33], false),
+            Dims::One(..) => (&[1, 2, 3], false),
+        };
+        Palette {
+            extents: extents.to_vec(),
+            distinct,
+            one: if let Dims::One(which, extent) = self { Some((which, extent)) } else { None },
+            zero: !matches!(self, Dims::Distinct | Dims::Ones),
+            literals: literals.to_vec(),
+            dtypes: DType::ALL.to_vec(),
+            relations_first: self == Dims::Related,
+            ops: Vec::new(),
+        }
     }
 }
 
+/// Large extents: beyond vectors, tiles and the counters of eight bits, and beyond what `bf16` and `f16` count.
+const LARGE: [i64; 5] = [65, 129, 257, 300, 2100];
+/// The largest extent that is drawn around a number of the rule's text.
+const LARGEST_LITERAL: f64 = 4000.0;
+/// At least so many dims take turns in being large, or empty, where a rule has sequences of them; as many variables at most.
+const TURNS: usize = 4;
+/// So many element types of a rule are told apart by the covering array; others are drawn.
+const DTYPES: usize = 2;
+
+/// What one case is about: a row of a covering array.
+#[derive(Clone, Debug)]
+struct Row {
+    /// Element types, and the extent of a variable.
+    bound: Bindings,
+    style: Style,
+    dims: Dims,
+    /// Which ops its variables of ops stand for; any where it is about one dim.
+    ops: Vec<usize>,
+}
+
+/// The rows of a rule: each element type meets each style of values and each kind of dims, each style each kind of dims, and each
+/// element type each dim without elements, and each large extent of each dim.
+fn rows(rule: &Rule) -> Vec<Row> {
+    let mut slots: Vec<(usize, Vec<DType>)> = (rule.scope.variables.iter().enumerate())
+        .filter_map(|(slot, (_, kind))| match kind {
+            SlotKind::DType(class) => Some((slot, DType::ALL.into_iter().filter(|d| class.contains(*d)).collect())),
+            _ => None,
+        })
+        .collect();
+    let groups = groups(rule);
+    match groups.is_empty() {
+        true => slots.truncate(DTYPES),
+        // An op relates the element types of its operands; a condition comes first, what it chooses from last.
+        false => drop(slots.drain(..slots.len().saturating_sub(1))),
+    }
+    let styles = Style::of(rule.contract);
+    let mut large = LARGE.to_vec();
+    for x in literals(rule) {
+        if x.fract() == 0.0 && (34.0..=LARGEST_LITERAL).contains(&x) {
+            large.extend([x as i64, x as i64 + 1]);
+        }
+    }
+    let dtypes = |row: &[usize]| {
+        let mut bindings = Bindings::default();
+        for ((slot, of), level) in slots.iter().zip(row) {
+            // Nothing is bound yet.
+            let _ = bindings.bind(*slot, Bound::DType(of[*level]));
+        }
+        bindings
+    };
+    let levels =
+        |others: &[usize]| slots.iter().map(|(_, of)| of.len()).chain(others.iter().copied()).collect::<Vec<_>>();
+    let small = array::pairs(&levels(&[&[styles.len(), Dims::SMALL.len()][..], &groups].concat()));
+    let small = small.iter().map(|row| {
+        let (of, others) = row.split_at(slots.len());
+        let (style, dims, ops) = (styles[others[0]], Dims::SMALL[others[1]], others[2..].to_vec());
+        Row { bound: dtypes(of), style, dims, ops }
+    });
+    // Of these, what matters most is that all boundary values have room to meet.
+    let often = [Style::Boundary, Style::Ordinary];
+    let often = if rule.contract == Contract::Fast { &[Style::Ordinary][..] } else { &often };
+    let turns = turns(rule);
+    let one = |row: &[usize], extent: i64, which: usize, style: usize| {
+        let mut bound = dtypes(row);
+        if let Which::Variable(slot) = turns[which] {
+            let _ = bound.bind(slot, Bound::Dim(Dim::Known(extent)));
+        }
+        Row { bound, style: often[style], dims: Dims::One(turns[which], extent), ops: Vec::new() }
+    };
+    let empty = array::pairs(&levels(&[turns.len(), often.len()]));
+    let empty = empty.iter().map(|row| {
+        let (of, others) = row.split_at(slots.len());
+        one(of, 0, others[0], others[1])
+    });
+    let long = array::pairs(&levels(&[large.len(), turns.len(), often.len()]));
+    let long = long.iter().map(|row| {
+        let (of, others) = row.split_at(slots.len());
+        one(of, large[others[0]], others[1], others[2])
+    });
+    small.chain(empty).chain(long).collect()
+}
+
+/// The dims that take turns: variables that are extents of their own, then what is drawn where there are sequences, or products.
+fn turns(rule: &Rule) -> Vec<Which> {
+    let items = || rule.tensors().flat_map(|(_, ty, _)| &ty.dims.0);
+    let mut turns: Vec<Which> = Vec::new();
+    for item in items() {
+        if let DimsItem::One(DimPattern::Var(slot)) = item
+            && turns.len() < TURNS
+            && !turns.contains(&Which::Variable(*slot))
+        {
+            turns.push(Which::Variable(*slot));
+        }
+    }
+    let others = items().any(|item| !matches!(item, DimsItem::One(DimPattern::Var(_) | DimPattern::Number(_))));
+    if others || turns.is_empty() {
+        turns.extend((0..TURNS.saturating_sub(turns.len()).max(TURNS / 2)).map(Which::Drawn));
+    }
+    turns
+}
+
+/// How many draws are worth it to find an instance with one dim of an extent: many rules have less dims, or compute too much then.
+const ONE_DRAWS: usize = 60;
+
 /// Draws an instance and its sides; what does not fit is put into the corpus.
-pub fn instance(
+fn instance(
     probe: &Probe,
     palette: &Palette,
+    dtypes: &Bindings,
     random: &mut fastrand::Rng,
     corpus: &mut Corpus,
 ) -> Option<(Instance, Sides)> {
-    for _ in 0..DRAWS {
-        let Some(instance) = Instance::draw(probe.rule(), &mut Drawn::from(palette, random)) else { continue };
-        if instance.size() > LARGEST {
-            continue;
-        }
+    let (draws, largest) = if palette.one.is_some() { (ONE_DRAWS, LARGEST_LONG) } else { (DRAWS, LARGEST) };
+    for _ in 0..draws {
+        let drawn = Instance::draw(probe.rule(), &mut Drawn::from(palette, random), dtypes.clone());
+        let Some(instance) = drawn.filter(|instance| instance.size() <= largest) else { continue };
         match instance.sides(probe, 0) {
             Ok(sides) if work(&sides.left).max(work(&sides.right)) > WORK => {}
             Ok(sides) => return Some((instance, sides)),
@@ -136,25 +269,34 @@ fn work(graph: &Graph) -> f64 {
     graph.nodes().map(|(_, node)| of(node)).sum()
 }
 
-/// The cases that a seed gives.
-pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
+/// The cases that a seed gives: `cases` of them, or one for each row where `None`.
+pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
-    // Every op that a variable stands for is tried.
-    for n in 0..cases.max(turns(rule)) {
+    let (rows, literals) = (rows(rule), literals(rule));
+    for n in 0..cases.unwrap_or(rows.len()) {
+        let row = &rows[n % rows.len()];
         let mut random = random(seed, &rule.name, n);
-        let narrow = Palette { relations_first: true, ..palette(n) };
-        let found = instance(probe, &palette(n), &mut random, &mut corpus)
-            .or_else(|| instance(probe, &narrow, &mut random, &mut corpus));
+        let palette = Palette { ops: row.ops.clone(), ..row.dims.palette(&literals) };
+        let related = Palette { relations_first: true, ..palette.clone() };
+        let any = Bindings::default();
+        let mut find = |palette: &Palette, dtypes| instance(probe, palette, dtypes, &mut random, &mut corpus);
+        let mut found = find(&palette, &row.bound);
+        if palette.one.is_none_or(|(_, extent)| extent == 0) {
+            found = found.or_else(|| find(&related, &row.bound));
+        }
+        // Not every op takes every element type.
+        if !palette.ops.is_empty() {
+            found = found.or_else(|| find(&palette, &any));
+        }
         if corpus.ill_typed.is_some() {
             return corpus;
         }
         let Some((instance, sides)) = found else { continue };
-        let styles = Style::of(rule.contract);
-        let style = styles[if styles.len().is_multiple_of(3) { n + n / 6 } else { n } % styles.len()];
-        let (style, values) = match style {
-            Style::Masked => masked(&sides, rule.contract, &mut random),
-            style => (style, fitting(&sides, style, rule.contract, &mut random)),
+        let manner = Manner { style: row.style, contract: rule.contract, literals: &literals };
+        let (style, values) = match row.style {
+            Style::Masked => masked(&sides, manner, &mut random),
+            style => (style, fitting(&sides, manner, &mut random)),
         };
         corpus.cases.push(Case { instance, sides, style, values });
     }
@@ -163,12 +305,12 @@ pub fn corpus(probe: &Probe, seed: u64, cases: usize) -> Corpus {
 
 /// An instance with large dims, or with empty ones, whose sides differ in type: nothing is computed, so these cost nothing.
 fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
-    let large = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..palette(0) };
-    let empty = palette(2);
+    let large = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..Dims::Distinct.palette(&[]) };
+    let empty = Dims::Empty.palette(&[]);
     (0..TYPED).find_map(|n| {
         let mut random = random(seed, &probe.rule().name, 3_000_000 + n);
-        let palette = Palette { turn: n, ..if n % 2 == 0 { large.clone() } else { empty.clone() } };
-        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random))?;
+        let palette = Palette { ops: vec![n; 2], ..if n % 2 == 0 { large.clone() } else { empty.clone() } };
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default())?;
         let fits = instance.size() <= LARGEST_TYPED;
         match fits.then(|| instance.sides(probe, 0))? {
             Err(Unmatched::Types(how)) => Some((instance, how)),
@@ -182,17 +324,18 @@ const MASKS: usize = 8;
 
 /// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
 /// with ∞ there it is not (functions that saturate absorb both).
-fn masked(sides: &Sides, contract: Contract, random: &mut fastrand::Rng) -> (Style, Values) {
+fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-    let absorbs = |values: &Values| rounded(&sides.written, values).is_ok_and(|left| left.iter().all(finite));
-    let plain = fitting(sides, Style::Ordinary, contract, random);
+    let absorbs = |values: &Values| evaluated(&sides.written, values).is_ok_and(|left| left.results.iter().all(finite));
+    let ordinary = Manner { style: Style::Ordinary, ..manner };
+    let plain = fitting(sides, ordinary, random);
     let names: Vec<String> = plain.keys().cloned().collect();
     let first = random.usize(..names.len().max(1));
     for n in 0..names.len() {
         let name = &names[(first + n) % names.len()];
         let mut saturates = true;
         let takes_one_in = (0..MASKS).all(|_| {
-            let plain = fitting(sides, Style::Ordinary, contract, random);
+            let plain = fitting(sides, ordinary, random);
             let partly = values::masked(&plain, name, false, random).filter(&absorbs);
             saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
             partly.is_some()
@@ -208,11 +351,11 @@ fn masked(sides: &Sides, contract: Contract, random: &mut fastrand::Rng) -> (Sty
 }
 
 /// Values on which the left side can be evaluated: integers that index something lie within it.
-pub fn fitting(sides: &Sides, style: Style, contract: Contract, random: &mut fastrand::Rng) -> Values {
+pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> Values {
     let mut most = None;
     loop {
-        let values = values::draw(&sides.written, style, contract, most, random);
-        match rounded(&sides.written, &values) {
+        let values = values::draw(&sides.written, manner, most, random);
+        match evaluated(&sides.written, &values) {
             Err(InterpError::IndexOutOfRange { extent, .. }) if most.is_none_or(|m| m > extent) => most = Some(extent),
             _ => return values,
         }
@@ -231,11 +374,11 @@ impl Case {
         if rule.phase == Phase::Legalize { nodes.find(illegal).map(|n| format!("{} : {}", n.op, n.ty)) } else { None }
     }
 
-    /// Compares the sides.
+    /// Compares the sides. Of values for which the left side is no value, the rule says nothing.
     ///
     /// # Errors
     /// When the right side reads outside of a tensor where the left does not.
     pub fn judge(&self, contract: Contract) -> Result<Verdict, String> {
-        judge(&self.sides, contract, self.style, &self.values).map_err(|e| e.to_string())
+        judge(&self.sides, contract, self.style, &self.values, &self.instance.numbers()).map_err(|e| e.to_string())
     }
 }

@@ -4,10 +4,21 @@ use eutectic::{Graph, Tensor};
 use eutectic_ir::{
     Attr, Class, InterpError,
     interp::evaluate,
-    ops::{Leaf, eval::Value},
+    ops::{
+        Leaf,
+        eval::{Data, Value},
+    },
 };
 
-use crate::values::Values;
+use crate::{boundary::range, values::Values};
+
+/// What a graph comes to.
+pub struct Evaluated {
+    /// The outputs.
+    pub results: Vec<Tensor>,
+    /// Whether no intermediate result is subnormal, or infinite or NaN but for what is so already.
+    pub tame: bool,
+}
 
 /// The outputs of a graph, every intermediate result rounded to its element type once.
 ///
@@ -16,7 +27,8 @@ use crate::values::Values;
 ///
 /// # Panics
 /// When `values` lacks an input of the graph: both come from one instance of a rule.
-pub fn rounded(graph: &Graph, values: &Values) -> Result<Vec<Tensor>, InterpError> {
+pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpError> {
+    let mut tame = true;
     let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(graph.len());
     for (id, node) in graph.nodes() {
         let operand = |n: usize| &results[node.operands[n].0 as usize];
@@ -30,9 +42,28 @@ pub fn rounded(graph: &Graph, values: &Values) -> Result<Vec<Tensor>, InterpErro
                 let operands: Vec<Value<f64>> =
                     (0..node.operands.len()).map(|n| Value::from_tensor(&operand(n)[0])).collect();
                 let operands: Vec<&Value<f64>> = operands.iter().collect();
-                evaluate(id, node, &operands)?.iter().map(Value::to_tensor).collect()
+                let values = evaluate(id, node, &operands)?;
+                let from_finite = operands.iter().all(|operand| is_finite(operand));
+                tame &= values.iter().all(|value| is_tame(value, from_finite));
+                values.iter().map(Value::to_tensor).collect()
             }
         });
     }
-    Ok(graph.outputs().iter().map(|(_, id)| results[id.0 as usize][0].clone()).collect())
+    let results = graph.outputs().iter().map(|(_, id)| results[id.0 as usize][0].clone()).collect();
+    Ok(Evaluated { results, tame })
+}
+
+/// Whether all elements are zeros or normal numbers of the type; of operands that are not finite, infinities and NaN are no surprise.
+fn is_tame(value: &Value<f64>, from_finite: bool) -> bool {
+    let Data::Real(elements) = &value.data else { return true };
+    let (least, largest) = range(value.dtype);
+    let passed_on = |x: &f64| !from_finite && !x.is_finite();
+    elements.iter().all(|x| *x == 0.0 || (least..=largest).contains(&x.abs()) || passed_on(x))
+}
+
+fn is_finite(value: &Value<f64>) -> bool {
+    match &value.data {
+        Data::Real(elements) => elements.iter().all(|x| x.is_finite()),
+        _ => true,
+    }
 }

@@ -4,9 +4,11 @@ use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched
 
 use crate::{
     cases::{Case, fitting},
+    literals::literals,
     mutate::broken,
+    neighbours,
     report::{Check, Failure},
-    values::Style,
+    values::{Manner, Style},
 };
 
 /// At most so many ways round are tried of a left side with many commutative ops.
@@ -64,6 +66,18 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
     Ok(fired)
 }
 
+/// Puts neighbours in the place of each number of the left side; the rule must not match. How many were tried.
+pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> {
+    let (mistaken, tried) = neighbours::mistaken(probe, &case.instance);
+    match mistaken.into_iter().next() {
+        None => Ok(tried),
+        Some((what, sides)) => {
+            let what = format!("it fires although {what}");
+            Err(Box::new(Failure::of(Check::Guard, what, &Case { sides, ..case.clone() }, None)))
+        }
+    }
+}
+
 /// Breaks a guard; the rule must be silent, or right where it matches in another way.
 pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result<bool, Box<Failure>> {
     let Some(broken) = broken(probe, &case.instance, random) else { return Ok(false) };
@@ -78,7 +92,8 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
         return Err(failure(format!("it fires although {}", broken.what)));
     }
     let contract = probe.rule().contract;
-    let values = fitting(&sides, Style::Ordinary, contract, random);
+    let literals = literals(probe.rule());
+    let values = fitting(&sides, Manner { style: Style::Ordinary, contract, literals: &literals }, random);
     let other = Case { instance: case.instance.clone(), sides, style: Style::Ordinary, values };
     match other.judge(contract) {
         // A single case says nothing of a `fast` rule.

@@ -1,9 +1,14 @@
 //! Instances of a rule: values for all its variables, of every member where it is a group.
 
+use std::sync::Arc;
+
 use eutectic::{DType, Type};
-use eutectic_ir::lang::{
-    Bindings,
-    typing::{Bound, SlotKind},
+use eutectic_ir::{
+    Attr,
+    lang::{
+        Bindings,
+        typing::{Bound, SlotKind},
+    },
 };
 use eutectic_rewrites::{
     Choices, Probe, Sample, Sides, Unmatched, draw,
@@ -18,14 +23,14 @@ const MEMBERS: usize = 3;
 pub struct Instance {
     /// One for each member where the rule is a group, else one.
     pub members: Vec<Sample>,
-    /// Dims, attributes and element types, by name, as they are shown.
-    names: Vec<(String, String)>,
+    /// The names of dims, attributes and element types, by slot.
+    names: Vec<Arc<str>>,
 }
 
 impl Instance {
-    /// Draws values for all variables. `None` where what was drawn does not go together: draw again.
-    pub fn draw(rule: &Rule, choices: &mut dyn Choices) -> Option<Instance> {
-        let mut members = vec![draw(rule, choices, Bindings::default())?];
+    /// Draws values for all variables that are not bound. `None` where what was drawn does not go together: draw again.
+    pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Instance> {
+        let mut members = vec![draw(rule, choices, bound)?];
         for _ in 1..if rule.group { MEMBERS } else { 1 } {
             let agreed = agreed(rule, &members[0])?;
             members.push(draw(rule, choices, agreed)?);
@@ -35,8 +40,7 @@ impl Instance {
 
     /// The instance of these samples.
     pub fn of(rule: &Rule, members: Vec<Sample>) -> Instance {
-        let names = values(rule, &members);
-        Instance { members, names }
+        Instance { members, names: rule.scope.variables.iter().map(|(name, _)| name.clone()).collect() }
     }
 
     /// Both sides, with the operands of the `n`th commutative op of the left side swapped where bit `n` is set.
@@ -66,7 +70,27 @@ impl Instance {
 
     /// Name and value of every variable that is no tensor, member by member.
     pub fn values(&self) -> Vec<(String, String)> {
-        self.names.clone()
+        let mut values: Vec<(String, String)> = Vec::new();
+        for member in &self.members {
+            for (slot, name) in self.names.iter().enumerate() {
+                let value = member.bindings.get(slot).map_or("?".to_string(), Bound::to_string);
+                let value = (name.to_string(), value);
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+        values
+    }
+
+    /// What its number variables stand for.
+    pub fn numbers(&self) -> Vec<f64> {
+        let bound = |(member, slot): (&Sample, usize)| match member.bindings.get(slot) {
+            Some(Bound::Attr(Attr::Float(x))) => Some(x.get()),
+            _ => None,
+        };
+        let all = self.members.iter().flat_map(|m| (0..self.names.len()).map(move |slot| (m, slot)));
+        all.filter_map(bound).collect()
     }
 
     /// The number of elements of all tensors together.
@@ -78,20 +102,6 @@ impl Instance {
     pub fn dtypes(&self) -> impl Iterator<Item = DType> {
         self.members.iter().flat_map(|m| &m.types).filter_map(Type::dtype)
     }
-}
-
-fn values(rule: &Rule, members: &[Sample]) -> Vec<(String, String)> {
-    let mut values: Vec<(String, String)> = Vec::new();
-    for member in members {
-        for (slot, (name, _)) in rule.scope.variables.iter().enumerate() {
-            let value = member.bindings.get(slot).map_or("?".to_string(), Bound::to_string);
-            let value = (name.to_string(), value);
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-    }
-    values
 }
 
 /// What the members of a group agree in: attributes, and the types of what the right side does not splat.

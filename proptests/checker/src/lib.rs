@@ -4,15 +4,19 @@
 //! rule fires on its own left side, every way round, and not where a guard is broken; a backend computes both sides. What
 //! fails is made small and shown with the command that repeats it. How good the cases are is measured by mutants.
 
+mod array;
 mod backend;
+mod boundary;
 mod cases;
 mod equivalent;
 mod evaluate;
 mod fire;
 pub mod instance;
 mod judge;
+mod literals;
 mod mutants;
 pub mod mutate;
+mod neighbours;
 pub mod palette;
 mod report;
 pub mod run;
@@ -26,18 +30,17 @@ use eutectic::{Compiler, DType};
 use eutectic_rewrites::{Contract, LoadError, Phase, Probe, RuleSet};
 use rayon::prelude::*;
 
-use backend::Outcome;
 use cases::{Case, Corpus};
 use instance::Instance;
-pub use judge::Difference;
 use judge::Verdict;
-pub use report::{Check, Failure, Mutants, Report};
+pub use judge::{Difference, Element};
+pub use report::{Check, Failure, Mutants, Outcome, Report};
 
 /// How rules are checked.
 #[derive(Clone)]
 pub struct Options {
-    /// Instances of each rule.
-    pub cases: usize,
+    /// Instances of each rule; `None`: one for each row of its covering array.
+    pub cases: Option<usize>,
     /// What they depend on; the same seed gives the same cases, whatever other rules are checked.
     pub seed: u64,
     /// Compilers for the backends to run both sides on; their rules are replaced.
@@ -50,7 +53,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cases: 78, seed: 1, backends: Vec::new(), backend_cases: 6, mutants: false }
+        Options { cases: None, seed: 1, backends: Vec::new(), backend_cases: 6, mutants: false }
     }
 }
 
@@ -92,9 +95,11 @@ impl Checker {
             place: rule.place(),
             contract: rule.contract,
             cases: 0,
+            elements: 0,
             judged: 0,
             fired: 0,
             guarded: 0,
+            neighbours: 0,
             ran: 0,
             refused: None,
             mutants: None,
@@ -162,13 +167,10 @@ impl Checker {
                 _ => return report.failures.push(self.refutation(probe, case)),
             }
         }
-        report.judged = all.judged;
+        (report.elements, report.judged) = (all.elements, all.judged);
         if all.refutes(contract) {
             let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
             return report.failures.extend(worst.map(|case| self.refutation(probe, case)));
-        }
-        if report.judged == 0 {
-            report.notes.push("no element could be judged: its error bounds are infinite throughout".into());
         }
         // What legalization does not match is legal already.
         let wide = |i: &&Instance| i.dtypes().all(|d| !matches!(d, DType::F16 | DType::Bf16));
@@ -206,6 +208,19 @@ impl Checker {
                 Err(failure) => return report.failures.push(*failure),
             }
         }
+        let mut seen: Vec<Vec<DType>> = Vec::new();
+        for case in &corpus.cases {
+            // What a literal is taken for depends on nothing but the element types.
+            let dtypes: Vec<DType> = case.instance.dtypes().collect();
+            if seen.contains(&dtypes) {
+                continue;
+            }
+            seen.push(dtypes);
+            match fire::literals_kept(probe, case) {
+                Ok(tried) => report.neighbours += tried,
+                Err(failure) => return report.failures.push(*failure),
+            }
+        }
         for (n, case) in corpus.cases.iter().enumerate() {
             let mut random = cases::random(self.options.seed, &report.rule, 2_000_000 + n);
             match fire::guarded(probe, case, &mut random) {
@@ -219,13 +234,13 @@ impl Checker {
         for compiler in &self.options.backends {
             for case in corpus.mixed().take(self.options.backend_cases) {
                 match backend::run(compiler, base, case) {
-                    Outcome::Right(ran) => report.ran += ran,
-                    Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,
-                    Outcome::Wrong(failure) => {
-                        let wrong = |c: &Case| matches!(backend::run(compiler, base, c), Outcome::Wrong(_));
+                    backend::Outcome::Right(ran) => report.ran += ran,
+                    backend::Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,
+                    backend::Outcome::Wrong(failure) => {
+                        let wrong = |c: &Case| matches!(backend::run(compiler, base, c), backend::Outcome::Wrong(_));
                         let small = shrink::shrink(probe, case, self.options.seed, &wrong);
                         let shown = match backend::run(compiler, base, &small) {
-                            Outcome::Wrong(failure) => failure,
+                            backend::Outcome::Wrong(failure) => failure,
                             _ => failure,
                         };
                         return report.failures.push(*shown);

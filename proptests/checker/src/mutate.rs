@@ -184,7 +184,8 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     changes.into_iter().map(|(what, from, to, never)| (what, everywhere(&from, &to), never)).collect()
 }
 
-fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
+/// A term with every occurrence of another replaced.
+pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     if term == from {
         return to.clone();
     }

@@ -1,7 +1,7 @@
 //! What instances are drawn from: extents, element types, numbers and other attributes.
 
 use eutectic_ir::{
-    Attr, DType, Op,
+    Attr, DType, Op, Shape,
     lang::{Bindings, DTypeClass, typing::Slot},
     ops::Group,
 };
@@ -10,6 +10,25 @@ use eutectic_rewrites::{
     rule::{AttrVariable, Rule, Variable, VariableKind},
 };
 
+/// Numbers that number variables stand for, whatever the rule.
+const NUMBERS: [f64; 20] = [
+    0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0, 1e-12, 100.0, -130.0, 2049.0, -3e4, 1e6, 1e-3,
+    -0.01,
+];
+/// Integers that attributes are, besides small ones.
+const INTEGERS: [i64; 9] = [-1, -2, 5, 8, 16, 33, 40, 64, 128];
+/// The most axes of a tensor.
+const MOST_AXES: usize = 5;
+
+/// Which dim an extent is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// That of a variable of the rule.
+    Variable(Slot),
+    /// The `n`th that is drawn: one of a sequence.
+    Drawn(usize),
+}
+
 /// What samples are drawn from.
 #[derive(Clone, Debug)]
 pub struct Palette {
@@ -17,25 +36,27 @@ pub struct Palette {
     pub extents: Vec<i64>,
     /// Whether no extent is drawn twice while there are others: what is equal by accident would hide an error.
     pub distinct: bool,
+    /// The extent of one dim; a variable's is bound before anything is drawn.
+    pub one: Option<(Which, i64)>,
     /// Whether dims that are no tensor's extent (offsets, lengths) may be 0 too.
     pub zero: bool,
-    /// The numbers that number variables stand for.
-    pub numbers: Vec<f64>,
+    /// The numbers of the rule's text: attributes are drawn around them too.
+    pub literals: Vec<f64>,
     /// The element types, where the rule leaves a choice; all that it admits, if none of these is admitted.
     pub dtypes: Vec<DType>,
     /// Whether the relations choose first, from extents of their own: that finds what is rare.
     pub relations_first: bool,
-    /// Which of its ops a variable of ops stands for: counting it up takes all of them in turn.
-    pub turn: usize,
+    /// Which ops of their groups the rule's variables of ops stand for, modulo the groups' sizes; any where there are too few.
+    pub ops: Vec<usize>,
 }
 
-/// How many ops a variable of a rule may stand for: so many turns take each.
-pub fn turns(rule: &Rule) -> usize {
+/// For each variable of ops of a rule, how many it may stand for.
+pub fn groups(rule: &Rule) -> Vec<usize> {
     let ops = |v: &Variable| match v.kind {
-        VariableKind::Op(_, group) => group.ops().len(),
-        _ => 1,
+        VariableKind::Op(_, group) => Some(group.ops().len()),
+        _ => None,
     };
-    rule.variables.iter().map(ops).max().unwrap_or(1)
+    rule.variables.iter().filter_map(ops).collect()
 }
 
 /// Draws from a palette.
@@ -44,16 +65,57 @@ pub struct Drawn<'a> {
     random: &'a mut fastrand::Rng,
     /// Extents that were not drawn yet.
     left: Vec<i64>,
+    /// How many dims were drawn.
+    dims: usize,
+    /// How many ops were drawn.
+    ops: usize,
 }
 
 impl<'a> Drawn<'a> {
     /// Draws from a palette, by a generator.
     pub fn from(palette: &'a Palette, random: &'a mut fastrand::Rng) -> Drawn<'a> {
-        Drawn { palette, random, left: palette.extents.clone() }
+        Drawn { palette, random, left: palette.extents.clone(), dims: 0, ops: 0 }
     }
 
     fn of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.random.usize(..all.len())].clone()
+    }
+
+    /// A number of the rule's text, or near one.
+    fn literal(&mut self) -> Option<f64> {
+        if self.palette.literals.is_empty() || self.below(4) > 0 {
+            return None;
+        }
+        let x = self.of(&self.palette.literals);
+        Some(self.of(&[x, x + 1.0, x - 1.0, -x, 2.0 * x, x + 0.5]))
+    }
+
+    /// The ranks of the tensors that are known already.
+    fn ranks(&self, rule: &Rule, bindings: &Bindings) -> Vec<usize> {
+        let shapes = rule.tensors().filter_map(|(_, ty, _)| ty.dims.value(bindings));
+        let mut ranks: Vec<usize> = shapes.map(|shape| shape.rank()).filter(|rank| *rank > 0).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// The rank of a tensor that is known, or now and then any.
+    fn rank(&mut self, rule: &Rule, bindings: &Bindings) -> usize {
+        let ranks = self.ranks(rule, bindings);
+        if ranks.is_empty() || self.below(6) == 0 { 1 + self.below(MOST_AXES) } else { self.of(&ranks) }
+    }
+
+    fn integer(&mut self, rule: &Rule, bindings: &Bindings) -> i64 {
+        if let Some(x) = self.literal() {
+            return x as i64;
+        }
+        let shapes: Vec<Shape> = rule.tensors().filter_map(|(_, ty, _)| ty.dims.value(bindings)).collect();
+        let most = shapes.iter().flat_map(|s| s.iter()).filter_map(|d| d.known()).max().unwrap_or(3);
+        match self.below(8) {
+            0..4 => self.below(4) as i64,
+            4..7 => self.below(most.unsigned_abs() as usize + 1) as i64,
+            _ => self.of(&INTEGERS),
+        }
     }
 }
 
@@ -73,14 +135,23 @@ impl Choices for Drawn<'_> {
     }
 
     fn op(&mut self, group: Group) -> Op {
-        // Beginning elsewhere in each round, because what else depends on the turn may repeat with the same period.
-        let (ops, turn) = (group.ops(), self.palette.turn);
-        ops[(turn + turn / ops.len()) % ops.len()]
+        let ops = group.ops();
+        let level = self.palette.ops.get(self.ops).copied();
+        self.ops += 1;
+        ops[level.unwrap_or_else(|| self.below(ops.len())) % ops.len()]
     }
 
     fn dim(&mut self, extent: bool) -> i64 {
+        self.dims += 1;
+        if let Some((_, extent)) = self.palette.one.filter(|(which, _)| *which == Which::Drawn(self.dims - 1)) {
+            return extent;
+        }
         if !extent && self.palette.zero && self.below(3) == 0 {
             return self.below(2) as i64;
+        }
+        // An offset or a length may be as long as what it lies in.
+        if let Some((_, longest)) = self.palette.one.filter(|_| !extent) {
+            return self.below(longest as usize + 1) as i64;
         }
         if !self.palette.distinct {
             return self.of(&self.palette.extents);
@@ -95,21 +166,29 @@ impl Choices for Drawn<'_> {
 
     fn attr(&mut self, rule: &Rule, slot: Slot, bindings: &Bindings) -> Attr {
         match rule.attribute(slot) {
-            Some(AttrVariable::Int) => Attr::Int(self.below(4) as i64),
-            Some(AttrVariable::Axis) => Attr::Int(-1 - self.below(3) as i64),
+            Some(AttrVariable::Int) => Attr::Int(self.integer(rule, bindings)),
+            Some(AttrVariable::Axis) => {
+                let rank = self.rank(rule, bindings);
+                Attr::Int(-1 - self.below(rank) as i64)
+            }
             Some(AttrVariable::Axes) => {
-                let least = -1 - self.below(2) as i64;
-                Attr::from(&(least..0).collect::<Vec<i64>>()[..])
+                let rank = self.rank(rule, bindings);
+                let sure = -1 - self.below(rank) as i64;
+                let axes: Vec<i64> = (-(rank as i64)..0).filter(|&axis| axis == sure || self.below(2) == 0).collect();
+                Attr::from(&axes[..])
             }
             Some(AttrVariable::Perm) => {
-                let rank = 1 + self.below(4);
+                let rank = self.rank(rule, bindings);
                 self.permutation(rank)
             }
             Some(AttrVariable::Shape) => Attr::Shape(self.shape(rule, bindings)),
             Some(AttrVariable::Bool) => Attr::Bool(self.below(2) == 0),
             Some(AttrVariable::DType) => Attr::DType(self.of(&DType::ALL)),
             Some(AttrVariable::OneOf(words)) => Attr::from(self.of(words).as_str()),
-            None => Attr::from(rule.wanted(slot).unwrap_or_else(|| self.of(&self.palette.numbers))),
+            None => match rule.wanted(slot) {
+                Some(wanted) => Attr::from(wanted),
+                None => Attr::from(self.literal().unwrap_or_else(|| self.of(&NUMBERS))),
+            },
         }
     }
 }

@@ -20,12 +20,16 @@ pub struct Report {
     pub contract: Contract,
     /// Instances that were compared.
     pub cases: usize,
-    /// Elements that were compared.
+    /// Elements that were computed.
+    pub elements: usize,
+    /// Of these, elements that the contract and the reference say enough about to be compared.
     pub judged: usize,
     /// Left sides, in every way round, in which the engine applied the rule.
     pub fired: usize,
     /// Instances with a guard broken on which the rule was silent, or right all the same.
     pub guarded: usize,
+    /// Neighbours of the numbers of its left side that it did not take for these.
+    pub neighbours: usize,
     /// Sides that were compiled, run and compared on a backend.
     pub ran: usize,
     /// Sides that a backend refused, and why the first of them.
@@ -110,10 +114,45 @@ impl Failure {
     }
 }
 
+/// The least share of the elements that is to be judged, else a rule counts as not checked.
+const LEAST_SHARE: f64 = 0.05;
+
+/// What checking a rule came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is wrong with it.
+    Holds,
+    /// Too few elements could be judged to say so: its error bounds are too wide, or it hardly matches.
+    NotChecked,
+    /// It is wrong.
+    Wrong,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Holds => "holds",
+            Outcome::NotChecked => "not checked",
+            Outcome::Wrong => "wrong",
+        })
+    }
+}
+
 impl Report {
     /// Whether nothing is wrong.
     pub fn holds(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    /// What checking it came to.
+    pub fn outcome(&self) -> Outcome {
+        match self.holds() {
+            false => Outcome::Wrong,
+            true if (self.judged as f64) < LEAST_SHARE * self.elements as f64 || self.judged == 0 => {
+                Outcome::NotChecked
+            }
+            true => Outcome::Holds,
+        }
     }
 
     /// The failures, as a person reads them, with the command that repeats them.
@@ -140,7 +179,7 @@ impl fmt::Display for Failure {
         if let Some(d) = &self.difference {
             writeln!(
                 f,
-                "  at {:?} of result {}: left {:?}, right {:?}; allowed: {}",
+                "  at {:?} of result {}: left {}, right {}; allowed: {}",
                 d.at, d.root, d.left, d.right, d.allowed
             )?;
         }

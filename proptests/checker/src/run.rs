@@ -15,6 +15,8 @@ use eutectic_ir::{
     },
 };
 
+use crate::judge::Element;
+
 /// What computes something else than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -34,9 +36,11 @@ pub struct Difference {
     /// Which element, flat.
     pub at: usize,
     /// What the kernels gave, or what the plan's program comes to.
-    pub got: f64,
-    /// What it should be and how far from it `got` may lie.
-    pub want: Bounded,
+    pub got: Element,
+    /// What it should be.
+    pub want: Element,
+    /// How far from that it may lie.
+    pub allowed: f64,
 }
 
 /// Values for the inputs and parameters of a graph: small, signed, with some zeros; the same for the same seed and name.
@@ -91,22 +95,34 @@ pub fn check_on(
         .filter_map(|(((name, id), got), (chosen, want))| {
             let wrong = kernels(&got, chosen).map(|wrong| (Fault::Kernels, wrong));
             let moderate = moderate && !from_nothing[id.0 as usize];
-            let (fault, (at, got, want)) = wrong.or_else(|| Some((Fault::Rules, rules(chosen, want, moderate)?)))?;
-            Some(Difference { fault, output: name.clone(), at, got, want })
+            let (fault, Wrong { at, got, want, allowed }) =
+                wrong.or_else(|| Some((Fault::Rules, rules(chosen, want, moderate)?)))?;
+            Some(Difference { fault, output: name.clone(), at, got, want, allowed })
         })
         .collect();
     Ok(if differences.is_empty() { Ok(()) } else { Err(differences) })
 }
 
-/// An element, what is there, and what should be.
-type Wrong = (usize, f64, Bounded);
+/// An element that is wrong, whosever fault it is.
+struct Wrong {
+    at: usize,
+    got: Element,
+    want: Element,
+    allowed: f64,
+}
+
+impl Wrong {
+    fn real(at: usize, got: f64, want: Bounded) -> Wrong {
+        Wrong { at, got: Element::Real(got), want: Element::Real(want.value), allowed: want.err }
+    }
+}
 
 /// The first element that kernels give and the plan's program does not admit.
 fn kernels(got: &Tensor, chosen: &Value<Bounded>) -> Option<Wrong> {
     match &chosen.data {
         Data::Real(want) => got.to_f64().into_iter().zip(want).enumerate().find_map(|(at, (got, want))| {
             // `admits` says nothing where the true value lies too near a discontinuity.
-            (want.admits(got) == Some(false)).then_some((at, got, *want))
+            (want.admits(got) == Some(false)).then(|| Wrong::real(at, got, *want))
         }),
         Data::Int(want) => {
             got.to_i64().into_iter().zip(want).enumerate().find_map(|(at, (got, want))| whole(at, got, (*want)?))
@@ -123,7 +139,7 @@ fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Opti
                 let comparable = moderate || chosen.value.is_finite() && want.value.is_finite();
                 let mut both = *want;
                 both.err += chosen.err;
-                (comparable && both.admits(chosen.value) == Some(false)).then_some((at, chosen.value, both))
+                (comparable && both.admits(chosen.value) == Some(false)).then(|| Wrong::real(at, chosen.value, both))
             })
         }
         (Data::Int(chosen), Data::Int(want)) => chosen
@@ -136,7 +152,7 @@ fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Opti
 }
 
 fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
-    (got != want).then(|| (at, got as f64, Bounded::new(want as f64, 0.0, DType::F64)))
+    (got != want).then(|| Wrong { at, got: Element::Whole(got), want: Element::Whole(want), allowed: 0.0 })
 }
 
 /// Which values are made from a reduction of no elements: the largest of none is −∞, which no input is.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use eutectic::{DType, Graph, Tensor};
 use eutectic_rewrites::Contract;
 
+use crate::boundary::{self, moderate_exponent, range};
+
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -12,6 +14,11 @@ pub enum Style {
     Ordinary,
     /// As ordinary, positive: what goes into roots and logarithms.
     Positive,
+    /// Where the laws of the element type change: limits of integers, halves, powers of two and their neighbours, the numbers of the
+    /// rule's text. The most telling ones of one tensor meet those of the others, in every combination as far as there is room.
+    Boundary,
+    /// Every size of which something is promised.
+    Moderate,
     /// Close to one number: differences cancel.
     Near,
     /// Zeros (of both signs where the contract keeps them), ones, and ordinary numbers.
@@ -27,15 +34,12 @@ pub enum Style {
 }
 
 impl Style {
-    /// The styles that a contract speaks of, the most telling ones first and most often.
+    /// The styles that a contract speaks of.
     pub fn of(contract: Contract) -> &'static [Style] {
         use Style::*;
         match contract {
             Contract::Fast => &[Ordinary, Positive, Near],
-            _ => &[
-                Ordinary, Positive, Zeros, Masked, Ordinary, NonFinite, Near, Positive, Large, Masked, Ordinary, Tiny,
-                NonFinite,
-            ],
+            _ => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
         }
     }
 }
@@ -43,33 +47,98 @@ impl Style {
 /// The tensors of a case, by the name of the input or parameter.
 pub type Values = BTreeMap<String, Tensor>;
 
+/// What values are drawn by.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// The kind of numbers.
+    pub style: Style,
+    /// What the rule promises of them.
+    pub contract: Contract,
+    /// The numbers of the rule's text.
+    pub literals: &'a [f64],
+}
+
 /// Values for all inputs and parameters of a graph. `most` bounds integers where they turned out to be indices.
-pub fn draw(
-    graph: &Graph,
-    style: Style,
-    contract: Contract,
-    most: Option<usize>,
-    random: &mut fastrand::Rng,
-) -> Values {
-    let leaves = graph.named("input").chain(graph.named("param"));
-    let tensor = |(name, id): (&str, eutectic::NodeId)| {
-        let ty = graph.ty(id);
+pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut fastrand::Rng) -> Values {
+    let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
+    let tensor = |(at, (name, id)): (usize, &(&str, eutectic::NodeId))| {
+        let ty = graph.ty(*id);
         let (dtype, dims) = (ty.dtype()?, ty.dims()?);
         let count = dims.iter().product();
+        // A tensor in three is ordinary whatever the style: what is special meets what is not.
+        let apart =
+            !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate) && random.usize(..3) == 0;
+        let manner = if apart { Manner { style: Style::Ordinary, ..manner } } else { manner };
         let tensor = if dtype.is_float() {
-            // A tensor in three is ordinary whatever the style: what is special meets what is not.
-            let style = if random.usize(..3) == 0 && style != Style::Positive { Style::Ordinary } else { style };
-            Tensor::from_f64(
-                dtype,
-                &dims,
-                (0..count).map(|_| float(dtype, style, contract, random)).collect::<Vec<_>>(),
-            )
+            let special = special_floats(dtype, manner);
+            let mut meeting = Meeting::of(&special, at, leaves.len(), count);
+            let number = |random: &mut fastrand::Rng| float(dtype, manner, random);
+            let stored =
+                Tensor::from_f64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>());
+            match manner.contract {
+                Contract::Exact => stored,
+                // A −0 may be taken for a 0, also where a small number became one; −0 + 0 is 0.
+                _ => Tensor::from_f64(dtype, &dims, stored.to_f64().into_iter().map(|x| x + 0.0)),
+            }
         } else {
-            Tensor::from_i64(dtype, &dims, (0..count).map(|_| integer(dtype, style, most, random)).collect::<Vec<_>>())
+            let special = special_integers(dtype, manner, most);
+            let mut meeting = Meeting::of(&special, at, leaves.len(), count);
+            let number = |random: &mut fastrand::Rng| integer(dtype, manner.style, most, random);
+            Tensor::from_i64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>())
         };
         Some((name.to_string(), tensor))
     };
-    leaves.filter_map(tensor).collect()
+    leaves.iter().enumerate().filter_map(tensor).collect()
+}
+
+/// The numbers that a style is about, where these are few.
+fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
+    let exact = manner.contract == Contract::Exact;
+    match manner.style {
+        Style::Boundary => boundary::floats(dtype, manner.literals, exact),
+        Style::NonFinite => vec![f64::INFINITY, f64::NAN, 1.0, f64::NEG_INFINITY, -2.0, 0.0],
+        _ => Vec::new(),
+    }
+}
+
+fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Vec<i64> {
+    match (manner.style, dtype, most) {
+        (_, DType::Bool, _) => Vec::new(),
+        (Style::Boundary, _, Some(most)) => (0..most.min(64) as i64).rev().chain([most as i64 - 1]).collect(),
+        (Style::Boundary | Style::Moderate | Style::Tiny, ..) => boundary::integers(dtype, manner.literals),
+        _ => Vec::new(),
+    }
+}
+
+/// Lets the first numbers of a list meet those of the other tensors' lists, in every combination, as far as there are elements; the
+/// rest is drawn from the list and, one in four, from all numbers.
+struct Meeting<'a, T> {
+    special: &'a [T],
+    /// How many of the list take part in every combination.
+    first: usize,
+    /// How many elements have the same one in a row.
+    run: usize,
+    /// How many elements all combinations take.
+    all: usize,
+}
+
+impl<'a, T: Copy> Meeting<'a, T> {
+    /// Of the `at`th of so many tensors of so many elements.
+    fn of(special: &'a [T], at: usize, tensors: usize, count: usize) -> Meeting<'a, T> {
+        let power = |first: usize| first.checked_pow(tensors.max(1) as u32).filter(|all| *all <= count);
+        let first = (1..=special.len()).take_while(|first| power(*first).is_some()).last().unwrap_or(0);
+        Meeting { special, first, run: first.pow(at as u32).max(1), all: power(first).unwrap_or(0) }
+    }
+
+    fn at(&mut self, n: usize, random: &mut fastrand::Rng, other: impl Fn(&mut fastrand::Rng) -> T) -> T {
+        if n < self.all && self.first > 1 {
+            self.special[n / self.run % self.first]
+        } else if self.special.is_empty() || random.usize(..4) == 0 {
+            other(random)
+        } else {
+            self.special[random.usize(..self.special.len())]
+        }
+    }
 }
 
 /// The tensors with −∞ at random places of one of them: in every row something stays, or (`rows`) some rows go whole.
@@ -112,23 +181,19 @@ fn ordinary(random: &mut fastrand::Rng) -> f64 {
     sign * (0.5 + unit(random)) * 2_f64.powi(random.usize(..6) as i32 - 3)
 }
 
-/// Least normal and largest number.
-fn range(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
-        DType::F16 => (2_f64.powi(-14), 65504.0),
-        _ => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-    }
-}
-
-fn float(dtype: DType, style: Style, contract: Contract, random: &mut fastrand::Rng) -> f64 {
+fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
+    let Manner { style, contract, .. } = manner;
     let x = ordinary(random);
     let (least, largest) = range(dtype);
     // In `f64` the reference overflows where a kernel does and cannot tell: what is promised is promised of moderate sizes.
     let moderate = dtype == DType::F64 && contract != Contract::Exact;
     match (style, random.usize(..6)) {
-        (Style::Ordinary, _) => x,
+        (Style::Ordinary | Style::Boundary, _) => x,
         (Style::Positive, _) => x.abs(),
+        (Style::Moderate, _) => {
+            let most = moderate_exponent(dtype);
+            x.signum() * (1.0 + unit(random)) * 2_f64.powi(random.i32(-most..most))
+        }
         (Style::Near, n) => 1.0 + dtype.unit_roundoff() * (n as f64 - 2.0),
         (Style::Zeros, 0 | 1) => 0.0,
         // A −0 may be taken for a 0 but where bits are promised.
@@ -158,7 +223,7 @@ fn integer(dtype: DType, style: Style, most: Option<usize>, random: &mut fastran
         return i64::from(random.usize(..4) > 0);
     }
     if let Some(most) = most {
-        return random.usize(..most) as i64;
+        return if most == 0 { 0 } else { random.usize(..most) as i64 };
     }
     match style {
         // Integers wrap: any bits are legal.

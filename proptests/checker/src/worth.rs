@@ -1,10 +1,12 @@
 //! Whether a rule can pay: what both its sides are predicted to take, at dims that matter.
 
 use eutectic::{Compiler, Graph, RuleSet};
+use eutectic_ir::lang::Bindings;
 use eutectic_rewrites::{Lint, LoadError, Probe};
 
 use crate::{
-    cases, fire,
+    cases::{self, Dims},
+    fire,
     instance::Instance,
     palette::{Drawn, Palette},
 };
@@ -40,11 +42,11 @@ pub fn worth(probe: &Probe, embedded: &RuleSet, backends: &[Compiler]) -> Result
         let palette = Palette {
             extents: vec![64, 96, 128, 192, 256, 384, 8, 12],
             relations_first: n % 2 == 1,
-            turn: n,
-            ..cases::palette(1)
+            ops: vec![n; 2],
+            ..Dims::Wide.palette(&[])
         };
         let mut random = cases::random(1, &probe.rule().name, n);
-        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random));
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default());
         let Some(instance) = instance.filter(|i| (SMALLEST..=LARGEST).contains(&i.size())) else { continue };
         let Ok(sides) = instance.sides(probe, 0) else { continue };
         // What only the rule makes computable takes forever without it.

@@ -5,7 +5,7 @@ use eutectic_checker::{
     instance::Instance,
     palette::{Drawn, Palette},
 };
-use eutectic_ir::{Attr, Class, graph::Node, text};
+use eutectic_ir::{Attr, Class, graph::Node, lang::Bindings, text};
 use eutectic_rewrites::{Choice, Options, Phase, Probe, Sides, optimize};
 
 /// How many instances of each rule.
@@ -64,14 +64,15 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         extents: vec![3, 4, 5, 6, 7, 8, 9],
         distinct: false,
         zero: false,
-        numbers: vec![0.5, 2.0, 0.125, 3.0, 0.7],
+        literals: Vec::new(),
+        one: None,
         dtypes: vec![DType::F32, DType::I32, DType::Bool],
         relations_first: true,
-        turn: 0,
+        ops: Vec::new(),
     };
     let of_seed = |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
-        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random))?;
+        let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default())?;
         let sides = instance.sides(probe, 0).ok()?;
         // Of an axis of extent 1 little is left to recognise.
         let wide = |node: &Node| node.ty.dims().is_some_and(|dims| dims.iter().all(|d| *d > 1));

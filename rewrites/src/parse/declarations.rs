@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use eutectic_ir::lang::{
     DTypeClass, RelationCall, Sexp, SexpKind, TypePattern,
+    sexp::did_you_mean,
     typing::{SlotKind, is_variable},
 };
 use eutectic_ir::ops::Group;
@@ -13,6 +14,14 @@ use crate::{
     expr::{Number, Wanted},
     rule::{AttrVariable, Contract, Variable, VariableKind},
 };
+
+/// What a variable without a shape may be declared as.
+const KINDS: [&str; 8] = ["float", "int", "axis", "axes", "perm", "shape", "bool", "dtype"];
+
+fn classes() -> String {
+    let names: Vec<_> = DTypeClass::names().collect();
+    format!("write one or more of {}; dims need no declaration", names.join(", "))
+}
 
 impl Reader<'_> {
     /// Reads the declarations; element types first, because tensors speak of them.
@@ -41,14 +50,7 @@ impl Reader<'_> {
             return self.wanted(item);
         }
         if is_variable(head) {
-            let class = rest.first().and_then(Sexp::atom).and_then(DTypeClass::named);
-            let (Some(class), 1) = (class, rest.len()) else {
-                return self.wrong(
-                    item.span.clone(),
-                    format!("`{head}` is declared as no class of element types"),
-                    "the classes are any, float, int, number and the element types; dims need no declaration",
-                );
-            };
+            let class = self.class(head, item, rest)?;
             return match self.scope.slot(head, SlotKind::DType(class)) {
                 Ok(_) => Ok(()),
                 Err(_) => self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name"),
@@ -68,7 +70,11 @@ impl Reader<'_> {
                     match flag.atom() {
                         Some("const") => constant = true,
                         Some("varied") => varied = true,
-                        _ => return self.wrong(flag.span.clone(), "only `const` and `varied` stand here", help),
+                        other => {
+                            let guess = other.and_then(|o| did_you_mean(o, ["const", "varied"].into_iter()));
+                            let help = guess.as_deref().unwrap_or(help);
+                            return self.wrong(flag.span.clone(), "only `const` and `varied` stand here", help);
+                        }
                     }
                 }
                 let ty = TypePattern::parse(ty, &mut self.scope, self.source);
@@ -80,11 +86,13 @@ impl Reader<'_> {
                 };
                 self.attr_variable(head, AttrVariable::OneOf(words))
             }
-            ([_, operands], Some((_, Some(group), _))) => {
+            ([_, operands], Some((_, Some(name), _))) => {
                 let operands = operands.atom().and_then(|n| n.parse().ok());
-                let Some(group) = operands.and_then(|n| Group::named(group, n)) else {
+                let Some(group) = operands.and_then(|n| Group::named(name, n)) else {
                     let known: Vec<_> = Group::names().collect();
+                    let guess = did_you_mean(name, known.iter().copied()).filter(|_| !known.contains(&name));
                     let help = format!("write (?f pointwise 1); there are {}", known.join(", "));
+                    let help = guess.unwrap_or(help);
                     return self.wrong(item.span.clone(), "there are no such ops", help);
                 };
                 self.scope.variables.push((head.into(), SlotKind::Op));
@@ -102,7 +110,11 @@ impl Reader<'_> {
                     "shape" => AttrVariable::Shape,
                     "bool" => AttrVariable::Bool,
                     "dtype" => AttrVariable::DType,
-                    _ => return self.wrong(rest[0].span.clone(), format!("`{kind}` is no kind of variable"), help),
+                    _ => {
+                        let guess = did_you_mean(kind, KINDS.into_iter());
+                        let help = guess.as_deref().unwrap_or(help);
+                        return self.wrong(rest[0].span.clone(), format!("`{kind}` is no kind of variable"), help);
+                    }
                 };
                 self.attr_variable(head, kind)
             }
@@ -110,6 +122,27 @@ impl Reader<'_> {
         };
         self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, wanted: None, varied });
         Ok(())
+    }
+
+    /// `float`, or several: `i8 i32 i64`.
+    fn class(&mut self, variable: &str, item: &Sexp, names: &[Sexp]) -> Result<DTypeClass, Noted> {
+        let mut all: Option<DTypeClass> = None;
+        for name in names {
+            let word = name.atom().unwrap_or_default();
+            let Some(class) = DTypeClass::named(word) else {
+                let help = did_you_mean(word, DTypeClass::names()).unwrap_or_else(classes);
+                return self.wrong(
+                    name.span.clone(),
+                    format!("`{variable}` is declared as no class of element types"),
+                    help,
+                );
+            };
+            all = Some(all.map_or(class, |all| all.or(class)));
+        }
+        match all {
+            Some(class) => Ok(class),
+            None => self.wrong(item.span.clone(), format!("`{variable}` is declared as nothing"), classes()),
+        }
     }
 
     fn attr_variable(&mut self, name: &str, kind: AttrVariable) -> VariableKind {

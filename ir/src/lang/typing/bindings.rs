@@ -9,62 +9,71 @@ use crate::{Attr, Attrs, DType, Dim, Op, Shape};
 
 /// Which element types a variable may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DTypeClass {
-    /// Every one.
-    Any,
-    /// `f32 f64 f16 bf16`.
-    Float,
-    /// Of these, those that are computed as they are stored: `f32 f64`.
-    Wide,
-    /// The others, which are computed in `f32`: `f16 bf16`.
-    Short,
-    /// `i8 u8 i32 i64 u32`.
-    Int,
-    /// Floats and integers.
-    Number,
-    /// One.
-    Only(DType),
+pub struct DTypeClass(
+    /// A bit for each element type.
+    u16,
+);
+
+fn bit(dtype: DType) -> u16 {
+    1 << dtype as u16
 }
 
+/// Whether an element type belongs to a class.
+type Admits = fn(DType) -> bool;
+
+/// The classes that have a name.
+const CLASSES: [(&str, Admits); 7] = [
+    ("any", |_| true),
+    ("float", DType::is_float),
+    // Floats that are computed as they are stored.
+    ("wide", |dtype| dtype.is_float() && dtype.size() > 2),
+    // Floats that are computed in `f32`.
+    ("short", |dtype| dtype.is_float() && dtype.size() <= 2),
+    ("int", DType::is_int),
+    ("number", |dtype| dtype != DType::Bool),
+    ("signed", |dtype| !matches!(dtype, DType::Bool | DType::U8 | DType::U32)),
+];
+
 impl DTypeClass {
+    fn of(admits: impl Fn(DType) -> bool) -> DTypeClass {
+        DTypeClass(DType::ALL.into_iter().filter(|dtype| admits(*dtype)).map(bit).sum())
+    }
+
     /// Whether `dtype` belongs to it.
     pub fn contains(self, dtype: DType) -> bool {
-        match self {
-            DTypeClass::Any => true,
-            DTypeClass::Float => dtype.is_float(),
-            DTypeClass::Wide => dtype.is_float() && dtype.size() > 2,
-            DTypeClass::Short => dtype.is_float() && dtype.size() <= 2,
-            DTypeClass::Int => dtype.is_int(),
-            DTypeClass::Number => dtype != DType::Bool,
-            DTypeClass::Only(only) => only == dtype,
+        self.0 & bit(dtype) != 0
+    }
+
+    /// The element types in it.
+    pub fn members(self) -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
+    }
+
+    /// The class of that name: `any`, `float`, `wide`, `short`, `int`, `number`, `signed` or an element type.
+    pub fn named(name: &str) -> Option<DTypeClass> {
+        match CLASSES.iter().find(|(known, _)| *known == name) {
+            Some((_, admits)) => Some(DTypeClass::of(admits)),
+            None => name.parse().ok().map(|only: DType| DTypeClass::of(|dtype| dtype == only)),
         }
     }
 
-    /// The class of that name: `any`, `float`, `wide`, `short`, `int`, `number` or an element type.
-    pub fn named(name: &str) -> Option<DTypeClass> {
-        Some(match name {
-            "any" => DTypeClass::Any,
-            "float" => DTypeClass::Float,
-            "wide" => DTypeClass::Wide,
-            "short" => DTypeClass::Short,
-            "int" => DTypeClass::Int,
-            "number" => DTypeClass::Number,
-            dtype => DTypeClass::Only(dtype.parse().ok()?),
-        })
+    /// The names of classes and element types.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        CLASSES.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()))
+    }
+
+    /// What is in either.
+    pub fn or(self, other: DTypeClass) -> DTypeClass {
+        DTypeClass(self.0 | other.0)
     }
 }
 
 impl fmt::Display for DTypeClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DTypeClass::Any => "any",
-            DTypeClass::Float => "float",
-            DTypeClass::Wide => "wide",
-            DTypeClass::Short => "short",
-            DTypeClass::Int => "int",
-            DTypeClass::Number => "number",
-            DTypeClass::Only(only) => only.name(),
-        })
+        match CLASSES.iter().find(|(_, admits)| DTypeClass::of(admits) == *self) {
+            Some((name, _)) => f.write_str(name),
+            None => f.write_str(&self.members().map(DType::name).collect::<Vec<_>>().join(" or ")),
+        }
     }
 }
 

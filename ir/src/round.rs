@@ -1,0 +1,62 @@
+//! Numbers of the reference as 16-bit elements, rounded once.
+//!
+//! The crate `half` rounds an `f64` to `f16` by way of `f32` where the processor has F16C, and to `bf16` without the lower half of
+//! the significand: just above the middle of two elements both give the lower one.
+
+use half::{bf16, f16};
+
+/// The `f16` nearest to a number, that with an even significand where two are.
+pub fn to_f16(x: f64) -> f16 {
+    f16::from_f32(to_odd(x))
+}
+
+/// The `bf16` nearest to a number, that with an even significand where two are.
+pub fn to_bf16(x: f64) -> bf16 {
+    bf16::from_f32(to_odd(x))
+}
+
+/// A number in `f32`, rounded to odd: towards zero, the last bit set where anything was lost. Rounding that to a type with at
+/// least two bits less is rounding the number itself (Boldo and Melquiond, When double rounding is odd, 2005).
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    if x.is_nan() || f64::from(near) == x {
+        return near;
+    }
+    let away = f64::from(near).abs() > x.abs();
+    f32::from_bits((near.to_bits() - u32::from(away)) | 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nearest of some elements by their distance, the even one of two. Infinity lies where the next element would.
+    fn nearest(x: f64, all: &[(u16, f64)]) -> u16 {
+        let apart = |&(bits, value): &(u16, f64)| ((value - x.abs()).abs(), bits & 1);
+        let least = all.iter().min_by(|a, b| apart(a).partial_cmp(&apart(b)).unwrap()).unwrap();
+        least.0 | if x.is_sign_negative() { 0x8000 } else { 0 }
+    }
+
+    #[test]
+    fn middles_and_their_neighbours_round_once() {
+        let f16s: Vec<(u16, f64)> = (0..0x7c00_u16).map(|b| (b, f64::from(f16::from_bits(b)))).collect();
+        let f16s = [f16s, vec![(0x7c00, 65536.0)]].concat();
+        let bf16s: Vec<(u16, f64)> = (0..0x7f80_u16).map(|b| (b, f64::from(bf16::from_bits(b)))).collect();
+        let bf16s = [bf16s, vec![(0x7f80, 2_f64.powi(128))]].concat();
+        for (all, round) in [(&f16s, (|x| to_f16(x).to_bits()) as fn(f64) -> u16), (&bf16s, |x| to_bf16(x).to_bits())] {
+            for pair in all.windows(2) {
+                let middle = (pair[0].1 + pair[1].1) / 2.0;
+                for x in [middle, middle.next_up(), middle.next_down(), pair[0].1, pair[0].1.next_up()] {
+                    for x in [x, -x] {
+                        assert_eq!(round(x), nearest(x, pair), "{x:e} between {pair:?}");
+                    }
+                }
+            }
+            assert_eq!(round(f64::INFINITY), all.last().unwrap().0);
+            assert_eq!(round(1e300), all.last().unwrap().0);
+            assert_eq!(round(-1e-300), 0x8000);
+            assert_eq!(round(f64::from_bits(1)), 0);
+        }
+        assert!(to_f16(f64::NAN).is_nan() && to_bf16(-f64::NAN).is_nan());
+    }
+}

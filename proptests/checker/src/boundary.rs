@@ -1,0 +1,100 @@
+//! The numbers at which the laws of an element type change: limits, powers of two and their neighbours, halves.
+
+use eutectic::{DType, Tensor};
+use eutectic_ir::ops::eval::{limits, wrap};
+
+/// The integers of a type at which something changes, the most telling ones first: small ones, the limits, the numbers of the rule's
+/// text and their neighbours, then powers of two with their neighbours.
+pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
+    let (least, greatest) = limits(dtype);
+    let mut all = vec![0, 1, -1, least, greatest, 2, -2, least.wrapping_add(1), greatest - 1, 3, -3];
+    for x in literals.iter().filter(|x| x.fract() == 0.0 && x.abs() < 9e18) {
+        let n = *x as i64;
+        all.extend([n, n.saturating_add(1), n.saturating_sub(1), n.wrapping_neg(), n.saturating_mul(2)]);
+    }
+    all.extend([greatest / 2, greatest / 2 + 1, least / 2, 7, -7, 10, 100]);
+    // 2²⁴ and 2⁵³ are where `f32` and `f64` end to hold every integer, 2⁸ and 2¹¹ `bf16` and `f16`.
+    let powers = [4, 8, 11, 15, 16, 24, 31, 32, 53, 62];
+    all.extend(
+        powers.iter().flat_map(|p| [1_i64 << p, (1 << p) + 1, (1 << p) - 1, -(1 << p), -(1 << p) - 1, -(1 << p) + 1]),
+    );
+    distinct(all.into_iter().filter(|n| wrap(*n, dtype) == *n), |n| *n)
+}
+
+/// The numbers of a floating type at which something changes, the most telling ones first; none is NaN, infinite, subnormal or
+/// beyond [`moderate`] unless `extreme`.
+pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
+    let eps = 2.0 * dtype.unit_roundoff();
+    let mut all = vec![0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -1.5, 3.0, -3.0];
+    if extreme {
+        let (least, largest) = range(dtype);
+        all.splice(1..1, [-0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, largest, -largest]);
+        all.extend([least, -least, least * eps, largest * (1.0 - eps), largest.sqrt(), least.sqrt(), largest / 2.0]);
+    }
+    for x in literals {
+        all.extend([*x, x + 1.0, x - 1.0, -x, x * (1.0 + eps), x * (1.0 - eps), x * 2.0, x / 2.0, x + 0.5]);
+    }
+    all.extend([0.25, 3.5, -2.5, 4.0, 7.0, 10.0, -10.0, 100.0, 1.0 + eps, 1.0 - eps / 2.0, 0.5 - eps / 4.0]);
+    // Where the integers, and the halves, of a type end; its own and those of narrower ones, to which it may be cast.
+    for bits in [8, 11, 24, 31, 32, 53, 63] {
+        let power = 2_f64.powi(bits);
+        all.extend([power, power + 1.0, power - 1.0, -power, power / 2.0 + 0.5, power / 2.0 - 0.5]);
+        // Half between two numbers of the narrower type, and on either side of it.
+        let middle = 1.0 + 1.0 / power;
+        all.extend([middle, middle * (1.0 + eps), middle * (1.0 - eps / 2.0)]);
+    }
+    let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
+    // A −0 may be taken for a 0 but where bits are promised.
+    let fits = |x: &f64| extreme || moderate(*x, dtype) && !(*x == 0.0 && x.is_sign_negative());
+    distinct(stored.into_iter().filter(fits), |x| if x.is_nan() { u64::MAX } else { x.to_bits() })
+}
+
+/// Least normal and largest number.
+pub fn range(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
+        DType::F16 => (2_f64.powi(-14), 65504.0),
+        _ => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+    }
+}
+
+/// The exponent up to which numbers are moderate: about a third of the type's range.
+pub fn moderate_exponent(dtype: DType) -> i32 {
+    if dtype == DType::F16 { 5 } else { 40 }
+}
+
+/// Whether a number is 0, or neither so small nor so large that a product of some of its like vanishes or overflows.
+pub fn moderate(x: f64, dtype: DType) -> bool {
+    let most = 2_f64.powi(moderate_exponent(dtype));
+    x == 0.0 || (1.0 / most..=most).contains(&x.abs())
+}
+
+fn distinct<T: Copy, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut seen = std::collections::BTreeSet::new();
+    all.filter(|x| seen.insert(key(x))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_their_neighbours_are_there_in_every_type() {
+        for dtype in DType::ALL.into_iter().filter(|d| d.is_int()) {
+            let (least, greatest) = limits(dtype);
+            let all = integers(dtype, &[]);
+            assert!([least, least + 1, greatest - 1, greatest].iter().all(|n| all.contains(n)), "{dtype}: {all:?}");
+        }
+        assert!(integers(DType::I64, &[1001.0]).contains(&1002) && integers(DType::I32, &[]).contains(&16_777_217));
+    }
+
+    #[test]
+    fn what_is_not_extreme_is_moderate() {
+        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+            assert!(floats(dtype, &[1e30, 0.1], false).iter().all(|x| moderate(*x, dtype)), "{dtype}");
+            let extreme = floats(dtype, &[], true);
+            assert!(extreme.contains(&range(dtype).1) && extreme.iter().any(|x| x.is_nan()), "{dtype}");
+        }
+        assert!(floats(DType::F32, &[0.1], false).contains(&f64::from(0.1_f32)));
+    }
+}

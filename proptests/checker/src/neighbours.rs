@@ -1,0 +1,118 @@
+//! Left sides with one number replaced by a neighbour of it, which is another number and not the rule's to match.
+
+use eutectic::DType;
+use eutectic_ir::{Attr, Class, Graph, ops::Leaf};
+use eutectic_rewrites::{
+    Contract, Probe, Sides, Unmatched,
+    expr::{Expr, Number},
+    rule::{AttrTerm, Rule, Term},
+};
+
+use crate::{instance::Instance, mutate::replaced};
+
+/// How many eps a rule that rounds takes for nothing.
+const NEAR: f64 = 4.0;
+
+/// What stands for what, and the sides if the rule matches nonetheless.
+pub type Neighbour = (String, Sides);
+
+/// The neighbours of the numbers of its left side that a rule takes for these, and how many were tried.
+///
+/// A rule that is exact, or counts ulps, matches the very number. One that rounds does so within 4 eps, and no further.
+pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
+    let rule = probe.rule();
+    let Ok(own) = instance.sides(probe, 0) else { return (Vec::new(), 0) };
+    let own = constants(&own.written);
+    let (mut found, mut tried) = (Vec::new(), 0);
+    for (from, to, what) in replacements(rule, instance) {
+        let mut changed = rule.clone();
+        for root in &mut changed.roots {
+            root.left = replaced(&root.left, &from, &to);
+        }
+        tried += 1;
+        match probe.sides(&changed, &instance.members) {
+            // Where the element type holds both as one number, nothing was changed.
+            Ok(sides) if matches!(from, Term::Number { .. }) && constants(&sides.written) == own => {}
+            Ok(sides) => found.push((what, sides)),
+            Err(Unmatched::NoMatch | Unmatched::NoRight | Unmatched::IllTyped(_) | Unmatched::Types(_)) => {}
+        }
+    }
+    (found, tried)
+}
+
+/// The bits of all constants of a graph.
+fn constants(graph: &Graph) -> Vec<Vec<u64>> {
+    let of = |attr: &Attr| match attr {
+        Attr::Tensor(value) => Some(value.to_f64().into_iter().map(f64::to_bits).collect()),
+        _ => None,
+    };
+    let constants = graph.nodes().filter(|(_, node)| matches!(node.op.def().class, Class::Leaf(Leaf::Const)));
+    constants.filter_map(|(_, node)| of(node.attrs.first()?)).collect()
+}
+
+/// Terms of the left side, what is to stand for them, and how people read that.
+fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
+    let floats = || instance.dtypes().filter(|dtype| dtype.is_float());
+    // The coarsest one: what it tells apart, the others do.
+    let eps = floats().map(|dtype| 2.0 * dtype.unit_roundoff()).fold(0.0, f64::max);
+    let least = floats().map(least).fold(0.0, f64::max);
+    let mut found = Vec::new();
+    let mut add =
+        |from: &Term, x: f64, y: f64, to: Term| found.push((from.clone(), to, format!("{y:?} stands for {x:?}")));
+    for root in &rule.roots {
+        root.left.visit(&mut |term| match term {
+            Term::Number { id, expr } => {
+                for (x, y) in expr.literal().into_iter().flat_map(|x| pairs(x, rule.contract, eps, least)) {
+                    add(term, x, y, Term::Number { id: *id, expr: Expr::Number(Number::Float(y)) });
+                }
+            }
+            Term::Call(call) => {
+                for (at, attr) in call.attrs.iter().enumerate() {
+                    let Some(AttrTerm::Value(Attr::Float(x))) = attr else { continue };
+                    // Models keep attributes in `f32`.
+                    let eps = if rounds(rule.contract) { f64::from(f32::EPSILON) } else { f64::EPSILON };
+                    for (x, y) in pairs(x.get(), rule.contract, eps, f64::MIN_POSITIVE) {
+                        let mut changed = call.clone();
+                        changed.attrs[at] = Some(AttrTerm::Value(Attr::from(y)));
+                        add(term, x, y, Term::Call(changed));
+                    }
+                }
+            }
+            _ => {}
+        });
+    }
+    found
+}
+
+/// The least number above 0.
+fn least(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::from_bits(1),
+        DType::F16 => 2_f64.powi(-24),
+        DType::Bf16 => 2_f64.powi(-133),
+        _ => f64::from(f32::from_bits(1)),
+    }
+}
+
+fn rounds(contract: Contract) -> bool {
+    matches!(contract, Contract::Reassoc | Contract::Fast)
+}
+
+/// A number with each of its neighbours, as far off as the contract tells apart; integers have integers beside them.
+fn pairs(x: f64, contract: Contract, eps: f64, least: f64) -> Vec<(f64, f64)> {
+    // Twice, as numbers just below a power of two lie closer, and are rounded on their way.
+    let steps = if rounds(contract) { 4.0 * NEAR } else { 1.0 };
+    let mut others = if steps * eps * x.abs() < 1.0 { vec![x + 1.0, x - 1.0] } else { Vec::new() };
+    match x {
+        0.0 => {
+            others.extend([least, -least]);
+            // `reassoc` takes either zero for the other.
+            if contract == Contract::Exact {
+                others.push(-x);
+            }
+        }
+        _ if eps > 0.0 => others.extend([x * (1.0 + steps * eps), x * (1.0 - steps * eps)]),
+        _ => {}
+    }
+    others.into_iter().filter(|y| y.is_finite() && y.to_bits() != x.to_bits()).map(|y| (x, y)).collect()
+}
