@@ -193,6 +193,11 @@ impl<'a> Space<'a> {
         self.alone(class, node, |plan, kernel| self.cost(plan, kernel))
     }
 
+    /// Seconds of copying a class; 0 where the backend does not.
+    pub(crate) fn copied(&self, class: ClassId) -> f64 {
+        Some(self.backend.cost(&copy(&self.classes.classes[class].ty)).seconds).filter(|s| s.is_finite()).unwrap_or(0.0)
+    }
+
     fn alone<T>(&self, class: ClassId, node: usize, ask: impl FnOnce(&Plan, &PlanKernel) -> T) -> T {
         let mut plan = self.unfused.borrow_mut();
         plan.choice[class] = node;

@@ -101,6 +101,8 @@ fn chain(space: &Space<'_>, plan: &mut Plan) {
     }
 }
 
+/// What each e-node of a class counts. Fused, a pointwise op or a view adds to a kernel what its own takes beyond moving its result, and
+/// at the least its share of a launch: so that of equal ways the one of fewer ops is taken.
 fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
     let c = &space.classes.classes[class];
     if space.facts.given[class] {
@@ -112,13 +114,14 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
         true => (space.rates.load, space.keep(class)),
         false => (1.0, 0.0),
     };
+    let moved = if fused { space.copied(class) } else { 0.0 };
+    let least = space.rates.launch / CHAINED as f64;
     (0..c.nodes.len())
         .map(|i| {
-            let seconds = space.cost_alone(class, i).seconds * share + kept;
+            let seconds = space.cost_alone(class, i).seconds;
             match c.nodes[i].op.def().class {
-                Class::Pointwise if fused => seconds * 0.1,
-                Class::View(_) | Class::Leaf(_) if fused => seconds * 0.01,
-                _ => seconds,
+                Class::Pointwise | Class::View(_) | Class::Leaf(_) if fused => (seconds - moved).max(least) * share,
+                _ => seconds * share + kept,
             }
         })
         .collect()
