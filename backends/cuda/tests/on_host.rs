@@ -96,6 +96,7 @@ const WAYS: &[&str] = &[
     "few, 8 columns in 2",
     "few, 64 columns in 2",
     "warpgroups 128×128 of 1 in 1",
+    "warpgroups 128×192 of 1 in 1",
     "warpgroups 128×256 of 1 in 1",
     "warpgroups 64×64 of 1 in 2",
     "warpgroups 128×64 of 1 in 4",

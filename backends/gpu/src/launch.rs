@@ -43,7 +43,7 @@ pub enum Work {
     /// may declare as a buffer.
     Printed(String),
     /// A product.
-    Product(Product),
+    Product(Box<Product>),
 }
 
 /// How many arguments come before those of the buffers.
@@ -98,7 +98,7 @@ impl Launch {
 
     /// A product by the library.
     pub fn product(product: Product, workspace: usize) -> Launch {
-        Launch { work: Work::Product(product), workspace, ..Launch::new(String::new(), [1; 3], 1) }
+        Launch { work: Work::Product(Box::new(product)), workspace, ..Launch::new(String::new(), [1; 3], 1) }
     }
 
     /// Whether there is nothing to do.

@@ -32,7 +32,7 @@ pub enum Module {
     /// A kernel, in its library.
     Kernel(Run, #[expect(dead_code, reason = "the code lives as long as it")] Library),
     /// A product.
-    Product(Product),
+    Product(Box<Product>),
 }
 
 pub struct Words(Vec<u128>, usize);
@@ -153,7 +153,7 @@ impl Device for Host {
 #[derive(Clone)]
 enum Called {
     Kernel(Run, [u32; 3], u32, Vec<[u64; 16]>),
-    Product(Product),
+    Product(Box<Product>),
 }
 
 /// A launch and its arguments.
