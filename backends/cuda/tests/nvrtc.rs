@@ -14,7 +14,7 @@ use eutectic_gpu::{Gpu, device::Shape};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 2, library: None };
+const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 8, library: None };
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
     let compiler = match nvrtc::Compiler::new("sm_90a", None, 0) {
