@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What torch takes on a GPU for the kernels that `cargo run --release -p eutectic-cuda --example device -- time` times, to be run in the
-same call: medians over replays of a recorded graph, in microseconds. Products of float32 are exact (no tf32), as ours are.
+"""What torch takes on a GPU for the kernels that `cargo run --release -p eutectic-cuda --example device -- time` and `... products` time,
+to be run in the same call, whole or one of its parts (rows_and_maps, products, attention) by name: medians over replays of a recorded graph, in microseconds. Products of float32 are exact (no tf32), as ours are.
 """
 import statistics
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -57,11 +58,26 @@ def rows_and_maps():
     show("sum of columns 8192x4096", lambda: tall.sum(0))
 
 
+# Rows, depth and columns, as `device products` has them; those of all, and those of float32 too.
+SHAPES = [
+    (128, 384, 1152), (128, 384, 384), (128, 384, 1536), (128, 1536, 384), (128, 768, 2304), (128, 768, 3072),
+    (4096, 768, 2304), (4096, 768, 768), (4096, 768, 3072), (4096, 3072, 768), (4900, 768, 2304), (4900, 768, 768),
+    (4096, 1280, 3840), (4096, 1280, 5120), (4096, 5120, 1280), (1, 2048, 2048), (1, 2048, 5632), (1, 5632, 2048),
+    (1, 2048, 32000), (4, 2048, 8192), (16, 2048, 8192), (64, 4096, 4096), (512, 4096, 4096), (2048, 2048, 2048),
+    (4096, 4096, 4096), (8192, 8192, 8192), (197, 768, 3072), (1, 4096, 14336), (32, 4096, 14336), (4096, 2304, 256),
+]
+SINGLE_SHAPES = SHAPES[:6] + SHAPES[15:21]
+NAMES = {HALF: "f16", BRAIN: "bf16", SINGLE: "f32"}
+
+
 def products():
-    for m, k, n, dtypes in [(4096, 768, 3072, (SINGLE, HALF)), (128, 384, 1152, (SINGLE, HALF)), (1, 2048, 5632, (HALF,))]:
-        for dtype in dtypes:
-            x, w, b = random(m, k, dtype=dtype), random(k, n, dtype=dtype), random(n, dtype=dtype)
-            show(f"linear {m}x{k}x{n} {dtype}", lambda: torch.addmm(b, x, w))
+    for dtype, shapes in [(HALF, SHAPES), (SINGLE, SINGLE_SHAPES)]:
+        for m, k, n in shapes:
+            x, w, b = random(m, k, dtype=dtype), random(n, k, dtype=dtype), random(n, dtype=dtype)
+            show(f"linear {m}x{k}x{n} {NAMES[dtype]} none", lambda: F.linear(x, w, b))
+    for m, k, n in [(4096, 768, 3072), (1, 2048, 5632), (3136, 768, 2304)]:
+        x, w = random(m, k, dtype=HALF), random(k, n, dtype=HALF)
+        show(f"product {m}x{k}x{n} f16", lambda: x @ w)
     for dtype in (SINGLE, HALF, BRAIN):
         x, w = random(4096, 4096, dtype=dtype), random(4096, 4096, dtype=dtype)
         show(f"product 4096 {dtype}", lambda: x @ w)
@@ -77,6 +93,6 @@ def attention():
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    rows_and_maps()
-    products()
-    attention()
+    for part in (rows_and_maps, products, attention):
+        if part.__name__ in sys.argv[1:] or not sys.argv[1:]:
+            part()

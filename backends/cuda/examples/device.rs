@@ -99,9 +99,11 @@ fn check_ways(prefix: &str) {
     }
     let check = |(name, graphs): (&String, &Vec<(&str, Graph)>)| {
         let device = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-        let only = cases::only::Only { device: device.into_device().expect("nobody else has it"), shape, name: name.clone() };
+        let only =
+            cases::only::Only { device: device.into_device().expect("nobody else has it"), shape, name: name.clone() };
         let compiler = Compiler::new(Gpu::new(only)).unwrap_or_else(|e| panic!("{e}"));
-        let right = graphs.iter().filter(|(case, graph)| judge(&compiler, &format!("{name}: {case}"), graph, 1)).count();
+        let right =
+            graphs.iter().filter(|(case, graph)| judge(&compiler, &format!("{name}: {case}"), graph, 1)).count();
         [right, graphs.len()]
     };
     let counts = ways.par_iter().map(check).reduce(|| [0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);

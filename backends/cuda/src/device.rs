@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Operations from which on a product of its own launch is worth asking the library.
-const WORTH_THE_LIBRARY: f64 = 5e8;
+const WORTH_THE_LIBRARY: f64 = 5e7;
 
 /// What things cost on an H100.
 ///

@@ -153,7 +153,13 @@ impl Planned {
             let found = result::get_matmul_algo_heuristic(library.0, description, a, b, c, d, preference);
             let _ = result::destroy_matmul_pref(preference);
             let algorithm = found.map_err(failed)?.algo;
-            Ok(Planned { library: library.clone(), product: product.clone(), description: Mutex::new(description), layouts, algorithm })
+            Ok(Planned {
+                library: library.clone(),
+                product: product.clone(),
+                description: Mutex::new(description),
+                layouts,
+                algorithm,
+            })
         }
     }
 

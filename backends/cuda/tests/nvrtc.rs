@@ -10,19 +10,22 @@ use eutectic::Compiler;
 use eutectic_backend::{Kernel, Program, Setup};
 use eutectic_conformance::program::generate;
 use eutectic_cuda::{kernels, nvrtc, open};
-use eutectic_gpu::{Gpu, device::Shape};
+use eutectic_gpu::{Gpu, device::Shape, launch::Launch};
 use rayon::prelude::*;
 
 /// An H100's.
 const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 8, library: None };
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
+    let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
+    compile_launches(name, programs.flat_map(|program| program.kernels.iter().flat_map(print).collect::<Vec<_>>()));
+}
+
+fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
     let compiler = match nvrtc::Compiler::new("sm_90a", None, 0) {
         Ok(compiler) => compiler,
         Err(why) => return println!("skipped: {why}"),
     };
-    let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
-    let launches = programs.flat_map(|program| program.kernels.iter().flat_map(print).collect::<Vec<_>>());
     let distinct: BTreeSet<_> =
         launches.filter(|l| !l.is_empty()).filter_map(|l| Some((l.source()?.to_string(), l.shared))).collect();
     // For people: the texts, in target/tmp/printed.
@@ -46,6 +49,16 @@ fn kernels_of_cases_compile() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
     compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).map(plan));
+}
+
+#[test]
+fn ways_of_products_compile() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
+    let kernels = cases::PRODUCTS.iter().flat_map(|case| plan(case).kernels);
+    let ways = kernels.flat_map(|kernel| kernels::products(&SHAPE, &kernel));
+    let whole = ways.filter(|way| way.name.ends_with("in 1"));
+    compile_launches("products", whole.flat_map(|way| way.printed.unwrap_or_else(|why| panic!("{why:?}"))));
 }
 
 #[test]

@@ -60,6 +60,32 @@ fn cases() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn epilogues_of_the_library() {
+    let linear = |act: &str, more: &str| {
+        format!(
+            "(input x f16[64 64]) (param w f16[64 64]) (param b f16[64]) (input r f16[64 64]) \
+             (let s (linear x w b :act {act})) {more}"
+        )
+    };
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for (act, more, has) in [
+        ("none", "(output y s)", true),
+        ("gelu-tanh", "(output y s)", true),
+        ("none", "(output y (add r s))", true),
+        // The library's relu makes 0 of NaN, its gelu is the one by tanh, and it adds nothing after an activation.
+        ("relu", "(output y s)", false),
+        ("gelu-erf", "(output y s)", false),
+        ("gelu-tanh", "(output y (add r s))", false),
+        ("none", "(output y s) (output z (exp s))", false),
+    ] {
+        let program = compiler.plan(&cases::graph(("epilogue", &linear(act, more)))).unwrap().lowered.program;
+        let ways = program.kernels.iter().flat_map(|kernel| kernels::products(&host::SHAPE, kernel));
+        let names: Vec<_> = ways.map(|way| way.name).filter(|name| name.starts_with("library")).collect();
+        assert_eq!(names, [if has { "library" } else { "library and map" }], "{act}: {more}");
+    }
+}
+
 /// How the names of the ways begin that are tried on the host: of each family, the largest and the smallest tiles, whole and in parts.
 const WAYS: &[&str] = &[
     "library",

@@ -1,6 +1,6 @@
 //! Products: the ways to compute one, of which the one is printed that takes the least time.
 
-use eutectic_backend::{AnchorKernel, Body, Kernel, axes::Nest};
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, launch::Launch};
 
 use super::{
@@ -12,9 +12,11 @@ use crate::dialect::{arguments_of, entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
-const CACHE: f64 = 3.0e7;
+pub const CACHE: f64 = 3.0e7;
+/// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
+const EPILOGUE: f64 = 1.5e-13;
 /// Seconds of a launch in a recorded run.
-const LAUNCH: f64 = 1.1e-6;
+pub const LAUNCH: f64 = 1.1e-6;
 /// Most bytes for sums of parts of the depth.
 const WORKSPACE: usize = 64 << 20;
 const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -126,8 +128,18 @@ impl<'a> Problem<'a> {
 
     /// Seconds of a product whose processors are busy for so long: with launches, memory, and adding parts.
     pub fn seconds(&self, busy: f64, splits: usize) -> f64 {
-        let adding = if splits > 1 { 1.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 };
-        LAUNCH + 1.0e-6 + busy.max(self.memory()) + adding
+        LAUNCH + 1.0e-6 + busy.max(self.memory()) + self.adding(splits)
+    }
+
+    /// Seconds of evaluating the epilogue.
+    pub fn epilogue(&self) -> f64 {
+        let ops = self.own.instrs.iter().filter(|instr| matches!(instr, Instr::Map { .. })).count();
+        self.extents[..3].iter().map(|&n| n as f64).product::<f64>() * ops as f64 * EPILOGUE
+    }
+
+    /// Seconds of adding parts of the depth.
+    pub fn adding(&self, splits: usize) -> f64 {
+        if splits > 1 { 2.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
     }
 }
 

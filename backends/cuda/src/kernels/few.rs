@@ -4,7 +4,7 @@
 use eutectic_gpu::launch::Launch;
 
 use super::{
-    contraction::{Printed, Problem, Way},
+    contraction::{CACHE, LAUNCH, Printed, Problem, Way},
     parts::epilogue,
 };
 use crate::dialect::entry;
@@ -12,15 +12,19 @@ use crate::dialect::entry;
 /// Most rows: more take longer to multiply than to read, and more registers than there are.
 const ROWS: usize = 8;
 const THREADS: usize = 256;
-/// Columns of a block, where neighbouring columns are read at once; and where terms are.
-const ABREAST: [usize; 4] = [128, 64, 32, 16];
-const ALONG: [usize; 4] = [16, 8, 4, 2];
-/// Bytes that a thread has on their way, and at which rate processors read with so many.
-const READ: f64 = 3.8e12;
+/// Columns of a block, where neighbouring columns are read at once, and how much of the rate of reading they come to.
+const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
+/// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
+const ALONG: [[(usize, f64); 4]; 2] =
+    [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
+/// Bytes a second, from memory and from the cache.
+const READ: [f64; 2] = [4.2e12, 7.0e12];
+/// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
+const ROW: f64 = 0.15;
 /// Multiplications and additions a second of one processor.
 const RATE: f64 = 1.2e11;
 /// Seconds of a block besides.
-const ENDS: f64 = 1.2e-6;
+const ENDS: f64 = 1.0e-6;
 
 /// Each number of columns of a block, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
@@ -32,7 +36,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     let [_, right] = &operands;
     let processors = problem.shape.processors;
     let mut ways = Vec::new();
-    for columns in if right.is_along { ALONG } else { ABREAST } {
+    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.short.is_none())] } else { ABREAST } {
         if !right.is_along && columns < right.lanes || right.is_along && m * columns > 64 {
             continue;
         }
@@ -41,14 +45,16 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let full = (blocks as f64 / processors as f64).min(1.0);
             let own = (b * m * n * k) as f64 / (RATE * processors as f64);
             let bytes = (b * n * k) as f64 * if problem.short.is_some() { 2.0 } else { problem.bytes as f64 };
+            let rows = if right.is_along { 1.0 + ROW * (m - 1) as f64 / columns as f64 } else { 1.0 };
+            let reading = bytes * rows / (rate * READ[usize::from(bytes < CACHE)]);
             // Terms that one thread takes one after the other.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (THREADS / abreast * deep) as f64).ceil();
-            let busy = (bytes / READ).max(own) / full + turns * 0.1e-6;
+            let busy = reading.max(own) / full + turns * 0.05e-6;
             ways.push(Way {
                 name: format!("few, {columns} columns in {splits}"),
-                seconds: problem.seconds(busy + ENDS, splits) - 1.0e-6,
+                seconds: LAUNCH + ENDS + busy + problem.adding(splits),
                 print: Box::new(move || print(problem, columns, splits)),
             });
         }

@@ -57,6 +57,7 @@ impl Operand {
         let lanes = if is_along { along } else { across };
         let mut emitter = Emitter::new(&CudaC, slots, nest, &names, lanes, "v");
         let values = emitter.value(result);
+        let lines = emitter.text.clone();
         for lane in 0..lanes.count {
             emitter.line(&format!("out[{lane}] = ({sum}){};", values[lane % values.len()]));
         }
@@ -68,15 +69,22 @@ impl Operand {
         let at = emitter.address(result).filter(|(slot, _)| count == 8 && slots[*slot].0.size() == 2);
         let is_plain = at.is_some();
         let address = at.map_or("return (const char*)0;\n".into(), |(slot, at)| format!("return s{slot} + {at};\n"));
+        // Neighbours that one load brings as they are need not be widened and narrowed again.
+        let pack = values[0].strip_suffix(".get(0)").filter(|_| values.len() == count);
+        let raw =
+            pack.filter(|_| matches!(&nest.instrs[result], Instr::Load(load) if slots[load.slot].0 == load.dtype));
+        let is_raw = raw.is_some();
+        let raw = raw.map_or(String::new(), |pack| format!("{lines}pack = {pack};\n"));
         Ok(Operand {
             properties: format!(
                 "template <> struct Operand<{n}> {{ using T = {sum}; static constexpr int OUTER = {o}, DEPTH = {k}, LANES = {count}; \
-                 static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}, BOXED = false, BATCHED = true; }};\n"
+                 static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}, RAW = {is_raw}, BOXED = false, BATCHED = true; }};\n"
             ),
             is_along,
             lanes: count,
             method: method(&format!("void operand{n}(int b, int o, int k, {sum}* out)"), &emitter.text)
-                + &method(&format!("auto address{n}(int b, int o, int k)"), &address),
+                + &method(&format!("auto address{n}(int b, int o, int k)"), &address)
+                + &format!("template <class P> METHOD void raw{n}(int b, int o, int k, P& pack) const {{\n{raw}}}\n"),
         })
     }
 }
@@ -87,12 +95,13 @@ impl Operand {
         Operand {
             properties: format!(
                 "template <> struct Operand<{n}> {{ using T = float; static constexpr int OUTER = {outer}, DEPTH = {depth}, LANES = 8; \
-                 static constexpr bool ALONG = {is_along}, PLAIN = false, BOXED = true, BATCHED = {is_batched}; }};\n"
+                 static constexpr bool ALONG = {is_along}, PLAIN = false, RAW = false, BOXED = true, BATCHED = {is_batched}; }};\n"
             ),
             is_along,
             lanes: 8,
             method: method(&format!("void operand{n}(int, int, int, float*)"), "")
-                + &method(&format!("auto address{n}(int, int, int)"), "return (const char*)0;\n"),
+                + &method(&format!("auto address{n}(int, int, int)"), "return (const char*)0;\n")
+                + &format!("template <class P> METHOD void raw{n}(int, int, int, P&) const {{}}\n"),
         }
     }
 

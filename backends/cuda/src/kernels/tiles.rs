@@ -9,7 +9,7 @@ use super::{
 };
 use crate::dialect::entry;
 
-/// A tile: of a block, its depth; how threads or warps share it; and how much of a processor's rate it comes to.
+/// A tile: of a block, its depth; how threads or warps share it; and what a step of the depth takes.
 #[derive(Clone, Copy)]
 struct Tile {
     rows: usize,
@@ -17,11 +17,12 @@ struct Tile {
     depth: usize,
     /// Rows and columns of a thread; on matrix units, how many warps share rows and columns.
     shares: [usize; 2],
-    rate: f64,
+    /// Seconds of a step: while the processor has as many blocks as it takes, and of a block alone, which waits for memory.
+    step: [f64; 2],
 }
 
-const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], rate: f64) -> Tile {
-    Tile { rows, columns, depth, shares, rate }
+const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], step: [f64; 2]) -> Tile {
+    Tile { rows, columns, depth, shares, step }
 }
 
 impl Tile {
@@ -34,29 +35,24 @@ impl Tile {
     }
 }
 
-/// By multiplications and additions.
+/// By multiplications and additions, in 32 bits. Steps as measured on an H200 (`device products`).
 const TILES: [Tile; 6] = [
-    tile(128, 128, 16, [8, 8], 0.8),
-    tile(128, 64, 16, [8, 4], 0.65),
-    tile(64, 64, 16, [4, 4], 0.5),
-    tile(32, 64, 16, [4, 4], 0.35),
-    tile(16, 64, 32, [2, 4], 0.2),
-    tile(16, 16, 32, [1, 1], 0.05),
+    tile(128, 128, 16, [8, 8], [1.82e-6, 2.5e-6]),
+    tile(128, 64, 16, [8, 4], [0.98e-6, 1.25e-6]),
+    tile(64, 64, 16, [4, 4], [0.575e-6, 0.74e-6]),
+    tile(32, 64, 16, [4, 4], [0.29e-6, 0.52e-6]),
+    tile(16, 64, 32, [2, 4], [0.55e-6, 1.1e-6]),
+    tile(16, 16, 32, [1, 1], [0.36e-6, 0.5e-6]),
 ];
-/// On matrix units, whose rate is so much higher.
+/// On matrix units.
 const MATRICES: [Tile; 6] = [
-    tile(128, 256, 32, [2, 4], 0.9 * MATRIX_RATE),
-    tile(128, 128, 32, [2, 4], 0.75 * MATRIX_RATE),
-    tile(128, 64, 32, [4, 2], 0.5 * MATRIX_RATE),
-    tile(64, 64, 32, [2, 2], 0.35 * MATRIX_RATE),
-    tile(32, 64, 64, [2, 2], 0.2 * MATRIX_RATE),
-    tile(16, 64, 64, [1, 4], 0.12 * MATRIX_RATE),
+    tile(128, 256, 32, [2, 4], [1.15e-6, 1.15e-6]),
+    tile(128, 128, 32, [2, 4], [0.69e-6, 0.69e-6]),
+    tile(128, 64, 32, [4, 2], [0.42e-6, 0.42e-6]),
+    tile(64, 64, 32, [2, 2], [0.27e-6, 0.27e-6]),
+    tile(32, 64, 64, [2, 2], [0.31e-6, 0.31e-6]),
+    tile(16, 64, 64, [1, 4], [0.2e-6, 0.2e-6]),
 ];
-const MATRIX_RATE: f64 = 10.0;
-/// Multiplications and additions a second of one processor, in 32 bits; a 64-bit one counts twice.
-const RATE: f64 = 2.2e11;
-/// Seconds of a step of the depth, besides.
-const STEP: f64 = 45e-9;
 /// How many steps of the depth are on their way at once.
 const STAGES: usize = 4;
 
@@ -72,21 +68,28 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     let fits = |tile: &&Tile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
-        let Tile { rows, columns, depth, .. } = tile;
+        let Tile { rows, columns, depth, step, .. } = tile;
         for splits in problem.splits(4 * depth) {
             let blocks = b * m.div_ceil(rows) * n.div_ceil(columns) * splits;
-            let waves = blocks.div_ceil(problem.shape.processors) as f64;
-            let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil();
-            let step = (rows * columns * depth) as f64 / (tile.rate * RATE) * (problem.bytes / 4) as f64 + STEP;
+            let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
+            let (processors, size) = (problem.shape.processors, (problem.bytes / 4) as f64);
+            let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
+            let busy =
+                (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
             let kind = if problem.short.is_some() { "warps" } else { "fma" };
             ways.push(Way {
                 name: format!("{kind} {rows}×{columns} in {splits}"),
-                seconds: problem.seconds(waves * steps * step, splits),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
             });
         }
     }
     ways
+}
+
+/// Blocks of a processor.
+fn resident(problem: &Problem) -> usize {
+    if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 }
 }
 
 fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
@@ -112,7 +115,7 @@ fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
         }
     };
     let head = problem.head(&operands, &epilogue, texts);
-    let resident = if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 };
+    let resident = resident(problem);
     let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
     let product = Launch { shared, ..Launch::new(head.clone() + &entry((threads, resident), &call), grid, threads) };
     Ok(problem.launches(product, &head, splits, lanes))

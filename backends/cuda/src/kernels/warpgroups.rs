@@ -27,6 +27,8 @@ struct Tile {
     resident: usize,
     /// Seconds of a step: while the processor has as many blocks as it takes; and of a block alone, which waits for memory.
     step: [f64; 2],
+    /// Seconds of a tile after its last step.
+    end: f64,
 }
 
 const fn tile(
@@ -35,30 +37,28 @@ const fn tile(
     cluster: usize,
     resident: usize,
     step: [f64; 2],
+    end: f64,
 ) -> Tile {
-    Tile { rows, columns, stages, cluster, resident, step }
+    Tile { rows, columns, stages, cluster, resident, step, end }
 }
 
-/// Where the copy engine brings both operands.
+/// Where the copy engine brings both operands. Steps and ends as measured on an H200 (`device products`).
 const BOXED: [Tile; 7] = [
-    tile([128, 128], 3, 2, 2, [400e-9, 500e-9]),
-    tile([128, 128], 3, 1, 2, [420e-9, 500e-9]),
-    tile([128, 256], 4, 2, 1, [800e-9, 800e-9]),
-    tile([128, 256], 4, 1, 1, [820e-9, 820e-9]),
-    tile([128, 64], 4, 1, 2, [240e-9, 350e-9]),
-    tile([64, 128], 4, 1, 2, [240e-9, 350e-9]),
-    tile([64, 64], 6, 1, 2, [140e-9, 250e-9]),
+    tile([128, 256], 4, 2, 1, [740e-9, 760e-9], 1.0e-6),
+    tile([128, 256], 4, 1, 1, [745e-9, 760e-9], 0.7e-6),
+    tile([128, 128], 3, 2, 2, [430e-9, 450e-9], 0.5e-6),
+    tile([128, 128], 3, 1, 2, [425e-9, 450e-9], 0.3e-6),
+    tile([128, 64], 4, 1, 2, [295e-9, 247e-9], 0.2e-6),
+    tile([64, 128], 4, 1, 2, [262e-9, 197e-9], 0.2e-6),
+    tile([64, 64], 6, 1, 2, [185e-9, 170e-9], 0.0),
 ];
 /// Where threads evaluate one.
 const COMPUTED: [Tile; 4] = [
-    tile([128, 256], 4, 1, 1, [900e-9, 1000e-9]),
-    tile([128, 128], 4, 1, 1, [550e-9, 600e-9]),
-    tile([64, 128], 4, 1, 1, [450e-9, 500e-9]),
-    tile([64, 64], 6, 1, 1, [400e-9, 450e-9]),
+    tile([128, 256], 4, 1, 1, [900e-9, 1000e-9], 1.0e-6),
+    tile([128, 128], 4, 1, 1, [550e-9, 600e-9], 0.7e-6),
+    tile([64, 128], 4, 1, 1, [450e-9, 500e-9], 0.5e-6),
+    tile([64, 64], 6, 1, 1, [400e-9, 450e-9], 0.4e-6),
 ];
-/// Seconds of a block before its first step and after its last.
-const ENDS: f64 = 1.5e-6;
-
 impl Tile {
     fn shared(&self) -> usize {
         self.stages * (self.rows + self.columns) * DEPTH * 2 + BARRIERS
@@ -108,19 +108,24 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     let fits = |tile: &&Tile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
-        let Tile { rows, columns, cluster, resident, step, .. } = tile;
+        let Tile { rows, columns, cluster, resident, step, end, .. } = tile;
         if cluster > 1 && m <= rows {
             continue;
         }
+        let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
+        if tiles >= 1 << 30 {
+            continue;
+        }
         for splits in problem.splits(4 * DEPTH) {
-            let blocks = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns) * splits;
+            let blocks = tiles * splits;
             let steps = (k.div_ceil(splits) as f64 / DEPTH as f64).ceil();
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
             let processors = problem.shape.processors;
-            let busy = (waves(processors) * steps * step[0]).max(waves(processors * resident) * steps * step[1]);
+            let own = |step: f64| steps * step + end;
+            let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
             ways.push(Way {
                 name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
-                seconds: problem.seconds(busy + ENDS, splits),
+                seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
             });
         }
@@ -155,7 +160,8 @@ fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
          multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument}); }}\n",
         boxes.len()
     );
-    let grid = [m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns), splits, b.min(65535)];
+    let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
+    let grid = [tiles.min(problem.shape.processors * resident / cluster * cluster), splits, 1];
     let product = Launch { shared: tile.shared(), boxes, ..Launch::new(text, grid, threads) };
     Ok(problem.launches(product, &head, splits, lanes))
 }

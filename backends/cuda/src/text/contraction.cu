@@ -5,8 +5,10 @@ template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int
     if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
     else {
         T* parts = (T*)s.workspace + (((i64)blockIdx.y * B + b) * M + m) * N + n;
+        alignas(16) T row[LANES];
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) parts[lane] = sums[lane];
+        for (int lane = 0; lane < LANES; lane++) row[lane] = sums[lane];
+        copy<(int)sizeof(T) * LANES>(parts, row);
     }
 }
 
@@ -19,11 +21,13 @@ template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, 
 template <class T, int SPLITS, int LANES, int THREADS> FN void combine(const Slots& s) {
     constexpr i64 ALL = (i64)B * M * N;
     for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
-        T sums[LANES];
+        alignas(16) T sums[LANES] = {};
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            sums[lane] = 0;
-            for (int split = 0; split < SPLITS; split++) sums[lane] += ((const T*)s.workspace)[split * ALL + at + lane];
+        for (int split = 0; split < SPLITS; split++) {
+            alignas(16) T part[LANES];
+            take<LANES>(part, (const T*)s.workspace + split * ALL + at);
+#pragma unroll
+            for (int lane = 0; lane < LANES; lane++) sums[lane] += part[lane];
         }
         s.epilogue((int)(at / ((i64)M * N)), (int)(at / N % M), (int)(at % N / LANES), sums);
     }

@@ -6,6 +6,12 @@
 
 constexpr int TERMS = 64, LINE = 64, SPAN = TERMS * LINE;
 
+// Neighbours of an operand that are in memory as they are.
+template <int WHICH, class P> FN void take_raw(const Slots& s, int b, int o, int k, P& pack) {
+    if constexpr (WHICH == 0) s.raw0(b, o, k, pack);
+    else s.raw1(b, o, k, pack);
+}
+
 // An operand's tile: OUTER × TERMS.
 template <int WHICH, class H, int OUTER> struct Staged {
     using O = Operand<WHICH>;
@@ -52,12 +58,18 @@ template <int WHICH, class H, int OUTER> struct Staged {
             place(item, o, k);
             o += outer;
             k += depth;
-            float of[V];
+            const bool there = o < O::OUTER && k < end;
+            if constexpr (O::RAW) {
+                values[item] = {};
+                if (there) take_raw<WHICH>(s, b, O::ALONG ? o : o / V, O::ALONG ? k / V : k, values[item]);
+            } else {
+                float of[V];
 #pragma unroll
-            for (int v = 0; v < V; v++) of[v] = 0;
-            if (o < O::OUTER && k < end) evaluate<WHICH>(s, b, O::ALONG ? o : o / V, O::ALONG ? k / V : k, of);
+                for (int v = 0; v < V; v++) of[v] = 0;
+                if (there) evaluate<WHICH>(s, b, O::ALONG ? o : o / V, O::ALONG ? k / V : k, of);
 #pragma unroll
-            for (int v = 0; v < V; v++) values[item].set(v, of[v]);
+                for (int v = 0; v < V; v++) values[item].set(v, of[v]);
+            }
         }
     }
     METHOD void leave(H* tile) const {
@@ -115,6 +127,10 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     H* const tiles = (H*)shared_memory();
     u64* const full = (u64*)(tiles + STAGES * (L::SIZE + R::SIZE));
     u64* const empty = full + STAGES;
+    // Where a processor has one block, the first of its two warpgroups goes LEAD steps ahead: while one stores results, the other multiplies.
+    u64* const ahead = empty + STAGES;
+    constexpr int LEAD = 2;
+    constexpr bool IS_LED = RESIDENT == 1 && BM > 64;
     auto left = [&](int stage) { return tiles + stage * (L::SIZE + R::SIZE); };
     auto right = [&](int stage) { return left(stage) + L::SIZE; };
     const int rank = TOGETHER > 1 ? cluster_rank() : 0;
@@ -123,14 +139,20 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
             barrier_start(full + stage, (IS_BOXED ? 1 : 0) + (IS_COMPUTED ? 128 : 0));
             barrier_start(empty + stage, CONSUMERS / 32 * TOGETHER);
         }
+        barrier_start(ahead, 4);
         barriers_started();
     }
     if constexpr (TOGETHER > 1) cluster_arrive_and_wait();
     else __syncthreads();
-    constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN;
-    // Blocks that run at once share rows and columns: bands of 8 tile rows, column by column.
-    const int band = blockIdx.x / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = blockIdx.x % (8 * COLUMNS);
-    const int m0 = (band + in_band % high) * BM, n0 = in_band / high * BN;
+    constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN, TILES = ROWS * COLUMNS;
+    // A block takes tile after tile, and brings the next one's first steps while results are stored. Blocks that run at once share rows and
+    // columns: bands of 8 tile rows, column by column.
+    auto place = [&](int tile, int& b, int& m0, int& n0) {
+        b = tile / TILES;
+        const int at = tile % TILES, band = at / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = at % (8 * COLUMNS);
+        m0 = (band + in_band % high) * BM;
+        n0 = in_band / high * BN;
+    };
     int begin, end;
     part<TERMS, SPLITS>(begin, end);
     // Registers of those that multiply and of those that bring tiles; where several blocks share a processor, all have the same.
@@ -143,7 +165,9 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     if (threadIdx.x >= CONSUMERS) {
         if constexpr (RESIDENT == 1) registers_down<LEAST>();
         if (IS_COMPUTED || threadIdx.x == CONSUMERS) {
-            for (int b = blockIdx.z; b < B; b += gridDim.z)
+            for (int tile = blockIdx.x; tile < TILES * B; tile += gridDim.x) {
+                int b, m0, n0;
+                place(tile, b, m0, n0);
                 for (int k = begin; k < end; k += TERMS, next()) {
                     L l;
                     R r;
@@ -165,6 +189,7 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                         barrier_arrive(full + stage);
                     }
                 }
+            }
         }
     } else {
         if constexpr (RESIDENT == 1) registers_up<(MOST < 240 ? MOST : 240)>();
@@ -175,7 +200,13 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                 else for (int to = 0; to < TOGETHER; to++) barrier_arrive_at(empty + of, to);
             }
         };
-        for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        auto lead = [&](int tile) {
+            if (IS_LED && own == 0 && lane == 0 && tile == blockIdx.x) barrier_arrive(ahead);
+        };
+        if (IS_LED && own > 0) barrier_wait(ahead, 0);
+        for (int tile = blockIdx.x; tile < TILES * B; tile += gridDim.x) {
+            int b, m0, n0;
+            place(tile, b, m0, n0);
             float sums[BN / 2];
 #pragma unroll
             for (int n = 0; n < BN / 2; n++) sums[n] = 0;
@@ -189,9 +220,11 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                 // The stage before is read.
                 warpgroup_wait<1>();
                 if (k > begin) release(stage > 0 ? stage - 1 : STAGES - 1);
+                if (k == begin + (LEAD - 1) * TERMS) lead(tile);
             }
             warpgroup_wait<0>();
             if (end > begin) release(stage > 0 ? stage - 1 : STAGES - 1);
+            if (end <= begin + (LEAD - 1) * TERMS) lead(tile);
             constexpr int PAIRS = LANES < 2 ? 1 : LANES / 2;
             const int m = m0 + own + threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll

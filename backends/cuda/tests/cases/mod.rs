@@ -121,24 +121,30 @@ pub const PRODUCTS: &[Case] = &[
         "computed left f16",
         "(input x f16[70 200]) (param g f16[200]) (param w f16[200 136]) (output y (matmul (mul (exp x) g) w))",
     ),
-    (
-        "computed right bf16",
-        "(input x bf16[70 136]) (param w bf16[136 72]) (output y (matmul x (neg (exp w))))",
-    ),
+    ("computed right bf16", "(input x bf16[70 136]) (param w bf16[136 72]) (output y (matmul x (neg (exp w))))"),
     (
         "widened left, odd columns f16",
         "(input x f32[70 65]) (param w f16[65 51]) (output y (matmul (cast x :to f16) w))",
     ),
     ("batched f16", "(input x f16[3 72 40]) (input z f16[3 40 72]) (output y (matmul x z))"),
-    ("split heads f16", "(input x f16[128 64]) (param w f16[64 96]) (output y (transpose (reshape (matmul x w) :shape [128 4 24]) :perm [1 0 2]))"),
+    (
+        "split heads f16",
+        "(input x f16[128 64]) (param w f16[64 96]) (output y (transpose (reshape (matmul x w) :shape [128 4 24]) :perm [1 0 2]))",
+    ),
     ("deep f16", "(input x f16[64 1024]) (param w f16[1024 64]) (output y (matmul x w))"),
     (
         "one row f16",
         "(input x f16[1 520]) (param w f16[520 104]) (param b f16[104]) (output y (linear x w b :act silu))",
     ),
-    ("three rows, transposed bf16", "(input x bf16[3 1032]) (param w bf16[70 1032]) (output y (matmul x (transpose w :perm [1 0])))"),
+    (
+        "three rows, transposed bf16",
+        "(input x bf16[3 1032]) (param w bf16[70 1032]) (output y (matmul x (transpose w :perm [1 0])))",
+    ),
     ("eight rows f32", "(input x f32[8 300]) (param w f32[300 68]) (output y (act (matmul x w) :kind relu))"),
-    ("five rows of columns f32", "(input x f32[300 5]) (param w f32[66 300]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))"),
+    (
+        "five rows of columns f32",
+        "(input x f32[300 5]) (param w f32[66 300]) (output y (matmul (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
     ("two rows, computed f16", "(input x f16[2 2 130]) (input z f16[2 130 24]) (output y (matmul (neg x) (exp z)))"),
     ("two rows f64", "(input x f64[2 70]) (param w f64[70 30]) (output y (matmul x w))"),
 ];
@@ -388,13 +394,33 @@ pub fn products() -> Vec<(String, String)> {
     let others = [
         ("nn", "(input x f16[4096 768]) (param w f16[768 3072]) (output y (matmul x w))"),
         ("nn, 5632 columns of a row", "(input x f16[1 2048]) (param w f16[2048 5632]) (output y (matmul x w))"),
-        ("nn, residual", "(input x f16[4096 3072]) (param w f16[3072 768]) (param b f16[768]) (input r f16[4096 768]) \
-          (output y (add (linear x w b :act none) r))"),
-        ("nn, exponentials", "(input x f16[4096 768]) (param g f16[768]) (param w f16[768 3072]) (output y (matmul (mul (exp x) g) w))"),
+        (
+            "nn, residual",
+            "(input x f16[4096 3072]) (param w f16[3072 768]) (param b f16[768]) (input r f16[4096 768]) \
+          (output y (add (linear x w b :act none) r))",
+        ),
+        (
+            "nn, exponentials",
+            "(input x f16[4096 768]) (param g f16[768]) (param w f16[768 3072]) (output y (matmul (mul (exp x) g) w))",
+        ),
         ("nn, from f32", "(input x f32[4096 768]) (param w f16[768 3072]) (output y (matmul (cast x :to f16) w))"),
+        (
+            "nn, windows",
+            "(input x f16[56 56 768]) (param w f16[768 2304]) (output y (matmul (reshape (transpose (reshape x \
+          :shape [4 14 4 14 768]) :perm [0 2 1 3 4]) :shape [3136 768]) w))",
+        ),
+        ("nn, 3136 rows", "(input x f16[3136 768]) (param w f16[768 2304]) (output y (matmul x w))"),
+        (
+            "nn, f32 inside",
+            "(input x f16[4096 768]) (param w f16[768 3072]) (param b f32[3072]) \
+          (output y (cast (act (add (cast (matmul x w) :to f32) b) :kind gelu-erf) :to f16))",
+        ),
         ("nn, f32 result", "(input x f16[4096 768]) (param w f16[768 3072]) (output y (cast (matmul x w) :to f32))"),
-        ("nn, heads", "(input x f16[4096 768]) (param w f16[768 2304]) (param b f16[2304]) \
-          (output y (transpose (reshape (linear x w b :act none) :shape [4096 36 64]) :perm [1 0 2]))"),
+        (
+            "nn, heads",
+            "(input x f16[4096 768]) (param w f16[768 2304]) (param b f16[2304]) \
+          (output y (transpose (reshape (linear x w b :act none) :shape [4096 36 64]) :perm [1 0 2]))",
+        ),
     ];
     list.extend(others.map(|(name, text)| (name.to_string(), text.to_string())));
     list

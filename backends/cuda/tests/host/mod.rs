@@ -237,7 +237,9 @@ impl Stream for Queue {
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
         let called = match module {
-            Module::Kernel(run, _) => Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32, boxes(&launch.boxes, args)),
+            Module::Kernel(run, _) => {
+                Called::Kernel(*run, launch.grid.map(|n| n as u32), launch.block as u32, boxes(&launch.boxes, args))
+            }
             Module::Product(product) => Called::Product(product.clone()),
         };
         let recorded = Recorded(called, args.to_vec());
