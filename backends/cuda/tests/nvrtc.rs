@@ -48,7 +48,7 @@ fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
 fn kernels_of_cases_compile() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
-    compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).map(plan));
+    compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).chain(cases::ATTENTIONS).map(plan));
 }
 
 #[test]
