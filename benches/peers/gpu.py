@@ -12,6 +12,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CALLS, REPLAYS = 20, 9
 HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
@@ -88,12 +89,44 @@ def products():
         show(f"product 4096 {dtype}", lambda: x @ w)
 
 
+# Batch times heads, queries, keys and depth, as `device attention` has them.
+HEADS = [
+    (12, 128, 128, 32), (384, 128, 128, 64), (12, 512, 512, 64), (300, 196, 196, 64), (12, 4096, 4096, 64), (16, 4096, 4096, 80),
+    (32, 1, 1024, 64), (32, 1, 8192, 128), (256, 1, 4096, 128), (32, 2048, 2048, 128), (32, 8192, 8192, 128), (64, 1024, 1024, 64),
+]
+
+
 def attention():
-    cases = [(1, 12, 4096, 4096, 64, HALF), (1, 12, 4096, 4096, 64, SINGLE), (25, 12, 196, 196, 64, HALF), (1, 32, 1, 8192, 128, HALF)]
-    for batch, heads, queries, keys, depth, dtype in cases:
-        q = random(batch, heads, queries, depth, dtype=dtype)
-        k, v = (random(batch, heads, keys, depth, dtype=dtype) for _ in range(2))
-        show(f"attention {batch}x{heads} {queries}x{keys} d{depth} {dtype}", lambda: F.scaled_dot_product_attention(q, k, v))
+    """The fastest of torch's kernels each; with relative positions of rows and columns, which it takes as one stored bias, cuDNN's."""
+    backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+
+    def best(name, q, k, v, **how):
+        times = []
+        for backend in backends:
+            try:
+                with sdpa_kernel(backend):
+                    times.append(microseconds(lambda: F.scaled_dot_product_attention(q, k, v, **how)))
+            except RuntimeError:  # It does not take these operands.
+                pass
+        print(f"{name:40} {min(times):9.2f} us", flush=True)
+
+    def operands(heads, queries, keys, depth, dtype):
+        return [random(1, heads, n, depth, dtype=dtype) for n in (queries, keys, keys)]
+
+    for dtype in (HALF, BRAIN):
+        for heads, queries, keys, depth in HEADS if dtype == HALF else [h for h in HEADS if 2048 <= h[1] < 8192]:
+            q, k, v = operands(heads, queries, keys, depth, dtype)
+            name = f"attention {heads}x{queries}x{keys} d{depth} {NAMES[dtype]}"
+            best(name, q, k, v)
+            if dtype == HALF and queries == keys and queries >= 1024:
+                best(name + " causal", q, k, v, is_causal=True)
+    for heads, side, depth in [(12, 64, 64), (16, 64, 80), (300, 14, 64)]:
+        q, k, v = operands(heads, side * side, side * side, depth, HALF)
+        rows, columns = (random(1, heads, side * side, side, dtype=HALF) for _ in range(2))
+        bias = (rows[..., None] + columns[..., None, :]).flatten(-2)
+        best(f"attention {heads}x{side * side}x{side * side} d{depth} f16 positions", q, k, v, attn_mask=bias)
+    q, k, v = operands(12, 4096, 4096, 64, SINGLE)
+    best("attention 12x4096x4096 d64 f32", q, k, v)
 
 
 def bert(layers, hidden, inner, batch):

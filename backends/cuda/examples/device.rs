@@ -29,13 +29,12 @@ fn main() {
     let number = |n: usize| args.get(n).and_then(|a| a.parse::<u64>().ok()).unwrap_or(0);
     match args.first().map(String::as_str) {
         Some("check") => check_seeds(number(1), number(2)),
-        Some("cases") => check_cases(),
-        Some("ways") => check_ways(args.get(1).map_or("", String::as_str)),
+        Some("cases") => check_cases(args.get(1).map_or("", String::as_str)),
         Some("time") => time(),
         Some("products") => measured(cases::products()),
         Some("attention") => measured(cases::attentions()),
         Some("models") => models(),
-        _ => println!("usage: device check FIRST LAST | cases | ways PREFIX | time | products | attention | models"),
+        _ => println!("usage: device check FIRST LAST | cases [PREFIX] | time | products | attention | models"),
     }
 }
 
@@ -68,11 +67,11 @@ fn check_seeds(first: u64, last: u64) {
     println!("{first}..{last}: {right} right");
 }
 
-fn check_cases() {
+fn check_cases(prefix: &str) {
     let compiler = compiler();
     let right = cases::SMALL.iter().filter(|case| judge(&compiler, case.0, &cases::graph(**case), 1)).count();
     println!("{right} of {} cases right", cases::SMALL.len());
-    check_ways("");
+    check_ways(prefix);
     cases::sessions::check(|| on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}")));
     println!("sessions right");
 }

@@ -84,7 +84,7 @@ impl Cuda {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             // Those of Hopper; later ones are others.
-            cluster: if major == 9 { 2 } else { 0 },
+            cluster: if major == 9 { 8 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
         };
         if major < 8 {

@@ -104,12 +104,20 @@ impl Dialect for CudaC {
     }
 
     fn reduce(&self, how: Reduction, value: &str, team: Team) -> String {
+        if team.blocks > 1 {
+            return format!("reduce_clusters<{how:?}, {}, {}>({value})", team.threads, team.blocks);
+        }
         let which = if team.along { "along" } else { "across" };
         format!("reduce_{which}<{how:?}, {}, {}>({value})", team.threads, team.rows)
     }
 
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
         arguments(slots, "", &method("void run()", body)) + &entry((block, 1), "slots.run();")
+    }
+
+    fn kernel_of_clusters(&self, slots: &[(DType, usize)], block: usize, cluster: usize, body: &str) -> String {
+        let head = format!("KERNEL({block}, 1) CLUSTER({cluster}) kernel(PARAMETER Slots slots)");
+        arguments(slots, "", &method("void run()", body)) + &format!("{head} {{ slots.run(); }}\n")
     }
 
     fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {

@@ -14,7 +14,7 @@ use eutectic_gpu::{Gpu, device::Shape, launch::Launch};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 2, library: None };
+const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 8, library: None };
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
     let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
@@ -48,7 +48,7 @@ fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
 fn kernels_of_cases_compile() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
-    compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).map(plan));
+    compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).chain(cases::ATTENTIONS).map(plan));
 }
 
 #[test]

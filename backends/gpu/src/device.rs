@@ -13,7 +13,7 @@ pub struct Shape {
     pub processors: usize,
     /// Most bytes of shared memory of a block.
     pub shared: usize,
-    /// Most blocks that share operands of matrix units which read shared memory; 0 where there are no such units.
+    /// Most blocks of a cluster, which see each other's shared memory; 0 where there are none, nor matrix units that read shared memory.
     pub cluster: usize,
     /// Operations from which on a library's product is worth a launch of its own; none where there is no library.
     pub library: Option<f64>,

@@ -11,6 +11,8 @@ pub struct Team {
     pub rows: usize,
     /// Whether the threads of a row are neighbours; otherwise threads of neighbouring rows are.
     pub along: bool,
+    /// How many blocks of a cluster, each with so many threads, share a row; then a block has one row.
+    pub blocks: usize,
 }
 
 /// A language that kernels are printed in. Expressions are C's: calls, infix operators, the conditional operator.
@@ -70,11 +72,16 @@ pub trait Dialect: Send + Sync {
         format!("{name}::of({a}, {b})")
     }
 
-    /// A value reduced over the threads of a row: `threads` neighbours each, or each `rows`th thread of a block.
+    /// A value reduced over the threads of a row: `threads` neighbours each, of all `blocks`, or each `rows`th thread of a block.
     fn reduce(&self, how: Reduction, value: &str, team: Team) -> String;
 
     /// A kernel of blocks of so many threads, by the statements of its body.
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String;
+
+    /// The same, of clusters of so many neighbouring blocks, for devices that have them.
+    fn kernel_of_clusters(&self, slots: &[(DType, usize)], block: usize, _cluster: usize, body: &str) -> String {
+        self.kernel(slots, block, body)
+    }
 
     /// `x` as a value of a type.
     fn convert(&self, ty: &str, x: &str) -> String {

@@ -1,6 +1,6 @@
 //! Row groups: some threads share a row, pass over it once for each level of reductions, and once more for what is stored of each point.
 //!
-//! Short rows stay in registers from the first pass on. Where neighbouring rows lie side by side in memory and the points of a row do not,
+//! Rows of a few that are long are shared by the blocks of a cluster, where the device has them. Short rows stay in registers from the first pass on. Where neighbouring rows lie side by side in memory and the points of a row do not,
 //! neighbouring threads work on neighbouring rows.
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
@@ -20,6 +20,8 @@ use crate::{
 
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
+/// Groups of points of a thread from which on a row is worth more than one block.
+const LEAST: usize = 2;
 /// Most registers that keep values of a row.
 const REGISTERS: usize = 64;
 
@@ -44,8 +46,13 @@ pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<La
         return Err(printer.emitter.problems);
     }
     let block = schedule.team.threads * schedule.team.rows;
-    let blocks = schedule.lanes.domain(&nest.domain)[0].div_ceil(schedule.team.rows);
-    Ok(Launch::new(dialect.kernel(&kernel.slots, block, &printer.emitter.text), [blocks, 1, 1], block))
+    let together = schedule.team.blocks;
+    let blocks = schedule.lanes.domain(&nest.domain)[0].div_ceil(schedule.team.rows) * together;
+    let text = match together {
+        1 => dialect.kernel(&kernel.slots, block, &printer.emitter.text),
+        _ => dialect.kernel_of_clusters(&kernel.slots, block, together, &printer.emitter.text),
+    };
+    Ok(Launch::new(text, [blocks, 1, 1], block))
 }
 
 impl Schedule {
@@ -69,11 +76,21 @@ impl Schedule {
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
             let threads = points.div_ceil(4).next_power_of_two().min(1024);
-            Team { threads, rows: (BLOCK / threads).max(1), along }
+            // Few rows, so long that several blocks have enough of one.
+            let fits = |blocks: usize| {
+                blocks <= shape.cluster && rows * blocks <= shape.processors && points >= blocks * 1024 * LEAST
+            };
+            let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
+            Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             let wanted = (shape.processors * 1024 / rows).next_power_of_two();
             let threads = wanted.min(points.next_power_of_two()).clamp(1, 32);
-            Team { threads, rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(1024 / threads), along }
+            Team {
+                threads,
+                rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(1024 / threads),
+                along,
+                blocks: 1,
+            }
         };
         Schedule { team, lanes }
     }
@@ -133,7 +150,7 @@ impl<'a> Printer<'a> {
             kept: vec![false; count],
         };
         let groups = lanes.domain(&nest.domain)[1];
-        let items = groups.div_ceil(team.threads);
+        let items = groups.div_ceil(team.threads * team.blocks);
         let registers: usize =
             (0..count).filter(|&id| printer.is_kept(id)).map(|id| items * printer.emitter.width(id)).sum();
         let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
@@ -157,10 +174,11 @@ impl<'a> Printer<'a> {
     }
 
     fn print(&mut self) {
-        let Team { threads, rows, along } = self.team;
+        let Team { threads, rows, along, blocks } = self.team;
         let groups = self.lanes.domain(&self.nest.domain)[0];
         self.emitter.line(&self.dialect.place("thread", "block"));
         let (row, t) = match along {
+            true if blocks > 1 => (format!("block / {blocks}"), format!("thread + block % {blocks} * {threads}")),
             true => (format!("block * {rows} + thread / {threads}"), format!("thread % {threads}")),
             false => (format!("block * {rows} + thread % {rows}"), format!("thread / {rows}")),
         };
@@ -201,7 +219,7 @@ impl<'a> Printer<'a> {
 
     fn open(&mut self) {
         let groups = self.lanes.domain(&self.nest.domain)[1];
-        let threads = self.team.threads;
+        let threads = self.team.threads * self.team.blocks;
         match self.items {
             Some(items) => {
                 self.emitter.line(&self.dialect.each("i", "0", items, 1, true));

@@ -1,7 +1,7 @@
 //! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
 
 use eutectic_backend::{
-    AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Kernel,
+    AnchorKernel, AttentionAxes, Body, EmptyRow, Kernel,
     axes::Nest,
     intervals::{Mask, Visibility},
     scores::Shares,
@@ -103,14 +103,9 @@ impl<'a> Problem<'a> {
         self.shares.visible
     }
 
-    /// Simple operations that the bias takes for each score.
-    pub fn bias_operations(&self) -> f64 {
-        let cost = |instr: &Instr| match instr {
-            Instr::Load(_) => 8.0,
-            Instr::Constant { .. } => 0.0,
-            _ => 2.0,
-        };
-        let each = |(nest, _): &(Nest, usize)| 4.0 + nest.instrs.iter().map(cost).sum::<f64>();
+    /// Simple operations that the bias takes for each score, by warpgroups in tiles of so many keys.
+    pub fn bias_operations(&self, keys: usize) -> f64 {
+        let each = |(nest, _): &(Nest, usize)| warpgroup_attention::operations(nest, keys);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
     }
 

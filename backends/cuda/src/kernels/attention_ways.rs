@@ -80,6 +80,7 @@ const WARP_RATE: f64 = 2.0e12;
 const EXPONENTIALS: f64 = 2.9e10;
 const SIMPLE: f64 = 1.5e11;
 const MEMORY: f64 = 3.2e10;
+const CACHE: f64 = 7.0e10;
 /// Seconds of a block before its first tile and after its last; of another launch, that joins parts.
 const ENDS: f64 = 2.5e-6;
 const JOIN: f64 = 2.5e-6;
@@ -150,22 +151,30 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
         waves * (ENDS + tiles * step) + join
     };
     // A tile of scores on a processor, all of its blocks together.
-    let step = |scores: usize, rate: f64, keys_of_all: usize| {
+    let step = |scores: usize, rate: f64, [keys_of_all, blocks_of_keys]: [usize; 2], bias: f64| {
         let scores = scores as f64;
         let products = scores * (depth + columns) as f64 / rate;
-        let softmax = scores / EXPONENTIALS + scores * problem.bias_operations() / SIMPLE;
+        let softmax = scores / EXPONENTIALS + scores * bias / SIMPLE;
         let bytes = (keys_of_all * (depth + columns) * 2) as f64;
-        [products + softmax, bytes / MEMORY]
+        // Keys that several blocks read, they read from the cache.
+        [products + softmax, bytes / if blocks_of_keys > 1 { CACHE } else { MEMORY }]
     };
     // The tests' host, which has no clusters, has not all that these take of warpgroups.
     if shape.cluster > 1 {
+        let biases = KEYS.map(|keys| problem.bias_operations(keys));
         for groups in GROUPS {
-            for keys in KEYS.into_iter().filter(|&keys| groups.fits(problem, keys, [depth, columns])) {
+            let keys = KEYS.into_iter().enumerate();
+            for (n, keys) in keys.filter(|&(_, keys)| groups.fits(problem, keys, [depth, columns])) {
                 let queries = 64 * groups.count;
                 let blocks = b * s.div_ceil(queries);
                 for splits in splits(shape, blocks, groups.resident, t.div_ceil(keys)) {
                     let at_once = groups.resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
-                    let [busy, memory] = step(queries * keys * at_once, WARPGROUP_RATE, keys * at_once);
+                    let [busy, memory] = step(
+                        queries * keys * at_once,
+                        WARPGROUP_RATE,
+                        [keys * at_once, s.div_ceil(queries)],
+                        biases[n],
+                    );
                     // Three take turns so that none waits.
                     let waiting = if groups.count == 3 { 0.1e-6 } else { 0.25e-6 };
                     let way = Way { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
@@ -174,6 +183,8 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
             }
         }
     }
+    // Warps evaluate it as it is.
+    let bias = problem.bias_operations(usize::MAX);
     for queries in [16, 64] {
         let keys = if d.max(e) > 128 { 32 } else { 64 };
         let bytes = problem.warps_shared(queries, keys);
@@ -185,7 +196,7 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
         let blocks = b * s.div_ceil(queries);
         for splits in splits(shape, blocks, resident, t.div_ceil(keys)) {
             let at_once = resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
-            let [busy, memory] = step(queries * keys * at_once, WARP_RATE, keys * at_once);
+            let [busy, memory] = step(queries * keys * at_once, WARP_RATE, [keys * at_once, s.div_ceil(queries)], bias);
             // Each warp does one after the other; few do not fill the processor.
             let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10;
             let way = Way { units: Units::Warps, queries, keys, splits, seconds: 0.0 };

@@ -52,6 +52,43 @@ fn product(name: &str, n: usize, half: &str, from_registers: bool) -> String {
     )
 }
 
+/// A bias over `[b s t]` whose keys are split: into whole tiles of so many, each of these into eights. Divisions of positions within a tile are
+/// known when the text is compiled. None where no tile is whole.
+pub fn split(nest: &Nest, keys: usize) -> Option<Nest> {
+    (nest.domain[TILE] >= keys).then(|| nest.split(TILE, keys).split(EIGHT, 8))
+}
+
+/// Simple operations that a bias takes for each score, in tiles of so many keys.
+pub fn operations(nest: &Nest, keys: usize) -> f64 {
+    let split = split(nest, keys).filter(|split| split.domain[TILE] > 1 || nest.domain[TILE] == keys);
+    let is_split = split.is_some();
+    let nest = split.as_ref().unwrap_or(nest);
+    let each = |instr: &Instr| {
+        let divisions: usize = instr.maps().into_iter().map(divisions).sum();
+        // What depends on a tile and on the key within it is read for each score; all else for a few of them.
+        let is_read = |map: &Index| !is_split || map.mentions(TILE) && (map.mentions(KEY) || map.mentions(EIGHT));
+        match instr {
+            Instr::Load(load) if is_read(&load.at) => {
+                (if is_split && divisions == 0 { 4.0 } else { 8.0 }) + divisions as f64
+            }
+            Instr::Load(_) => 0.3,
+            Instr::Constant { .. } => 0.0,
+            _ => 1.5 + divisions as f64,
+        }
+    };
+    2.5 + nest.instrs.iter().map(each).sum::<f64>()
+}
+
+fn divisions(map: &Index) -> usize {
+    let of = |atom: &Atom| match atom {
+        Atom::Div(inner, _) | Atom::Mod(inner, _) if inner.mentions(TILE) || inner.mentions(KEY) => {
+            1 + divisions(inner)
+        }
+        _ => 0,
+    };
+    map.terms.iter().map(|(atom, _)| of(atom)).sum()
+}
+
 /// A bias over `[b s t]`, for tiles of so many keys; what it keeps takes at most so many registers.
 pub fn bias(
     nest: &Nest,
@@ -61,51 +98,53 @@ pub fn bias(
     room: usize,
 ) -> Result<Bias, Vec<String>> {
     let extent = nest.domain[2];
-    // Positions within a tile are axes of their own, so that divisions of them are by constants and known when the text is compiled.
-    let is_split = extent > 0 && extent.is_multiple_of(keys);
-    let nest = if is_split { nest.split(TILE, keys).split(EIGHT, 8) } else { nest.clone() };
-    let axis = if is_split { KEY } else { 2 };
-    let lanes = Lanes::best(&nest, slots, axis, 2);
-    let count = lanes.count;
-    let names: &[&str] = if is_split { &["b", "s", "tile", "eight", "u"] } else { &["b", "s", "u"] };
-    let place = match is_split {
-        true => format!("const int u = key / {count};"),
-        // Keys that are not there are evaluated as the last one is.
-        false => format!(
-            "const int t = tile * {keys} + eight * 8 + key, u = (t < {extent} ? t : {}) / {count};",
-            extent.saturating_sub(count)
-        ),
-    };
-    let kept = if is_split { keep(&nest, slots, lanes, keys, room) } else { Vec::new() };
-    let emitter = || {
-        let mut emitter = Emitter::new(&CudaC, slots, &nest, names, lanes, "v");
-        emitter.line(&place);
-        emitter
-    };
-    let (mut first, mut each) = (emitter(), emitter());
-    let mut fields = String::new();
-    for &id in &kept {
-        let Instr::Load(load) = &nest.instrs[id] else { continue };
-        let (ty, values) = (CudaC.memory(slots[load.slot].0), first.value(id));
-        for (lane, value) in values.iter().enumerate() {
-            first.line(&format!("kept.k{id}[row][n].set({lane}, {value});"));
+    let tiles = split(nest, keys);
+    let of_tiles = tiles.as_ref().map_or(2, |tiles| Lanes::best(tiles, slots, KEY, 2).count);
+    let count = of_tiles.min(Lanes::best(nest, slots, 2, 2).count);
+    let place = format!("const int u = key / {count};");
+    // Of a tile that is cut off, keys that are not there are evaluated as the last one is.
+    let cut = format!(
+        "const int t = tile * {keys} + eight * 8 + key, u = (t < {extent} ? t : {}) / {count};",
+        extent.saturating_sub(count)
+    );
+    let (mut fields, mut first) = (String::new(), String::new());
+    let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, keeps: bool| {
+        let lanes = Lanes { axis, count };
+        let mut each = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
+        each.line(place);
+        if keeps {
+            let mut once = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
+            once.line(place);
+            for id in keep(nest, slots, lanes, keys, room) {
+                let Instr::Load(load) = &nest.instrs[id] else { continue };
+                let (ty, values) = (CudaC.memory(slots[load.slot].0), once.value(id));
+                for (lane, value) in values.iter().enumerate() {
+                    once.line(&format!("kept.k{id}[row][n].set({lane}, {value});"));
+                }
+                fields += &format!("    Pack<{ty}, {}> k{id}[2][{}];\n", values.len(), keys / 4 / count);
+                each.set(id, (0..values.len()).map(|lane| format!("kept.k{id}[row][n].get({lane})")).collect());
+            }
+            first = once.text;
         }
-        fields += &format!("    Pack<{ty}, {}> k{id}[2][{}];\n", values.len(), keys / 4 / count);
-        each.set(id, (0..values.len()).map(|lane| format!("kept.k{id}[row][n].get({lane})")).collect());
-    }
-    let values = each.value(result);
-    for lane in 0..count {
-        each.line(&format!("out[{lane}] = (float){};", values[lane % values.len()]));
-    }
-    if !each.problems.is_empty() {
-        return Err(each.problems);
-    }
+        let values = each.value(result);
+        for lane in 0..count {
+            each.line(&format!("out[{lane}] = (float){};", values[lane % values.len()]));
+        }
+        if each.problems.is_empty() { Ok(each.text) } else { Err(each.problems) }
+    };
+    let last = print(nest, &["b", "s", "u"], 2, &cut, false)?;
+    let whole = match &tiles {
+        Some(tiles) => print(tiles, &["b", "s", "tile", "eight", "u"], KEY, &place, true)?,
+        None => last.clone(),
+    };
     let arguments = "int b, int s, int eight, int key, int row, int n";
-    let first = if kept.is_empty() { String::new() } else { first.text };
+    let is_kept = !fields.is_empty();
+    let first = if is_kept { first } else { String::new() };
     Ok(Bias {
-        before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {}\n", u8::from(!kept.is_empty())),
+        before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {}\n", u8::from(is_kept)),
         methods: method(&format!("void keep({arguments}, Kept& kept)"), &first)
-            + &method(&format!("void bias(int tile, {arguments}, const Kept& kept, float* out)"), &each.text),
+            + &method(&format!("void bias(int tile, {arguments}, const Kept& kept, float* out)"), &whole)
+            + &method("void bias_of_last(int tile, int b, int s, int eight, int key, float* out)", &last),
         lanes: count,
     })
 }

@@ -35,6 +35,19 @@ FN void barrier_wait(u64* barrier, int parity) {
 FN void cluster_arrive_and_wait() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+// A word in the shared memory of a block of the cluster, where this block has `own`.
+FN unsigned load_of_block(const unsigned* own, int rank) {
+    unsigned word;
+    asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u32 %0, [there]; }"
+        : "=r"(word) : "r"(shared_address(own)), "r"(rank) : "memory");
+    return word;
+}
+FN u64 load_of_block(const u64* own, int rank) {
+    u64 word;
+    asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u64 %0, [there]; }"
+        : "=l"(word) : "r"(shared_address(own)), "r"(rank) : "memory");
+    return word;
+}
 FN int cluster_rank() { int rank; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)); return rank; }
 
 // A box from these coordinates on, the nearest first; zeros where it lies outside of the tensor.

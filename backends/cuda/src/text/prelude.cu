@@ -162,6 +162,23 @@ template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
     }
     return x;
 }
+// Over all threads of BLOCKS blocks of a cluster.
+template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x) {
+    using W = typename Word<sizeof(T) < 4 ? 4 : sizeof(T)>::type;
+    __shared__ W part;
+    x = reduce_along<How, THREADS, 1>(x);
+    if (threadIdx.x == 0) *(T*)&part = x;
+    cluster_arrive_and_wait();
+    W parts[BLOCKS];
+#pragma unroll
+    for (int n = 0; n < BLOCKS; n++) parts[n] = load_of_block(&part, n);
+    // Before somebody writes another one there, or goes.
+    cluster_arrive_and_wait();
+    x = *(const T*)&parts[0];
+#pragma unroll
+    for (int n = 1; n < BLOCKS; n++) x = How::of(x, *(const T*)&parts[n]);
+    return x;
+}
 // Over every `ROWS`th thread of the block.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
     if constexpr (THREADS > 1) {

@@ -130,9 +130,9 @@ template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, int 
 // Products of queries and keys become weights, 2 to the power of scores less the largest so far, and `scale` what weights before shrink by. Of the
 // last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
 template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s, const Kept& kept, int b, int query, int tile, float (&x)[BT / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
-    constexpr float UNIT = (float)SCALE * LOG_2_E;
-    // Then the largest product has the largest score.
+    // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
     constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
+    constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : LOG_2_E;
     const int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
@@ -145,15 +145,16 @@ template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s,
                 const int t = tile * BT + j * 8 + column + h;
 #if HAS_BIAS
                 float bias[BIAS] = {};
-                if constexpr (MIXED) s.bias(tile, b, at, j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
+                if constexpr (MIXED && LAST && KEYS % BT != 0) s.bias_of_last(tile, b, at, j, column + h, bias);
+                else if constexpr (MIXED) s.bias(tile, b, at, j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
 #endif
 #pragma unroll
                 for (int n = 0; n < BIAS; n++) {
                     float& y = x[j * 4 + row * 2 + h + n];
-                    if constexpr (!RISES) y = score(y, LOG_2_E);
+                    if constexpr (!RISES) y = score(y, 1.0f);
 #if HAS_BIAS
                     // A hidden key is left out, whatever its score is.
-                    if constexpr (MIXED) y = bias[n] == nothing<float>() ? bias[n] : y + bias[n] * LOG_2_E;
+                    if constexpr (MIXED) y = bias[n] == nothing<float>() ? bias[n] : y + bias[n];
 #endif
                     if (LAST && t + n >= KEYS) y = nothing<float>();
                     now = max_of(now, y);
@@ -161,7 +162,7 @@ template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s,
             }
         now = max_of(now, shuffle(now, 1));
         now = max_of(now, shuffle(now, 2));
-        now = max_of(most[row], RISES ? now * UNIT : now);
+        now = max_of(most[row], now * UNIT);
         const float base = now == nothing<float>() ? 0.0f : now;
         scale[row] = power_of_two(most[row] - base);
         most[row] = now;
@@ -171,7 +172,7 @@ template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s,
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 float& y = x[j * 4 + row * 2 + h];
-                y = power_of_two(RISES ? y * UNIT - base : y - base);
+                y = power_of_two(y * UNIT - base);
                 sum += y;
             }
         total[row] = total[row] * scale[row] + sum;

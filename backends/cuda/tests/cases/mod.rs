@@ -73,6 +73,11 @@ pub const SMALL: &[Case] = &[
         "(input q f64[1 9 5]) (input k f64[1 40 5]) (input v f64[1 40 70]) (output y (attention q k v :scale 0.3))",
     ),
     ("softmax of long rows", "(input x f32[3 5000]) (output y (softmax x :axis -1))"),
+    ("softmax of rows that blocks share", "(input x f32[2 40000]) (output y (softmax x :axis -1))"),
+    (
+        "norm of rows that blocks share",
+        "(input x f16[3 66000]) (param g f16[66000]) (param b f16[66000]) (output y (layernorm x g b :eps 1e-5))",
+    ),
     ("softmax of columns", "(input x f32[50 36]) (output y (softmax x :axis 0))"),
     (
         "residual and norm",
