@@ -58,7 +58,10 @@ fn param(graph: &Graph, name: &str) -> Tensor {
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
     };
     let count = dims.iter().product::<usize>();
-    if let Some((_, table)) = DECODER.rotation().into_iter().find(|(n, _)| *n == name) {
+    // Angles are those of the graph's own sizes.
+    let rotation = || LlamaConfig { positions: dims[0], depth: 2 * dims[1], ..DECODER }.rotation();
+    if let Some((_, table)) = ["cos", "sin"].contains(&name).then(rotation).into_iter().flatten().find(|t| t.0 == name)
+    {
         return table;
     }
     let values: Vec<f64> = match name.ends_with("norm") {
@@ -244,11 +247,11 @@ fn a_fork_goes_on_by_itself() {
 #[test]
 #[ignore = "it measures"]
 fn step_times() {
-    let decoder = Decoder { heads: 32, depth: 64, hidden: 5632, ..DECODER };
-    let graph = decoder.step_of(Dim::between("S", 1, decoder.bound as i64), false).unwrap();
+    let decoder = LlamaConfig { heads: 32, groups: 32, depth: 64, inner: 5632, ..DECODER };
+    let graph = decoder.step(Dim::between("S", 1, decoder.positions as i64), false).unwrap();
     let mut session = session(&graph);
     for length in [16, 64, 256, 512, 1024] {
-        let mut fixed = self::session(&decoder.step_of(length.into(), false).unwrap());
+        let mut fixed = self::session(&decoder.step(length, false).unwrap());
         session.set_length("S", length).unwrap();
         let mut ratios: Vec<f64> = (0..40)
             .map(|_| {
