@@ -99,6 +99,15 @@ impl Cuda {
         Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })
     }
 
+    /// Bytes of its memory that nobody has.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn free(&self) -> Result<usize, BackendError> {
+        self.enter()?;
+        result::mem_get_info().map(|(free, _)| free).map_err(failed("asking for free memory"))
+    }
+
     fn enter(&self) -> Result<(), BackendError> {
         self.context.bind_to_thread().map_err(failed("entering the context"))
     }
