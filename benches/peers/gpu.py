@@ -2,7 +2,7 @@
 """What torch takes on a GPU, to be run in the same call as ours; medians over replays of a recorded graph, in microseconds. Products of
 float32 are exact (no tf32), as ours are.
 
-`cuda.py` times the kernels of `cargo run --release -p eutectic-cuda --example device -- time`; `cuda.py models [--precision f16|bf16] [WORD…]`
+`gpu.py` times the kernels of `cargo run --release -p eutectic-cuda --example device -- time`; `gpu.py models [--precision f16|bf16] [WORD…]`
 the models of `cargo run --release -p eutectic-benches --example models -- --backend cuda`, eager and by torch.compile, both as graphs.
 """
 import statistics
