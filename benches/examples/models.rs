@@ -1,4 +1,4 @@
-//! What models take on a backend: planning, building, memory, a run; with seeded weights. `benches/peers/cuda.py models` has torch's figures.
+//! What models take on a backend: planning, building, memory, a run; with seeded weights. `benches/peers/gpu.py models` has torch's figures.
 //!
 //! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision f16] [WORD…]`; a run is from and into the
 //! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.

@@ -59,7 +59,10 @@ fn param(graph: &Graph, name: &str) -> Tensor {
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
     };
     let count = dims.iter().product::<usize>();
-    if let Some((_, table)) = DECODER.rotation().into_iter().find(|(n, _)| *n == name) {
+    // Angles are those of the graph's own sizes.
+    let rotation = || LlamaConfig { positions: dims[0], depth: 2 * dims[1], ..DECODER }.rotation();
+    if let Some((_, table)) = ["cos", "sin"].contains(&name).then(rotation).into_iter().flatten().find(|t| t.0 == name)
+    {
         return table;
     }
     let values: Vec<f64> = match name.ends_with("norm") {

@@ -1,6 +1,7 @@
 //! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
 //! device's ceilings; `device products` and `device attention`: each way that is expected to be among the
-//! fastest; `device models`: encoders, against the reference and in time.
+//! fastest; `device models`: encoders, against the reference and in time; `device cycles COUNT`: programs that come and go, and memory that
+//! runs out.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -34,7 +35,10 @@ fn main() {
         Some("products") => measured(cases::products()),
         Some("attention") => measured(cases::attentions()),
         Some("models") => models(),
-        _ => println!("usage: device check FIRST LAST | cases [PREFIX] | time | products | attention | models"),
+        Some("cycles") => cycles(number(1).max(200)),
+        _ => println!(
+            "usage: device check FIRST LAST | cases [PREFIX] | time | products | attention | models | cycles COUNT"
+        ),
     }
 }
 
@@ -137,6 +141,59 @@ fn measured(list: Vec<(String, String)>) {
             Err(why) => println!("{name:44} {n} {}: {why}", way.name),
         }
     }
+}
+
+/// Memory of the process that stems from no file, in KiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Compiles, loads, runs and drops programs, and takes all memory once on the way: neither may leave anything behind.
+fn cycles(count: u64) {
+    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let (graph, values) =
+        encoder(&BertConfig { layers: 1, hidden: 384, intermediate: 1536, ..BertConfig::base() }, 1, 32);
+    let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
+    let params: Vec<Tensor> = program.params.iter().map(|(name, _)| values[name].clone()).collect();
+    let inputs: Vec<&[u8]> = program.inputs.iter().map(|(name, _)| values[name].bytes()).collect();
+    let run = || -> Result<Vec<Vec<u8>>, eutectic_backend::BackendError> {
+        let mut session = gpu.compile(&program)?.load(&params)?.session()?;
+        let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
+        session.run(&inputs, &mut outputs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
+        Ok(outputs)
+    };
+    let want = run().unwrap_or_else(|e| panic!("{e}"));
+    let free = || gpu.device().free().unwrap_or_else(|e| panic!("{e}"));
+    let mut before = (0, 0);
+    for round in 0..count {
+        // The first rounds fill pools that stay.
+        if round == count / 10 {
+            before = (free(), resident());
+        }
+        if round == count / 2 {
+            let mut kept =
+                gpu.compile(&program).and_then(|e| e.load(&params)?.session()).unwrap_or_else(|e| panic!("{e}"));
+            let mut all = Vec::new();
+            let refused = loop {
+                match kept.buffer(16 << 30, eutectic_backend::Memory::Device) {
+                    Ok(buffer) => all.push(buffer),
+                    Err(error) => break error,
+                }
+            };
+            println!("{} buffers of 16 GiB, then: {refused}", all.len());
+            let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
+            let mut slices: Vec<_> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+            kept.run(&inputs, &mut slices).unwrap_or_else(|e| panic!("a session that has its memory: {e}"));
+            assert!(outputs == want, "a session beside memory that ran out");
+        }
+        assert!(run().unwrap_or_else(|e| panic!("{e}")) == want, "round {round}");
+    }
+    let after = (free(), resident());
+    let gone = (before.0 as i64 - after.0 as i64, after.1 as i64 - before.1 as i64);
+    println!("{count} rounds: {} bytes of the device and {} KiB of the host are gone", gone.0, gone.1);
+    assert!(gone.0 <= 4 << 20 && gone.1 <= 32 << 10, "memory is lost");
 }
 
 fn time() {

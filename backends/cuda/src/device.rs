@@ -106,6 +106,15 @@ impl Cuda {
         &self.shape
     }
 
+    /// Bytes of its memory that nobody has.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn free(&self) -> Result<usize, BackendError> {
+        self.enter()?;
+        result::mem_get_info().map(|(free, _)| free).map_err(failed("asking for free memory"))
+    }
+
     fn enter(&self) -> Result<(), BackendError> {
         self.context.bind_to_thread().map_err(failed("entering the context"))
     }

@@ -64,7 +64,8 @@ fn expected() -> Vec<f64> {
 
 fn near(got: &[f64], want: &[f64], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
-    let off = got.iter().zip(want).find(|(got, want)| !((**got - **want).abs() < 2e-4 * (1.0 + want.abs())));
+    let is_near = |got: f64, want: f64| (got - want).abs() < 2e-4 * (1.0 + want.abs());
+    let off = got.iter().zip(want).find(|(got, want)| !is_near(**got, **want));
     assert!(off.is_none(), "{what}: {off:?}");
 }
 
