@@ -276,9 +276,12 @@ pub fn attentions() -> Vec<(String, String)> {
     for (b, n, d) in [(12, 64, 64), (16, 64, 80), (300, 14, 64)] {
         let s = n * n;
         let positions = format!("(input h f16[{b} {s} {n}]) (input w f16[{b} {s} {n}])");
-        let bias = format!("(reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}])");
+        let bias = format!(
+            "(reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}])"
+        );
         let scale = f64::from(d as u32).powf(-0.5);
-        let text = format!("{} {positions} (output y (attention q k v {bias} :scale {scale}))", operands([b, s, s, d], "f16"));
+        let text =
+            format!("{} {positions} (output y (attention q k v {bias} :scale {scale}))", operands([b, s, s, d], "f16"));
         list.push((format!("attention {b}x{s}x{s} d{d} f16 positions"), text));
     }
     list
