@@ -98,9 +98,11 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Which share of the tiles is computed.
-    pub fn visible(&self) -> f64 {
-        self.shares.visible
+    /// Which share of the tiles is computed; of large ones more.
+    pub fn visible(&self, queries: usize, keys: usize) -> f64 {
+        let [_, s, _, t, _] = self.extents;
+        let edges = 0.5 * (queries as f64 / s.max(1) as f64 + keys as f64 / t.max(1) as f64);
+        if self.shares.visible < 1.0 { (self.shares.visible + edges).min(1.0) } else { 1.0 }
     }
 
     /// Simple operations that the bias takes for each score, by warpgroups in tiles of so many keys.

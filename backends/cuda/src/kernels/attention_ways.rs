@@ -139,16 +139,18 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
     let mut all = Vec::new();
     let seconds = |way: &Way, resident: usize, step: f64| {
         let blocks = (b * s.div_ceil(way.queries) * way.splits).max(1);
-        let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64 * problem.visible();
+        let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64;
+        let visible = problem.visible(way.queries, way.keys);
         // What is missing of a processor's blocks, the others do not wait for.
         let resident = resident.min(blocks.div_ceil(shape.processors)).max(1);
         let join = if way.splits > 1 { JOIN } else { 0.0 };
-        let waves = match problem.visible() < 1.0 {
-            // Blocks differ, and the longest go first.
-            true => (blocks as f64 / (shape.processors * resident) as f64 + 0.4).max(1.0),
-            false => waves(shape, blocks, resident),
-        };
-        waves * (ENDS + tiles * step) + join
+        let (of_block, longest) = (ENDS + tiles * visible * step, ENDS + tiles * step);
+        if visible < 1.0 {
+            // Blocks differ, and the longest go first: at the end some processors wait for a part of one.
+            let full = blocks as f64 / (shape.processors * resident) as f64;
+            return (full * of_block + 0.3 * longest).max(longest) + join;
+        }
+        waves(shape, blocks, resident) * of_block + join
     };
     // A tile of scores on a processor, all of its blocks together.
     let step = |scores: usize, rate: f64, [keys_of_all, blocks_of_keys]: [usize; 2], bias: f64| {
