@@ -108,7 +108,7 @@ impl Dialect for CudaC {
             // Functions whose result's type follows from no argument's.
             "saturate" => format!("saturate<{}>", self.register(dtype)),
             // Narrow types wrap by themselves.
-            "wrap" => String::new(),
+            "wrap" => self.conversion(self.register(dtype)),
             _ => name.into(),
         })
     }

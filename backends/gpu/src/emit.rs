@@ -189,8 +189,7 @@ impl<'a> Emitter<'a> {
                 return self.declare(load.dtype, &value);
             }
             let (ty, name) = (self.dialect.register(load.dtype), self.name());
-            let line =
-                self.dialect.declare_where((ty, &name), &when, &value, &self.dialect.literal(0.0, load.dtype));
+            let line = self.dialect.declare_where((ty, &name), &when, &value, &self.dialect.literal(0.0, load.dtype));
             self.line(&line);
             name
         };

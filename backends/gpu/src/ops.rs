@@ -81,6 +81,10 @@ const TRUTHS: &[Entry] = &[
     ("and", "($0 && $1)"),
     ("or", "($0 || $1)"),
     ("xor", "($0 != $1)"),
+    ("lt", "(!$0 && $1)"),
+    ("le", "(!$0 || $1)"),
+    ("gt", "($0 && !$1)"),
+    ("ge", "($0 || !$1)"),
     ("max", "($0 || $1)"),
     ("min", "($0 && $1)"),
 ];
@@ -94,7 +98,7 @@ const CASTS: &[(&str, &str, &str)] = &[
     ("whole", "f16", "@round_f16($F($0))"),
     ("whole", "bf16", "@round_bf16($F($0))"),
     ("whole", "float", "$T($0)"),
-    ("whole", "whole", "@wrap($T($0))"),
+    ("whole", "whole", "@wrap($0)"),
     ("float", "bool", "(!($0 == $S(0)))"),
     ("whole", "bool", "(!($0 == $S(0)))"),
 ];
@@ -135,7 +139,7 @@ pub fn expression(
     } else {
         let name = key(op, attrs);
         let short: &[Entry] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
-        short.iter().chain(ANY).chain(kind(last).1).find(|e| e.0 == name).map(|e| e.1)
+        short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
     let of = if attr("to").is_some() { result } else { last };
     let mut text = call(dialect, template.ok_or_else(missing)?, (of, last)).ok_or_else(missing)?;

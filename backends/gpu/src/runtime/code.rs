@@ -87,12 +87,7 @@ impl Barriers {
     ///
     /// # Errors
     /// When the device failed.
-    pub fn before<S: Stream>(
-        &mut self,
-        stream: &mut S,
-        step: usize,
-        waits: &[Vec<usize>],
-    ) -> Result<(), BackendError> {
+    pub fn before<S: Stream>(&mut self, stream: &mut S, step: usize, waits: &[Vec<usize>]) -> Result<(), BackendError> {
         let mut stands = false;
         let mut todo: Vec<usize> = waits[step].clone();
         while let Some(earlier) = todo.pop().filter(|_| !stands) {
