@@ -103,7 +103,17 @@ impl Dialect for CudaC {
         format!("const int {thread} = threadIdx.x, {block} = blockIdx.x;")
     }
 
-    fn reduce(&self, how: Reduction, value: &str, team: Team) -> String {
+    fn function(&self, name: &str, dtype: DType, _: DType) -> Option<String> {
+        Some(match name {
+            // Functions whose result's type follows from no argument's.
+            "saturate" => format!("saturate<{}>", self.register(dtype)),
+            // Narrow types wrap by themselves.
+            "wrap" => self.conversion(self.register(dtype)),
+            _ => name.into(),
+        })
+    }
+
+    fn reduce(&self, how: Reduction, (value, _): (&str, DType), team: Team) -> String {
         if team.blocks > 1 {
             return format!("reduce_clusters<{how:?}, {}, {}>({value})", team.threads, team.blocks);
         }
@@ -162,7 +172,7 @@ impl Dialect for CudaC {
         format!("{{ Pack<{ty}, {lanes}> pack; {sets}store_pack<{lanes}>(s{}, {at}, pack); }}", slot.0)
     }
 
-    fn within(&self, index: &str, extent: usize, counts: &str) -> String {
+    fn within(&self, (index, _): (&str, DType), extent: usize, counts: &str) -> String {
         format!("within({index}, {extent}, {counts}, fault, step)")
     }
 }

@@ -108,6 +108,30 @@ pub trait Stream: Send {
     /// When the device failed.
     fn launch(&mut self, module: &Self::Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError>;
 
+    /// What is launched from now on waits for what was launched before. Streams that do so anyhow need not know.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn barrier(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Says that bytes will be downloaded once all that was put in is done, so that they can be fetched along with it.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn announce(&mut self, _from: u64, _bytes: usize) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Begins with what was put in, if the stream has kept it back.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn start(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// From now on launches are recorded and not run.
     ///
     /// # Errors

@@ -34,6 +34,24 @@ pub trait Dialect: Send + Sync {
     /// The type of an index; a `wide` one takes 64 bits.
     fn index(&self, wide: bool) -> &'static str;
 
+    /// What stands before a value in parentheses to convert it to a type.
+    fn conversion(&self, ty: &str) -> String {
+        format!("({ty})")
+    }
+
+    /// What a function of the op table is called for a type, where the last argument is of another; none where the language has none.
+    fn function(&self, name: &str, dtype: DType, last: DType) -> Option<String>;
+
+    /// One of two values; both may be evaluated.
+    fn choose(&self, when: &str, then: &str, otherwise: &str) -> String {
+        format!("({when} ? {then} : {otherwise})")
+    }
+
+    /// A value that may be evaluated only where a condition holds, and another one elsewhere, under a name.
+    fn declare_where(&self, (ty, name): (&str, &str), when: &str, value: &str, otherwise: &str) -> String {
+        self.declare(ty, name, &format!("{when} ? {value} : {otherwise}"))
+    }
+
     /// A value under a name.
     fn declare(&self, ty: &str, name: &str, value: &str) -> String {
         format!("const {ty} {name} = {value};")
@@ -61,8 +79,8 @@ pub trait Dialect: Send + Sync {
     /// Statements that name the thread of a block and the block.
     fn place(&self, thread: &str, block: &str) -> String;
 
-    /// `a` and `b` reduced to one.
-    fn combine(&self, how: Reduction, a: &str, b: &str) -> String {
+    /// `a` and `b`, of a type, reduced to one.
+    fn combine(&self, how: Reduction, _dtype: DType, a: &str, b: &str) -> String {
         let name = match how {
             Reduction::Sum => "Sum",
             Reduction::Product => "Product",
@@ -72,8 +90,8 @@ pub trait Dialect: Send + Sync {
         format!("{name}::of({a}, {b})")
     }
 
-    /// A value reduced over the threads of a row: `threads` neighbours each, of all `blocks`, or each `rows`th thread of a block.
-    fn reduce(&self, how: Reduction, value: &str, team: Team) -> String;
+    /// A value of a type reduced over the threads of a row: `threads` neighbours each, of all `blocks`, or each `rows`th thread of a block.
+    fn reduce(&self, how: Reduction, value: (&str, DType), team: Team) -> String;
 
     /// A kernel of blocks of so many threads, by the statements of its body.
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String;
@@ -85,7 +103,7 @@ pub trait Dialect: Send + Sync {
 
     /// `x` as a value of a type.
     fn convert(&self, ty: &str, x: &str) -> String {
-        format!("({ty})({x})")
+        format!("{}({x})", self.conversion(ty))
     }
 
     /// ⌊x / by⌋, where x may be negative or not.
@@ -107,6 +125,6 @@ pub trait Dialect: Send + Sync {
     /// A statement that writes neighbours, the first at a multiple of their number.
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
 
-    /// An index that was read, if it is in range where it counts; otherwise 0, and the fault is reported.
-    fn within(&self, index: &str, extent: usize, counts: &str) -> String;
+    /// An index that was read, of a type, if it is in range where it counts; otherwise 0, and the fault is reported.
+    fn within(&self, index: (&str, DType), extent: usize, counts: &str) -> String;
 }

@@ -138,9 +138,10 @@ impl<'a> Emitter<'a> {
                 self.dialect.convert(self.dialect.register(*dtype), &at)
             }
             Instr::Within { arg, extent, guards, dtype } => {
+                let of = self.nest.instrs[*arg].dtype();
                 let (arg, when) = (self.lane(*arg, lane), self.condition(guards, lane));
                 let extent = extent.capacity().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let index = self.dialect.within(&arg, extent, &when);
+                let index = self.dialect.within((&arg, of), extent, &when);
                 self.dialect.convert(self.dialect.register(*dtype), &index)
             }
             Instr::Map { op, attrs, args, dtype } => {
@@ -155,7 +156,7 @@ impl<'a> Emitter<'a> {
                 let fill = self.dialect.literal(fill.get(), *dtype);
                 pieces.iter().rev().fold(fill, |otherwise, (guards, value)| {
                     let (value, when) = (self.lane(*value, lane), self.condition(guards, lane));
-                    if when == "true" { value } else { format!("({when} ? {value} : {otherwise})") }
+                    if when == "true" { value } else { self.dialect.choose(&when, &value, &otherwise) }
                 })
             }
             Instr::Reduce { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
@@ -180,14 +181,19 @@ impl<'a> Emitter<'a> {
         let of_lane = |lane: usize| {
             let at = self.lanes.maps(&load.at, &self.domain);
             let at = self.index(&at[lane % at.len()], lane);
-            let (value, when) = (self.dialect.load(load.slot, &at), self.condition(&load.guards, lane));
-            match when.as_str() {
-                "true" => value,
-                _ => format!("{when} ? {value} : {}", self.dialect.literal(0.0, load.dtype)),
-            }
+            (self.dialect.load(load.slot, &at), self.condition(&load.guards, lane))
         };
         let values: Vec<_> = (0..self.width(id)).map(of_lane).collect();
-        values.into_iter().map(|value| self.declare(load.dtype, &value)).collect()
+        let declare = |(value, when): (String, String)| {
+            if when == "true" {
+                return self.declare(load.dtype, &value);
+            }
+            let (ty, name) = (self.dialect.register(load.dtype), self.name());
+            let line = self.dialect.declare_where((ty, &name), &when, &value, &self.dialect.literal(0.0, load.dtype));
+            self.line(&line);
+            name
+        };
+        values.into_iter().map(declare).collect()
     }
 
     fn is_packed(&self, at: &Index, guards: &[Guard]) -> bool {

@@ -57,7 +57,10 @@ pub fn of_launches<D: Device>(
     let args: Vec<u64> = [workspace.address(), fault.address(), 0].into_iter().chain(slots).collect();
     stream.begin()?;
     let recorded = (0..REPEATS).try_for_each(|_| {
-        launches.iter().zip(&modules).try_for_each(|(launch, module)| stream.launch(module, launch, &args))
+        launches.iter().zip(&modules).try_for_each(|(launch, module)| {
+            stream.barrier()?;
+            stream.launch(module, launch, &args)
+        })
     });
     let graph = stream.end();
     recorded?;

@@ -1,7 +1,8 @@
 //! The table from pointwise ops to expressions, keyed by op name and kind of element type.
 //!
-//! `$0`, `$1` and `$2` stand for the arguments, `$T` for the type of the result in a register, `$min` and `$max` for attributes. Functions are those of
-//! the dialect's prelude.
+//! `$0`, `$1` and `$2` stand for the arguments, `$min` and `$max` for attributes; `$T(…)`, `$S(…)` and `$F(…)` convert to the type of the result, of the
+//! last argument, and to 32-bit floats; `@name` is a function of the dialect's prelude, for the type of the result where it is a conversion, else of the
+//! last argument.
 
 use eutectic_backend::{Body, Instr};
 use eutectic_ir::{Attr, DType, Op};
@@ -13,65 +14,65 @@ type Entry = (&'static str, &'static str);
 /// Of every type.
 const ANY: &[Entry] = &[
     ("eq", "($0 == $1)"),
-    ("ne", "($0 != $1)"),
+    ("ne", "(!($0 == $1))"),
     ("lt", "($0 < $1)"),
     ("le", "($0 <= $1)"),
     ("gt", "($0 > $1)"),
     ("ge", "($0 >= $1)"),
-    ("where", "($0 ? $1 : $2)"),
+    ("where", "@choose($0, $1, $2)"),
     ("none", "$0"),
 ];
 
 /// Of floats.
 const FLOATS: &[Entry] = &[
     ("neg", "(-$0)"),
-    ("abs", "fabs($0)"),
-    ("sign", "sign_of($0)"),
-    ("exp", "exp($0)"),
-    ("log", "log($0)"),
-    ("sqrt", "sqrt($0)"),
-    ("rsqrt", "(($T)1 / sqrt($0))"),
-    ("reciprocal", "(($T)1 / $0)"),
-    ("sin", "sin($0)"),
-    ("cos", "cos($0)"),
-    ("tan", "tan($0)"),
-    ("atan", "atan($0)"),
-    ("tanh", "tanh($0)"),
-    ("erf", "erf($0)"),
-    ("sigmoid", "(($T)1 / (($T)1 + exp(-$0)))"),
-    ("softplus", "(max_of($0, ($T)0) + log1p(exp(-fabs($0))))"),
-    ("floor", "floor($0)"),
-    ("ceil", "ceil($0)"),
-    ("round", "rint($0)"),
-    ("clamp", "min_of(max_of($0, $min), $max)"),
-    ("is-nan", "($0 != $0)"),
-    ("relu", "($0 < ($T)0 ? ($T)0 : $0)"),
-    ("gelu-erf", "($0 * ($T)0.5 * erfc(-$0 * ($T)0.70710678118654752))"),
-    ("gelu-tanh", "gelu_tanh($0)"),
-    ("silu", "($0 / (($T)1 + exp(-$0)))"),
+    ("abs", "@fabs($0)"),
+    ("sign", "@sign_of($0)"),
+    ("exp", "@exp($0)"),
+    ("log", "@log($0)"),
+    ("sqrt", "@sqrt($0)"),
+    ("rsqrt", "($T(1) / @sqrt($0))"),
+    ("reciprocal", "($T(1) / $0)"),
+    ("sin", "@sin($0)"),
+    ("cos", "@cos($0)"),
+    ("tan", "@tan($0)"),
+    ("atan", "@atan($0)"),
+    ("tanh", "@tanh($0)"),
+    ("erf", "@erf($0)"),
+    ("sigmoid", "($T(1) / ($T(1) + @exp(-$0)))"),
+    ("softplus", "(@max_of($0, $T(0)) + @log1p(@exp(-@fabs($0))))"),
+    ("floor", "@floor($0)"),
+    ("ceil", "@ceil($0)"),
+    ("round", "@rint($0)"),
+    ("clamp", "@min_of(@max_of($0, $min), $max)"),
+    ("is-nan", "(!($0 == $0))"),
+    ("relu", "@choose($0 < $T(0), $T(0), $0)"),
+    ("gelu-erf", "($0 * $T(0.5) * @erfc(-$0 * $T(0.70710678118654752)))"),
+    ("gelu-tanh", "@gelu_tanh($0)"),
+    ("silu", "($0 / ($T(1) + @exp(-$0)))"),
     ("add", "($0 + $1)"),
     ("sub", "($0 - $1)"),
     ("mul", "($0 * $1)"),
     ("div", "($0 / $1)"),
-    ("max", "max_of($0, $1)"),
-    ("min", "min_of($0, $1)"),
-    ("pow", "pow($0, $1)"),
-    ("mod", "mod_of($0, $1)"),
+    ("max", "@max_of($0, $1)"),
+    ("min", "@min_of($0, $1)"),
+    ("pow", "@pow($0, $1)"),
+    ("mod", "@mod_of($0, $1)"),
 ];
 
 /// Of integers, which wrap.
 const WHOLES: &[Entry] = &[
-    ("neg", "wrap_sub(($T)0, $0)"),
-    ("abs", "($0 < ($T)0 ? wrap_sub(($T)0, $0) : $0)"),
-    ("sign", "($T)(($0 > ($T)0) - ($0 < ($T)0))"),
-    ("add", "wrap_add($0, $1)"),
-    ("sub", "wrap_sub($0, $1)"),
-    ("mul", "wrap_mul($0, $1)"),
-    ("div", "div_of($0, $1)"),
-    ("max", "max_of($0, $1)"),
-    ("min", "min_of($0, $1)"),
-    ("pow", "power_of($0, $1)"),
-    ("mod", "mod_of($0, $1)"),
+    ("neg", "@wrap_sub($T(0), $0)"),
+    ("abs", "@choose($0 < $T(0), @wrap_sub($T(0), $0), $0)"),
+    ("sign", "($T($0 > $T(0)) - $T($0 < $T(0)))"),
+    ("add", "@wrap_add($0, $1)"),
+    ("sub", "@wrap_sub($0, $1)"),
+    ("mul", "@wrap_mul($0, $1)"),
+    ("div", "@div_of($0, $1)"),
+    ("max", "@max_of($0, $1)"),
+    ("min", "@min_of($0, $1)"),
+    ("pow", "@power_of($0, $1)"),
+    ("mod", "@mod_of($0, $1)"),
 ];
 
 /// Of truth values.
@@ -80,22 +81,26 @@ const TRUTHS: &[Entry] = &[
     ("and", "($0 && $1)"),
     ("or", "($0 || $1)"),
     ("xor", "($0 != $1)"),
+    ("lt", "(!$0 && $1)"),
+    ("le", "(!$0 || $1)"),
+    ("gt", "($0 && !$1)"),
+    ("ge", "($0 || !$1)"),
     ("max", "($0 || $1)"),
     ("min", "($0 && $1)"),
 ];
 
 /// Conversions, by the kinds of the two types.
 const CASTS: &[(&str, &str, &str)] = &[
-    ("float", "f16", "round_f16((float)$0)"),
-    ("float", "bf16", "round_bf16((float)$0)"),
-    ("float", "float", "($T)$0"),
-    ("float", "whole", "saturate<$T>($0)"),
-    ("whole", "f16", "round_f16((float)$0)"),
-    ("whole", "bf16", "round_bf16((float)$0)"),
-    ("whole", "float", "($T)$0"),
-    ("whole", "whole", "($T)$0"),
-    ("float", "bool", "($0 != 0)"),
-    ("whole", "bool", "($0 != 0)"),
+    ("float", "f16", "@round_f16($F($0))"),
+    ("float", "bf16", "@round_bf16($F($0))"),
+    ("float", "float", "$T($0)"),
+    ("float", "whole", "@saturate($0)"),
+    ("whole", "f16", "@round_f16($F($0))"),
+    ("whole", "bf16", "@round_bf16($F($0))"),
+    ("whole", "float", "$T($0)"),
+    ("whole", "whole", "@wrap($0)"),
+    ("float", "bool", "(!($0 == $S(0)))"),
+    ("whole", "bool", "(!($0 == $S(0)))"),
 ];
 
 fn kind(dtype: DType) -> (&'static str, &'static [Entry]) {
@@ -134,9 +139,13 @@ pub fn expression(
     } else {
         let name = key(op, attrs);
         let short: &[Entry] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
-        short.iter().chain(ANY).chain(kind(last).1).find(|e| e.0 == name).map(|e| e.1)
+        short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
-    let mut text = template.ok_or_else(missing)?.replace("$T", dialect.register(result));
+    let of = if attr("to").is_some() { result } else { last };
+    let mut text = call(dialect, template.ok_or_else(missing)?, (of, last)).ok_or_else(missing)?;
+    for (mark, dtype) in [("$T", result), ("$S", last), ("$F", DType::F32)] {
+        text = text.replace(mark, &dialect.conversion(dialect.register(dtype)));
+    }
     for (n, (arg, _)) in args.iter().enumerate() {
         text = text.replace(&format!("${n}"), arg);
     }
@@ -146,6 +155,18 @@ pub fn expression(
         }
     }
     Ok(text)
+}
+
+/// A template whose functions have the dialect's names for a type; none if it lacks one.
+fn call(dialect: &dyn Dialect, template: &str, (dtype, last): (DType, DType)) -> Option<String> {
+    let mut parts = template.split('@');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_at(part.find('(')?);
+        text += &dialect.function(name, dtype, last)?;
+        text += rest;
+    }
+    Some(text)
 }
 
 /// The ops of a body that the table lacks.

@@ -182,12 +182,13 @@ impl<'a> Printer<'a> {
             true => (format!("block * {rows} + thread / {threads}"), format!("thread % {threads}")),
             false => (format!("block * {rows} + thread % {rows}"), format!("thread / {rows}")),
         };
+        let index = self.dialect.index(false);
         for (ty, name, value) in [
-            ("int", "own", row),
-            ("bool", "live", format!("own < {groups}")),
+            (index, "own", row),
+            (self.dialect.register(DType::Bool), "live", format!("own < {groups}")),
             // Threads without a row work along, for all have to meet.
-            ("int", "row", format!("(live ? own : {})", groups.saturating_sub(1))),
-            ("int", "t", t),
+            (index, "row", self.dialect.choose("live", "own", &groups.saturating_sub(1).to_string())),
+            (index, "t", t),
         ] {
             let line = self.dialect.declare(ty, name, &value);
             self.emitter.line(&line);
@@ -223,7 +224,7 @@ impl<'a> Printer<'a> {
         match self.items {
             Some(items) => {
                 self.emitter.line(&self.dialect.each("i", "0", items, 1, true));
-                let line = self.dialect.declare("int", "c", &format!("t + i * {threads}"));
+                let line = self.dialect.declare(self.dialect.index(false), "c", &format!("t + i * {threads}"));
                 self.emitter.line(&line);
                 self.emitter.line(&format!("if (c < {groups}) {{"));
             }
@@ -272,10 +273,10 @@ impl<'a> Printer<'a> {
             }
         }
         self.open();
-        for (id, how, arg, _) in &reductions {
+        for (id, how, arg, dtype) in &reductions {
             for lane in 0..lanes {
                 let value = self.emitter.lane(*arg, lane);
-                let both = self.dialect.combine(*how, &format!("a{id}_{lane}"), &value);
+                let both = self.dialect.combine(*how, *dtype, &format!("a{id}_{lane}"), &value);
                 self.emitter.line(&format!("a{id}_{lane} = {both};"));
             }
         }
@@ -283,7 +284,7 @@ impl<'a> Printer<'a> {
         for (id, how, _, dtype) in &reductions {
             let sums = (0..lanes).map(|lane| format!("a{id}_{lane}"));
             let sums: Vec<String> = match self.team.along {
-                true => sums.reduce(|a, b| self.dialect.combine(*how, &a, &b)).into_iter().collect(),
+                true => sums.reduce(|a, b| self.dialect.combine(*how, *dtype, &a, &b)).into_iter().collect(),
                 false => sums.collect(),
             };
             let width = self.emitter.width(*id);
@@ -292,7 +293,7 @@ impl<'a> Printer<'a> {
                 .take(width)
                 .map(|sum| {
                     let name = self.emitter.name();
-                    let whole = self.dialect.reduce(*how, &sum, self.team);
+                    let whole = self.dialect.reduce(*how, (&sum, *dtype), self.team);
                     let line = self.dialect.declare(self.dialect.register(*dtype), &name, &whole);
                     self.emitter.line(&line);
                     name

@@ -18,6 +18,7 @@ template <class T> FN T wrap_mul(T a, T b) {
     if constexpr (IsFloat<T>::value) return a * b;
     else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
 }
+template <class T> FN T choose(bool when, T a, T b) { return when ? a : b; }
 template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
 FN float max_of(float a, float b) { return larger(a, b); }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{BackendError, Instr, Kernel, Memory, Place, Port, Program, Refusal, Step};
+use eutectic_backend::{
+    BackendError, Instr, Kernel, Memory, Place, Port, Program, Refusal, Step,
+    hazards::{MemoryRange, MemorySpace, hazards},
+};
 use eutectic_ir::{Origin, Symbol, Type};
 
 use crate::{
@@ -59,6 +62,8 @@ pub struct Code<D: Device> {
     pub states: Vec<(String, Type)>,
     /// For each step of a run, which outputs need it, and whether a state does.
     pub needed: Vec<Vec<bool>>,
+    /// For each step of the load program and of a run, the earlier ones that it waits for.
+    pub waits: [Vec<Vec<usize>>; 2],
     pub arena_bytes: usize,
     /// Bytes of memory that a kernel needs for itself.
     pub workspace: usize,
@@ -68,6 +73,37 @@ pub struct Code<D: Device> {
     pub varying: Option<Program>,
     /// The extents that kernels read, each with its byte: those of a kernel side by side.
     pub lengths: Vec<(usize, usize)>,
+}
+
+/// Where barriers stand among the steps that are launched: before one that waits for another behind the last barrier.
+#[derive(Default)]
+pub struct Barriers {
+    last: usize,
+    launched: Vec<usize>,
+}
+
+impl Barriers {
+    /// Puts a barrier into a stream if a step, which is launched next, needs one.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn before<S: Stream>(&mut self, stream: &mut S, step: usize, waits: &[Vec<usize>]) -> Result<(), BackendError> {
+        let mut stands = false;
+        let mut todo: Vec<usize> = waits[step].clone();
+        while let Some(earlier) = todo.pop().filter(|_| !stands) {
+            match self.launched.binary_search(&earlier) {
+                Ok(_) => stands = earlier >= self.last,
+                // Who is left out holds nobody back: those that it would have waited for are waited for here.
+                Err(_) => todo.extend(&waits[earlier]),
+            }
+        }
+        self.launched.push(step);
+        if stands {
+            self.last = step;
+            stream.barrier()?;
+        }
+        Ok(())
+    }
 }
 
 /// What a kernel writes where an index is out of range: whether one is, the step's number, the index and the extent.
@@ -168,6 +204,18 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         origin: step.origin.clone(),
     };
     let reads = |instr: &Instr| matches!(instr, Instr::Within { .. });
+    // All steps that need memory of their own have the same.
+    let workspace = |kernel: usize| kernels[kernel].iter().map(|(launch, _)| launch.workspace).max().unwrap_or(0);
+    let waits = |steps: &[Step]| {
+        let touched = |step: &Step| {
+            let mut touched = program.touched(step);
+            let space = MemorySpace::Buffer(program.buffers.len());
+            touched.writes.push(MemoryRange { space, bytes: 0..workspace(step.kernel) });
+            touched
+        };
+        hazards(steps.iter().map(touched))
+    };
+    let waits = [waits(&program.load), waits(&program.run)];
     Ok(Code {
         device: device.clone(),
         load: program.load.iter().map(bind).collect(),
@@ -179,8 +227,9 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         outputs: program.outputs.clone(),
         states: program.states.clone(),
         needed: program.needed_for(),
+        waits,
         arena_bytes: program.arena_bytes,
-        workspace: kernels.iter().flatten().map(|(launch, _)| launch.workspace).max().unwrap_or(0),
+        workspace: (0..kernels.len()).map(workspace).max().unwrap_or(0),
         varying: (!program.extents.is_empty()).then(|| program.clone()),
         lengths,
         faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
@@ -202,7 +251,13 @@ impl<D: Device> Code<D> {
     ) -> Result<(), BackendError> {
         let mut args = vec![workspace, fault, n as u64];
         args.extend(step.sources.iter().map(|&source| at(source)).chain([workspace]));
-        self.kernels[step.kernel].iter().try_for_each(|(launch, module)| stream.launch(module, launch, &args))
+        for (part, (launch, module)) in self.kernels[step.kernel].iter().enumerate() {
+            if part > 0 {
+                stream.barrier()?;
+            }
+            stream.launch(module, launch, &args)?;
+        }
+        Ok(())
     }
 
     /// What kernels read of the lengths of a run.

@@ -6,7 +6,7 @@ use eutectic_backend::{BackendError, Memory};
 use eutectic_ir::Tensor;
 
 use super::{
-    code::{Bound, Code, FAULT_BYTES, Source},
+    code::{Barriers, Bound, Code, FAULT_BYTES, Source},
     errors::{expect, wrong},
 };
 use crate::device::{Block, Device, Stream};
@@ -84,7 +84,9 @@ impl<D: Device> GpuLoaded<D> {
             Source::Lengths(at) => lengths.address() + at as u64,
             source => new.at(source),
         };
+        let mut barriers = Barriers::default();
         for step in steps() {
+            barriers.before(&mut stream, step.0, &code.waits[0])?;
             code.launch(&mut stream, step, at, (workspace.address(), fault.address()))?;
         }
         stream.wait()?;

@@ -9,7 +9,7 @@ use eutectic_ir::Type;
 
 use super::{
     buffer::Buffer,
-    code::{Code, FAULT_BYTES, Source},
+    code::{Barriers, Code, FAULT_BYTES, Source},
     errors::{expect, part, wrong},
     loaded::GpuLoaded,
 };
@@ -160,7 +160,9 @@ impl<D: Device> GpuSession<D> {
             }
         };
         self.running = true;
-        self.stream.replay(&self.recorded[at].1)
+        self.stream.replay(&self.recorded[at].1)?;
+        let code: &Code<D> = &self.loaded.code;
+        if code.faults { self.stream.announce(self.fault.address(), FAULT_BYTES) } else { Ok(()) }
     }
 
     /// Puts the steps that are wanted into the stream; with notes of time around each.
@@ -176,12 +178,14 @@ impl<D: Device> GpuSession<D> {
             Source::Port(Port::State(n)) => way.ports[2][n],
             source => loaded.at(source),
         };
+        let mut barriers = Barriers::default();
         for step in code.run.iter().enumerate() {
             let needed = || code.needed[step.0].iter().zip(&way.wanted).any(|(needed, wanted)| *needed && *wanted);
             if times.is_some() {
                 stream.note(step.0)?;
             }
             if all || needed() {
+                barriers.before(stream, step.0, &code.waits[1])?;
                 code.launch(stream, step, at, (workspace.address(), fault.address()))?;
             }
         }
@@ -332,6 +336,11 @@ impl<D: Device> Session for GpuSession<D> {
             Some(times) => self.launch_all(Some(times))?,
             None => self.go()?,
         }
+        for (place, output) in self.places[1].iter().zip(outputs.iter()) {
+            if let Output::Host(bytes) = output {
+                self.stream.announce(place.own.address(), bytes.len())?;
+            }
+        }
         self.finish()?;
         for (place, output) in self.places[1].iter().zip(outputs) {
             if let Output::Host(bytes) = output {
@@ -360,7 +369,8 @@ impl<D: Device> Session for GpuSession<D> {
             };
             ports.extend(places.iter().enumerate().map(at));
         }
-        self.go()
+        self.go()?;
+        self.stream.start()
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {

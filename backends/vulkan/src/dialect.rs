@@ -1,0 +1,464 @@
+//! WGSL: memory of one binding a buffer, whose view follows from how a kernel accesses it.
+//!
+//! Elements of 4 and 8 bytes are what they are; narrower ones lie in 32-bit words. A word is written whole where neighbours are written at once, and
+//! else by an atomic exclusive or, which changes the bits of one element only.
+
+use std::collections::BTreeSet;
+
+use eutectic_gpu::dialect::{Dialect, Team};
+use eutectic_ir::{DType, ops::Reduction};
+
+use crate::library::{has, names, needed, suffix};
+
+/// The element types.
+pub const TYPES: [DType; 10] = [
+    DType::F32,
+    DType::F64,
+    DType::F16,
+    DType::Bf16,
+    DType::I8,
+    DType::U8,
+    DType::I32,
+    DType::I64,
+    DType::U32,
+    DType::Bool,
+];
+/// The bindings of what every kernel may have; those of its slots follow.
+pub const WORKSPACE: usize = 0;
+/// Where faults are reported.
+pub const FAULT: usize = 1;
+/// The first slot's.
+pub const SLOTS: usize = 2;
+
+/// The dialect, for a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Wgsl {
+    /// Threads that exchange values in registers; none where they cannot.
+    pub subgroup: Option<usize>,
+}
+
+/// The type of a value in a register.
+pub fn register(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 | DType::F16 | DType::Bf16 => "f32",
+        DType::F64 => "f64",
+        DType::I8 | DType::I32 => "i32",
+        DType::U8 | DType::U32 => "u32",
+        DType::I64 => "i64",
+        DType::Bool => "bool",
+    }
+}
+
+/// How a kernel sees a buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// Element by element; narrow ones word by word.
+    Elements,
+    /// 16 bytes at once.
+    Quads,
+    /// Words that several threads write a part of.
+    Atomics,
+}
+
+/// A buffer that a kernel has, by what its text calls.
+struct Access {
+    slot: usize,
+    dtype: DType,
+    count: usize,
+    view: View,
+    written: bool,
+}
+
+impl Access {
+    fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<Access> {
+        let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
+        let stores = is_called("store");
+        let wide = is_called("quad") || is_called("put_quad");
+        let written = stores || is_called("put_quad") || is_called("put_word");
+        let view = match () {
+            () if stores && dtype.size() < 4 => View::Atomics,
+            () if wide => View::Quads,
+            () => View::Elements,
+        };
+        let is_used = written || wide || is_called("load") || is_called("word");
+        is_used.then_some(Access { slot, dtype, count, view, written })
+    }
+
+    /// The type of what one access takes, and how many there are.
+    fn part(&self) -> (String, usize) {
+        let bytes = self.count * self.dtype.size();
+        let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
+        match self.view {
+            View::Atomics => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
+            View::Quads => (format!("vec{}<{element}>", 16 / self.dtype.size().max(4)), bytes.div_ceil(16).max(1)),
+            View::Elements => (element.into(), bytes.div_ceil(self.dtype.size().max(4)).max(1)),
+        }
+    }
+
+    /// Its binding, and the functions that a text may call on it.
+    fn declaration(&self) -> String {
+        let Access { slot: n, dtype, .. } = *self;
+        let (part, parts) = self.part();
+        let mode = if self.written { "read_write" } else { "read" };
+        let binding = SLOTS + n;
+        let mut text = format!("@group(0) @binding({binding}) var<storage, {mode}> s{n}: array<{part}, {parts}>;\n");
+        let element = if dtype.size() < 4 { "u32" } else { register(dtype) };
+        let lanes = 16 / dtype.size().max(4);
+        // A word or an element of at least 4 bytes.
+        let whole = match self.view {
+            View::Elements => format!("s{n}[at]"),
+            View::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
+            View::Atomics => format!("atomicLoad(&s{n}[at])"),
+        };
+        let put = |value: &str| match self.view {
+            View::Atomics => format!("atomicStore(&s{n}[at], {value});"),
+            _ => format!("{whole} = {value};"),
+        };
+        let each = |value: &dyn Fn(usize) -> String| (0..lanes).map(value).collect::<Vec<_>>();
+        let name = dtype.name();
+        let quad = format!("vec{lanes}<{element}>");
+        if dtype.size() >= 4 {
+            text += &format!("fn load_s{n}(at: i32) -> {element} {{ return {whole}; }}\n");
+        } else {
+            let value = if dtype.size() == 2 {
+                format!("select(low_{name}(word), high_{name}(word), (at & 1) == 1)")
+            } else {
+                format!("byte_{name}(word, u32(at) & 3u)")
+            };
+            let (register, by) = (register(dtype), 4 / dtype.size());
+            text += &format!("fn word_s{n}(at: i32) -> u32 {{ return {whole}; }}\n");
+            text += &format!(
+                "fn load_s{n}(at: i32) -> {register} {{ let word = word_s{n}(at / {by}); return {value}; }}\n"
+            );
+        }
+        if self.view != View::Elements {
+            let value = match self.view {
+                View::Quads => format!("s{n}[at]"),
+                _ => format!("{quad}({})", each(&|lane| format!("atomicLoad(&s{n}[at * 4 + {lane}])")).join(", ")),
+            };
+            text += &format!("fn quad_s{n}(at: i32) -> {quad} {{ return {value}; }}\n");
+        }
+        if !self.written {
+            return text;
+        }
+        if dtype.size() >= 4 {
+            text += &format!("fn store_s{n}(at: i32, value: {element}) {{ {} }}\n", put("value"));
+        } else {
+            text += &format!("fn put_word_s{n}(at: i32, value: u32) {{ {} }}\n", put("value"));
+        }
+        match self.view {
+            View::Elements => {}
+            View::Quads => text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ s{n}[at] = value; }}\n"),
+            View::Atomics => {
+                let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();
+                text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ {stores} }}\n");
+                // Others change the bits beside it; those of the element are this thread's.
+                let (by, bits, mask) =
+                    (4 / dtype.size(), 8 * dtype.size(), if dtype.size() == 2 { "0xffffu" } else { "0xffu" });
+                text += &format!(
+                    "fn store_s{n}(at: i32, value: {}) {{ let shift = {bits}u * (u32(at) % {by}u); let word = atomicLoad(&s{n}[at / {by}]); \
+                     atomicXor(&s{n}[at / {by}], (((word >> shift) ^ bits_{name}(value)) & {mask}) << shift); }}\n",
+                    register(dtype)
+                );
+            }
+        }
+        text
+    }
+}
+
+impl Wgsl {
+    /// A text: declarations, and a kernel of blocks of so many threads around a body.
+    pub fn text(&self, slots: &[(DType, usize)], block: usize, before: &str, body: &str) -> String {
+        let called: BTreeSet<&str> = names(before).chain(names(body)).collect();
+        let buffers: Vec<_> = slots.iter().enumerate().filter_map(|slot| Access::of(slot, &called)).collect();
+        let mut own: String = buffers.iter().map(Access::declaration).collect();
+        own += before;
+        let mut seen = BTreeSet::new();
+        for name in called.iter().filter(|name| name.starts_with("along_") || name.starts_with("across_")) {
+            own += &self.reduction(name, block, &mut seen);
+        }
+        if called.iter().any(|name| name.starts_with("within_")) {
+            own += &format!("@group(0) @binding({FAULT}) {REPORT}");
+        }
+        let functions = needed(&[&own, body]);
+        format!(
+            "{functions}{own}var<private> own_thread: u32;\n@compute @workgroup_size({block})\n\
+             fn main(@builtin(local_invocation_index) invocation: u32, @builtin(workgroup_id) of_grid: vec3<u32>, \
+             @builtin(num_workgroups) grid: vec3<u32>) {{\nown_thread = invocation;\n{body}}}\n"
+        )
+    }
+
+    /// The function that a name of [`Dialect::reduce`] stands for.
+    fn reduction(&self, name: &str, block: usize, seen: &mut BTreeSet<DType>) -> String {
+        let mut parts = name.split('_');
+        let mut next = || parts.next().unwrap_or_default();
+        let (which, how) = (next(), next());
+        let [threads, rows] = [next(), next()].map(|n| n.parse::<usize>().unwrap_or(1));
+        let dtype = next();
+        let dtype = TYPES.into_iter().find(|of| of.name() == dtype).unwrap_or(DType::F32);
+        let (ty, suffix) = (register(dtype), dtype.name());
+        let mut text = String::new();
+        let memory = format!("parts_{suffix}");
+        let shared = |text: &mut String, seen: &mut BTreeSet<DType>| {
+            if seen.insert(dtype) {
+                *text += &format!("var<workgroup> {memory}: array<{ty}, {block}>;\n");
+            }
+        };
+        let combine = |a: &str, b: &str| format!("{how}_{suffix}({a}, {b})");
+        let mut body = String::new();
+        // So many neighbours exchange registers; the rest goes through shared memory.
+        let group = match (which, self.subgroup) {
+            ("along", Some(size)) if dtype.size() == 4 && block.is_multiple_of(size) => size.min(threads),
+            _ => 1,
+        };
+        body += "var y = x;\n";
+        let mut with = group / 2;
+        while with > 0 {
+            body += &format!("y = {};\n", combine("y", &format!("subgroupShuffleXor(y, {with}u)")));
+            with /= 2;
+        }
+        let count = threads / group;
+        if count > 1 {
+            shared(&mut text, seen);
+            let (from, step) = match which {
+                "along" => (format!("own_thread / {threads}u * {count}u"), 1),
+                _ => (format!("own_thread % {rows}u"), rows),
+            };
+            let leave = match group {
+                1 => format!("{memory}[own_thread] = y;\n"),
+                _ => format!("if (own_thread % {group}u == 0u) {{ {memory}[own_thread / {group}u] = y; }}\n"),
+            };
+            body += &format!(
+                "workgroupBarrier();\n{leave}workgroupBarrier();\nlet first = {from};\ny = {memory}[first];\n"
+            );
+            let rest = combine("y", &format!("{memory}[first + n * {step}u]"));
+            body += &format!("for (var n = 1u; n < {count}u; n += 1u) {{ y = {rest}; }}\n");
+        }
+        text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return y;\n}}\n")
+    }
+}
+
+/// What a text has that reports faults; the runtime's report is of 64-bit numbers.
+const REPORT: &str = "var<storage, read_write> fault: array<atomic<u32>, 8>;
+struct Arguments { number: u32 }
+var<immediate> arguments: Arguments;
+fn report(low: u32, high: u32, extent: u32) {
+    if (atomicExchange(&fault[0], 1u) == 0u) {
+        atomicStore(&fault[2], arguments.number);
+        atomicStore(&fault[4], low);
+        atomicStore(&fault[5], high);
+        atomicStore(&fault[6], extent);
+    }
+}
+";
+
+impl Dialect for Wgsl {
+    fn register(&self, dtype: DType) -> &'static str {
+        register(dtype)
+    }
+
+    fn memory(&self, dtype: DType) -> &'static str {
+        register(dtype)
+    }
+
+    fn literal(&self, value: f64, dtype: DType) -> String {
+        match dtype {
+            DType::F64 if (value as f32).is_finite() || value.is_finite() => format!("({value:?}lf)"),
+            DType::F64 => format!("f64(of_bits({:#x}u))", (value as f32).to_bits()),
+            dtype if dtype.is_float() => match value as f32 {
+                finite if finite.is_normal() || finite == 0.0 && finite.is_sign_positive() => format!("({finite:?}f)"),
+                other => format!("of_bits({:#x}u)", other.to_bits()),
+            },
+            DType::Bool => (value != 0.0).to_string(),
+            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807li - 1li)".into(),
+            DType::I64 => format!("({}li)", value as i64),
+            DType::U8 | DType::U32 => format!("{}u", value as u32),
+            DType::I8 | DType::I32 => format!("i32({})", value as i32),
+            _ => unreachable!("all other types are floats"),
+        }
+    }
+
+    fn index(&self, wide: bool) -> &'static str {
+        if wide { "i64" } else { "i32" }
+    }
+
+    fn conversion(&self, ty: &str) -> String {
+        ty.into()
+    }
+
+    fn function(&self, name: &str, dtype: DType, last: DType) -> Option<String> {
+        let name = match name {
+            "saturate" => format!("saturate_{}_{}", suffix(last), suffix(dtype)),
+            "wrap" => format!("narrow_{}_{}", suffix(last), suffix(dtype)),
+            "round_f16" | "round_bf16" => format!("{name}_f32"),
+            _ => format!("{name}_{}", suffix(dtype)),
+        };
+        has(&name).then_some(name)
+    }
+
+    fn choose(&self, when: &str, then: &str, otherwise: &str) -> String {
+        format!("select({otherwise}, {then}, {when})")
+    }
+
+    fn declare_where(&self, (ty, name): (&str, &str), when: &str, value: &str, otherwise: &str) -> String {
+        format!("var {name}: {ty} = {otherwise};\nif ({when}) {{ {name} = {value}; }}")
+    }
+
+    fn declare(&self, ty: &str, name: &str, value: &str) -> String {
+        format!("let {name}: {ty} = {value};")
+    }
+
+    fn variable(&self, ty: &str, name: &str, value: &str) -> String {
+        format!("var {name}: {ty} = {value};")
+    }
+
+    fn array(&self, ty: &str, name: &str, count: usize) -> String {
+        format!("var {name}: array<{ty}, {count}>;")
+    }
+
+    fn each(&self, name: &str, from: &str, below: usize, step: usize, _: bool) -> String {
+        format!("for (var {name}: i32 = {from}; {name} < {below}; {name} += {step}) {{")
+    }
+
+    fn each_point(&self, name: &str, below: usize, block: usize) -> String {
+        format!(
+            "for (var point = (of_grid.x + of_grid.y * grid.x) * {block}u + invocation; point < {below}u; point += grid.x * grid.y * {block}u) {{\n\
+             let {name} = i32(point);"
+        )
+    }
+
+    fn place(&self, thread: &str, block: &str) -> String {
+        format!("let {thread} = i32(invocation);\nlet {block} = i32(of_grid.x + of_grid.y * grid.x);")
+    }
+
+    fn combine(&self, how: Reduction, dtype: DType, a: &str, b: &str) -> String {
+        format!("{how:?}_{}({a}, {b})", suffix(dtype))
+    }
+
+    fn reduce(&self, how: Reduction, (value, dtype): (&str, DType), team: Team) -> String {
+        if team.threads == 1 {
+            return value.into();
+        }
+        let which = if team.along { "along" } else { "across" };
+        format!("{which}_{how:?}_{}_{}_{}({value})", team.threads, team.rows, suffix(dtype))
+    }
+
+    fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
+        self.text(slots, block, "", body)
+    }
+
+    fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {
+        match (negative, wide) {
+            (true, _) => format!("floor_div_{0}({x}, {0}({by}))", self.index(wide)),
+            (false, false) => format!("i32(u32({x}) / {by}u)"),
+            (false, true) => format!("({x} / i64({by}))"),
+        }
+    }
+
+    fn modulo(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {
+        match (negative, wide) {
+            (true, _) => format!("floor_mod_{0}({x}, {0}({by}))", self.index(wide)),
+            (false, false) => format!("i32(u32({x}) % {by}u)"),
+            (false, true) => format!("({x} % i64({by}))"),
+        }
+    }
+
+    fn load(&self, slot: usize, at: &str) -> String {
+        format!("load_s{slot}(i32({at}))")
+    }
+
+    fn load_lanes(
+        &self,
+        (slot, dtype): (usize, DType),
+        at: &str,
+        lanes: usize,
+        name: &str,
+        when: &str,
+    ) -> (String, Vec<String>) {
+        let (size, of) = (dtype.size(), suffix_in_memory(dtype));
+        let bytes = lanes * size;
+        // What is read: parts of so many bytes, by a function of the slot.
+        let (part, call) = match () {
+            () if bytes.is_multiple_of(16) => (16, "quad"),
+            () if size < 4 && bytes >= 4 => (4, "word"),
+            () => (size, "load"),
+        };
+        let element = if size < 4 { "u32" } else { register(dtype) };
+        let ty = match call {
+            "quad" => format!("vec{}<{element}>", 16 / size.max(4)),
+            "word" => "u32".into(),
+            _ => register(dtype).to_string(),
+        };
+        let count = bytes / part;
+        let mut lines = vec![format!("let {name}_at = i32({at});")];
+        let mut reads = String::new();
+        for n in 0..count {
+            lines.push(format!("var {name}_p{n}: {ty};"));
+            let place =
+                if part > size { format!("{name}_at / {} + {n}", part / size) } else { format!("{name}_at + {n}") };
+            reads += &format!("{name}_p{n} = {call}_s{slot}({place}); ");
+        }
+        lines.push(if when == "true" { reads } else { format!("if ({when}) {{ {reads}}}") });
+        let mut names = Vec::new();
+        for lane in 0..lanes {
+            let whole = |at: usize| match call {
+                "quad" => format!("{name}_p{}[{}]", at / 16, at % 16 / size.max(4)),
+                _ => format!("{name}_p{}", at / part),
+            };
+            let at = lane * size;
+            let value = match size {
+                _ if call == "load" => format!("{name}_p{lane}"),
+                1 => format!("byte_{of}({}, {}u)", whole(at), at % 4),
+                2 => format!("{}_{of}({})", if at % 4 == 0 { "low" } else { "high" }, whole(at)),
+                _ => whole(at),
+            };
+            lines.push(format!("let {name}_{lane} = {value};"));
+            names.push(format!("{name}_{lane}"));
+        }
+        (lines.join("\n"), names)
+    }
+
+    fn store(&self, slot: usize, at: &str, value: &str) -> String {
+        format!("store_s{slot}(i32({at}), {value});")
+    }
+
+    fn store_lanes(&self, (slot, dtype): (usize, DType), at: &str, values: &[String]) -> String {
+        let (size, of) = (dtype.size(), suffix_in_memory(dtype));
+        let bytes = values.len() * size;
+        let words: Vec<String> = match size {
+            1 if values.len() >= 4 => values.chunks(4).map(|v| format!("four_{of}({})", v.join(", "))).collect(),
+            2 => values.chunks(2).map(|v| format!("pair_{of}({})", v.join(", "))).collect(),
+            _ => values.to_vec(),
+        };
+        let (per, element) = (16 / size.max(4), if size < 4 { "u32" } else { register(dtype) });
+        let statements: Vec<String> = match () {
+            () if bytes.is_multiple_of(16) => words
+                .chunks(per)
+                .enumerate()
+                .map(|(n, quad)| {
+                    format!(
+                        "put_quad_s{slot}(i32({at}) / {} + {n}, vec{per}<{element}>({}));",
+                        16 / size,
+                        quad.join(", ")
+                    )
+                })
+                .collect(),
+            () if size < 4 && bytes >= 4 => words
+                .iter()
+                .enumerate()
+                .map(|(n, word)| format!("put_word_s{slot}(i32({at}) / {} + {n}, {word});", 4 / size))
+                .collect(),
+            () => values.iter().enumerate().map(|(n, value)| self.store(slot, &format!("{at} + {n}"), value)).collect(),
+        };
+        format!("{{ {} }}", statements.join(" "))
+    }
+
+    fn within(&self, (index, dtype): (&str, DType), extent: usize, counts: &str) -> String {
+        format!("within_{}({index}, {}({extent}), {counts})", suffix(dtype), register(dtype))
+    }
+}
+
+/// What narrow types are called in the names of functions that take words apart.
+fn suffix_in_memory(dtype: DType) -> &'static str {
+    dtype.name()
+}

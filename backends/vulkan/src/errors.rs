@@ -1,0 +1,19 @@
+//! What Vulkan says that went wrong.
+
+use ash::vk;
+use eutectic_backend::BackendError;
+
+/// By what was being done.
+pub fn failed(what: &'static str) -> impl Fn(vk::Result) -> BackendError {
+    move |error| {
+        let why = match error {
+            vk::Result::ERROR_DEVICE_LOST => {
+                "the device was lost: its driver reset it, or it was removed; open the backend anew".to_string()
+            }
+            vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => "no memory is left on the device".into(),
+            vk::Result::ERROR_OUT_OF_HOST_MEMORY => "no memory is left on the host".into(),
+            other => format!("{other:?}"),
+        };
+        BackendError::Device(format!("Vulkan: {what}: {why}"))
+    }
+}

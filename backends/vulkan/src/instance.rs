@@ -1,0 +1,242 @@
+//! The loader, an instance, and which of its devices suits.
+
+use std::{
+    ffi::{CStr, c_void},
+    sync::Mutex,
+};
+
+use ash::{Entry, Instance, ext, vk};
+use eutectic_backend::BackendError;
+use eutectic_ir::DType;
+
+use crate::{errors::failed, spirv::Kept};
+
+/// What validation layers said.
+pub type Messages = Mutex<Vec<String>>;
+
+/// An instance.
+pub struct Loaded {
+    pub entry: Entry,
+    pub instance: Instance,
+    messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    pub messages: Box<Messages>,
+}
+
+/// What a device has of what kernels ask for.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub physical: vk::PhysicalDevice,
+    pub name: String,
+    pub kind: vk::PhysicalDeviceType,
+    pub family: u32,
+    pub processors: usize,
+    pub bytes: usize,
+    pub limits: vk::PhysicalDeviceLimits,
+    pub driver: String,
+    /// By which the pipeline cache is told from those of other drivers.
+    pub identity: [u8; vk::UUID_SIZE],
+    /// Threads that exchange values in registers, if shuffles are there and blocks are made of whole subgroups.
+    pub subgroup: Option<usize>,
+    pub wide: bool,
+    pub doubles: bool,
+    pub kept: Kept,
+    pub timestamps: bool,
+}
+
+unsafe extern "system" fn report(
+    _: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    messages: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: the driver gives what it was given, which lives as long as the instance, and a text.
+    unsafe {
+        let messages = &*messages.cast::<Messages>();
+        let text = (*data).message_as_c_str().map(CStr::to_string_lossy).unwrap_or_default();
+        messages.lock().unwrap_or_else(|e| e.into_inner()).push(text.into_owned());
+    }
+    vk::FALSE
+}
+
+const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+impl Loaded {
+    /// Opens the loader.
+    ///
+    /// # Errors
+    /// When there is no loader, no validation layer where it is asked for, or no driver.
+    pub fn new(validation: bool) -> Result<Loaded, BackendError> {
+        // SAFETY: loading the loader runs no code of ours.
+        let entry = unsafe { Entry::load() }.map_err(|why| BackendError::Missing {
+            what: format!(
+                "the Vulkan loader (Debian: libvulkan1, and a driver such as mesa-vulkan-drivers) is missing ({why})"
+            ),
+            places: vec!["libvulkan.so.1 in the loader's path (LD_LIBRARY_PATH, ld.so.cache)".into()],
+        })?;
+        let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3).application_name(c"eutectic");
+        let (mut layers, mut extensions) = (Vec::new(), Vec::new());
+        if validation {
+            // SAFETY: the loader is there.
+            let there = unsafe { entry.enumerate_instance_layer_properties() }.map_err(failed("listing layers"))?;
+            if !there.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
+                let what = "the validation layer (Debian: vulkan-validationlayers) is missing".into();
+                return Err(BackendError::Missing {
+                    what,
+                    places: vec!["the loader's explicit layers (VK_LAYER_PATH)".into()],
+                });
+            }
+            layers.push(VALIDATION.as_ptr());
+            extensions.push(ext::debug_utils::NAME.as_ptr());
+        }
+        let more = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut checks = vk::ValidationFeaturesEXT::default().enabled_validation_features(&more);
+        let mut info = vk::InstanceCreateInfo::default()
+            .application_info(&application)
+            .enabled_layer_names(&layers)
+            .enabled_extension_names(&extensions);
+        if validation {
+            info = info.push_next(&mut checks);
+        }
+        // SAFETY: names and structures live until it returns.
+        let instance = unsafe { entry.create_instance(&info, None) }.map_err(|why| BackendError::Missing {
+            what: format!("no Vulkan driver takes an instance ({why})"),
+            places: vec!["the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into()],
+        })?;
+        let mut loaded = Loaded { entry, instance, messenger: None, messages: Box::default() };
+        if validation {
+            let utils = ext::debug_utils::Instance::new(&loaded.entry, &loaded.instance);
+            let severity =
+                vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR;
+            let kinds = vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::GENERAL;
+            let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+                .message_severity(severity)
+                .message_type(kinds)
+                .pfn_user_callback(Some(report))
+                .user_data((&raw const *loaded.messages).cast_mut().cast());
+            // SAFETY: the list lives as long as the instance.
+            let messenger =
+                unsafe { utils.create_debug_utils_messenger(&info, None) }.map_err(failed("listening to layers"))?;
+            loaded.messenger = Some((utils, messenger));
+        }
+        Ok(loaded)
+    }
+
+    /// All devices that programs run on, the fastest kind first; or why there is none.
+    ///
+    /// # Errors
+    /// What each device lacks.
+    pub fn devices(&self) -> Result<Vec<Found>, BackendError> {
+        // SAFETY: the instance is there.
+        let physical = unsafe { self.instance.enumerate_physical_devices() }.map_err(failed("listing devices"))?;
+        let (mut found, mut lacking) = (Vec::new(), Vec::new());
+        for device in physical {
+            match self.look_at(device) {
+                Ok(device) => found.push(device),
+                Err(why) => lacking.push(why),
+            }
+        }
+        if found.is_empty() {
+            lacking.push("the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into());
+            return Err(BackendError::Missing { what: "no Vulkan device suits".into(), places: lacking });
+        }
+        let rank = |kind| match kind {
+            vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+            vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+            vk::PhysicalDeviceType::VIRTUAL_GPU => 2,
+            _ => 3,
+        };
+        found.sort_by_key(|device| rank(device.kind));
+        Ok(found)
+    }
+
+    fn look_at(&self, physical: vk::PhysicalDevice) -> Result<Found, String> {
+        let mut subgroups = vk::PhysicalDeviceSubgroupProperties::default();
+        let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+        let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
+        let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
+        let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
+        // SAFETY: the device is one of the instance's; the structures are those that its version has.
+        let (properties, features, queues, memory) = unsafe {
+            let version = self.instance.get_physical_device_properties(physical).api_version;
+            if version < vk::API_VERSION_1_3 {
+                let name = self.instance.get_physical_device_properties(physical);
+                let name = name.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
+                return Err(format!("{name}, which is of an older version than Vulkan 1.3"));
+            }
+            let mut properties = vk::PhysicalDeviceProperties2::default()
+                .push_next(&mut subgroups)
+                .push_next(&mut sizes)
+                .push_next(&mut floats)
+                .push_next(&mut driver);
+            self.instance.get_physical_device_properties2(physical, &mut properties);
+            let mut features =
+                vk::PhysicalDeviceFeatures2::default().push_next(&mut features13).push_next(&mut features12);
+            self.instance.get_physical_device_features2(physical, &mut features);
+            let (properties, features) = (properties.properties, features.features);
+            (
+                properties,
+                features,
+                self.instance.get_physical_device_queue_family_properties(physical),
+                self.instance.get_physical_device_memory_properties(physical),
+            )
+        };
+        let name = properties.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
+        let family = queues.iter().position(|queue| queue.queue_flags.contains(vk::QueueFlags::COMPUTE));
+        let Some(family) = family else { return Err(format!("{name}, which has no queue for compute")) };
+        let limits = properties.limits;
+        if limits.max_compute_work_group_invocations < 1024 {
+            let has = limits.max_compute_work_group_invocations;
+            return Err(format!("{name}, whose work groups have {has} invocations; kernels take 1024"));
+        }
+        let local =
+            memory.memory_heaps_as_slice().iter().filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        let shuffles = subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
+            && subgroups.supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
+            && features13.compute_full_subgroups == vk::TRUE
+            && features13.subgroup_size_control == vk::TRUE
+            && sizes.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
+        // Vulkan does not say how many processors there are: NVIDIA's largest devices have about as many as a work group's grid is worth filling with.
+        let processors = if properties.device_type == vk::PhysicalDeviceType::CPU { 4 } else { 128 };
+        Ok(Found {
+            physical,
+            kind: properties.device_type,
+            family: family as u32,
+            processors,
+            bytes: local.map(|heap| heap.size as usize).max().unwrap_or(0),
+            driver: driver.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned(),
+            identity: properties.pipeline_cache_uuid,
+            subgroup: shuffles.then_some(subgroups.subgroup_size as usize),
+            wide: features.shader_int64 == vk::TRUE,
+            doubles: features.shader_float64 == vk::TRUE,
+            kept: [
+                (16, floats.shader_signed_zero_inf_nan_preserve_float16 == vk::TRUE),
+                (32, floats.shader_signed_zero_inf_nan_preserve_float32 == vk::TRUE),
+                (64, floats.shader_signed_zero_inf_nan_preserve_float64 == vk::TRUE),
+            ],
+            timestamps: limits.timestamp_period > 0.0 && queues[family].timestamp_valid_bits > 0,
+            limits,
+            name,
+        })
+    }
+}
+
+impl Found {
+    /// The element types that it lacks, with the feature's name.
+    pub fn lacks(&self) -> Vec<(DType, &'static str)> {
+        let all = [(DType::I64, self.wide, "shaderInt64"), (DType::F64, self.doubles, "shaderFloat64")];
+        all.into_iter().filter(|(_, has, _)| !has).map(|(dtype, _, feature)| (dtype, feature)).collect()
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: devices are gone, for they hold this.
+        unsafe {
+            if let Some((utils, messenger)) = self.messenger.take() {
+                utils.destroy_debug_utils_messenger(messenger, None);
+            }
+            self.instance.destroy_instance(None);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Kernels: which schedule a description gets.
+
+mod attention;
+mod contraction;
+mod parts;
+
+use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_gpu::{device::Shape, launch::Launch, map, ops, rows};
+use eutectic_ir::DType;
+
+use crate::dialect::Wgsl;
+
+/// Prints a kernel.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    match &kernel.anchor {
+        AnchorKernel::Map => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
+        AnchorKernel::Rows { .. } => rows::print(dialect, shape, kernel).map(|launch| vec![launch]),
+        AnchorKernel::Contraction { .. } => contraction::print(dialect, shape, kernel),
+        AnchorKernel::Attention { .. } => attention::print(dialect, shape, kernel),
+    }
+}
+
+/// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
+///
+/// # Errors
+/// The ops that the table lacks.
+pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
+    let mut problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(dialect, body)).collect();
+    if matches!(kernel.anchor, AnchorKernel::Attention { .. }) && parts::sums(&kernel.bodies()) == DType::F64 {
+        problems.push("attention in f64, for which it has no exponential".into());
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}

@@ -1,0 +1,78 @@
+//! The functions of `text/prelude.wgsl`, by name: a kernel's text takes those that it mentions, for WGSL has neither templates nor includes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use eutectic_ir::DType;
+
+use crate::dialect::{TYPES, register};
+
+/// Each function's and struct's text by its name.
+static FUNCTIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let mut functions = BTreeMap::new();
+    for part in include_str!("text/prelude.wgsl").split("\n//# ").skip(1) {
+        let (types, text) = part.split_once('\n').expect("a line of types");
+        for name in types.split_whitespace() {
+            let dtype = TYPES.iter().find(|dtype| dtype.name() == name).expect("an element type");
+            let text = text.replace("$D", name).replace("$T", register(*dtype));
+            for item in items(&text) {
+                let name = item.split_whitespace().nth(1).and_then(|head| head.split('(').next()).expect("a name");
+                functions.insert(name.to_string(), item);
+            }
+        }
+    }
+    functions
+});
+
+/// Functions and structs, each with the lines that begin with its keyword and end before the next.
+fn items(text: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        match items.last_mut() {
+            _ if line.starts_with("fn ") || line.starts_with("struct ") => items.push(format!("{line}\n")),
+            Some(item) if !line.is_empty() => *item += &format!("{line}\n"),
+            _ => {}
+        }
+    }
+    items
+}
+
+/// Whether the library has a function.
+pub fn has(name: &str) -> bool {
+    FUNCTIONS.contains_key(name)
+}
+
+/// The names that a text mentions.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// The functions that texts mention, and those that these mention.
+pub fn needed(texts: &[&str]) -> String {
+    let mut taken: BTreeSet<&str> = BTreeSet::new();
+    let mut todo: Vec<&str> = texts.iter().flat_map(|text| names(text)).collect();
+    while let Some(name) = todo.pop() {
+        if let Some((name, text)) = FUNCTIONS.get_key_value(name)
+            && taken.insert(name)
+        {
+            todo.extend(names(text));
+        }
+    }
+    taken.into_iter().map(|name| FUNCTIONS[name].as_str()).collect()
+}
+
+/// What a type is called in the names of functions: 16-bit floats are computed with in 32 bits.
+pub fn suffix(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 | DType::Bf16 => DType::F32.name(),
+        _ => dtype.name(),
+    }
+}
+
+/// The names of all functions.
+#[cfg(test)]
+pub fn all() -> Vec<&'static str> {
+    FUNCTIONS.keys().map(String::as_str).collect()
+}

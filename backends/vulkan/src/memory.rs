@@ -1,0 +1,180 @@
+//! Memory: buffers in blocks that an allocator divides, found again by addresses that are ours.
+//!
+//! Kernels see buffers by descriptors, so an address is only a name: each buffer has a range of numbers of its own.
+
+use std::{
+    collections::BTreeMap,
+    mem::ManuallyDrop,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, AtomicUsize},
+    },
+};
+
+use ash::vk;
+use eutectic_backend::{BackendError, Memory};
+use eutectic_gpu::device::Block;
+use gpu_allocator::{
+    MemoryLocation,
+    vulkan::{Allocation, AllocationCreateDesc, AllocationScheme, Allocator},
+};
+
+use crate::{
+    errors::failed,
+    instance::{Found, Loaded},
+};
+
+/// Bytes between the addresses of buffers.
+const APART: u64 = 256;
+
+/// How often something was done on a device, for tests and reports.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Submissions to the queue.
+    pub submits: AtomicUsize,
+    /// Dispatches in them.
+    pub dispatches: AtomicUsize,
+    /// Barriers between dispatches in them.
+    pub barriers: AtomicUsize,
+}
+
+/// A logical device, and what all that lives on it shares.
+pub struct Shared {
+    pub loaded: Loaded,
+    pub found: Found,
+    pub device: ash::Device,
+    pub queue: Mutex<vk::Queue>,
+    pub cache: vk::PipelineCache,
+    pub counts: Counts,
+    pub allocator: ManuallyDrop<Mutex<Allocator>>,
+    pub table: RwLock<BTreeMap<u64, (vk::Buffer, u64)>>,
+    pub next: AtomicU64,
+}
+
+/// What a lock holds, also when a thread that had it panicked: it is changed in one step.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// The buffer of an address, and the byte in it.
+    ///
+    /// # Errors
+    /// When memory of so many bytes from there on is not there: a defect.
+    pub fn place(&self, address: u64, bytes: u64) -> Result<(vk::Buffer, u64), BackendError> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let found = table.range(..=address).next_back();
+        match found {
+            Some((start, (buffer, size))) if address - start + bytes <= *size => Ok((*buffer, address - start)),
+            _ => Err(BackendError::Device(format!(
+                "Vulkan: {bytes} bytes at {address:#x} lie in no buffer, a defect of the backend"
+            ))),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: whatever lives on the device holds this, and is gone.
+        unsafe {
+            let _ = self.device.device_wait_idle();
+            ManuallyDrop::drop(&mut self.allocator);
+            self.device.destroy_pipeline_cache(self.cache, None);
+            self.device.destroy_device(None);
+        }
+    }
+}
+
+/// A buffer with memory of its own.
+pub struct Region {
+    pub buffer: vk::Buffer,
+    address: u64,
+    bytes: usize,
+    allocation: Option<Allocation>,
+    is_host: bool,
+    shared: Arc<Shared>,
+}
+
+impl Region {
+    /// Of so many bytes, which are not cleared.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub fn new(shared: &Arc<Shared>, bytes: usize, location: MemoryLocation) -> Result<Region, BackendError> {
+        let size = bytes.max(16).next_multiple_of(16) as u64;
+        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+            | vk::BufferUsageFlags::TRANSFER_SRC
+            | vk::BufferUsageFlags::TRANSFER_DST;
+        let info = vk::BufferCreateInfo::default().size(size).usage(usage);
+        // SAFETY: the device is there, and the buffer is bound to the memory that was allocated for it.
+        let (buffer, allocation) = unsafe {
+            let buffer = shared.device.create_buffer(&info, None).map_err(failed("making a buffer"))?;
+            let requirements = shared.device.get_buffer_memory_requirements(buffer);
+            let wanted = AllocationCreateDesc {
+                name: "eutectic",
+                requirements,
+                location,
+                linear: true,
+                allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+            };
+            let allocated = lock(&shared.allocator).allocate(&wanted);
+            let bound = allocated.map_err(|why| {
+                BackendError::Device(format!("no {size} bytes of memory are left on the device: {why}"))
+            });
+            let bound = bound.and_then(|allocation| {
+                let bound = shared.device.bind_buffer_memory(buffer, allocation.memory(), allocation.offset());
+                bound.map_err(failed("binding memory")).map(|()| allocation)
+            });
+            match bound {
+                Ok(allocation) => (buffer, allocation),
+                Err(error) => {
+                    shared.device.destroy_buffer(buffer, None);
+                    return Err(error);
+                }
+            }
+        };
+        let address = shared.next.fetch_add(size.next_multiple_of(APART) + APART, std::sync::atomic::Ordering::Relaxed);
+        shared.table.write().unwrap_or_else(PoisonError::into_inner).insert(address, (buffer, size));
+        let is_host = location != MemoryLocation::GpuOnly;
+        Ok(Region { buffer, address, bytes, allocation: Some(allocation), is_host, shared: shared.clone() })
+    }
+
+    /// Where memory of a kind lies.
+    pub fn location(memory: Memory) -> MemoryLocation {
+        match memory {
+            Memory::Device => MemoryLocation::GpuOnly,
+            Memory::Host => MemoryLocation::GpuToCpu,
+        }
+    }
+}
+
+impl Block for Region {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn host(&self) -> Option<&[u8]> {
+        let bytes = self.allocation.as_ref().filter(|_| self.is_host)?.mapped_slice()?;
+        Some(&bytes[..self.bytes])
+    }
+
+    fn host_mut(&mut self) -> Option<&mut [u8]> {
+        let bytes = self.allocation.as_mut().filter(|_| self.is_host)?.mapped_slice_mut()?;
+        Some(&mut bytes[..self.bytes])
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.shared.table.write().unwrap_or_else(PoisonError::into_inner).remove(&self.address);
+        // SAFETY: whoever drops it has waited for what works on it.
+        unsafe { self.shared.device.destroy_buffer(self.buffer, None) };
+        if let Some(allocation) = self.allocation.take() {
+            let _ = lock(&self.shared.allocator).free(allocation);
+        }
+    }
+}

@@ -1,0 +1,575 @@
+//! Streams: command buffers that are kept back until something waits, so that what a run copies and what it computes is one submission.
+
+use std::{
+    mem::take,
+    sync::{Arc, atomic::Ordering},
+};
+
+use ash::vk;
+use eutectic_backend::BackendError;
+use eutectic_gpu::{
+    device::{Block, Stream},
+    launch::Launch,
+};
+use gpu_allocator::MemoryLocation;
+
+use crate::{
+    errors::failed,
+    memory::{Region, Shared, lock},
+    module::Module,
+};
+
+/// Bytes that are staged at once.
+const STAGED: usize = 32 << 20;
+/// Notes of time.
+const NOTES: u32 = 4096;
+/// Descriptor sets and descriptors of a pool.
+const SETS: u32 = 64;
+
+/// Command buffers of one pool, and the descriptor sets that they bind.
+struct Commands {
+    shared: Arc<Shared>,
+    pool: vk::CommandPool,
+    buffers: Vec<vk::CommandBuffer>,
+    used: usize,
+    sets: Vec<vk::DescriptorPool>,
+    full: usize,
+    dispatches: usize,
+    barriers: usize,
+}
+
+impl Commands {
+    fn new(shared: &Arc<Shared>) -> Result<Commands, BackendError> {
+        let info = vk::CommandPoolCreateInfo::default().queue_family_index(shared.found.family);
+        // SAFETY: the device is there.
+        let pool = unsafe { shared.device.create_command_pool(&info, None) }.map_err(failed("making commands"))?;
+        Ok(Commands {
+            shared: shared.clone(),
+            pool,
+            buffers: Vec::new(),
+            used: 0,
+            sets: Vec::new(),
+            full: 0,
+            dispatches: 0,
+            barriers: 0,
+        })
+    }
+
+    /// A command buffer that is being recorded, all of whose work waits for what was submitted before it.
+    fn begin(&mut self, usage: vk::CommandBufferUsageFlags) -> Result<vk::CommandBuffer, BackendError> {
+        let device = &self.shared.device;
+        // SAFETY: the pool is this object's alone.
+        unsafe {
+            if self.used == self.buffers.len() {
+                let info = vk::CommandBufferAllocateInfo::default().command_pool(self.pool).command_buffer_count(1);
+                let made = device.allocate_command_buffers(&info).map_err(failed("making commands"))?;
+                self.buffers.extend(made);
+            }
+            let buffer = self.buffers[self.used];
+            let info = vk::CommandBufferBeginInfo::default().flags(usage);
+            device.begin_command_buffer(buffer, &info).map_err(failed("recording commands"))?;
+            self.used += 1;
+            all_to_all(device, buffer);
+            Ok(buffer)
+        }
+    }
+
+    /// A set of descriptors.
+    fn set(&mut self, module: &Module) -> Result<vk::DescriptorSet, BackendError> {
+        let device = &self.shared.device;
+        loop {
+            if self.full == self.sets.len() {
+                let sizes =
+                    [vk::DescriptorPoolSize { ty: vk::DescriptorType::STORAGE_BUFFER, descriptor_count: SETS * 8 }];
+                let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS).pool_sizes(&sizes);
+                // SAFETY: the device is there.
+                let pool =
+                    unsafe { device.create_descriptor_pool(&info, None) }.map_err(failed("making descriptors"))?;
+                self.sets.push(pool);
+            }
+            let layouts = [module.set];
+            let info =
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.sets[self.full]).set_layouts(&layouts);
+            // SAFETY: the pool is this object's alone.
+            match unsafe { device.allocate_descriptor_sets(&info) } {
+                Ok(sets) => return Ok(sets[0]),
+                Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
+                    if self.full + 1 <= self.sets.len() =>
+                {
+                    self.full += 1;
+                }
+                Err(error) => return Err(failed("making descriptors")(error)),
+            }
+        }
+    }
+
+    /// Records a dispatch.
+    fn dispatch(
+        &mut self,
+        buffer: vk::CommandBuffer,
+        module: &Module,
+        launch: &Launch,
+        args: &[u64],
+    ) -> Result<(), BackendError> {
+        let set = self.set(module)?;
+        let mut places = Vec::with_capacity(module.bindings.len());
+        for binding in &module.bindings {
+            let (buffer, offset) = self.shared.place(args[binding.argument], binding.bytes)?;
+            places.push([vk::DescriptorBufferInfo { buffer, offset, range: binding.bytes }]);
+        }
+        let mut writes = Vec::with_capacity(places.len());
+        for (binding, place) in module.bindings.iter().zip(&places) {
+            let write = vk::WriteDescriptorSet::default().dst_set(set).dst_binding(binding.number);
+            writes.push(write.descriptor_type(vk::DescriptorType::STORAGE_BUFFER).buffer_info(place));
+        }
+        let most = self.shared.found.limits.max_compute_work_group_count;
+        // Kernels number their blocks through both axes, and leave out those that are too many.
+        let blocks = launch.grid.iter().product::<usize>();
+        let x = blocks.min(most[0] as usize);
+        let y = blocks.div_ceil(x);
+        if y > most[1] as usize {
+            return Err(BackendError::Device(format!(
+                "Vulkan: a kernel of {blocks} blocks; the device takes {} × {}",
+                most[0], most[1]
+            )));
+        }
+        let device = &self.shared.device;
+        // SAFETY: the set's bindings are the pipeline's, and lie in their buffers.
+        unsafe {
+            device.update_descriptor_sets(&writes, &[]);
+            device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, module.pipeline);
+            device.cmd_bind_descriptor_sets(buffer, vk::PipelineBindPoint::COMPUTE, module.layout, 0, &[set], &[]);
+            if module.arguments {
+                let number = (args[2] as u32).to_le_bytes();
+                device.cmd_push_constants(buffer, module.layout, vk::ShaderStageFlags::COMPUTE, 0, &number);
+            }
+            device.cmd_dispatch(buffer, x as u32, y as u32, 1);
+        }
+        self.dispatches += 1;
+        Ok(())
+    }
+
+    /// Forgets what was recorded.
+    fn reset(&mut self) -> Result<(), BackendError> {
+        let device = &self.shared.device;
+        // SAFETY: nothing of it runs.
+        unsafe {
+            device
+                .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
+                .map_err(failed("resetting commands"))?;
+            for pool in &self.sets {
+                device
+                    .reset_descriptor_pool(*pool, vk::DescriptorPoolResetFlags::empty())
+                    .map_err(failed("resetting descriptors"))?;
+            }
+        }
+        (self.used, self.full, self.dispatches, self.barriers) = (0, 0, 0, 0);
+        Ok(())
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops it has waited.
+        unsafe {
+            self.sets.iter().for_each(|pool| self.shared.device.destroy_descriptor_pool(*pool, None));
+            self.shared.device.destroy_command_pool(self.pool, None);
+        }
+    }
+}
+
+const WORK: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
+    vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
+);
+
+/// All work behind it waits for all work before it.
+fn all_to_all(device: &ash::Device, buffer: vk::CommandBuffer) {
+    let written = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+    let used = written | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+    wait_for(device, buffer, (WORK, written), (WORK, used));
+}
+
+fn wait_for(
+    device: &ash::Device,
+    buffer: vk::CommandBuffer,
+    (from, written): (vk::PipelineStageFlags, vk::AccessFlags),
+    (to, used): (vk::PipelineStageFlags, vk::AccessFlags),
+) {
+    let barrier = [vk::MemoryBarrier::default().src_access_mask(written).dst_access_mask(used)];
+    // SAFETY: the buffer is being recorded.
+    unsafe { device.cmd_pipeline_barrier(buffer, from, to, vk::DependencyFlags::empty(), &barrier, &[], &[]) };
+}
+
+/// Host memory that copies pass through.
+#[derive(Default)]
+struct Staging {
+    region: Option<Region>,
+    used: usize,
+}
+
+impl Staging {
+    /// A place for so many bytes, if there is one.
+    fn take(
+        &mut self,
+        shared: &Arc<Shared>,
+        bytes: usize,
+        location: MemoryLocation,
+    ) -> Result<Option<usize>, BackendError> {
+        let size = self.region.as_ref().map_or(0, Block::bytes);
+        if self.used + bytes > size {
+            if self.used > 0 {
+                return Ok(None);
+            }
+            self.region = None;
+            self.region = Some(Region::new(shared, bytes.max(2 * size).max(1 << 16), location)?);
+        }
+        let at = self.used;
+        self.used += bytes.next_multiple_of(16);
+        Ok(Some(at))
+    }
+}
+
+/// Bytes that come along with the work.
+struct Fetched {
+    from: u64,
+    bytes: usize,
+    at: usize,
+}
+
+/// A stream.
+pub struct Queue {
+    shared: Arc<Shared>,
+    commands: Commands,
+    /// What was begun of it, and what is submitted next.
+    open: Option<vk::CommandBuffer>,
+    list: Vec<vk::CommandBuffer>,
+    recorded: Option<(Commands, vk::CommandBuffer)>,
+    fence: vk::Fence,
+    running: bool,
+    up: Staging,
+    down: Staging,
+    wanted: Vec<Fetched>,
+    fetched: Vec<Fetched>,
+    notes: vk::QueryPool,
+}
+
+// SAFETY: its objects are used by one thread at a time, which holds it.
+unsafe impl Send for Queue {}
+
+/// Recorded launches.
+pub struct Graph(Commands, vk::CommandBuffer);
+
+// SAFETY: as for queues.
+unsafe impl Send for Graph {}
+
+impl Queue {
+    /// One of its own.
+    pub fn new(shared: &Arc<Shared>) -> Result<Queue, BackendError> {
+        let commands = Commands::new(shared)?;
+        // SAFETY: the device is there.
+        let fence = unsafe { shared.device.create_fence(&vk::FenceCreateInfo::default(), None) }
+            .map_err(failed("making a fence"))?;
+        Ok(Queue {
+            shared: shared.clone(),
+            commands,
+            open: None,
+            list: Vec::new(),
+            recorded: None,
+            fence,
+            running: false,
+            up: Staging::default(),
+            down: Staging::default(),
+            wanted: Vec::new(),
+            fetched: Vec::new(),
+            notes: vk::QueryPool::null(),
+        })
+    }
+
+    /// The command buffer that is open.
+    fn open(&mut self) -> Result<vk::CommandBuffer, BackendError> {
+        if let Some(buffer) = self.open {
+            return Ok(buffer);
+        }
+        if self.running {
+            self.finish()?;
+        }
+        self.fetched.clear();
+        let buffer = self.commands.begin(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+        self.open = Some(buffer);
+        Ok(buffer)
+    }
+
+    fn close(&mut self) -> Result<(), BackendError> {
+        if let Some(buffer) = self.open.take() {
+            // SAFETY: it is being recorded.
+            unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
+            self.list.push(buffer);
+        }
+        Ok(())
+    }
+
+    /// Submits what was put in.
+    fn submit(&mut self) -> Result<(), BackendError> {
+        if !self.wanted.is_empty() {
+            let buffer = self.open()?;
+            all_to_all(&self.shared.device, buffer);
+            let region = self.down.region.as_ref().map_or(vk::Buffer::null(), |region| region.buffer);
+            for fetched in &self.wanted {
+                self.record_copy(
+                    buffer,
+                    self.shared.place(fetched.from, fetched.bytes as u64)?,
+                    (region, fetched.at as u64),
+                    fetched.bytes,
+                );
+            }
+            let host = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
+            wait_for(
+                &self.shared.device,
+                buffer,
+                (vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::TRANSFER_WRITE),
+                host,
+            );
+        }
+        self.close()?;
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        let list = take(&mut self.list);
+        let info = [vk::SubmitInfo::default().command_buffers(&list)];
+        // SAFETY: the buffers are recorded, and what they use lives until they are waited for.
+        unsafe { self.shared.device.queue_submit(*lock(&self.shared.queue), &info, self.fence) }
+            .map_err(failed("submitting work"))?;
+        let counts = &self.shared.counts;
+        counts.submits.fetch_add(1, Ordering::Relaxed);
+        counts.dispatches.fetch_add(self.commands.dispatches, Ordering::Relaxed);
+        counts.barriers.fetch_add(self.commands.barriers, Ordering::Relaxed);
+        self.running = true;
+        Ok(())
+    }
+
+    /// Waits for what was submitted.
+    fn finish(&mut self) -> Result<(), BackendError> {
+        if take(&mut self.running) {
+            let device = &self.shared.device;
+            // SAFETY: the fence was submitted.
+            unsafe {
+                device.wait_for_fences(&[self.fence], true, u64::MAX).map_err(failed("waiting for the device"))?;
+                device.reset_fences(&[self.fence]).map_err(failed("waiting for the device"))?;
+            }
+            self.commands.reset()?;
+            (self.up.used, self.down.used) = (0, 0);
+            self.fetched = take(&mut self.wanted);
+        }
+        Ok(())
+    }
+
+    fn record_copy(
+        &self,
+        buffer: vk::CommandBuffer,
+        (from, at): (vk::Buffer, u64),
+        (to, to_at): (vk::Buffer, u64),
+        bytes: usize,
+    ) {
+        let region = [vk::BufferCopy { src_offset: at, dst_offset: to_at, size: bytes as u64 }];
+        // SAFETY: the ranges lie in their buffers, as was checked.
+        unsafe { self.shared.device.cmd_copy_buffer(buffer, from, to, &region) };
+    }
+
+    /// Zeros.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn clear(&mut self, region: &Region) -> Result<(), BackendError> {
+        let buffer = self.open()?;
+        // SAFETY: the buffer is there.
+        unsafe { self.shared.device.cmd_fill_buffer(buffer, region.buffer, 0, vk::WHOLE_SIZE, 0) };
+        self.wait()
+    }
+}
+
+impl Stream for Queue {
+    type Module = Module;
+    type Graph = Graph;
+
+    fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
+        for (n, part) in from.chunks(STAGED).enumerate() {
+            self.open()?;
+            let shared = self.shared.clone();
+            let at = match self.up.take(&shared, part.len(), MemoryLocation::CpuToGpu)? {
+                Some(at) => at,
+                None => {
+                    self.wait()?;
+                    self.open()?;
+                    self.up.take(&shared, part.len(), MemoryLocation::CpuToGpu)?.unwrap_or(0)
+                }
+            };
+            let buffer = self.open()?;
+            let Some(region) = &mut self.up.region else { continue };
+            let staged = region.buffer;
+            let Some(bytes) = region.host_mut() else { continue };
+            bytes[at..at + part.len()].copy_from_slice(part);
+            let place = self.shared.place(to + (n * STAGED) as u64, part.len() as u64)?;
+            all_to_all(&self.shared.device, buffer);
+            self.record_copy(buffer, (staged, at as u64), place, part.len());
+            all_to_all(&self.shared.device, buffer);
+        }
+        Ok(())
+    }
+
+    fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError> {
+        self.wait()?;
+        for (n, part) in to.chunks_mut(STAGED).enumerate() {
+            let from = from + (n * STAGED) as u64;
+            let is_it = |fetched: &&Fetched| fetched.from == from && fetched.bytes == part.len();
+            if !self.fetched.iter().any(|fetched| is_it(&fetched)) {
+                self.announce(from, part.len())?;
+                self.wait()?;
+            }
+            let found = self.fetched.iter().find(is_it).map(|fetched| fetched.at);
+            let bytes = self.down.region.as_ref().and_then(Block::host);
+            let (Some(at), Some(bytes)) = (found, bytes) else {
+                return Err(BackendError::Device(
+                    "Vulkan: bytes that were fetched are not there, a defect of the backend".into(),
+                ));
+            };
+            part.copy_from_slice(&bytes[at..at + part.len()]);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let buffer = self.open()?;
+        all_to_all(&self.shared.device, buffer);
+        let [from, to] = [self.shared.place(from, bytes as u64)?, self.shared.place(to, bytes as u64)?];
+        self.record_copy(buffer, from, to, bytes);
+        all_to_all(&self.shared.device, buffer);
+        Ok(())
+    }
+
+    fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
+        if let Some((commands, buffer)) = &mut self.recorded {
+            let buffer = *buffer;
+            return commands.dispatch(buffer, module, launch, args);
+        }
+        let buffer = self.open()?;
+        self.commands.dispatch(buffer, module, launch, args)
+    }
+
+    fn barrier(&mut self) -> Result<(), BackendError> {
+        let (commands, buffer) = match &mut self.recorded {
+            Some((commands, buffer)) => (commands, *buffer),
+            None => {
+                let buffer = self.open()?;
+                (&mut self.commands, buffer)
+            }
+        };
+        let compute = vk::PipelineStageFlags::COMPUTE_SHADER;
+        let used = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::SHADER_READ;
+        wait_for(&self.shared.device, buffer, (compute, vk::AccessFlags::SHADER_WRITE), (compute, used));
+        commands.barriers += 1;
+        Ok(())
+    }
+
+    fn announce(&mut self, from: u64, bytes: usize) -> Result<(), BackendError> {
+        if bytes == 0 || bytes > STAGED {
+            return Ok(());
+        }
+        self.open()?;
+        let shared = self.shared.clone();
+        // Where there is no room, it is fetched by itself.
+        if let Some(at) = self.down.take(&shared, bytes, MemoryLocation::GpuToCpu)? {
+            self.wanted.push(Fetched { from, bytes, at });
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), BackendError> {
+        self.submit()
+    }
+
+    fn begin(&mut self) -> Result<(), BackendError> {
+        let mut commands = Commands::new(&self.shared)?;
+        let buffer = commands.begin(vk::CommandBufferUsageFlags::SIMULTANEOUS_USE)?;
+        self.recorded = Some((commands, buffer));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Graph, BackendError> {
+        let Some((commands, buffer)) = self.recorded.take() else {
+            return Err(BackendError::Device("Vulkan: nothing is being recorded, a defect of the backend".into()));
+        };
+        // SAFETY: it is being recorded.
+        unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
+        Ok(Graph(commands, buffer))
+    }
+
+    fn replay(&mut self, graph: &Graph) -> Result<(), BackendError> {
+        self.open()?;
+        self.close()?;
+        self.list.push(graph.1);
+        self.commands.dispatches += graph.0.dispatches;
+        self.commands.barriers += graph.0.barriers;
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), BackendError> {
+        if self.open.is_some() || !self.list.is_empty() {
+            self.submit()?;
+        }
+        self.finish()
+    }
+
+    fn note(&mut self, n: usize) -> Result<(), BackendError> {
+        if !self.shared.found.timestamps || n >= NOTES as usize {
+            return Ok(());
+        }
+        let device = &self.shared.device;
+        if self.notes == vk::QueryPool::null() {
+            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(NOTES);
+            // SAFETY: the device is there.
+            self.notes = unsafe { device.create_query_pool(&info, None) }.map_err(failed("making notes of time"))?;
+        }
+        let buffer = self.open()?;
+        // SAFETY: the pool has such a note, and no work that is under way writes it.
+        unsafe {
+            self.shared.device.cmd_reset_query_pool(buffer, self.notes, n as u32, 1);
+            self.shared.device.cmd_write_timestamp(
+                buffer,
+                vk::PipelineStageFlags::BOTTOM_OF_PIPE,
+                self.notes,
+                n as u32,
+            );
+        }
+        Ok(())
+    }
+
+    fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError> {
+        if self.notes == vk::QueryPool::null() || from.max(to) >= NOTES as usize {
+            return Ok(0.0);
+        }
+        let read = |n: usize| {
+            let mut ticks = [0_u64];
+            let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+            // SAFETY: it was written.
+            unsafe { self.shared.device.get_query_pool_results(self.notes, n as u32, &mut ticks, flags) }
+                .map(|()| ticks[0])
+                .map_err(failed("reading the time"))
+        };
+        let ticks = read(to)?.wrapping_sub(read(from)?);
+        Ok(ticks as f64 * f64::from(self.shared.found.limits.timestamp_period) * 1e-9)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let _ = self.wait();
+        // SAFETY: nothing is under way.
+        unsafe {
+            self.shared.device.destroy_fence(self.fence, None);
+            self.shared.device.destroy_query_pool(self.notes, None);
+        }
+    }
+}
