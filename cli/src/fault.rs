@@ -12,6 +12,8 @@ use eutectic::{
 };
 use miette::{Diagnostic, GraphicalReportHandler, Report};
 
+use crate::table::plain;
+
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Fault {
@@ -81,7 +83,7 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
         return text.trim_start_matches('\n').into();
     }
     let help = diagnostic.help().map_or(String::new(), |help| format!("\n  help: {help}"));
-    format!("error: {diagnostic}{help}\n")
+    plain(&format!("error: {diagnostic}{help}\n"))
 }
 
 impl From<Error> for Fault {

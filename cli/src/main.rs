@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod fault;
 mod npy;
+mod output;
 mod program;
 mod report;
 mod table;

@@ -1,11 +1,14 @@
 //! The `.npy` format of NumPy: dense arrays, little-endian, row-major
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use std::{fs, io::Write, ops::Range, path::Path};
+use std::{fs, ops::Range, path::Path};
 
 use eutectic::{DType, Tensor};
 
-use crate::fault::{Fault, input};
+use crate::{
+    fault::{Fault, input},
+    output,
+};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -118,11 +121,8 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
         input(problem, "let the graph reshape its output")
     })?;
     let prefix = prefix.to_le_bytes();
-    let write = || {
-        let mut file = fs::File::create(path)?;
-        file.write_all(&[MAGIC, &[1, 0], &prefix, header.as_bytes(), tensor.bytes()].concat())
-    };
-    write().map_err(|e: std::io::Error| Fault::run(format!("{}: cannot be written: {e}", path.display())))
+    let bytes = [MAGIC, &[1, 0], &prefix, header.as_bytes(), tensor.bytes()].concat();
+    output::write(path, &bytes).map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
 }
 
 #[cfg(test)]

@@ -34,9 +34,6 @@ use crate::{
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
 const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 
-/// No machine holds a value of more bytes.
-const LARGEST: usize = 1 << 38;
-
 /// Which program.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
@@ -163,11 +160,7 @@ impl Program {
             _ if self.is_onnx() => self.import()?.graph,
             _ => self.read()?,
         };
-        let large = graph.nodes().find(|(_, node)| node.ty.bytes() > LARGEST);
-        large.map_or(Ok(()), |(_, node)| {
-            let problem = format!("a value of type {} in {} does not fit into memory", node.ty, node.origin);
-            Err(input(problem, "bind smaller dimensions"))
-        })?;
+        graph.fits().map_err(|e| input(e.problem, e.help))?;
         Ok(graph)
     }
 

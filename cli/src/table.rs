@@ -9,9 +9,19 @@ use std::{
 use comfy_table::{
     Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets::UTF8_HORIZONTAL_ONLY,
 };
+use eutectic::engine::ir::lang::sexp::is_unseen;
 
 /// A line above, below the titles and at the end; none between rows.
 const STYLE: TableStyle = UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
+
+/// A text from a file as a terminal may have it: control characters, which it would obey, are written as escapes.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unseen(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
 
 /// An empty table; columns whose title starts with `>` hold numbers and are aligned to the right.
 pub fn table(titles: &[&str]) -> Table {

@@ -8,7 +8,7 @@ use std::{
 
 use eutectic_backend::{Backend, BackendError, Cost, Program};
 use eutectic_ir::{
-    Graph, GraphError,
+    Graph, GraphError, Origin,
     lang::Source,
     outline::{self, Block, Outlined},
 };
@@ -311,7 +311,20 @@ impl Planned {
 /// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
 fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
-    if fixed { Ok(Cow::Borrowed(graph)) } else { graph.bind(&Default::default()).map(Cow::Owned) }
+    let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
+    graph.fits()?;
+    if graph.results().next().is_none() {
+        let (problem, help) =
+            ("it computes nothing: it has no output, and updates no state", "name a value as its output");
+        return Err(GraphError {
+            op: graph.name.clone(),
+            operands: String::new(),
+            origin: Origin::default(),
+            problem: problem.into(),
+            help: help.into(),
+        });
+    }
+    Ok(graph)
 }
 
 /// The results for all of some items, computed in parallel; of several errors, the first in order.

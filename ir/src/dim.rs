@@ -20,6 +20,9 @@ impl fmt::Display for Symbol {
     }
 }
 
+/// The most terms of a dimension, and of a shape's number of elements: what is written with few brackets may multiply out to millions.
+pub(crate) const MOST_TERMS: usize = 256;
+
 /// A product of symbols, sorted; the empty product is 1.
 type Monomial = Vec<Symbol>;
 
@@ -109,6 +112,14 @@ impl Dim {
             let factor = |symbol: &Symbol| value(&symbol.name).unwrap_or_else(|| Dim::of(symbol.clone()));
             &sum + &monomial.iter().fold(Dim::Known(*c), |product, symbol| &product * &factor(symbol))
         })
+    }
+
+    /// How many products of symbols it is the sum of.
+    pub fn count_terms(&self) -> usize {
+        match self {
+            Dim::Known(_) => 1,
+            Dim::Symbolic(terms) => terms.len(),
+        }
     }
 
     /// The symbols in it, sorted, each once.

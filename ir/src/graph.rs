@@ -12,7 +12,16 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::{Attr, Attrs, Class, Dim, Op, Shape, Symbol, Tensor, Type, ops::Leaf};
+use crate::{
+    Attr, Attrs, Class, Dim, Op, Shape, Symbol, Tensor, Type, dim::MOST_TERMS, lang::sexp::is_unseen, ops::Leaf,
+};
+
+/// The most nodes of a graph: what searches and plans a program takes memory and time for each of them, and a loop's steps are
+/// nodes each for itself.
+const MOST_NODES: usize = 1 << 18;
+
+/// The most bytes of a value: no machine holds more.
+const MOST_BYTES: usize = 1 << 38;
 
 /// A node of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,7 +182,8 @@ impl Graph {
 
     /// Runs `build` with `part` added to the path that new nodes remember.
     pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Graph) -> T) -> T {
-        self.scope.push(part.to_string());
+        // A path is printed wherever something is said of the part.
+        self.scope.push(part.replace(is_unseen, "?"));
         let result = build(self);
         self.scope.pop();
         result
@@ -204,10 +214,43 @@ impl Graph {
         attrs: &[(&str, Attr)],
         origin: Origin,
     ) -> Result<NodeId, GraphError> {
+        self.room(op, 1)?;
+        self.known(op, operands)?;
         let (op, attrs, ty) = self.check(op, operands, attrs, &origin)?;
         self.names.extend(name_of(op, &attrs));
         self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin });
         Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    /// Refuses nodes for which a graph has no room, before any of them is made.
+    fn room(&self, op: &str, more: usize) -> Result<(), GraphError> {
+        let nodes = self.len().saturating_add(more);
+        if nodes <= MOST_NODES {
+            return Ok(());
+        }
+        let help = "take fewer or smaller loops and branches: each step is nodes of its own";
+        Err(self.refuse_at(op, format!("the graph would have {nodes} nodes, {MOST_NODES} is the most"), help))
+    }
+
+    /// Refuses values of other graphs.
+    fn known(&self, op: &str, values: &[NodeId]) -> Result<(), GraphError> {
+        let Some(NodeId(id)) = values.iter().find(|id| id.0 as usize >= self.len()) else { return Ok(()) };
+        let problem = format!("value {id} is none of this graph, which has {} nodes", self.len());
+        Err(self.refuse_at(op, problem, "take values from the builder of this very graph"))
+    }
+
+    /// Refuses values that no machine holds.
+    ///
+    /// # Errors
+    /// The first of them, with its place in the model.
+    pub fn fits(&self) -> Result<(), GraphError> {
+        let large = self.nodes.iter().find(|node| node.ty.bytes() > MOST_BYTES);
+        large.map_or(Ok(()), |node| {
+            let problem = format!("a value of type {} in {} does not fit into memory", node.ty, node.origin);
+            let operands = node.operands.iter().map(|id| self.ty(*id).to_string()).collect::<Vec<_>>().join(", ");
+            let (op, origin, help) = (node.op.name().into(), node.origin.clone(), "bind smaller dimensions".into());
+            Err(GraphError { op, operands, origin, problem, help })
+        })
     }
 
     fn check(
@@ -228,11 +271,25 @@ impl Graph {
         let Some(known) = Op::named(op) else {
             return Err(error("there is no such op".into(), "`eutectic ops` lists them".into()));
         };
+        let shapes = attrs.iter().filter_map(|(_, attr)| match attr {
+            Attr::Shape(shape) => Some(shape),
+            Attr::Type(ty) => ty.as_tensor().map(|(_, shape)| shape),
+            _ => None,
+        });
+        for shape in shapes {
+            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions".into()))?;
+        }
         let attrs = known.attributes(attrs, &types).map_err(|(problem, help)| error(problem, help))?;
         let ty = known.infer(&attrs, &types).map_err(|m| {
             let signature = known.signature();
             error(m.describe(&signature.scope), format!("its signature is {}", known.def().signature))
         })?;
+        if let Type::Tensor(_, shape) = &ty {
+            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions".into()))?;
+        }
+        if name_of(known, &attrs).is_some_and(|name| name.contains(is_unseen)) {
+            return Err(error("its name has a control character".into(), "give it a name that can be printed".into()));
+        }
         if let Some(name) = name_of(known, &attrs).filter(|name| self.names.contains(name)) {
             let problem = format!("there is an input, a parameter or a state named {name} already");
             return Err(error(problem, "give it another name, or use the node that you have".into()));
@@ -277,6 +334,7 @@ impl Graph {
     /// # Errors
     /// When `like` is a tuple.
     pub fn scalar(&mut self, value: f64, like: NodeId) -> Result<NodeId, GraphError> {
+        self.known("const", &[like])?;
         let dtype = self.ty(like).dtype().ok_or_else(|| GraphError {
             op: "const".into(),
             operands: self.ty(like).to_string(),
@@ -292,6 +350,7 @@ impl Graph {
     /// # Errors
     /// When the name is taken, or the value is a tuple.
     pub fn output(&mut self, name: &str, value: NodeId) -> Result<(), GraphError> {
+        self.known("output", &[value])?;
         let error = |problem: &str, help: &str| GraphError {
             op: "output".into(),
             operands: format!("{name} : {}", self.ty(value)),
@@ -299,6 +358,9 @@ impl Graph {
             problem: problem.into(),
             help: help.into(),
         };
+        if name.contains(is_unseen) {
+            return Err(error("its name has a control character", "give it a name that can be printed"));
+        }
         if self.outputs.iter().any(|(taken, _)| taken == name) {
             return Err(error("there is an output of that name already", "give it another name"));
         }
@@ -314,6 +376,7 @@ impl Graph {
     /// # Errors
     /// When there is no state of that name, it has another type, or it is updated already.
     pub fn update(&mut self, state: &str, value: NodeId) -> Result<(), GraphError> {
+        self.known("update", &[value])?;
         let error = |problem: String, help: &str| GraphError {
             op: "update".into(),
             operands: format!("{state} : {}", self.ty(value)),
@@ -444,6 +507,14 @@ impl Graph {
     }
 }
 
+/// Refuses shapes whose number of elements cannot be said in few words: ops compare these.
+fn few_terms(shape: &Shape) -> Result<(), String> {
+    match shape.count_terms() {
+        0..=MOST_TERMS => Ok(()),
+        terms => Err(format!("the number of elements of {shape} has {terms} terms, {MOST_TERMS} is the most")),
+    }
+}
+
 /// The name of an input, a parameter or a state.
 fn name_of(op: Op, attrs: &Attrs) -> Option<Arc<str>> {
     match (op.def().class, attrs.first()) {
@@ -474,6 +545,24 @@ mod tests {
         // What a state becomes is needed, although no output is.
         let new = graph.prune();
         assert_eq!((graph.len(), new[wrong.0 as usize], graph.updates()), (3, None, &[("sum".into(), NodeId(2))][..]));
+    }
+
+    #[test]
+    fn values_of_other_graphs_and_values_that_nothing_holds_are_refused() {
+        let mut graph = Graph::new("g");
+        let x = graph.state("x", Type::tensor(DType::F32, &[2])).unwrap();
+        let foreign = NodeId(7);
+        let none = |result: Result<(), GraphError>| result.unwrap_err().to_string().contains("none of this graph");
+        assert!(none(graph.apply("add", &[x, foreign], &[]).map(drop)) && none(graph.output("y", foreign)));
+        assert!(none(graph.update("x", foreign)) && none(graph.scalar(1.0, foreign).map(drop)));
+        assert!(none(graph.reshape(foreign, Default::default()).map(drop)));
+        assert!(none(graph.branch(foreign, &Graph::new("a"), &Graph::new("b"), &[]).map(drop)));
+        assert!(none(graph.inline(&Graph::new("a"), &[foreign]).map(drop)));
+        assert!(graph.fits().is_ok());
+        let evil = Type::tensor(DType::F32, &[2]);
+        assert!(graph.input("\u{1b}[2J", evil).is_err() && graph.output("\u{7}", x).is_err());
+        graph.input("huge", Type::tensor(DType::F32, &[usize::MAX, usize::MAX])).unwrap();
+        assert!(graph.fits().unwrap_err().to_string().contains("does not fit into memory"));
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl Shape {
         self.0.iter().any(Dim::varies)
     }
 
+    /// How many terms [`Shape::count`] may have.
+    pub(crate) fn count_terms(&self) -> usize {
+        self.0.iter().map(Dim::count_terms).fold(1, usize::saturating_mul)
+    }
+
     /// Number of elements, symbolic where an extent is.
     pub fn count(&self) -> Dim {
         self.0.iter().fold(Dim::Known(1), |n, d| &n * d)

@@ -111,6 +111,35 @@ fn each_mistake_is_reported_once() {
 }
 
 #[test]
+fn what_grows_without_bound_is_refused_before_it_does() {
+    let told = |text: &str| read(text).unwrap_err().to_string() + &format!("{:?}", read(text).unwrap_err());
+    let factors: String = (0..25).map(|n| format!(" (+ A{n} B{n})")).collect();
+    assert!(told(&format!("(graph \"g\" (input x f32[(*{factors})]) (output y (neg x)))")).contains("terms"));
+    let bodies = "(input x f32[]) (sub large (input y f32[]) (output p (gt y (const f32[] { 1.0 }))))
+                  (sub s0 (input y f32[]) (output y (neg y)))";
+    let axes: String = (0..25).map(|n| format!(" (+ A{n} B{n})")).collect();
+    assert!(told(&format!("(graph \"g\" (input x f32[{axes}]) (output y (neg x)))")).contains("terms"));
+    assert!(told(&format!("(graph \"g\" (input x f32[4]) (output y (reshape x :shape [{axes}])))")).contains("terms"));
+    for most in ["1000000000", "18446744073709551615"] {
+        let text = format!("(graph \"g\" {bodies} (output y (while large s0 x :most {most})))");
+        assert!(told(&text).contains("nodes"), "{most}");
+    }
+    // Each body names the one before four times: 4^40 nodes.
+    let nested: String = (1..40)
+        .map(|n| {
+            let below = n - 1;
+            format!(
+                "(sub s{n} (input y f32[]) (let p (gt y (const f32[] {{ 1.0 }}))) (let a (if p s{below} s{below} y))
+                  (output y (if p s{below} s{below} a)))"
+            )
+        })
+        .collect();
+    let text =
+        format!("(graph \"g\" {bodies} {nested} (let p (gt x (const f32[] {{ 1.0 }}))) (output y (if p s39 s39 x)))");
+    assert!(told(&text).contains("nodes"));
+}
+
+#[test]
 fn broken_text_is_an_error() {
     for text in ["", "(graph)", "(graph \"x\" (let", "(graph \"x\") (graph \"y\")", "x", "(graph \"x\" [1 2])", "\u{0}"]
     {

@@ -83,7 +83,9 @@
 //!
 //! `(where (relation arg …) …)`, the relations of [`eutectic_ir::lang::relation`], with dims, shapes in brackets and
 //! attribute variables as arguments: `(where (broadcast A B C) (permute A ?p C))`. Each is checked, or solved for what it
-//! determines. `(near ?c 0.5)` may stand here too.
+//! determines. `(near ?c 0.5)` may stand here too. Of a number variable `(positive ?c)`, `(whole ?c)` (an integer), `(between ?c 0 1)` and
+//! `(nonzero ?c)` are guards. A `fast` rule says of tensors for which values its sides are equal: `(positive ?x)`, `(between ?x -10 10)`. No
+//! match is refused for that (`--fp fast` trusts it); on such values `rules check` asks of the rule what it asks of `reassoc`.
 //!
 //! ## Contract and flags
 //!
@@ -99,6 +101,20 @@
 //! attributes and relations, an omitted attribute on the left, a variable or dim on the right that nothing on the left determines,
 //! sides of different type, rules for which no sample type-checks, and self-feeding rules (run on its own right side, the rule
 //! does not come to rest).
+//!
+//! # Why egg's e-graph, and neither its patterns nor its `Runner`
+//!
+//! The e-graph, its hash-consing, congruence and analysis are egg's. Searching, applying and scheduling are ours, each for one reason:
+//! - *Attributes are in an e-node's head.* An `egg::Pattern` binds classes; `:axis`, `:perm` and `:eps` would each be a leaf child with a
+//!   class of its own. Here they are checked where the head is, and rules compute with them.
+//! - *A match is more than a substitution.* The guard solves for dims and attributes (`(* 2 H)`, `broadcast`, `permute`) from the types of
+//!   the matched classes and which of a class's e-nodes matched; an `egg::Subst` holds classes only.
+//! - *Several roots and groups.* `egg::MultiPattern` joins roots by product, which grows quadratically; here they are joined through what
+//!   they share, and a group takes the maximal set of members at once.
+//! - *Limits are counts.* `egg::Runner` also stops by the clock, and its `BackoffScheduler` bans rules by how often they matched: the result
+//!   then depends on the machine, or on rules that do not fire. Rules run in phases, `once` rules on what their phase starts with.
+//! - *Extraction is by plans of kernels* (the crate `eutectic-lowering`): what an e-node costs depends on what it is fused with, so
+//!   `egg::Extractor`'s cost of a tree says nothing.
 //!
 //! # From Rust
 //!

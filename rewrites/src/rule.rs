@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use eutectic_ir::{
-    Attr, Attrs, Op,
+    Attr, Attrs, Class, Op,
     lang::{
         Bindings, RelationCall, Source, TypePattern,
         typing::{DimPattern, DimsPattern, Scope, Slot},
@@ -168,6 +168,11 @@ impl Rule {
         })
     }
 
+    /// Whether a `fast` rule says for which inputs its sides are equal: there it keeps what `reassoc` promises.
+    pub fn states_its_domain(&self) -> bool {
+        self.variables.iter().any(|v| v.domain.is_some())
+    }
+
     /// For each variable, whether the right side takes it of all members of the group at once.
     pub fn splatted(&self) -> Vec<bool> {
         let mut splatted = vec![false; self.variables.len()];
@@ -188,6 +193,25 @@ impl Rule {
             Term::Call(call) => !call.args.iter().any(|arg| matches!(arg, Term::Call(_))),
             _ => true,
         })
+    }
+
+    /// Whether it says what an op is: a composite one by others, a surface form by the one that kernels take. That is no liberty
+    /// with the op's rounding, which has no other.
+    pub fn defines_an_op(&self) -> bool {
+        // What takes one result out of several says what that result is.
+        let defined = |root: &Root| match &root.left {
+            Term::Call(Call { op: OpTerm::Named(op), args, .. }) if matches!(op.def().class, Class::Project) => {
+                args.first().cloned()
+            }
+            term => Some(term.clone()),
+        };
+        let composite = |root: &Root| match defined(root) {
+            Some(Term::Call(Call { op: OpTerm::Named(op), args, .. })) => {
+                matches!(op.def().class, Class::Composite) && !args.iter().any(|arg| matches!(arg, Term::Call(_)))
+            }
+            _ => false,
+        };
+        self.phase == Phase::Legalize || self.pack() == "decompose" && self.roots.iter().all(composite)
     }
 
     /// File and line.
@@ -218,6 +242,8 @@ pub struct Variable {
     pub kind: VariableKind,
     /// The number that its elements are to be.
     pub wanted: Option<Wanted>,
+    /// The least and the most that its elements may be for a `fast` rule to promise anything; the least is left out where it is 0.
+    pub domain: Option<(f64, f64)>,
     /// Whether it is no number: nothing that is known to have one value everywhere.
     pub varied: bool,
 }

@@ -58,7 +58,7 @@ pub enum LoadError {
 /// How much rounding may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fp {
-    /// Only rules that keep every bit.
+    /// Only rules that keep every bit, and those that say what an op is.
     Exact,
     /// Also rules that round in another order.
     #[default]
@@ -160,7 +160,7 @@ impl RuleSet {
     /// When a directory cannot be read.
     pub fn load_dir_partly(directory: &Path) -> Result<(RuleSet, Vec<LoadError>), LoadError> {
         let mut files = Vec::new();
-        collect(directory, &mut files)?;
+        collect(directory, &mut Vec::new(), &mut files)?;
         files.sort();
         let (mut sources, mut errors) = (Vec::new(), Vec::new());
         for path in files {
@@ -233,7 +233,7 @@ impl RuleSet {
             let named = |globs: &[GlobMatcher]| globs.iter().any(|g| g.is_match(&*rule.name));
             let admitted = match Precision::of_pack(rule.pack()) {
                 Some(precision) => precision == choice.precision,
-                None => choice.fp.admits(rule.contract),
+                None => choice.fp.admits(rule.contract) || rule.defines_an_op(),
             };
             admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
         };
@@ -277,6 +277,10 @@ impl RuleSet {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
+    // Reading a pipe waits for whoever writes to it.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+    }
     String::from_utf8(fs::read(path)?).map_err(|e| {
         let place = format!("byte {} is not UTF-8 text", e.utf8_error().valid_up_to() + 1);
         io::Error::new(io::ErrorKind::InvalidData, place)
@@ -301,12 +305,18 @@ fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
     errors
 }
 
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+fn collect(directory: &Path, seen: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
     let wrong = |error| LoadError::Read { path: directory.to_path_buf(), error };
+    // Links may lead in a circle.
+    let itself = fs::canonicalize(directory).map_err(wrong)?;
+    if seen.contains(&itself) {
+        return Ok(());
+    }
+    seen.push(itself);
     for entry in fs::read_dir(directory).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
         if path.is_dir() {
-            collect(&path, files)?;
+            collect(&path, seen, files)?;
         } else if path.extension().is_some_and(|e| e == "rules") {
             files.push(path);
         }

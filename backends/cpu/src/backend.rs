@@ -1,6 +1,6 @@
 //! The backend's options, and its answers to the planner.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup};
 
@@ -32,6 +32,9 @@ impl Default for CpuOptions {
     }
 }
 
+/// The most threads of a program: each has scratch memory and a stack of its own.
+const MOST_THREADS: usize = 1024;
+
 /// The CPU.
 pub struct Cpu {
     machine: Machine,
@@ -41,7 +44,7 @@ pub struct Cpu {
 impl Cpu {
     /// A backend with these options; the level is lowered to what the machine has.
     pub fn new(options: CpuOptions) -> Cpu {
-        let threads = options.threads.max(1);
+        let threads = options.threads.clamp(1, MOST_THREADS);
         let machine = Machine { isa: options.isa.min(Isa::detect()), threads };
         Cpu { machine, model: Model::new(options.costs, threads) }
     }
@@ -55,6 +58,10 @@ impl Cpu {
     pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
         let mut options = CpuOptions::default();
         options.threads = setup.threads.map_or(options.threads, NonZeroUsize::get);
+        if options.threads > MOST_THREADS {
+            let problem = format!("{} are more than the {MOST_THREADS} that a program is cut for", options.threads);
+            return Err(BackendError::Setup { option: "threads", problem });
+        }
         if let Some(costs) = &setup.costs {
             let wrong = |e: String| BackendError::Setup { option: "costs", problem: e };
             options.costs = Costs::parse(costs).map_err(|e| wrong(e.to_string()))?;
@@ -69,6 +76,17 @@ impl Default for Cpu {
     }
 }
 
+/// Bytes of memory that the machine has, or that the process's group may use; any number where neither is said.
+fn memory() -> usize {
+    let first = |path: &str| fs::read_to_string(path).ok();
+    let total = first("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+    });
+    let allowed = first("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    total.into_iter().chain(allowed).min().unwrap_or(usize::MAX)
+}
+
 impl Backend for Cpu {
     fn name(&self) -> &str {
         "cpu"
@@ -81,7 +99,7 @@ impl Backend for Cpu {
     }
 
     fn limits(&self) -> Limits {
-        Limits { rank: MAX_RANK, ..Limits::default() }
+        Limits { rank: MAX_RANK, capacity: memory(), ..Limits::default() }
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {

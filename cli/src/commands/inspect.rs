@@ -9,7 +9,7 @@ use crate::{
     args::{Format, print_json},
     fault::Fault,
     program::{onnx_fault, shape},
-    table::{bytes, count, heading, table, thousands},
+    table::{bytes, count, heading, plain, table, thousands},
 };
 
 const EXAMPLES: &str = "\
@@ -62,14 +62,15 @@ fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> 
     let Summary { opset, other_opsets, ir_version, producer, inputs, outputs, tensors, elements, bytes: size, ops } =
         summary;
     let others: String = other_opsets.iter().map(|(domain, version)| format!(", {domain} {version}")).collect();
-    let ports =
-        |ports: &[(String, String)]| ports.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>().join(", ");
+    let ports = |ports: &[(String, String)]| {
+        plain(&ports.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>().join(", "))
+    };
     writeln!(out, "{}", heading(args.model.display()))?;
-    writeln!(out, "opset       {opset}{others} (IR version {ir_version})")?;
-    writeln!(out, "producer    {}", if producer.is_empty() { "not named" } else { producer })?;
+    writeln!(out, "opset       {opset}{} (IR version {ir_version})", plain(&others))?;
+    writeln!(out, "producer    {}", if producer.is_empty() { "not named".into() } else { plain(producer) })?;
     writeln!(out, "inputs      {}", ports(inputs))?;
     writeln!(out, "outputs     {}", ports(outputs))?;
-    writeln!(out, "open        {}", model.symbols().join(", "))?;
+    writeln!(out, "open        {}", plain(&model.symbols().join(", ")))?;
     writeln!(
         out,
         "weights     {} tensors, {} numbers, {}",
@@ -79,7 +80,7 @@ fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> 
     )?;
     let mut histogram = table(&["op", ">nodes"]);
     for (op, times) in ops {
-        histogram.add_row([op.clone(), thousands(*times)]);
+        histogram.add_row([plain(op), thousands(*times)]);
     }
     Ok(writeln!(out, "{histogram}")?)
 }
@@ -88,7 +89,7 @@ fn list(out: &mut dyn Write, title: &str, lines: &[String]) -> Result<(), Fault>
     if !lines.is_empty() {
         writeln!(out, "\n{}", heading(title))?;
     }
-    Ok(lines.iter().try_for_each(|line| writeln!(out, "{line}"))?)
+    Ok(lines.iter().try_for_each(|line| writeln!(out, "{}", plain(line)))?)
 }
 
 fn as_json(model: &Model, summary: &Summary, unsupported: &[Unsupported], unusable: &[String]) -> serde_json::Value {

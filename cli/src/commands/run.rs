@@ -10,7 +10,7 @@ use std::{
 };
 
 use eutectic::{DType, Tensor, TextEncoder};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     args::{Format, Job, print_json},
@@ -199,9 +199,9 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &Tensors, sou
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
         let values = |t: &Tensor| match t.dtype() {
-            DType::F64 => json!(t.to_f64()),
+            DType::F64 => t.to_f64().into_iter().map(|x| number(x, json!(x))).collect(),
             // As f32: no digits that the number does not have.
-            float if float.is_float() => json!(t.to_f64().into_iter().map(|x| x as f32).collect::<Vec<_>>()),
+            float if float.is_float() => t.to_f64().into_iter().map(|x| number(x, json!(x as f32))).collect(),
             _ => json!(t.to_i64()),
         };
         let outputs: Vec<_> = results
@@ -223,6 +223,16 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &Tensors, sou
         table.add_row([name.to_string(), tensor.ty().to_string(), values, format!("{low:.5}"), format!("{high:.5}")]);
     }
     Ok(writeln!(out, "{table}")?)
+}
+
+/// A number, or what JSON has none for, in the words of Protocol Buffers' JSON: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+fn number(x: f64, finite: Value) -> Value {
+    match x {
+        _ if x.is_finite() => finite,
+        _ if x.is_nan() => json!("NaN"),
+        _ if x > 0.0 => json!("Infinity"),
+        _ => json!("-Infinity"),
+    }
 }
 
 /// Which output goes into which file.

@@ -2,8 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    fs::File,
-    io::{Write, stdout},
+    io::{self, Write, stdout},
     path::PathBuf,
 };
 
@@ -20,6 +19,7 @@ use serde_json::json;
 use crate::{
     args::{Format, On, Rules, print_json},
     fault::{Fault, input},
+    output::Output,
     program::Program,
     table::{seconds, table, thousands},
     timing::progress,
@@ -67,9 +67,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         return Err(input(problem, "--backend cpu fits the costs of the processor"));
     }
     let rules = args.rules.load(&*backend)?;
-    let unwritable = |e| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
-    // Better now than after a minute.
-    let mut file = File::create(&args.out).map_err(unwritable)?;
+    let unwritable = |e: io::Error| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
+    // Better now than after a minute. What is there stays until the new one is whole.
+    let mut file = Output::new(&args.out).map_err(unwritable)?;
     let most = CpuOptions::default().threads;
     let programs = args.programs()?;
     let bar = progress("measuring", Some((programs.len() * most.min(2)) as u64));
@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Cpu::default().describe(),
     );
     file.write_all(text.as_bytes()).map_err(unwritable)?;
+    file.done().map_err(unwritable)?;
     args.print(&fitted, &kinds, &measured)
 }
 

@@ -13,6 +13,8 @@ impl Graph {
     /// # Errors
     /// When the number or a type of the given values is another, or a parameter has another type than the one of its name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
+        self.known(&body.name, given)?;
+        self.room(&body.name, body.len())?;
         if let Some((name, _)) = body.named("state").next() {
             let problem = format!("it has the state {name}");
             return Err(self.refuse(
@@ -115,6 +117,8 @@ impl Graph {
         if start.is_empty() {
             return Err(self.refuse_at("while", "nothing is carried".into(), "give the loop a value to start with"));
         }
+        self.known("while", start)?;
+        self.room("while", most.saturating_mul(body.len().saturating_add(condition.len())))?;
         let mut carried = start.to_vec();
         let mut active: Option<NodeId> = None;
         for _ in 0..most {
@@ -159,6 +163,7 @@ impl Graph {
 
     /// One truth value, from one of any type.
     fn truth(&mut self, value: NodeId, what: &str) -> Result<NodeId, GraphError> {
+        self.known("if", &[value])?;
         let ty = self.ty(value).clone();
         let one = ty.as_tensor().filter(|(_, shape)| shape.iter().all(|d| d.known() == Some(1)));
         let Some((dtype, shape)) = one else {

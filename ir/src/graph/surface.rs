@@ -44,6 +44,7 @@ impl Graph {
     /// When it fits neither way, or both ways with different meanings.
     pub fn mask_of_scores(&mut self, mask: NodeId, batch: &Shape, scores: [Dim; 3]) -> Result<NodeId, GraphError> {
         let whole: Shape = batch.iter().chain(&scores).cloned().collect();
+        self.known("mask", &[mask])?;
         let Some(shape) = self.shape(mask).cloned() else {
             return Err(self.refuse_at("mask", "a tuple is no mask".into(), "take one result out of it with `get`"));
         };
@@ -71,6 +72,7 @@ impl Graph {
 
     /// An operand's axes by their parts.
     fn side(&self, id: NodeId, batch: &[i64], contract: &[i64], name: &str) -> Result<Side, GraphError> {
+        self.known("dot-general", &[id])?;
         let Some(shape) = self.shape(id) else {
             let problem = format!("the {name} operand is a tuple");
             return Err(self.refuse_at("dot-general", problem, "take one result out of it with `get`"));

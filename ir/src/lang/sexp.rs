@@ -34,7 +34,7 @@ impl Source {
         if let Some((end, _)) = lines.clone().next().filter(|_| lines.count() >= MOST_LINES) {
             span.end = span.start + end;
         }
-        let source_code = self.is_shown_around(&span).then(|| NamedSource::new(&self.name, self.text.clone()));
+        let source_code = self.is_shown_around(&span).then(|| NamedSource::new(&self.name, shown(&self.text)));
         if source_code.is_none() {
             let (line, column) = self.position(span.start);
             message = format!("{}:{line}:{column}: {message}", self.name);
@@ -175,6 +175,10 @@ const MAX_DEPTH: usize = 128;
 /// Unbalanced brackets, unclosed strings and over-deep nesting; nothing is read on after the first of them in
 /// one top-level form, but later top-level forms are (a form starts with `(` in the first column), up to a number of errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
+    if let Some((at, c)) = source.text.char_indices().find(|(_, c)| is_unseen(*c)) {
+        let message = format!("this is the control character U+{:04X}", u32::from(c));
+        return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
+    }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
     let mut reader = Reader { source, at: 0, line: 0, outdented: None };
     loop {
@@ -370,6 +374,28 @@ pub fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
+/// What a terminal would obey instead of showing it.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\r' | '\t')
+}
+
+/// A text with a sign of the same length in the place of each control character, so that places in it stay.
+fn shown(text: &Arc<str>) -> Arc<str> {
+    if !text.contains(is_unseen) {
+        return text.clone();
+    }
+    let sign = |c: char| {
+        if !is_unseen(c) {
+            c
+        } else if c.len_utf8() == 1 {
+            '?'
+        } else {
+            '·'
+        }
+    };
+    text.chars().map(sign).collect::<String>().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,6 +416,13 @@ mod tests {
         let errors = read(&source).unwrap_err();
         let places: Vec<_> = errors.0.iter().map(|e| source.position(e.offset())).collect();
         assert_eq!(places, [(1, 1), (2, 3), (4, 4)], "{errors:?}");
+    }
+
+    #[test]
+    fn control_characters_are_refused_and_never_shown() {
+        let errors = read(&Source::new("t", "(graph \"\u{1b}[2Jevil\u{7}\")")).unwrap_err();
+        let shown = format!("{:?}", miette::Report::new(errors));
+        assert!(shown.contains("U+001B") && shown.contains("?[2Jevil?") && !shown.contains(is_unseen), "{shown}");
     }
 
     #[test]

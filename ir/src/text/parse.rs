@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::control;
 use crate::{
     Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
+    dim::MOST_TERMS,
     lang::{
         Errors, LangError, Sexp, SexpKind, Source,
         sexp::{nearest, read},
@@ -340,6 +341,10 @@ impl<'a> Parser<'a> {
         let first = self.dim(first)?;
         rest.iter().try_fold(first, |n, d| {
             let d = self.dim(d)?;
+            if n.count_terms().saturating_mul(d.count_terms()) > MOST_TERMS {
+                let message = format!("multiplied out, this dimension has more than {MOST_TERMS} terms");
+                return self.wrong(sexp, message, "give a name to a part of it");
+            }
             Some(match op {
                 "+" => &n + &d,
                 "-" => &n - &d,

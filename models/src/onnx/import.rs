@@ -143,6 +143,11 @@ impl<'m> Importer<'m> {
                 Vec::new()
             });
             for (at, name) in node.output.iter().enumerate() {
+                // Which of the two a later node means, nobody can say.
+                if self.scopes.last().is_some_and(|scope| scope.contains_key(name)) {
+                    let why = format!("its output `{name}` is defined already");
+                    self.problems.push(Unsupported::at(node, opset, why));
+                }
                 self.define(name, outputs.get(at).copied().flatten());
             }
         }

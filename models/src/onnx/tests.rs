@@ -392,3 +392,41 @@ fn a_pipe_is_no_external_data() {
     let error = folder.map(Path::new("w.bin")).unwrap_err();
     assert_eq!(error, "it is not a regular file");
 }
+
+/// What is wrong with a model of one node, or of two.
+fn refusal(nodes: Vec<NodeProto>, input: &[i64], constants: Vec<TensorProto>) -> String {
+    let output = nodes.last().map(|n| port(&n.output[0], &[])).into_iter().collect();
+    let graph =
+        GraphProto { input: vec![port("x", input)], output, initializer: constants, node: nodes, ..Default::default() };
+    import(&model(graph)).err().map(|e| e.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_split_into_more_parts_than_it_has_outputs_is_refused_at_once() {
+    for parts in [1 << 62, 1 << 40, 10_000_000, 0, -1] {
+        let split = node("Split", &["x"], &["a", "b"], vec![int("num_outputs", parts)]);
+        assert!(refusal(vec![split], &[4], vec![]).contains("2 outputs"), "{parts}");
+    }
+}
+
+#[test]
+fn values_have_one_definition_and_extremes_elements() {
+    let twice = vec![node("Neg", &["x"], &["y"], vec![]), node("Abs", &["x"], &["y"], vec![])];
+    assert!(refusal(twice, &[4], vec![]).contains("`y` is defined already"));
+    assert!(refusal(vec![node("Neg", &["x"], &["x"], vec![])], &[4], vec![]).contains("`x` is defined already"));
+    // Of no elements none is the largest.
+    let nothing = node("Slice", &["x", "zero", "zero"], &["n"], vec![]);
+    for op in ["ArgMax", "ArgMin"] {
+        let largest = node(op, &["n"], &["y"], vec![int("axis", 0)]);
+        assert!(
+            refusal(vec![nothing.clone(), largest], &[4], vec![integers("zero", &[0])]).contains("no elements"),
+            "{op}"
+        );
+    }
+}
+
+#[test]
+fn names_that_a_terminal_would_obey_are_refused() {
+    let evil = refusal(vec![node("Neg", &["x"], &["y\u{1b}[2J"], vec![])], &[4], vec![]);
+    assert!(evil.contains("control character"), "{evil}");
+}

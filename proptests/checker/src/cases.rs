@@ -14,7 +14,7 @@ use crate::{
     array,
     evaluate::evaluated,
     instance::Instance,
-    judge::{Verdict, judge},
+    judge::{Verdict, judge, promise},
     literals::literals,
     palette::{Drawn, Palette, Which, groups},
     values::{self, Manner, Style, Values},
@@ -160,7 +160,7 @@ fn rows(rule: &Rule) -> Vec<Row> {
         // An op relates the element types of its operands; a condition comes first, what it chooses from last.
         false => drop(slots.drain(..slots.len().saturating_sub(1))),
     }
-    let styles = Style::of(rule.contract);
+    let styles = Style::of(rule);
     let mut large = LARGE.to_vec();
     for x in literals(rule) {
         if x.fract() == 0.0 && (34.0..=LARGEST_LITERAL).contains(&x) {
@@ -185,7 +185,7 @@ fn rows(rule: &Rule) -> Vec<Row> {
     });
     // Of these, what matters most is that all boundary values have room to meet.
     let often = [Style::Boundary, Style::Ordinary];
-    let often = if rule.contract == Contract::Fast { &[Style::Ordinary][..] } else { &often };
+    let often = if promise(rule) == Contract::Fast { &[Style::Ordinary][..] } else { &often };
     let turns = turns(rule);
     let one = |row: &[usize], extent: i64, which: usize, style: usize| {
         let mut bound = dtypes(row);
@@ -293,7 +293,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
             return corpus;
         }
         let Some((instance, sides)) = found else { continue };
-        let manner = Manner { style: row.style, contract: rule.contract, literals: &literals };
+        let manner = Manner::of(rule, row.style, &literals);
         let (style, values) = match row.style {
             Style::Masked => masked(&sides, manner, &mut random),
             style => (style, fitting(&sides, manner, &mut random)),

@@ -4,6 +4,7 @@ use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched
 
 use crate::{
     cases::{Case, fitting},
+    judge::promise,
     literals::literals,
     mutate::broken,
     neighbours,
@@ -91,9 +92,9 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
     if broken.never {
         return Err(failure(format!("it fires although {}", broken.what)));
     }
-    let contract = probe.rule().contract;
+    let contract = promise(probe.rule());
     let literals = literals(probe.rule());
-    let values = fitting(&sides, Manner { style: Style::Ordinary, contract, literals: &literals }, random);
+    let values = fitting(&sides, Manner::of(probe.rule(), Style::Ordinary, &literals), random);
     let other = Case { instance: case.instance.clone(), sides, style: Style::Ordinary, values };
     match other.judge(contract) {
         // A single case says nothing of a `fast` rule.

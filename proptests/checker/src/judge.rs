@@ -7,7 +7,7 @@ use eutectic_ir::{
     Bounded, DType, InterpError, interpret,
     ops::eval::{Data, Value},
 };
-use eutectic_rewrites::{Contract, Sides};
+use eutectic_rewrites::{Contract, Rule, Sides};
 
 use crate::{
     boundary::moderate,
@@ -86,6 +86,11 @@ impl Verdict {
             refuting: self.refuting + other.refuting,
         }
     }
+}
+
+/// What a rule's cases are judged by: a `fast` rule that states its domain keeps on it what `reassoc` promises.
+pub fn promise(rule: &Rule) -> Contract {
+    if rule.contract == Contract::Fast && rule.states_its_domain() { Contract::Reassoc } else { rule.contract }
 }
 
 /// One side, evaluated.

@@ -152,7 +152,7 @@ impl Checker {
     }
 
     fn values(&self, probe: &Probe, corpus: &Corpus, report: &mut Report) {
-        let contract = report.contract;
+        let contract = judge::promise(probe.rule());
         let mut all = Verdict::default();
         for case in &corpus.cases {
             report.cases += 1;
@@ -185,8 +185,11 @@ impl Checker {
 
     /// The failure of a case whose sides differ, made small.
     fn refutation(&self, probe: &Probe, case: &Case) -> Failure {
-        let contract = probe.rule().contract;
-        let refuted = |c: &Case| c.judge(contract).is_ok_and(|v| v.refutes(contract));
+        let contract = judge::promise(probe.rule());
+        let rule = probe.rule();
+        let refuted = |c: &Case| {
+            values::lie_in_the_domain(rule, &c.values) && c.judge(contract).is_ok_and(|v| v.refutes(contract))
+        };
         let small = match refuted(case) {
             true => shrink::shrink(probe, case, self.options.seed, &refuted),
             false => case.clone(),

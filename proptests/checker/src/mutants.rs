@@ -5,7 +5,7 @@ use eutectic_rewrites::{Contract, Probe, Unmatched};
 use crate::{
     cases::Case,
     equivalent,
-    judge::Verdict,
+    judge::{Verdict, promise},
     mutate::{self, Mutant},
     report::Mutants,
 };
@@ -26,7 +26,7 @@ pub fn mutants(probe: &Probe, cases: &[Case]) -> Mutants {
 }
 
 fn killed(mutant: &Mutant, cases: &[Case]) -> bool {
-    let contract = mutant.probe.rule().contract;
+    let contract = promise(mutant.probe.rule());
     let mut applied = false;
     let mut all = Verdict::default();
     for case in cases {

@@ -24,7 +24,7 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, fails: &dyn Fn(&Case) -> bo
     let mut smallest = case.clone();
     let dtypes: Vec<DType> = case.instance.dtypes().collect();
     let literals = literals(probe.rule());
-    let manner = Manner { style: case.style, contract: probe.rule().contract, literals: &literals };
+    let manner = Manner::of(probe.rule(), case.style, &literals);
     for n in 0..DRAWS {
         let extents: &[i64] = [&[1_i64][..], &[1, 2], &[2], &[2, 3], &[1, 2, 3]][n % 5];
         // What fails on a long axis only stays as long as that, on one axis alone.

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use eutectic::{DType, Graph, Tensor};
-use eutectic_rewrites::Contract;
+use eutectic_rewrites::{Contract, Rule, rule::Variable};
 
-use crate::boundary::{self, moderate_exponent, range};
+use crate::{
+    boundary::{self, moderate_exponent, range},
+    judge::promise,
+};
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +37,12 @@ pub enum Style {
 }
 
 impl Style {
-    /// The styles that a contract speaks of.
-    pub fn of(contract: Contract) -> &'static [Style] {
+    /// The styles that a rule's contract speaks of.
+    pub fn of(rule: &Rule) -> &'static [Style] {
         use Style::*;
-        match contract {
+        match promise(rule) {
             Contract::Fast => &[Ordinary, Positive, Near],
+            _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             _ => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
         }
     }
@@ -56,25 +60,61 @@ pub struct Manner<'a> {
     pub contract: Contract,
     /// The numbers of the rule's text.
     pub literals: &'a [f64],
+    /// The variables, of which some are to lie in a domain.
+    pub variables: &'a [Variable],
+}
+
+impl<'a> Manner<'a> {
+    /// Of a rule.
+    pub fn of(rule: &'a Rule, style: Style, literals: &'a [f64]) -> Manner<'a> {
+        Manner { style, contract: promise(rule), literals, variables: &rule.variables }
+    }
+
+    /// The least and the most that the elements of a tensor may be; the members of a group have `.number` after the name.
+    fn domain(&self, name: &str) -> Option<(f64, f64)> {
+        let name = name.split('.').next().unwrap_or(name);
+        self.variables.iter().find(|v| v.name == name)?.domain
+    }
+}
+
+/// Whether all elements lie in the domains that a rule states.
+pub fn lie_in_the_domain(rule: &Rule, values: &Values) -> bool {
+    let manner = Manner::of(rule, Style::Ordinary, &[]);
+    values.iter().all(|(name, tensor)| {
+        let inside = |(least, most)| tensor.to_f64().into_iter().all(|x| x > least && x < most);
+        manner.domain(name).is_none_or(inside)
+    })
+}
+
+/// A number in a domain: itself, mirrored, or one of that type somewhere between the ends.
+fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand::Rng) -> f64 {
+    let inside = |x: f64| x > least && x < most;
+    let between = if most.is_finite() { least + (most - least) * unit(random) } else { least + 0.5 + unit(random) };
+    let stored = || Tensor::from_f64(dtype, &[], [between]).to_f64()[0];
+    [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
 /// Values for all inputs and parameters of a graph. `most` bounds integers where they turned out to be indices.
 pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
+    // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
+    let mixed = leaves.len() > 1 && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate);
+    let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
     let tensor = |(at, (name, id)): (usize, &(&str, eutectic::NodeId))| {
         let ty = graph.ty(*id);
         let (dtype, dims) = (ty.dtype()?, ty.dims()?);
         let count = dims.iter().product();
-        // A tensor in three is ordinary whatever the style: what is special meets what is not.
-        let apart =
-            !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate) && random.usize(..3) == 0;
-        let manner = if apart { Manner { style: Style::Ordinary, ..manner } } else { manner };
+        let manner = if ordinary == Some(at) { Manner { style: Style::Ordinary, ..manner } } else { manner };
         let tensor = if dtype.is_float() {
             let special = special_floats(dtype, manner);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
             let number = |random: &mut fastrand::Rng| float(dtype, manner, random);
-            let stored =
+            let mut stored =
                 Tensor::from_f64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>());
+            if let Some(domain) = manner.domain(name) {
+                let inside = stored.to_f64().into_iter().map(|x| within(domain, x, dtype, random)).collect::<Vec<_>>();
+                stored = Tensor::from_f64(dtype, &dims, inside);
+            }
             match manner.contract {
                 Contract::Exact => stored,
                 // A −0 may be taken for a 0, also where a small number became one; −0 + 0 is 0.

@@ -50,7 +50,16 @@ impl Reader<'_> {
             return self.wanted(item);
         }
         if is_variable(head) {
-            let class = self.class(head, item, rest)?;
+            let class = self.class(head, item, rest);
+            // What is declared wrongly is declared: where it is used, nothing more is to be said of it.
+            let class = match class {
+                Ok(class) => class,
+                Err(noted) => {
+                    let any = DTypeClass::named("any").map(SlotKind::DType);
+                    any.map(|any| self.scope.slot(head, any));
+                    return Err(noted);
+                }
+            };
             return match self.scope.slot(head, SlotKind::DType(class)) {
                 Ok(_) => Ok(()),
                 Err(_) => self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name"),
@@ -120,7 +129,14 @@ impl Reader<'_> {
             }
             _ => return self.wrong(item.span.clone(), "this is not a declaration", help),
         };
-        self.variables.push(Variable { name: head.into(), span: item.span.clone(), kind, wanted: None, varied });
+        self.variables.push(Variable {
+            name: head.into(),
+            span: item.span.clone(),
+            kind,
+            wanted: None,
+            domain: None,
+            varied,
+        });
         Ok(())
     }
 
@@ -153,7 +169,14 @@ impl Reader<'_> {
     fn number_variable(&mut self, name: &str, item: &Sexp) -> Result<(), Noted> {
         self.scope.variables.push((name.into(), SlotKind::Attr));
         let kind = VariableKind::Number(self.scope.variables.len() - 1);
-        self.variables.push(Variable { name: name.into(), span: item.span.clone(), kind, wanted: None, varied: false });
+        self.variables.push(Variable {
+            name: name.into(),
+            span: item.span.clone(),
+            kind,
+            wanted: None,
+            domain: None,
+            varied: false,
+        });
         Ok(())
     }
 
@@ -184,6 +207,27 @@ impl Reader<'_> {
         }
     }
 
+    /// `(positive ?x)` or `(between ?x -10 10)` of a tensor: no match is refused for it, `--fp fast` trusts it.
+    fn domain(&mut self, item: &Sexp, at: usize, head: &str, ends: &[Sexp]) -> Result<(), Noted> {
+        let help = "write (positive ?x), or (between ?x -10 10); relations are about dims, attributes and numbers";
+        if self.contract != Some(Contract::Fast) {
+            let what = "only a `fast` rule leaves out values of a tensor: others hold for all of them";
+            return self.wrong(item.span.clone(), what, help);
+        }
+        let number = |end: &Sexp| end.atom().and_then(Number::parse).map(Number::get);
+        let ends: Option<Vec<f64>> = ends.iter().map(number).collect();
+        let domain = match (head, ends.as_deref()) {
+            ("positive", Some([])) => (0.0, f64::INFINITY),
+            ("between", Some(&[least, most])) if least < most => (least, most),
+            _ => return self.wrong(item.span.clone(), "this is no domain of a tensor", help),
+        };
+        let known = self.variables[at].domain.replace(domain);
+        if known.is_some() {
+            return self.wrong(item.span.clone(), "the domain is stated twice", help);
+        }
+        Ok(())
+    }
+
     /// The place of a variable among the declared ones.
     pub fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|v| v.name == name)
@@ -194,6 +238,13 @@ impl Reader<'_> {
         for item in &parts.relations {
             if let Some(("near" | "is", _)) = item.call() {
                 let _ = self.wanted(item);
+                continue;
+            }
+            if let Some((head, [name, ends @ ..])) = item.call()
+                && let Some(at) =
+                    name.atom().and_then(|n| self.variable(n)).filter(|at| self.variables[*at].is_tensor())
+            {
+                let _ = self.domain(item, at, head, ends);
                 continue;
             }
             let call = RelationCall::parse(item, &mut self.scope, self.source);

@@ -1,11 +1,11 @@
 //! Pictures of results: a mask over an image, and the principal components of an embedding beside it.
 
-use std::path::Path;
+use std::{fmt::Display, io::Cursor, path::Path};
 
 use eutectic::engine::models::image::{Prepared, scaled};
-use image::{Rgb, RgbImage, imageops};
+use image::{ImageFormat, Rgb, RgbImage, imageops};
 
-use crate::fault::Fault;
+use crate::{fault::Fault, output};
 
 /// What a mask is painted with, and its rim.
 const PAINT: [f32; 3] = [30.0, 144.0, 255.0];
@@ -92,7 +92,11 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
-    picture.save(path).map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
+    let unwritable = |e: &dyn Display| Fault::run(format!("{}: cannot be written: {e}", path.display()));
+    let format = ImageFormat::from_path(path).map_err(|e| unwritable(&e))?;
+    let mut bytes = Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, format).map_err(|e| unwritable(&e))?;
+    output::write(path, bytes.get_ref()).map_err(|e| unwritable(&e))
 }
 
 #[cfg(test)]

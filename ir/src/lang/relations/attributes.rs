@@ -3,11 +3,21 @@
 use super::{
     super::{
         relation::{Relation, RelationArg},
-        typing::{Bound, Status},
+        typing::{Bindings, Bound, Status},
     },
     bind,
 };
 use crate::{Attr, DType};
+
+/// Whether a number that is known by now is of a kind.
+fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, what: &str) -> Result<Status, String> {
+    let known = number.attr(bindings).and_then(|attr| attr.float().or_else(|| attr.int().map(|n| n as f64)));
+    match known {
+        Some(x) if is(x) => Ok(Status::Done),
+        Some(x) => Err(format!("the number {x} {what}")),
+        None => Ok(Status::Later),
+    }
+}
 
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
@@ -54,6 +64,48 @@ pub(super) const RELATIONS: &[Relation] = &[
         sample: |args, sampler| {
             let number = *sampler.of(&[0.5, -2.0, 30.0]);
             sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
+        name: "positive",
+        doc: "The number is greater than 0.",
+        parameters: &["number"],
+        solve: |args, bindings| guarded(&args[0], bindings, |x| x > 0.0, "is not positive"),
+        sample: |args, sampler| {
+            let number = *sampler.of(&[0.5, 1.0, 2.0, 3.0, 1e-5, 30.0, 0.125, 1e3]);
+            sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
+        name: "whole",
+        doc: "The number is an integer.",
+        parameters: &["number"],
+        solve: |args, bindings| guarded(&args[0], bindings, |x| x.fract() == 0.0, "is no integer"),
+        sample: |args, sampler| {
+            let number = *sampler.of(&[0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 5.0, 8.0]);
+            sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
+        name: "between",
+        doc: "The number is at least the second and at most the third, both integers.",
+        parameters: &["number", "least", "most"],
+        solve: |args, bindings| {
+            let end = |arg: &RelationArg| arg.dim(bindings).and_then(|dim| dim.known()).map(|n| n as f64);
+            match (end(&args[1]), end(&args[2])) {
+                (Some(least), Some(most)) => {
+                    let within = |x: f64| (least..=most).contains(&x);
+                    guarded(&args[0], bindings, within, "does not lie between the two")
+                }
+                _ => Ok(Status::Later),
+            }
+        },
+        sample: |args, sampler| {
+            let end = |arg: &RelationArg, bindings| arg.dim(bindings).and_then(|dim| dim.known()).map(|n| n as f64);
+            let ends = (end(&args[1], &sampler.bindings), end(&args[2], &sampler.bindings));
+            let (Some(least), Some(most)) = ends else { return Err("its ends are open".into()) };
+            let part = *sampler.of(&[0.0, 1.0, 0.5, 0.125, 0.75]);
+            sampler.set_attr(&args[0], least + (most - least) * part)
         },
     },
     Relation {

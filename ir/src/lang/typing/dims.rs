@@ -8,7 +8,7 @@ use super::{
     super::sexp::{LangError, Sexp, Source},
     Bindings, Bound, Mismatch, Scope, Slot, SlotKind, Status, is_variable,
 };
-use crate::{Dim, Shape};
+use crate::{Dim, Shape, dim::MOST_TERMS};
 
 /// An expression over dimensions.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,12 +71,29 @@ impl DimPattern {
         let pair = |items: Vec<DimPattern>| {
             <[DimPattern; 2]>::try_from(items).map(Box::new).map_err(|_| bad(format!("`{op}` takes two dimensions")))
         };
-        match op {
-            "+" => Ok(DimPattern::Sum(items)),
-            "*" => Ok(DimPattern::Product(items)),
-            "-" => Ok(DimPattern::Difference(pair(items)?)),
-            "/" => Ok(DimPattern::Quotient(pair(items)?)),
-            _ => Err(bad(format!("`{op}` is no operation on dimensions"))),
+        let made = match op {
+            "+" => DimPattern::Sum(items),
+            "*" => DimPattern::Product(items),
+            "-" => DimPattern::Difference(pair(items)?),
+            "/" => DimPattern::Quotient(pair(items)?),
+            _ => return Err(bad(format!("`{op}` is no operation on dimensions"))),
+        };
+        match made.terms() {
+            terms if terms > MOST_TERMS => {
+                Err(bad(format!("multiplied out, this has {terms} terms; {MOST_TERMS} is the most")))
+            }
+            _ => Ok(made),
+        }
+    }
+
+    /// How many terms it has at most when it is multiplied out, as dimensions are.
+    fn terms(&self) -> usize {
+        match self {
+            DimPattern::Number(_) | DimPattern::Var(_) => 1,
+            DimPattern::Sum(items) => items.iter().map(DimPattern::terms).fold(0, usize::saturating_add),
+            DimPattern::Product(items) => items.iter().map(DimPattern::terms).fold(1, usize::saturating_mul),
+            DimPattern::Difference(pair) => pair[0].terms().saturating_add(pair[1].terms()),
+            DimPattern::Quotient(pair) => pair[0].terms(),
         }
     }
 

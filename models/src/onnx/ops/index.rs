@@ -117,6 +117,9 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> Built {
     let x = c.input(0)?;
     let mut dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
+    if dims[axis] == 0 {
+        return Err(format!("axis {axis} has no elements, none of which is the extreme one").into());
+    }
     let place = place_of(c, x, how, axis, c.flag("select_last_index")?)?;
     if c.int_or("keepdims", 1)? == 0 {
         dims.remove(axis);

@@ -61,7 +61,10 @@ fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
             lengths.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative length")?
         }
         None => {
-            let parts = c.int("num_outputs")?.map_or(c.outputs(), |n| usize::try_from(n).unwrap_or(0)).max(1);
+            let parts = c.outputs().max(1);
+            if let Some(n) = c.int("num_outputs")?.filter(|n| usize::try_from(*n) != Ok(parts)) {
+                return Err(format!("num_outputs is {n}, and the node has {parts} outputs").into());
+            }
             let length = extent.div_ceil(parts);
             (0..parts).map(|i| length.min(extent.saturating_sub(i * length))).collect()
         }

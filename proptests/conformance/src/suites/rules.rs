@@ -13,7 +13,8 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![both_sides_are_computed];
 fn both_sides_are_computed(device: &Device) {
     let own = rules_of(&**device.backend()).and_then(|own| Ok(RuleSet::embedded()?.and(own)?));
     let probes: Vec<Probe> = own.unwrap_or_else(|e| panic!("{e}")).probes().collect();
-    let options = Options { cases: Some(22), backend_cases: 4, backends: vec![device.compiler()], ..Options::default() };
+    let options =
+        Options { cases: Some(22), backend_cases: 4, backends: vec![device.compiler()], ..Options::default() };
     let reports =
         Checker::new(options).and_then(|checker| checker.check_all(&probes)).unwrap_or_else(|e| panic!("{e}"));
     let wrong: String = reports.iter().map(|r| r.explain(&format!("eutectic rules check '{}'", r.rule))).collect();

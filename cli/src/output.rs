@@ -1,0 +1,117 @@
+//! Files that commands write: beside their place, and moved there once they are whole.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+/// A file that is being written.
+pub struct Output {
+    to: To,
+}
+
+enum To {
+    /// A new file in the folder of the one that it becomes.
+    Beside(NamedTempFile, PathBuf),
+    /// A device or a pipe, which nothing can take the place of.
+    Device(File),
+}
+
+impl Output {
+    /// Begins a file; what is there stays as it is until [`Output::done`].
+    ///
+    /// # Errors
+    /// When its folder cannot be written to, or it is a folder.
+    pub fn new(path: &Path) -> io::Result<Output> {
+        let there = fs::metadata(path).ok();
+        if there.as_ref().is_some_and(fs::Metadata::is_dir) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            return Ok(Output { to: To::Device(File::options().write(true).open(path)?) });
+        }
+        // Of a link, what it leads to is replaced.
+        let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = tempfile::Builder::new();
+        // As any new file, and not for its owner alone.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder)?;
+        Ok(Output { to: To::Beside(file, place) })
+    }
+
+    /// Ends the file: now it is where it was to be.
+    ///
+    /// # Errors
+    /// When it cannot be moved there.
+    pub fn done(self) -> io::Result<()> {
+        match self.to {
+            To::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
+            To::Device(mut file) => file.flush(),
+        }
+    }
+}
+
+/// Writes a file whole, or not at all.
+///
+/// # Errors
+/// When it cannot be written; what was there is there still.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut output = Output::new(path)?;
+    output.write_all(bytes)?;
+    output.done()
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            To::Beside(file, _) => file.write(bytes),
+            To::Device(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::Beside(file, _) => file.flush(),
+            To::Device(file) => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_stays_until_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("costs.toml");
+        fs::write(&path, "old").unwrap();
+        let mut output = Output::new(&path).unwrap();
+        output.write_all(b"ne").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        drop(output);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(write(folder.path(), b"x").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn devices_and_links_stay_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(&link, b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && fs::read(&path).unwrap() == b"new");
+        write(Path::new("/dev/null"), b"new").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

@@ -1,0 +1,91 @@
+//! Input that asks for more than there is, or for nothing: refused at once with the reason, and nothing is lost by it.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Dir, Run, eutectic};
+
+fn on(command: &str, file: &Path, more: &[&str]) -> Run {
+    let file = file.to_str().expect("a path in UTF-8");
+    eutectic([&[command, file][..], more].concat())
+}
+
+fn small(dir: &Dir) -> std::path::PathBuf {
+    dir.file("small.graph", "(graph \"s\" (input x f32[4]) (output y (neg x)))")
+}
+
+#[test]
+fn more_memory_than_the_machine_has_is_refused() {
+    let dir = Dir::new();
+    for count in ["10000000000000", "9000000000000000000"] {
+        let text = format!("(graph \"e\" (input x f32[1]) (output y (expand x :shape [{count}])))");
+        on("run", &dir.file("large.graph", text), &[]).refused(&["memory"]);
+    }
+    // Below what a graph may hold, beyond what machines have.
+    let text = "(graph \"e\" (input x f32[1]) (output y (expand x :shape [60000000000])))";
+    on("run", &dir.file("large.graph", text), &[]).refused(&["bytes of memory"]);
+}
+
+#[test]
+fn more_threads_than_any_machine_has_are_refused() {
+    let dir = Dir::new();
+    for threads in ["1000000000", "18446744073709551615"] {
+        on("run", &small(&dir), &["--threads", threads]).refused(&["threads", "1024"]);
+    }
+}
+
+#[test]
+fn what_computes_nothing_is_refused() {
+    let dir = Dir::new();
+    let nothing = dir.file("nothing.graph", "(graph \"nothing\" (input x f32[4]))");
+    for command in ["run", "opt", "bench"] {
+        on(command, &nothing, &[]).refused(&["no output"]);
+    }
+}
+
+#[test]
+fn json_says_what_is_no_number() {
+    let dir = Dir::new();
+    let text = "(graph \"s\" (const z f32[1] { 0.0 }) (const o f32[1] { 1.0 })
+                 (output y (concat (concat (div z z) (div o z) :axis 0) (div (neg o) z) :axis 0)))";
+    let out = on("run", &dir.file("nan.graph", text), &["--format", "json"]).good();
+    assert!(out.contains("[\"NaN\",\"Infinity\",\"-Infinity\"]"), "{out}");
+}
+
+#[test]
+fn terminals_get_no_control_characters_of_files() {
+    let dir = Dir::new();
+    let text = "(graph \"\u{1b}[2Jevil\" (input x f32[4]) (output y (neg x)))";
+    let refused = on("run", &dir.file("evil.graph", text), &[]);
+    assert!(!refused.err.contains("[2J") || !refused.err.contains("\u{1b}[2J"), "{:?}", refused.err);
+    refused.refused(&["U+001B"]);
+    let costs = dir.file("costs.toml", "\u{1b}]0;evil\u{7} = 1");
+    let refused = on("run", &small(&dir), &["--costs", costs.to_str().unwrap()]);
+    assert!(!refused.err.contains('\u{7}'), "{:?}", refused.err);
+    refused.refused(&["costs.toml"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_circles_end_and_pipes_are_not_waited_for() {
+    let dir = Dir::new();
+    let rule = ";; −(−x) = x\n(rule mine/twice (forall (F float) (?x F[A..])) (=> (neg (neg ?x)) ?x) (eq exact))\n";
+    dir.file("rules/part/mine.rules", rule);
+    std::os::unix::fs::symlink("..", dir.path("rules/part/up")).unwrap();
+    let rules = dir.path("rules");
+    let listed = eutectic(["rules", "list", "mine/*", "--rules", rules.to_str().unwrap()]).good();
+    assert_eq!(listed.matches("mine/twice").count(), 1, "{listed}");
+    let made = std::process::Command::new("mkfifo").arg(dir.path("rules/pipe.rules")).status().unwrap();
+    assert!(made.success());
+    eutectic(["rules", "list", "mine/*", "--rules", rules.to_str().unwrap()]).refused(&["pipe.rules", "regular file"]);
+}
+
+#[test]
+fn what_cannot_be_fitted_leaves_the_file_of_costs() {
+    let dir = Dir::new();
+    let costs = dir.file("costs.toml", "mine");
+    let args = ["tune", "no-such-model.onnx", "--out", costs.to_str().unwrap()];
+    eutectic(args).refused(&["no-such-model"]);
+    assert_eq!(std::fs::read_to_string(costs).unwrap(), "mine");
+}
