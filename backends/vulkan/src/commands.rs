@@ -79,7 +79,7 @@ impl Commands {
             match unsafe { device.allocate_descriptor_sets(&info) } {
                 Ok(sets) => return Ok(sets[0]),
                 Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
-                    if self.full + 1 <= self.sets.len() =>
+                    if self.full < self.sets.len() =>
                 {
                     self.full += 1;
                 }
