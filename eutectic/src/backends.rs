@@ -19,6 +19,7 @@ pub struct Listed {
 pub const BACKENDS: &[Listed] = &[
     Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Cpu::open },
     Listed { name: "cuda", about: "an NVIDIA GPU: kernels compiled when they are needed", open: eutectic_cuda::open },
+    Listed { name: "vulkan", about: "any GPU with Vulkan 1.3, or lavapipe", open: eutectic_vulkan::open },
 ];
 
 impl Listed {
@@ -61,6 +62,9 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_answered_with_those_that_there_are() {
         let error = Listed::named("cqu").err().expect("there is none of that name").to_string();
-        assert_eq!(error, "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: cpu, cuda");
+        assert_eq!(
+            error,
+            "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: cpu, cuda, vulkan"
+        );
     }
 }

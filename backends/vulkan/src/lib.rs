@@ -2,6 +2,7 @@
 //!
 //! The loader is opened at run time: programs that use this crate build and start without it, and [`open`] says what is missing.
 
+mod commands;
 mod device;
 mod dialect;
 mod errors;
