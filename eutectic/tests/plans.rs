@@ -113,7 +113,9 @@ fn long_rows_are_split_where_threads_would_wait() {
     let kernels = |threads| {
         let mut graph = Graph::new("sum");
         let x = graph.input("x", Type::tensor(DType::F32, &[1 << 24])).expect("a name");
-        let sum = graph.apply("reduce-sum", &[x], &[("axes", vec![-1].into()), ("keep", false.into())]).expect("a sum");
+        let sum = graph
+            .apply("reduce-sum", &[x], &[("axes", (&[-1_i64][..]).into()), ("keep", false.into())])
+            .expect("a sum");
         graph.output("y", sum).expect("a name");
         let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
         let program = Compiler::new(cpu).expect("the rules load").plan(&graph).expect("it is planned").lowered.program;
