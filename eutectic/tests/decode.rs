@@ -188,7 +188,7 @@ fn one_program_serves_every_length_of_the_caches() {
 #[test]
 fn layers_with_states_are_optimized_once() {
     let planned = Compiler::new(Cpu::default()).unwrap().plan(&DECODER.step(DECODER.positions, true).unwrap()).unwrap();
-    let of_layers = |call: &&eutectic_ir::outline::Call| !call.states.is_empty();
+    let of_layers = |call: &&eutectic_ir::outline::BlockCall| !call.states.is_empty();
     let blocks: Vec<_> = planned.outlined.calls.iter().filter(of_layers).map(|call| call.block).collect();
     let states: usize = planned.outlined.calls.iter().map(|call| call.states.len()).sum();
     assert_eq!(states, 2 * DECODER.layers);
