@@ -8,21 +8,8 @@ use std::collections::BTreeSet;
 use eutectic_gpu::dialect::{Dialect, Team};
 use eutectic_ir::{DType, ops::Reduction};
 
-use crate::library::{has, names, needed, suffix};
+use crate::library::{TYPES, has, names, needed, register, suffix};
 
-/// The element types.
-pub const TYPES: [DType; 10] = [
-    DType::F32,
-    DType::F64,
-    DType::F16,
-    DType::Bf16,
-    DType::I8,
-    DType::U8,
-    DType::I32,
-    DType::I64,
-    DType::U32,
-    DType::Bool,
-];
 /// The bindings of what every kernel may have; those of its slots follow.
 pub const WORKSPACE: usize = 0;
 /// Where faults are reported.
@@ -35,18 +22,6 @@ pub const SLOTS: usize = 2;
 pub struct Wgsl {
     /// Threads that exchange values in registers; none where they cannot.
     pub subgroup: Option<usize>,
-}
-
-/// The type of a value in a register.
-pub fn register(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 | DType::F16 | DType::Bf16 => "f32",
-        DType::F64 => "f64",
-        DType::I8 | DType::I32 => "i32",
-        DType::U8 | DType::U32 => "u32",
-        DType::I64 => "i64",
-        DType::Bool => "bool",
-    }
 }
 
 /// How a kernel sees a buffer.

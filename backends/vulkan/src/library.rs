@@ -7,7 +7,31 @@ use std::{
 
 use eutectic_ir::DType;
 
-use crate::dialect::{TYPES, register};
+/// The element types.
+pub const TYPES: [DType; 10] = [
+    DType::F32,
+    DType::F64,
+    DType::F16,
+    DType::Bf16,
+    DType::I8,
+    DType::U8,
+    DType::I32,
+    DType::I64,
+    DType::U32,
+    DType::Bool,
+];
+
+/// The type of a value in a register.
+pub fn register(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 | DType::F16 | DType::Bf16 => "f32",
+        DType::F64 => "f64",
+        DType::I8 | DType::I32 => "i32",
+        DType::U8 | DType::U32 => "u32",
+        DType::I64 => "i64",
+        DType::Bool => "bool",
+    }
+}
 
 /// Each function's and struct's text by its name.
 static FUNCTIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {

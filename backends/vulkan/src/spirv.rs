@@ -133,7 +133,7 @@ mod tests {
     use eutectic_ir::DType;
 
     use super::*;
-    use crate::dialect::{TYPES, Wgsl};
+    use crate::{dialect::Wgsl, library::TYPES};
 
     /// Every function of the library compiles.
     #[test]

@@ -54,6 +54,7 @@ pub fn range(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
         DType::F16 => (2_f64.powi(-14), 65504.0),
+        DType::Bf16 => (f64::from(f32::MIN_POSITIVE), (2.0 - 2_f64.powi(-7)) * 2_f64.powi(127)),
         _ => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
     }
 }

@@ -152,7 +152,7 @@ fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Opti
 }
 
 fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
-    (got != want).then(|| Wrong { at, got: Element::Whole(got), want: Element::Whole(want), allowed: 0.0 })
+    (got != want).then_some(Wrong { at, got: Element::Whole(got), want: Element::Whole(want), allowed: 0.0 })
 }
 
 /// Which values are made from a reduction of no elements: the largest of none is −∞, which no input is.

@@ -12,7 +12,7 @@ use super::{
     attention_ways::{Groups, Units, Way, ways},
     contraction::PrintedWay,
     parts::{Operand, epilogue, flat, short, wide},
-    warpgroup_attention,
+    warpgroup_attention::{self, Bias},
 };
 use crate::dialect::{CudaC, arguments, entry, method};
 
@@ -231,16 +231,6 @@ impl<'a> Problem<'a> {
         let methods = method(&format!("void bias(int b, int s, int t, {}* out)", self.sum), &emitter.text);
         Ok(Bias { before: String::new(), methods, lanes: lanes.count })
     }
-}
-
-/// A printed bias.
-pub struct Bias {
-    /// What comes before the struct of arguments.
-    pub before: String,
-    /// Methods of it.
-    pub methods: String,
-    /// How many keys it is evaluated for at once.
-    pub lanes: usize,
 }
 
 fn up_to(n: usize, most: usize) -> usize {

@@ -4,8 +4,8 @@
 use eutectic_gpu::launch::Launch;
 
 use super::{
-    contraction::{CACHE, LAUNCH, Printed, Problem, Way},
     parts::epilogue,
+    product::{CACHE, LAUNCH, Printed, Problem, Way},
 };
 use crate::dialect::entry;
 

@@ -7,7 +7,7 @@ use eutectic_gpu::{
 };
 use eutectic_ir::{DType, index::Index};
 
-use super::contraction::{Printed, Problem, Way};
+use super::product::{Printed, Problem, Way};
 use crate::dialect::CudaC;
 
 /// What the library may use beside the product.

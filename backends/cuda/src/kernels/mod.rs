@@ -6,6 +6,7 @@ mod contraction;
 mod few;
 mod library;
 mod parts;
+mod product;
 mod tiles;
 mod warpgroup_attention;
 mod warpgroups;

@@ -4,8 +4,8 @@
 use eutectic_gpu::launch::Launch;
 
 use super::{
-    contraction::{Printed, Problem, Way},
     parts::epilogue,
+    product::{Printed, Problem, Way},
 };
 use crate::dialect::entry;
 

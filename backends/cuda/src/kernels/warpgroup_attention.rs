@@ -10,8 +10,17 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-use super::attention::Bias;
 use crate::dialect::{CudaC, method};
+
+/// A printed bias.
+pub struct Bias {
+    /// What comes before the struct of arguments.
+    pub before: String,
+    /// Methods of it.
+    pub methods: String,
+    /// How many keys it is evaluated for at once.
+    pub lanes: usize,
+}
 
 /// Where there is no bias.
 pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n";

@@ -4,9 +4,9 @@
 use eutectic_gpu::launch::{Boxes, Launch};
 
 use super::{
-    contraction::{Printed, Problem, Way},
     library,
     parts::{Operand, epilogue},
+    product::{Printed, Problem, Way},
 };
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.

@@ -5,7 +5,7 @@ use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, axes::Nest
 use eutectic_gpu::{device::Shape, dialect::Dialect, emit::Emitter, lanes::Lanes, launch::Launch};
 
 use super::parts::{Epilogue, Operand, Tile, matrix, sums};
-use crate::dialect::{Wgsl, register};
+use crate::{dialect::Wgsl, library::register};
 
 /// Prints it.
 ///

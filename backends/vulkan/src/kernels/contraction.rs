@@ -4,7 +4,7 @@ use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
 use eutectic_gpu::{device::Shape, dialect::Dialect, launch::Launch};
 
 use super::parts::{Epilogue, Operand, Tile, matrix, sums};
-use crate::dialect::{Wgsl, register};
+use crate::{dialect::Wgsl, library::register};
 
 /// Rows and columns of a block, its step along the depth, rows and columns of a thread, and what part of the device's rate it comes to.
 struct Form {

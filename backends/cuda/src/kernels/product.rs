@@ -1,0 +1,141 @@
+//! A product to be printed, and what every way to print it needs.
+
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
+use eutectic_gpu::{device::Shape, launch::Launch};
+
+use super::parts::{Operand, flat, short, wide};
+use crate::dialect::{arguments_of, entry};
+
+/// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
+const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
+pub const CACHE: f64 = 3.0e7;
+/// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
+const EPILOGUE: f64 = 1.5e-13;
+/// Seconds of a launch in a recorded run.
+pub const LAUNCH: f64 = 1.1e-6;
+/// Most bytes for sums of parts of the depth.
+const WORKSPACE: usize = 64 << 20;
+const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// Threads of a block that adds parts of the depth.
+const COMBINE: usize = 256;
+
+/// What is launched, or what cannot be printed.
+pub type Printed = Result<Vec<Launch>, Vec<String>>;
+
+/// A way to compute a product.
+pub struct Way<'a> {
+    /// For reports.
+    pub name: String,
+    /// What it takes.
+    pub seconds: f64,
+    /// Prints it.
+    pub print: Box<dyn Fn() -> Printed + 'a>,
+}
+
+/// A product: `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis.
+pub struct Problem<'a> {
+    pub shape: &'a Shape,
+    pub kernel: &'a Kernel,
+    /// Extents of batch, rows, columns and depth.
+    pub extents: [usize; 4],
+    /// The operands.
+    pub left: Nest,
+    pub right: Nest,
+    /// The epilogue.
+    pub own: Nest,
+    pub lhs: &'a Body,
+    pub rhs: &'a Body,
+    /// The type of sums, and its bytes.
+    pub sum: &'static str,
+    pub bytes: usize,
+    /// The type of operands that matrix units take.
+    pub short: Option<&'static str>,
+}
+
+impl<'a> Problem<'a> {
+    /// That of a kernel, if it is one.
+    pub fn new(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
+        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
+        let sum = if wide(&kernel.bodies()) { "double" } else { "float" };
+        let left = flat(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
+        let right = flat(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
+        let own = flat(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
+        let extents = [left.domain[0], left.domain[1], right.domain[2], left.domain[2]];
+        let short = short(&[lhs, rhs]).filter(|_| sum == "float");
+        let bytes = if sum == "double" { 8 } else { 4 };
+        Some(Problem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
+    }
+
+    /// The operands, printed.
+    pub fn operands(&self) -> Result<[Operand; 2], Vec<String>> {
+        let slots = &self.kernel.slots;
+        Ok([
+            Operand::print(0, &self.left, self.lhs.results[0], slots, (false, self.sum))?,
+            Operand::print(1, &self.right, self.rhs.results[0], slots, (true, self.sum))?,
+        ])
+    }
+
+    /// The text before the kernel itself.
+    pub fn head(&self, operands: &[Operand; 2], epilogue: &str, texts: &[&str]) -> String {
+        let [b, m, n, k] = self.extents;
+        let constants = format!(
+            "#define OPERANDS 2\nconstexpr int B = {b}, M = {m}, N = {n}, K = {k};\ntemplate <int WHICH> struct Operand;\n"
+        );
+        let before = constants + &operands[0].properties + &operands[1].properties;
+        let methods = epilogue.to_string() + &operands[0].method + &operands[1].method;
+        let shared = [include_str!("../text/tiles.cu"), include_str!("../text/contraction.cu")];
+        let is_written = |slot: usize| self.kernel.stores.iter().any(|store| store.slot == slot);
+        arguments_of(&self.kernel.slots, &is_written, &before, &methods) + &shared.concat() + &texts.concat()
+    }
+
+    /// Bytes for sums of parts of the depth.
+    pub fn workspace(&self, splits: usize) -> usize {
+        let [b, m, n, _] = self.extents;
+        if splits > 1 { splits * b * m * n * self.bytes } else { 0 }
+    }
+
+    /// A product, and what adds its parts.
+    pub fn launches(&self, product: Launch, head: &str, splits: usize, lanes: usize) -> Vec<Launch> {
+        let [b, m, n, _] = self.extents;
+        let workspace = self.workspace(splits);
+        let combine = (splits > 1).then(|| {
+            let call = format!("combine<{}, {splits}, {lanes}, {COMBINE}>(slots);", self.sum);
+            let blocks = (b * m * n / lanes).div_ceil(COMBINE).min(self.shape.processors * 16);
+            let text = head.to_string() + &entry((COMBINE, 1), &call);
+            Launch { workspace, ..Launch::new(text, [blocks, 1, 1], COMBINE) }
+        });
+        [Launch { workspace, ..product }].into_iter().chain(combine).collect()
+    }
+
+    /// Into how many parts the depth may be split, of at least so many terms.
+    pub fn splits(&self, least: usize) -> impl Iterator<Item = usize> {
+        let fits = move |splits: &usize| {
+            *splits == 1 || self.extents[3] >= splits * least && self.workspace(*splits) <= WORKSPACE
+        };
+        SPLITS.into_iter().filter(fits)
+    }
+
+    /// Seconds that reading the operands and writing the result take at least.
+    pub fn memory(&self) -> f64 {
+        let [b, m, n, k] = self.extents.map(|n| n as f64);
+        let size = if self.short.is_some() { 2.0 } else { self.bytes as f64 };
+        let bytes = b * size * (m * k + k * n + m * n);
+        bytes / MEMORY[usize::from(bytes < CACHE)]
+    }
+
+    /// Seconds of a product whose processors are busy for so long: with launches, memory, and adding parts.
+    pub fn seconds(&self, busy: f64, splits: usize) -> f64 {
+        LAUNCH + 1.0e-6 + busy.max(self.memory()) + self.adding(splits)
+    }
+
+    /// Seconds of evaluating the epilogue.
+    pub fn epilogue(&self) -> f64 {
+        let ops = self.own.instrs.iter().filter(|instr| matches!(instr, Instr::Map { .. })).count();
+        self.extents[..3].iter().map(|&n| n as f64).product::<f64>() * ops as f64 * EPILOGUE
+    }
+
+    /// Seconds of adding parts of the depth.
+    pub fn adding(&self, splits: usize) -> f64 {
+        if splits > 1 { 2.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
+    }
+}
