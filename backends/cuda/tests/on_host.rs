@@ -106,6 +106,7 @@ const WAYS: &[&str] = &[
 ];
 
 #[test]
+#[ignore = "takes minutes: `cargo test -p eutectic-cuda --test on_host -- --ignored ways`"]
 fn ways_of_products() {
     let shape = host::SHAPE;
     let compilers = WAYS.iter().map(|name| {

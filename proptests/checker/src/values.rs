@@ -98,7 +98,8 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
 pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
-    let mixed = leaves.len() > 1 && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate);
+    let mixed = leaves.len() > 1
+        && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite);
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
     let tensor = |(at, (name, id)): (usize, &(&str, eutectic::NodeId))| {
         let ty = graph.ty(*id);

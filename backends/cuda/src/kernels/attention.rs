@@ -9,8 +9,7 @@ use eutectic_backend::{
 use eutectic_gpu::{device::Shape, emit::Emitter, lanes::Lanes, launch::Launch};
 
 use super::{
-    attention_ways::{Groups, Units, Way, ways},
-    contraction::PrintedWay,
+    attention_way::{Groups, Units, Way},
     parts::{Operand, epilogue, flat, short, wide},
     warpgroup_attention::{self, Bias},
 };
@@ -35,35 +34,14 @@ pub struct Problem<'a> {
     own: Nest,
     sum: &'static str,
     /// The type of operands that matrix units take.
-    half: Option<&'static str>,
+    pub half: Option<&'static str>,
     constants: String,
     shares: Shares,
 }
 
-/// Prints it.
-///
-/// # Errors
-/// What cannot be printed.
-pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let problem = Problem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
-    let way = match problem.half {
-        Some(_) => ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)),
-        None => Some(problem.by_threads()),
-    };
-    let way =
-        way.ok_or_else(|| vec!["attention of this depth takes more shared memory than a block has".to_string()])?;
-    problem.print(&way)
-}
-
-/// All ways to compute a kernel's attention; none of another kernel.
-pub fn all(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
-    let Some(problem) = Problem::of(shape, kernel).filter(|problem| problem.half.is_some()) else { return Vec::new() };
-    let printed = |way: Way| PrintedWay { name: way.name(), seconds: way.seconds, printed: problem.print(&way) };
-    ways(&problem).into_iter().map(printed).collect()
-}
-
 impl<'a> Problem<'a> {
-    fn of(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
+    /// That of a kernel, if it is one.
+    pub fn of(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
         let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
             return None;
         };
@@ -120,7 +98,7 @@ impl<'a> Problem<'a> {
         tiles.max(queries * (columns + 4) * 4)
     }
 
-    fn by_threads(&self) -> Way {
+    pub fn by_threads(&self) -> Way {
         let [b, s, _, t, e] = self.extents;
         let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
         let chunks = e.div_ceil(up_to(e, columns)).max(1);
@@ -133,7 +111,7 @@ impl<'a> Problem<'a> {
         Way { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
     }
 
-    fn print(&self, way: &Way) -> Result<Vec<Launch>, Vec<String>> {
+    pub fn print(&self, way: &Way) -> Result<Vec<Launch>, Vec<String>> {
         let &Way { units, queries: bq, keys: bt, splits, .. } = way;
         let [b, s, d, _, e] = self.extents;
         let (sum, bytes) = (self.sum, if self.sum == "double" { 8 } else { 4 });

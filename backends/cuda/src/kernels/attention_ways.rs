@@ -1,61 +1,14 @@
 //! The ways of attention: which units multiply, how many queries and keys a block has at once, into how many parts the keys are cut; and what each
 //! takes, by which one is chosen. Coefficients were measured on an H200.
 
-use eutectic_gpu::device::Shape;
+use eutectic_backend::Kernel;
+use eutectic_gpu::{device::Shape, launch::Launch};
 
-use super::attention::Problem;
-
-/// What multiplies.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Units {
-    /// Multiplications and additions of threads.
-    Threads,
-    /// Matrix units, fed by each warp for itself.
-    Warps,
-    /// Those of warpgroups, which read shared memory.
-    Warpgroups(Groups),
-}
-
-/// How warpgroups share a block.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Groups {
-    /// How many multiply; each has 64 queries. One more brings tiles.
-    pub count: usize,
-    /// Blocks that a processor runs at once.
-    pub resident: usize,
-    /// Tiles of keys, and of values, that are on their way at once.
-    pub stages: usize,
-    /// Registers of a thread that brings tiles, and of one that multiplies.
-    pub registers: [usize; 2],
-}
-
-/// A way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
-    /// What multiplies.
-    pub units: Units,
-    /// Queries of a block.
-    pub queries: usize,
-    /// Keys of a tile.
-    pub keys: usize,
-    /// Parts of the keys.
-    pub splits: usize,
-    /// What it takes.
-    pub seconds: f64,
-}
-
-impl Way {
-    /// Its name: the family, and after a comma what it chooses.
-    pub fn name(&self) -> String {
-        let Way { units, queries, keys, splits, .. } = self;
-        let family = match units {
-            Units::Threads => "threads".to_string(),
-            Units::Warps => format!("warps of {queries} queries"),
-            Units::Warpgroups(Groups { count, resident, .. }) => format!("{count} warpgroups × {resident}"),
-        };
-        format!("attention by {family}, {keys} keys in {splits}")
-    }
-}
+use super::{
+    attention::Problem,
+    attention_way::{Groups, Units, Way},
+    contraction::PrintedWay,
+};
 
 /// 64 KiB of registers, by which warpgroups are shared out.
 const GROUPS: [Groups; 4] = [
@@ -206,4 +159,26 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
         }
     }
     all
+}
+
+/// Prints a kernel's attention in the way that takes the least time.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    let problem = Problem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
+    let way = match problem.half {
+        Some(_) => ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)),
+        None => Some(problem.by_threads()),
+    };
+    let way =
+        way.ok_or_else(|| vec!["attention of this depth takes more shared memory than a block has".to_string()])?;
+    problem.print(&way)
+}
+
+/// All ways to compute a kernel's attention; none of another kernel.
+pub fn all(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
+    let Some(problem) = Problem::of(shape, kernel).filter(|problem| problem.half.is_some()) else { return Vec::new() };
+    let printed = |way: Way| PrintedWay { name: way.name(), seconds: way.seconds, printed: problem.print(&way) };
+    ways(&problem).into_iter().map(printed).collect()
 }

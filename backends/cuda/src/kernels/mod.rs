@@ -1,6 +1,7 @@
 //! Kernels: which schedule a description gets.
 
 mod attention;
+mod attention_way;
 mod attention_ways;
 mod contraction;
 mod few;
@@ -29,14 +30,14 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
         AnchorKernel::Map => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
         AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
         AnchorKernel::Contraction { .. } => contraction::print(shape, kernel),
-        AnchorKernel::Attention { .. } => attention::print(shape, kernel),
+        AnchorKernel::Attention { .. } => attention_ways::print(shape, kernel),
     }
 }
 
 /// All ways to compute a kernel's product or attention, for tests and measurements; none of another kernel.
 pub fn ways(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
     let mut ways = contraction::all(shape, kernel);
-    ways.extend(attention::all(shape, kernel));
+    ways.extend(attention_ways::all(shape, kernel));
     ways
 }
 
