@@ -2,10 +2,13 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup};
+use eutectic_backend::{
+    Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup,
+    fit::{Fitted, Measured},
+};
 
 use crate::{
-    cost::{Costs, Model},
+    cost::{Costs, Model, fit},
     kernels,
     machine::Machine,
     runtime::exec,
@@ -95,6 +98,10 @@ impl Backend for Cpu {
             Some(shorter) if !self.model.cost(&shorter).seconds.is_finite() => Cost::IMPOSSIBLE,
             _ => self.model.cost(&kernel.longest()),
         }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        fit(self.model.costs(), measured)
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
