@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use eutectic_gpu::dialect::{Dialect, Team};
 use eutectic_ir::{DType, ops::Reduction};
 
-use crate::library::{TYPES, has, names, needed, register, suffix};
+use crate::library::{has, names, needed, register, suffix};
 
 /// The bindings of what every kernel may have; those of its slots follow.
 pub const WORKSPACE: usize = 0;
@@ -170,7 +170,7 @@ impl Wgsl {
         let (which, how) = (next(), next());
         let [threads, rows] = [next(), next()].map(|n| n.parse::<usize>().unwrap_or(1));
         let dtype = next();
-        let dtype = TYPES.into_iter().find(|of| of.name() == dtype).unwrap_or(DType::F32);
+        let dtype = DType::ALL.into_iter().find(|of| of.name() == dtype).unwrap_or(DType::F32);
         let (ty, suffix) = (register(dtype), dtype.name());
         let mut text = String::new();
         let memory = format!("parts_{suffix}");

@@ -7,20 +7,6 @@ use std::{
 
 use eutectic_ir::DType;
 
-/// The element types.
-pub const TYPES: [DType; 10] = [
-    DType::F32,
-    DType::F64,
-    DType::F16,
-    DType::Bf16,
-    DType::I8,
-    DType::U8,
-    DType::I32,
-    DType::I64,
-    DType::U32,
-    DType::Bool,
-];
-
 /// The type of a value in a register.
 pub fn register(dtype: DType) -> &'static str {
     match dtype {
@@ -39,7 +25,7 @@ static FUNCTIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     for part in include_str!("text/prelude.wgsl").split("\n//# ").skip(1) {
         let (types, text) = part.split_once('\n').expect("a line of types");
         for name in types.split_whitespace() {
-            let dtype = TYPES.iter().find(|dtype| dtype.name() == name).expect("an element type");
+            let dtype = DType::ALL.iter().find(|dtype| dtype.name() == name).expect("an element type");
             let text = text.replace("$D", name).replace("$T", register(*dtype));
             for item in items(&text) {
                 let name = item.split_whitespace().nth(1).and_then(|head| head.split('(').next()).expect("a name");

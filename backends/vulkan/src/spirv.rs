@@ -133,7 +133,7 @@ mod tests {
     use eutectic_ir::DType;
 
     use super::*;
-    use crate::{dialect::Wgsl, library::TYPES};
+    use crate::dialect::Wgsl;
 
     /// Every function of the library compiles.
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         let body: String = all.iter().map(|name| format!("// {name}\n")).collect();
         let text = wgsl.text(&[(DType::F32, 4)], 64, "", &(body + "store_s0(0, 1.0);\n"));
         compile(&text, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));
-        for dtype in TYPES {
+        for dtype in DType::ALL {
             assert!(!wgsl.literal(1.0, dtype).is_empty());
         }
     }
