@@ -120,14 +120,15 @@
 //!
 //! ```
 //! use eutectic_ir::{DType, Graph, Type};
-//! use eutectic_rewrites::{Options, RuleSet, optimize};
+//! use eutectic_rewrites::{Choice, Options, RuleSet, optimize};
 //!
 //! let mut graph = Graph::new("twice negated");
 //! let x = graph.input("x", Type::tensor(DType::F32, &[2, 3]))?;
 //! let y = graph.apply("neg", &[x], &[])?;
 //! let y = graph.apply("neg", &[y], &[])?;
 //! graph.output("y", y)?;
-//! let rewritten = optimize(&graph, &RuleSet::embedded()?, &Options::default())?;
+//! let rules = RuleSet::embedded()?.choose(&Choice::default())?;
+//! let rewritten = optimize(&graph, &rules, &Options::default())?;
 //! let output = &rewritten.classes.classes[rewritten.classes.outputs[0]];
 //! assert!(output.nodes.iter().any(|n| n.op.name() == "input"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

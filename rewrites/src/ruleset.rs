@@ -137,7 +137,7 @@ pub struct Choice {
 }
 
 impl RuleSet {
-    /// The packs that are part of the library.
+    /// The packs that are part of the library, those of every precision among them: [`RuleSet::choose`] says which run.
     ///
     /// # Errors
     /// Every rule that is wrong; a test sees to it that there is none.

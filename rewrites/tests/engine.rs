@@ -1,7 +1,7 @@
 //! The engine on small programs: what fires, what it makes, and that it repeats.
 
 use eutectic_ir::{Attr, DType, Graph, NodeId, Tensor, Type, eclasses::EClasses, lang::Source};
-use eutectic_rewrites::{Options, Rewritten, RuleSet, Stop, optimize};
+use eutectic_rewrites::{Choice, Options, Rewritten, RuleSet, Stop, optimize};
 
 fn rules() -> RuleSet {
     let text = include_str!("rules/basic.rules");
@@ -254,7 +254,9 @@ fn a_number_that_the_type_does_not_hold_is_not_made() {
         let c = graph.constant(Tensor::from_f64(dtype, &[], [1e-5])).unwrap();
         let y = graph.apply("div", &[x, c], &[]).unwrap();
         graph.output("y", y).unwrap();
-        let done = optimize(&graph, &RuleSet::embedded().unwrap(), &Options::default()).unwrap();
+        let done =
+            optimize(&graph, &RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap(), &Options::default())
+                .unwrap();
         ops(&done.classes, done.classes.outputs[0])
     };
     assert!(quotient(DType::F32).contains(&"mul"));
@@ -270,7 +272,9 @@ fn numbers_of_exact_rules_are_matched_to_the_bit() {
         let c = graph.constant(Tensor::from_f64(DType::Bf16, &[], [factor])).unwrap();
         let y = graph.apply("mul", &[x, c], &[]).unwrap();
         graph.output("y", y).unwrap();
-        let done = optimize(&graph, &RuleSet::embedded().unwrap(), &Options::default()).unwrap();
+        let done =
+            optimize(&graph, &RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap(), &Options::default())
+                .unwrap();
         ops(&done.classes, done.classes.outputs[0])
     };
     assert!(product(1.0).contains(&"input"));
@@ -295,7 +299,9 @@ fn scales_that_almost_cancel_come_to_rest() {
         let inverse = b.op("reciprocal", &[root], &[]);
         let z = b.op("mul", &[y, inverse], &[]);
         b.graph.output("z", z).unwrap();
-        let done = optimize(&b.graph, &RuleSet::embedded().unwrap(), &Options::default()).unwrap();
+        let done =
+            optimize(&b.graph, &RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap(), &Options::default())
+                .unwrap();
         assert!(done.phases.iter().all(|p| p.stop == Stop::Saturated), "{columns}: {:?}", done.phases);
         let matches: usize = done.phases.iter().map(|p| p.matches).sum();
         assert!(matches < 1000, "{columns}: {matches}");
