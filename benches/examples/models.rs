@@ -9,7 +9,7 @@ use eutectic::{
     Compiler, DType, Error, Graph, Listed, Setup, Tensor, Type,
     engine::{
         models::{
-            BertConfig, Form, Output, bert,
+            BertConfig, BertOutput, Form, bert,
             llama::LlamaConfig,
             sam::{self, Preset},
         },
@@ -23,7 +23,7 @@ const RUNS: usize = 40;
 
 /// A graph for a batch of texts.
 fn encoder(config: &BertConfig, batch: i64) -> Result<Graph, Error> {
-    let graph = bert::graph("encoder", config, Form::Composite, &[Output::LastHiddenState])?;
+    let graph = bert::graph("encoder", config, Form::Composite, &[BertOutput::LastHiddenState])?;
     let dims = [(bert::BATCH, batch), (bert::SEQUENCE, 128)].map(|(name, n)| (name.to_string(), n));
     Ok(graph.bind(&BTreeMap::from(dims))?)
 }

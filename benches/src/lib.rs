@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, Graph, Options,
-    engine::models::{BertConfig, Form, Output, bert, minilm},
+    engine::models::{BertConfig, BertOutput, Form, bert, minilm},
 };
 
 /// An encoder of BERT-base's width for one text of 128 tokens.
@@ -23,7 +23,7 @@ pub fn minilm() -> Graph {
 }
 
 fn encoder(config: &BertConfig, form: Form) -> Graph {
-    let graph = bert::graph("encoder", config, form, &[Output::LastHiddenState]).expect("BERT's extents fit");
+    let graph = bert::graph("encoder", config, form, &[BertOutput::LastHiddenState]).expect("BERT's extents fit");
     let dims = BTreeMap::from([(bert::BATCH.to_string(), 1), (bert::SEQUENCE.to_string(), 128)]);
     graph.bind(&dims).expect("128 tokens have positions")
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::{
     fault::{Fault, input},
-    program::Program,
+    program::ProgramArgs,
 };
 
 /// How results are printed.
@@ -183,9 +183,9 @@ pub fn pattern(glob: &str) -> Result<GlobMatcher, Fault> {
 
 /// What every command about a program takes: the program, how it is compiled, and how results are printed.
 #[derive(Args, Clone)]
-pub struct Job {
+pub struct CommonArgs {
     #[command(flatten)]
-    pub program: Program,
+    pub program: ProgramArgs,
     #[command(flatten)]
     pub compile: Compile,
     /// How to print
@@ -196,13 +196,13 @@ pub struct Job {
 /// Which backend.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
-pub struct On {
+pub struct BackendArg {
     /// What programs run on; `eutectic devices` lists what there is
     #[arg(long, value_name = "NAME", value_parser = Listed::named, default_value = BACKENDS[0].name)]
     pub backend: &'static Listed,
 }
 
-impl On {
+impl BackendArg {
     /// The backend, with all that the machine has.
     ///
     /// # Errors
@@ -215,9 +215,9 @@ impl On {
 /// Which backend, and with what.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
-pub struct Device {
+pub struct DeviceArgs {
     #[command(flatten)]
-    pub on: On,
+    pub on: BackendArg,
     /// Threads that a run uses [default: all that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
@@ -226,7 +226,7 @@ pub struct Device {
     pub costs: Option<PathBuf>,
 }
 
-impl Device {
+impl DeviceArgs {
     /// The backend.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ impl Device {
 #[command(next_help_heading = "Compilation")]
 pub struct Compile {
     #[command(flatten)]
-    pub device: Device,
+    pub device: DeviceArgs,
     /// Optimizes repeated layers each for itself
     #[arg(long)]
     pub no_outline: bool,

@@ -26,9 +26,9 @@ const TYPES: &[(&str, DType)] = &[
 ];
 
 /// Part of a file's bytes.
-struct Data(Vec<u8>, Range<usize>);
+struct FilePart(Vec<u8>, Range<usize>);
 
-impl AsRef<[u8]> for Data {
+impl AsRef<[u8]> for FilePart {
     fn as_ref(&self) -> &[u8] {
         &self.0[self.1.clone()]
     }
@@ -68,7 +68,7 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     }
     let dims = shape(header)?;
     let end = bytes.len();
-    let data = Data(bytes, start..end);
+    let data = FilePart(bytes, start..end);
     if dtype == DType::Bool && data.as_ref().iter().any(|b| *b > 1) {
         return Err("a truth value is neither 0 nor 1".into());
     }

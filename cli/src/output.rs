@@ -9,29 +9,29 @@ use std::{
 use tempfile::NamedTempFile;
 
 /// A file that is being written.
-pub struct Output {
-    to: To,
+pub struct OutputFile {
+    to: OutputTarget,
 }
 
-enum To {
+enum OutputTarget {
     /// A new file in the folder of the one that it becomes.
     Beside(NamedTempFile, PathBuf),
     /// A device or a pipe, which nothing can take the place of.
     Device(File),
 }
 
-impl Output {
+impl OutputFile {
     /// Begins a file; what is there stays as it is until [`Output::done`].
     ///
     /// # Errors
     /// When its folder cannot be written to, or it is a folder.
-    pub fn new(path: &Path) -> io::Result<Output> {
+    pub fn new(path: &Path) -> io::Result<OutputFile> {
         let there = fs::metadata(path).ok();
         if there.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if there.as_ref().is_some_and(|there| !there.is_file()) {
-            return Ok(Output { to: To::Device(File::options().write(true).open(path)?) });
+            return Ok(OutputFile { to: OutputTarget::Device(File::options().write(true).open(path)?) });
         }
         // Of a link, what it leads to is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -41,7 +41,7 @@ impl Output {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.tempfile_in(folder)?;
-        Ok(Output { to: To::Beside(file, place) })
+        Ok(OutputFile { to: OutputTarget::Beside(file, place) })
     }
 
     /// Ends the file: now it is where it was to be.
@@ -50,8 +50,8 @@ impl Output {
     /// When it cannot be moved there.
     pub fn done(self) -> io::Result<()> {
         match self.to {
-            To::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
-            To::Device(mut file) => file.flush(),
+            OutputTarget::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
+            OutputTarget::Device(mut file) => file.flush(),
         }
     }
 }
@@ -61,23 +61,23 @@ impl Output {
 /// # Errors
 /// When it cannot be written; what was there is there still.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut output = Output::new(path)?;
+    let mut output = OutputFile::new(path)?;
     output.write_all(bytes)?;
     output.done()
 }
 
-impl Write for Output {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.to {
-            To::Beside(file, _) => file.write(bytes),
-            To::Device(file) => file.write(bytes),
+            OutputTarget::Beside(file, _) => file.write(bytes),
+            OutputTarget::Device(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.to {
-            To::Beside(file, _) => file.flush(),
-            To::Device(file) => file.flush(),
+            OutputTarget::Beside(file, _) => file.flush(),
+            OutputTarget::Device(file) => file.flush(),
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("costs.toml");
         fs::write(&path, "old").unwrap();
-        let mut output = Output::new(&path).unwrap();
+        let mut output = OutputFile::new(&path).unwrap();
         output.write_all(b"ne").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
         drop(output);

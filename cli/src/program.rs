@@ -12,7 +12,7 @@ use eutectic::{
     engine::{
         ir::{Class, index::Index, lang::Source, ops::ViewCall, text},
         models::{
-            BertConfig, Output, Weights,
+            BertConfig, BertOutput, Weights,
             bert::{self, IGNORED},
             builtin::{self, BUILTINS, Builtin},
             minilm,
@@ -37,7 +37,7 @@ const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 /// Which program.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
-pub struct Program {
+pub struct ProgramArgs {
     /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form
     #[arg(value_name = "MODEL|FILE")]
     pub model: PathBuf,
@@ -99,7 +99,7 @@ pub struct Opened {
 }
 
 /// Values by name.
-pub type Tensors = BTreeMap<String, Tensor>;
+pub type NamedTensors = BTreeMap<String, Tensor>;
 
 /// `NAME=N`.
 ///
@@ -113,11 +113,11 @@ pub fn shape(text: &str) -> Result<(String, i64), String> {
     }
 }
 
-impl Program {
+impl ProgramArgs {
     /// A program that is run on random numbers, as it stands.
-    pub fn random(model: PathBuf) -> Program {
+    pub fn random(model: PathBuf) -> ProgramArgs {
         let (form, result) = (FormName::default(), ResultName::default());
-        Program {
+        ProgramArgs {
             model,
             preset: None,
             shape: Vec::new(),
@@ -237,7 +237,12 @@ impl Program {
     ///
     /// # Errors
     /// When the file's tensors do not fit.
-    pub fn image_params(&self, opened: &Opened, graph: &Graph, ignored: &[&str]) -> Result<(Tensors, String), Fault> {
+    pub fn image_params(
+        &self,
+        opened: &Opened,
+        graph: &Graph,
+        ignored: &[&str],
+    ) -> Result<(NamedTensors, String), Fault> {
         let Some((path, weights)) = &opened.weights else {
             let source = format!("random, from seed {}: the numbers mean nothing", self.seed);
             return Ok((random_weights(graph, self.seed), source));
@@ -254,8 +259,8 @@ impl Program {
         }
         let config = self.config(builtin)?;
         let output = match self.result {
-            ResultName::Hidden => Output::LastHiddenState,
-            ResultName::Embedding => Output::SentenceEmbedding,
+            ResultName::Hidden => BertOutput::LastHiddenState,
+            ResultName::Embedding => BertOutput::SentenceEmbedding,
         };
         let graph = bert::graph(builtin.name, &config, self.form(), &[output]).map_err(Fault::input)?;
         let (batch, seq) = self.extents(builtin);
@@ -349,7 +354,7 @@ impl Program {
     ///
     /// # Errors
     /// When the weights cannot be read or do not fit, or are missing for a model whose weights can be had.
-    pub fn params(&self, graph: &Graph) -> Result<(Tensors, String), Fault> {
+    pub fn params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
         if let Some(opened) = self.opened()? {
             return self.image_params(&opened, graph, opened.model.ignored());
         }
@@ -377,7 +382,7 @@ impl Program {
     ///
     /// # Errors
     /// When a given value is for no input of the graph, or of another type.
-    pub fn inputs(&self, graph: &Graph, given: Tensors) -> Result<Tensors, Fault> {
+    pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
         let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
         if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
             let names: Vec<_> = inputs.iter().map(|(name, id)| format!("{name} {}", graph.ty(*id))).collect();
@@ -386,7 +391,7 @@ impl Program {
                 format!("the inputs are {}", names.join(", ")),
             ));
         }
-        let mut values = Tensors::new();
+        let mut values = NamedTensors::new();
         for (name, id) in inputs {
             let ty = graph.ty(id);
             let value = given.get(name).cloned().map_or_else(|| self.random_input(graph, name, id), Ok)?;
@@ -476,8 +481,8 @@ impl InputFiles {
     ///
     /// # Errors
     /// When a file is no usable `.npy` file, or a name is there twice.
-    pub fn read(&self) -> Result<Tensors, Fault> {
-        let mut tensors = Tensors::new();
+    pub fn read(&self) -> Result<NamedTensors, Fault> {
+        let mut tensors = NamedTensors::new();
         for (name, path) in &self.files {
             if tensors.insert(name.clone(), npy::read(path)?).is_some() {
                 return Err(input(format!("--input {name} is given twice"), "give each input once"));

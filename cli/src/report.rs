@@ -7,7 +7,7 @@ use eutectic::{
     Compiler, Graph, NodeId, Planned,
     engine::{
         ir::Class,
-        lowering::report::{Fused, KernelReport},
+        lowering::report::{FusedOp, KernelReport},
     },
 };
 use serde::Serialize;
@@ -66,7 +66,7 @@ impl Size {
 }
 
 /// Consecutive calls of one block: a layer that repeats.
-pub struct Stretch {
+pub struct Repeat {
     /// Which block.
     pub block: usize,
     /// How often it is called in a row.
@@ -74,9 +74,9 @@ pub struct Stretch {
 }
 
 /// The calls of a program in order, repetitions together.
-pub fn stretches(planned: &Planned) -> Vec<Stretch> {
+pub fn stretches(planned: &Planned) -> Vec<Repeat> {
     let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
-    calls.map(|same| Stretch { block: same[0].block, times: same.len() }).collect()
+    calls.map(|same| Repeat { block: same[0].block, times: same.len() }).collect()
 }
 
 /// The tables of a program's kernels: one for each stretch, with a title.
@@ -84,7 +84,7 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     let blocks = compiler.describe(planned);
     let mut number = 0;
     let mut tables = Vec::new();
-    for Stretch { block, times } in stretches(planned) {
+    for Repeat { block, times } in stretches(planned) {
         let kernels = &blocks[block];
         let run = kernels.iter().filter(|k| !k.load).count();
         let total: f64 = kernels.iter().filter(|k| !k.load).map(|k| k.cost.seconds).sum();
@@ -132,7 +132,7 @@ fn place(kernels: &[KernelReport]) -> String {
 
 /// What a kernel computes besides its anchor: ops with what fusing them gains, then views.
 fn fused(kernel: &KernelReport) -> String {
-    let (ops, views): (Vec<&Fused>, Vec<&Fused>) =
+    let (ops, views): (Vec<&FusedOp>, Vec<&FusedOp>) =
         kernel.fused.iter().partition(|f| !matches!(f.op.def().class, Class::View(_) | Class::Leaf(_)));
     let mut lines = vec![counted(&ops)];
     let best = ops.iter().filter_map(|f| Some((f.gain?, f.op))).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -153,7 +153,7 @@ fn fused(kernel: &KernelReport) -> String {
 }
 
 /// `add x 3, mul`: each op once, in the order in which they are computed first.
-fn counted(ops: &[&Fused]) -> String {
+fn counted(ops: &[&FusedOp]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in ops.iter().map(|f| f.op.name()) {
         match counts.iter_mut().find(|(n, _)| *n == name) {
@@ -177,7 +177,7 @@ pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
         })
     };
     let stretch =
-        |s: Stretch| json!({ "times": s.times, "kernels": blocks[s.block].iter().map(kernel).collect::<Vec<_>>() });
+        |s: Repeat| json!({ "times": s.times, "kernels": blocks[s.block].iter().map(kernel).collect::<Vec<_>>() });
     stretches(planned).into_iter().map(stretch).collect()
 }
 

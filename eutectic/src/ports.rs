@@ -203,7 +203,7 @@ impl Session {
         Ok((what, list.get(n).ok_or_else(missing)?))
     }
 
-    fn rows(&self, port: Port, axis: usize, rows: Range<usize>) -> Result<Rows, Error> {
+    fn rows(&self, port: Port, axis: usize, rows: Range<usize>) -> Result<AxisRows, Error> {
         let (what, (name, ty)) = self.port(port)?;
         let (dtype, mut dims) = ty.dtype().zip(ty.capacity()).expect("ports are tensors whose dims have bounds");
         let Some(extent) = dims.get(axis).copied().filter(|&n| rows.start <= rows.end && rows.end <= n) else {
@@ -212,7 +212,7 @@ impl Session {
         };
         let row = dims[axis + 1..].iter().product::<usize>() * dtype.size();
         dims[axis] = rows.len();
-        Ok(Rows {
+        Ok(AxisRows {
             ty: Type::tensor(dtype, &dims),
             from: rows.start * row,
             chunk: rows.len() * row,
@@ -231,7 +231,7 @@ impl AsRef<[u8]> for HostBuffer {
 }
 
 /// Rows along an axis of a dense tensor: chunks of bytes that are a stride apart.
-struct Rows {
+struct AxisRows {
     ty: Type,
     from: usize,
     chunk: usize,

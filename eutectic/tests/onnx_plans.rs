@@ -9,7 +9,7 @@ use eutectic::{
     engine::{
         lowering::print,
         models::{
-            Form, Output,
+            BertOutput, Form,
             bert::{self, BertConfig},
             minilm,
             onnx::Model,
@@ -28,7 +28,7 @@ fn kernels(compiler: &Compiler, graph: &Graph) -> String {
 /// Two layers on 128 tokens, as in the fixtures.
 fn built() -> Graph {
     let config = BertConfig { layers: 2, ..minilm::config() };
-    let graph = bert::graph("minilm", &config, Form::Composite, &[Output::LastHiddenState]).expect("it is built");
+    let graph = bert::graph("minilm", &config, Form::Composite, &[BertOutput::LastHiddenState]).expect("it is built");
     text::bind(&graph, &config, 1, 128).expect("128 tokens are few enough")
 }
 

@@ -13,9 +13,9 @@ use petgraph::{
 use crate::{Graph, NodeId, ops::AttrKind};
 
 /// The text that one line of a box shows.
-struct Label(String);
+struct DotLabel(String);
 
-impl fmt::Display for Label {
+impl fmt::Display for DotLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -23,8 +23,8 @@ impl fmt::Display for Label {
 
 /// The graph in DOT, for `dot -Tsvg`.
 pub fn dot(graph: &Graph) -> String {
-    let mut boxes = DiGraph::<Label, &str>::new();
-    let ids: Vec<_> = graph.nodes().map(|(id, _)| boxes.add_node(Label(label(graph, id)))).collect();
+    let mut boxes = DiGraph::<DotLabel, &str>::new();
+    let ids: Vec<_> = graph.nodes().map(|(id, _)| boxes.add_node(DotLabel(label(graph, id)))).collect();
     for (id, node) in graph.nodes() {
         for operand in &node.operands {
             boxes.add_edge(ids[operand.0 as usize], ids[id.0 as usize], "");
@@ -32,7 +32,7 @@ pub fn dot(graph: &Graph) -> String {
     }
     for (kind, results) in [("output", graph.outputs()), ("update", graph.updates())] {
         for (name, id) in results {
-            let result = boxes.add_node(Label(format!("{kind} {name}")));
+            let result = boxes.add_node(DotLabel(format!("{kind} {name}")));
             boxes.add_edge(ids[id.0 as usize], result, "");
         }
     }

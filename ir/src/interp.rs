@@ -8,7 +8,7 @@ use crate::{
     index::{Index, flatten},
     ops::{
         Leaf, Piece, ViewCall, ViewMap,
-        eval::{Call, Element, Elements, Eval, Value, broadcast_strides, offsets},
+        eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, offsets},
     },
 };
 
@@ -132,7 +132,7 @@ fn projected<S: Scalar>(node: &Node, parts: &[Value<S>]) -> Value<S> {
 pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
     match (node.op.def().eval, node.op.def().class) {
         (Eval::Elements(eval), _) => Ok(vec![pointwise(&eval, node, operands)]),
-        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&Call { operands, attrs: &node.attrs, result: &node.ty })),
+        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty })),
         (_, Class::View(map)) => {
             view(map, node, operands).map(|v| vec![v]).map_err(|(index, extent)| InterpError::IndexOutOfRange {
                 index,
@@ -189,8 +189,8 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
         true => Element::Real(S::element(x, dtype)),
         false => Element::Int(Some(x as i64)),
     });
-    let pieces: Vec<_> = access.pieces.iter().map(|piece| Read::new(piece, &extents, dims.len())).collect();
-    if let ([Read { affine: Some((strides, start)), piece, .. }], None) = (pieces.as_slice(), &fill) {
+    let pieces: Vec<_> = access.pieces.iter().map(|piece| ReadyPiece::new(piece, &extents, dims.len())).collect();
+    if let ([ReadyPiece { affine: Some((strides, start)), piece, .. }], None) = (pieces.as_slice(), &fill) {
         let x = operands[piece.operand];
         let elements = offsets(&dims, strides, *start).into_iter().map(|i| x.get(i as usize));
         return Ok(Value::from_elements(dtype, &dims, elements));
@@ -215,7 +215,7 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
 }
 
 /// A piece of a view, ready to be read.
-struct Read<'a> {
+struct ReadyPiece<'a> {
     piece: &'a Piece,
     /// The flat offset in the operand.
     offset: Index,
@@ -225,8 +225,8 @@ struct Read<'a> {
     via: Option<(usize, Index, usize)>,
 }
 
-impl Read<'_> {
-    fn new<'a>(piece: &'a Piece, extents: &[Vec<usize>], rank: usize) -> Read<'a> {
+impl ReadyPiece<'_> {
+    fn new<'a>(piece: &'a Piece, extents: &[Vec<usize>], rank: usize) -> ReadyPiece<'a> {
         let dims = &extents[piece.operand];
         let offset = flatten(&piece.at, dims);
         let via = piece.via.as_ref().map(|(operand, at)| {
@@ -235,7 +235,7 @@ impl Read<'_> {
         });
         let affine = offset.affine(rank).filter(|_| piece.guards.is_empty() && via.is_none());
         let affine = affine.map(|strides| (strides, offset.constant));
-        Read { piece, offset, affine, via }
+        ReadyPiece { piece, offset, affine, via }
     }
 
     fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, (i64, usize)> {

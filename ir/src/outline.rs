@@ -12,7 +12,7 @@ mod chain;
 use crate::{Graph, NodeId, Origin};
 use rustc_hash::FxHashMap;
 
-use body::{Body, Segments};
+use body::{OutlinedBody, Partition};
 use chain::Analysis;
 
 /// Constants of at most so many elements stay in a body by value, because rules match on scalars; a larger constant is
@@ -60,20 +60,20 @@ pub fn outline(graph: &Graph) -> Outlined {
     let analysis = Analysis::new(graph);
     let cuts = chain::cuts(&analysis);
     if cuts.is_empty() {
-        return assemble(graph, Segments::one(&analysis));
+        return assemble(graph, Partition::one(&analysis));
     }
-    let outlined = assemble(graph, Segments::between(&analysis, &cuts));
+    let outlined = assemble(graph, Partition::between(&analysis, &cuts));
     // Cuts that no block profits from only cost fusion.
-    if outlined.calls.len() == outlined.blocks.len() { assemble(graph, Segments::one(&analysis)) } else { outlined }
+    if outlined.calls.len() == outlined.blocks.len() { assemble(graph, Partition::one(&analysis)) } else { outlined }
 }
 
 /// The whole graph as one block.
 pub fn whole(graph: &Graph) -> Outlined {
-    assemble(graph, Segments::one(&Analysis::new(graph)))
+    assemble(graph, Partition::one(&Analysis::new(graph)))
 }
 
-fn assemble(graph: &Graph, segments: Segments<'_, '_>) -> Outlined {
-    let mut blocks: Vec<(Body, Block)> = Vec::new();
+fn assemble(graph: &Graph, segments: Partition<'_, '_>) -> Outlined {
+    let mut blocks: Vec<(OutlinedBody, Block)> = Vec::new();
     let mut by_hash: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     let mut calls = Vec::new();
     for body in segments.bodies() {
@@ -85,7 +85,7 @@ fn assemble(graph: &Graph, segments: Segments<'_, '_>) -> Outlined {
             blocks.len() - 1
         });
         let origins = blocks[block].0.origins(&body, graph);
-        let Body { inputs, params, states, outputs, .. } = body;
+        let OutlinedBody { inputs, params, states, outputs, .. } = body;
         calls.push(BlockCall { block, inputs, params, states, outputs, origins });
     }
     let made: Vec<NodeId> = calls.iter().flat_map(|c: &BlockCall| c.outputs.iter().copied()).collect();

@@ -27,7 +27,7 @@ pub trait Scalar:
     + 'static
 {
     /// Sums many terms.
-    type Sum: Accumulator<Self>;
+    type Sum: ExactSum<Self>;
 
     /// A constant of a formula: exact, and rounded to the type that it meets.
     fn exact(x: f64) -> Self;
@@ -132,7 +132,7 @@ pub trait Scalar:
 }
 
 /// A sum of terms and products in any order.
-pub trait Accumulator<S>: Copy + Default {
+pub trait ExactSum<S>: Copy + Default {
     /// Adds a term.
     fn add(&mut self, x: S);
     /// Adds a product.
@@ -141,7 +141,7 @@ pub trait Accumulator<S>: Copy + Default {
     fn total(self) -> S;
 }
 
-impl Accumulator<f64> for f64 {
+impl ExactSum<f64> for f64 {
     fn add(&mut self, x: f64) {
         *self += x;
     }

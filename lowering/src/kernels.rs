@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    plan::{Facts, Plan, PlanError, PlanKernel},
+    plan::{ClassFacts, Plan, PlanError, PlanKernel},
     walk::Walker,
 };
 
@@ -27,11 +27,15 @@ impl Plan {
     /// # Errors
     /// The first condition that does not hold.
     pub fn kernels(&self, classes: &EClasses) -> Result<Vec<Arc<PlanKernel>>, PlanError> {
-        self.kernels_among(classes, &Facts::of(classes))
+        self.kernels_among(classes, &ClassFacts::of(classes))
     }
 
     /// As [`Plan::kernels`], for who knows the facts already.
-    pub(crate) fn kernels_among(&self, classes: &EClasses, facts: &Facts) -> Result<Vec<Arc<PlanKernel>>, PlanError> {
+    pub(crate) fn kernels_among(
+        &self,
+        classes: &EClasses,
+        facts: &ClassFacts,
+    ) -> Result<Vec<Arc<PlanKernel>>, PlanError> {
         let (n, given) = (classes.classes.len(), &facts.given);
         let mut walker = Walker::new(n);
         let mut live = FixedBitSet::with_capacity(n);

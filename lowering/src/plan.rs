@@ -94,7 +94,7 @@ impl Plan {
 }
 
 /// What is true of each class under every plan.
-pub(crate) struct Facts {
+pub(crate) struct ClassFacts {
     /// Whether it needs no kernel ([`is_given`]).
     pub given: Vec<bool>,
     /// Whether it is an output.
@@ -103,13 +103,13 @@ pub(crate) struct Facts {
     pub loadable: Vec<bool>,
 }
 
-impl Facts {
-    pub fn of(classes: &EClasses) -> Facts {
+impl ClassFacts {
+    pub fn of(classes: &EClasses) -> ClassFacts {
         let n = classes.classes.len();
         let given: Vec<bool> = (0..n).map(|class| is_given(classes, class)).collect();
         let mut output = vec![false; n];
         classes.outputs.iter().for_each(|&c| output[c] = true);
         let loadable = (0..n).map(|c| classes.classes[c].constant && (given[c] || !output[c])).collect();
-        Facts { given, output, loadable }
+        ClassFacts { given, output, loadable }
     }
 }

@@ -80,7 +80,7 @@ pub fn kernel(kernel: &Kernel) -> String {
         let roots: Vec<ValueId> =
             if last { kernel.stores.iter().map(|s| s.value).collect() } else { body.results.clone() };
         let mut printer =
-            Printer { body, slot: &slot, keys: keys(body), lines: Vec::new(), numbers: FxHashMap::default() };
+            PlanPrinter { body, slot: &slot, keys: keys(body), lines: Vec::new(), numbers: FxHashMap::default() };
         let numbers: Vec<_> = roots.iter().map(|&v| printer.print(v)).collect();
         if !last {
             let _ = writeln!(text, "    operand {i} over {}", domain(body, layout));
@@ -212,7 +212,7 @@ fn guard((index, range): &Guard, value: &dyn Fn(ValueId) -> String) -> String {
     format!("{} in {range:?}", index.text(value))
 }
 
-struct Printer<'a> {
+struct PlanPrinter<'a> {
     body: &'a Body,
     slot: &'a dyn Fn(usize) -> usize,
     keys: Vec<String>,
@@ -220,7 +220,7 @@ struct Printer<'a> {
     numbers: FxHashMap<ValueId, usize>,
 }
 
-impl Printer<'_> {
+impl PlanPrinter<'_> {
     fn print(&mut self, value: ValueId) -> usize {
         if let Some(&number) = self.numbers.get(&value) {
             return number;

@@ -10,7 +10,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    build::{self, Built},
+    build::{self, KernelOfClasses},
     copy::copy,
     memory,
     search::Searched,
@@ -163,7 +163,7 @@ impl Lowering<'_> {
     fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let mut kernels = Vec::new();
         for (parts, _) in &block.searched.priced.kernels {
-            let Built { kernel, classes, reads, parts: of_kernel } =
+            let KernelOfClasses { kernel, classes, reads, parts: of_kernel } =
                 build::kernel(&block.classes, &block.searched.plan, parts)
                     .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
             let kernel = self.kernel(kernel);

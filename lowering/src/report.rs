@@ -17,7 +17,7 @@ pub struct KernelReport {
     /// The model part of the anchor.
     pub origin: Origin,
     /// What else it computes, operands before users.
-    pub fused: Vec<Fused>,
+    pub fused: Vec<FusedOp>,
     /// How many results it stores.
     pub stores: usize,
     /// Whether it belongs to the load program.
@@ -28,7 +28,7 @@ pub struct KernelReport {
 
 /// An op that is computed in a kernel around another.
 #[derive(Clone, Debug)]
-pub struct Fused {
+pub struct FusedOp {
     /// The op.
     pub op: Op,
     /// Its model part.
@@ -59,7 +59,7 @@ fn describe_kernel(state: &mut State<'_, '_>, kernel: &PlanKernel, cost: Cost) -
             let op = op(c)?;
             let view = matches!(op.def().class, Class::View(_) | Class::Leaf(_));
             let gain = if view || plan.stored[c] { None } else { gain_of(state, c) };
-            Some(Fused { op, origin: origin(c), gain })
+            Some(FusedOp { op, origin: origin(c), gain })
         })
         .collect();
     KernelReport {

@@ -13,9 +13,9 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    build::{self, Built},
+    build::{self, KernelOfClasses},
     copy::copy,
-    plan::{Facts, Plan, PlanError, PlanKernel},
+    plan::{ClassFacts, Plan, PlanError, PlanKernel},
     rates::Rates,
 };
 
@@ -25,7 +25,7 @@ pub struct Space<'a> {
     pub classes: &'a EClasses,
     /// The backend.
     pub backend: &'a dyn Backend,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ClassFacts,
     pub(crate) rates: Rates,
     limits: Limits,
     refused: &'a Refused,
@@ -75,7 +75,7 @@ impl<'a> Space<'a> {
         Space {
             classes,
             backend,
-            facts: Facts::of(classes),
+            facts: ClassFacts::of(classes),
             rates: Rates::of(backend, short),
             limits: backend.limits(),
             refused,
@@ -172,7 +172,7 @@ impl<'a> Space<'a> {
     }
 
     /// The price of a kernel, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
-    fn cost_of(&self, built: &Built) -> Cost {
+    fn cost_of(&self, built: &KernelOfClasses) -> Cost {
         let mut cost = self.backend.cost(&built.kernel);
         for &(_, whole) in &built.parts {
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
@@ -215,7 +215,7 @@ impl<'a> Space<'a> {
         let reasons: Vec<String> = (0..c.nodes.len())
             .map(|node| {
                 let why = self.alone(class, node, |plan, kernel| match build::kernel(self.classes, plan, kernel) {
-                    Ok(Built { kernel, .. }) => {
+                    Ok(KernelOfClasses { kernel, .. }) => {
                         let refused = self.backend.supports(&kernel).err().unwrap_or_default();
                         let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
                         [self.limits.exceeded(&kernel), refused, later].concat().join(", ")

@@ -1,7 +1,7 @@
 //! The models that commands know by name: graphs without files, for `demo`, `opt`, `explain` and `bench`.
 
 use crate::{
-    bert::{BertConfig, Output},
+    bert::{BertConfig, BertOutput},
     minilm,
 };
 
@@ -15,7 +15,7 @@ pub struct Builtin {
     /// Its configuration.
     pub config: fn() -> BertConfig,
     /// Its results.
-    pub outputs: &'static [Output],
+    pub outputs: &'static [BertOutput],
     /// Number of texts, where a command does not say.
     pub batch: usize,
     /// Number of tokens of each, where a command does not say.
@@ -28,7 +28,7 @@ pub const BUILTINS: &[Builtin] = &[
         name: "demo",
         doc: "a post-norm transformer encoder: 4 layers, hidden 256, 4 heads",
         config: demo,
-        outputs: &[Output::LastHiddenState],
+        outputs: &[BertOutput::LastHiddenState],
         batch: 1,
         sequence: 128,
     },
@@ -36,7 +36,7 @@ pub const BUILTINS: &[Builtin] = &[
         name: "minilm",
         doc: "all-MiniLM-L6-v2: 6 layers, hidden 384, 12 heads, sentence embeddings",
         config: minilm::config,
-        outputs: &[Output::SentenceEmbedding],
+        outputs: &[BertOutput::SentenceEmbedding],
         batch: 1,
         sequence: 128,
     },
@@ -44,7 +44,7 @@ pub const BUILTINS: &[Builtin] = &[
         name: "bert-base",
         doc: "BERT-base: 12 layers, hidden 768, 12 heads",
         config: BertConfig::base,
-        outputs: &[Output::LastHiddenState],
+        outputs: &[BertOutput::LastHiddenState],
         batch: 1,
         sequence: 128,
     },

@@ -18,11 +18,11 @@ pub mod vision;
 pub mod weights;
 mod windows;
 
-pub use bert::{BertConfig, Output};
+pub use bert::{BertConfig, BertOutput};
 pub use config::ConfigError;
 pub use llama::LlamaConfig;
 pub use nn::{Activation, Form};
 pub use random::random_weights;
 pub use text::{OpenError, Problem, ShapeError, TextModel};
 pub use tokens::{Batch, Tokens, TokensError};
-pub use weights::{Bound, Misfit, Weights, WeightsError};
+pub use weights::{BoundParams, Misfit, Weights, WeightsError};

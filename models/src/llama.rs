@@ -1,7 +1,9 @@
 //! Decoders in the manner of Llama (Touvron et al. 2023): RMS norms, rotary embeddings, SwiGLU, heads that share keys and values; as a step
 //! of one token whose keys and values are states, or over a whole sequence.
 
-use eutectic_ir::{DType, Dim, Graph, GraphError, NodeId, Shape, Tensor, Type};
+use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
+
+use crate::nn::Built;
 
 /// The sizes of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,8 +35,6 @@ enum Cache {
     /// States of so many rows: whether each is the one token's, and, unless it is all of them, whether the token sees it.
     Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
 }
-
-type Built<T = NodeId> = Result<T, GraphError>;
 
 fn f32s(dims: &[usize]) -> Type {
     Type::tensor(DType::F32, dims)

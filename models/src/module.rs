@@ -1,13 +1,11 @@
 //! Modules as torch has them: layers whose parameters are named by the path of the module that they belong to.
 
-use eutectic_ir::{Attr, DType, Dim, Graph, GraphError, NodeId, Shape, Type};
+use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
-use crate::nn::{Form, reshape, swap_last_two, transpose};
-
-pub(crate) type Built = Result<NodeId, GraphError>;
+use crate::nn::{Built, Form, reshape, swap_last_two, transpose};
 
 /// The module that is being built.
-pub struct Module<'a> {
+pub struct ModuleBuilder<'a> {
     /// The graph that it is built into.
     pub g: &'a mut Graph,
     /// The ops that it is written in.
@@ -29,11 +27,11 @@ pub(crate) struct Conv {
     pub bias: bool,
 }
 
-impl Module<'_> {
+impl ModuleBuilder<'_> {
     /// Builds a part of this module: values remember it, and parameters are named after it.
-    pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Module<'_>) -> T) -> T {
+    pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut ModuleBuilder<'_>) -> T) -> T {
         let form = self.form;
-        self.g.within(part, |g| build(&mut Module { g, form }))
+        self.g.within(part, |g| build(&mut ModuleBuilder { g, form }))
     }
 
     /// A parameter of this module.

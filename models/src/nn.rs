@@ -2,7 +2,8 @@
 
 use eutectic_ir::{Attr, Dim, Graph, GraphError, NodeId, Shape};
 
-type Built = Result<NodeId, GraphError>;
+/// What building a part of a model comes to: its result, or what is wrong with an op.
+pub(crate) type Built<T = NodeId> = Result<T, GraphError>;
 
 /// In which ops a model is written. Both forms compute the same and have the same parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

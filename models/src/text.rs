@@ -8,7 +8,7 @@ use std::{
 use eutectic_ir::{Dim, Graph, GraphError, Tensor, Type};
 
 use crate::{
-    bert::{self, BertConfig, Output},
+    bert::{self, BertConfig, BertOutput},
     config::ConfigError,
     nn::Form,
     tokens::{Batch, Tokens, TokensError},
@@ -130,7 +130,12 @@ impl TextModel {
     /// # Errors
     /// When the batch is empty or the length has no positions.
     pub fn graph(&self, form: Form, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
-        bind(&bert::graph(&self.name, &self.config, form, &[Output::SentenceEmbedding])?, &self.config, batch, sequence)
+        bind(
+            &bert::graph(&self.name, &self.config, form, &[BertOutput::SentenceEmbedding])?,
+            &self.config,
+            batch,
+            sequence,
+        )
     }
 
     /// The graph for batches of any number of texts up to a limit, of any padded length up to that of the longest texts: both are
@@ -142,7 +147,7 @@ impl TextModel {
         let longest = self.tokens.max_tokens().min(self.config.positions);
         // Whoever gets this graph cannot go beyond what these extents admit.
         self.graph(form, max_batch, longest)?;
-        let open = bert::graph(&self.name, &self.config, form, &[Output::SentenceEmbedding])?;
+        let open = bert::graph(&self.name, &self.config, form, &[BertOutput::SentenceEmbedding])?;
         let most = [(bert::BATCH, max_batch), (bert::SEQUENCE, longest)];
         let extents = most.map(|(name, most)| (name.to_string(), Dim::between(name, 1, most as i64)));
         Ok(open.bind_dims(&extents.into())?)

@@ -29,23 +29,23 @@ pub struct Weights {
 struct Entry {
     /// The name in the file, which may be another one.
     spelled: String,
-    stored: Stored,
+    stored: FileTensor,
 }
 
 /// A tensor of the file.
 #[derive(Debug)]
-enum Stored {
+enum FileTensor {
     /// Of an element type that programs have.
     Usable(Tensor),
     /// Of another one; described as `F8_E4M3[384 384]`.
     Foreign(String),
 }
 
-impl fmt::Display for Stored {
+impl fmt::Display for FileTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stored::Usable(tensor) => tensor.ty().fmt(f),
-            Stored::Foreign(text) => f.write_str(text),
+            FileTensor::Usable(tensor) => tensor.ty().fmt(f),
+            FileTensor::Foreign(text) => f.write_str(text),
         }
     }
 }
@@ -64,7 +64,7 @@ impl AsRef<[u8]> for Mapped {
 
 /// Parameters with their values.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundParams {
     /// The value of each parameter.
     pub tensors: BTreeMap<String, Tensor>,
     /// The parameters that were widened from a narrower float, with the type in the file; nothing is rounded by that.
@@ -202,7 +202,7 @@ impl Weights {
         let Some(parts) = self.get(name).and_then(parts) else { return };
         let Some(Entry { spelled, .. }) = self.tensors.remove(name) else { return };
         for (name, tensor) in parts {
-            self.tensors.insert(name, Entry { spelled: spelled.clone(), stored: Stored::Usable(tensor) });
+            self.tensors.insert(name, Entry { spelled: spelled.clone(), stored: FileTensor::Usable(tensor) });
         }
     }
 
@@ -214,8 +214,8 @@ impl Weights {
     /// One tensor, if the file has it and its element type is one that programs have.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         match &self.tensors.get(name)?.stored {
-            Stored::Usable(tensor) => Some(tensor),
-            Stored::Foreign(_) => None,
+            FileTensor::Usable(tensor) => Some(tensor),
+            FileTensor::Foreign(_) => None,
         }
     }
 
@@ -231,15 +231,15 @@ impl Weights {
         &self,
         params: impl IntoIterator<Item = (&'a str, &'a Type)>,
         ignored: &[&str],
-    ) -> Result<Bound, WeightsError> {
-        let mut bound = Bound { tensors: BTreeMap::new(), widened: Vec::new() };
+    ) -> Result<BoundParams, WeightsError> {
+        let mut bound = BoundParams { tensors: BTreeMap::new(), widened: Vec::new() };
         let (mut missing, mut wrong) = (Vec::new(), Vec::new());
         let mut unused: BTreeMap<&str, &Entry> = self.tensors.iter().map(|(n, t)| (n.as_str(), t)).collect();
         for (name, expected) in params {
             unused.remove(name);
             match self.tensors.get(name) {
                 None => missing.push(Misfit::Missing { name: name.into(), expected: expected.clone() }),
-                Some(Entry { stored: Stored::Usable(tensor), .. }) if tensor.ty() == *expected => {
+                Some(Entry { stored: FileTensor::Usable(tensor), .. }) if tensor.ty() == *expected => {
                     bound.tensors.insert(name.into(), tensor.clone());
                 }
                 Some(Entry { stored, spelled }) => match stored.widened(expected) {
@@ -261,18 +261,18 @@ impl Weights {
     }
 }
 
-impl Stored {
+impl FileTensor {
     /// A tensor of the file, whose truth values are checked.
-    fn usable(tensor: Tensor) -> Result<Stored, String> {
+    fn usable(tensor: Tensor) -> Result<FileTensor, String> {
         if tensor.dtype() == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
             return Err(format!("{} holds a byte that is neither 0 nor 1", tensor.ty()));
         }
-        Ok(Stored::Usable(tensor))
+        Ok(FileTensor::Usable(tensor))
     }
 
     /// The type in the file and the tensor in the wider float type that is asked for, where only that differs.
     fn widened(&self, wanted: &Type) -> Option<(Type, Tensor)> {
-        let (Stored::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
+        let (FileTensor::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
             return None;
         };
         let exact = matches!(

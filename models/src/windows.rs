@@ -3,13 +3,13 @@
 use eutectic_ir::NodeId;
 
 use crate::{
-    module::{Built, Module, reshaped, slice},
-    nn::transpose,
+    module::{ModuleBuilder, reshaped, slice},
+    nn::{Built, transpose},
 };
 
 /// Tokens [batch rows columns E].
 #[derive(Clone, Copy)]
-pub(crate) struct Grid {
+pub(crate) struct TokenGrid {
     pub batch: usize,
     pub rows: usize,
     pub columns: usize,
@@ -18,15 +18,15 @@ pub(crate) struct Grid {
 /// Attends within windows, each of which becomes an image of the batch. Where they do not divide the grid, zeros are put in
 /// below and to the right: tokens like others, which nothing masks.
 pub(crate) fn in_windows(
-    m: &mut Module<'_>,
-    grid: Grid,
+    m: &mut ModuleBuilder<'_>,
+    grid: TokenGrid,
     width: usize,
     window: Option<usize>,
     x: NodeId,
-    attend: impl FnOnce(&mut Module<'_>, Grid, NodeId) -> Built,
+    attend: impl FnOnce(&mut ModuleBuilder<'_>, TokenGrid, NodeId) -> Built,
 ) -> Built {
     let Some(size) = window else { return attend(m, grid, x) };
-    let Grid { batch, rows, columns } = grid;
+    let TokenGrid { batch, rows, columns } = grid;
     let (down, across) = (rows.div_ceil(size), columns.div_ceil(size));
     let mut padded = x;
     for (axis, extent, windows) in [(-3, rows, down), (-2, columns, across)] {
@@ -38,7 +38,7 @@ pub(crate) fn in_windows(
     }
     let apart = reshaped(m.g, padded, &[batch, down, size, across, size, width])?;
     let sorted = transpose(m.g, apart, &[0, 1, 3, 2, 4, 5])?;
-    let windows = Grid { batch: batch * down * across, rows: size, columns: size };
+    let windows = TokenGrid { batch: batch * down * across, rows: size, columns: size };
     let images = reshaped(m.g, sorted, &[windows.batch, size, size, width])?;
     let attended = attend(m, windows, images)?;
     let sorted = reshaped(m.g, attended, &[batch, down, across, size, size, width])?;

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use common::{difference, golden, run};
 use eutectic_ir::{DType, Graph, Tensor};
 use eutectic_models::{
-    Activation, BertConfig, Form, Output, Weights, bert, random_weights,
+    Activation, BertConfig, BertOutput, Form, Weights, bert, random_weights,
     text::{ShapeError, bind},
 };
 
-const OUTPUTS: &[Output] = &[Output::LastHiddenState, Output::SentenceEmbedding];
+const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
 
 /// Composites hold their constants in f64, apart from the scale (1/4 here) and an epsilon of 1e-12.
 const COMPOSITE: f64 = 1e-10;

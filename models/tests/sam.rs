@@ -7,14 +7,14 @@ use std::path::Path;
 use common::{golden, run};
 use eutectic_ir::{DType, Graph, Tensor};
 use eutectic_models::{
-    Bound, Form, Weights, WeightsError,
+    BoundParams, Form, Weights, WeightsError,
     sam::{self, IGNORED_FOR_EMBEDDINGS, IGNORED_FOR_MASKS, Label, Prompts, SamConfig},
 };
 
 /// Expected values are stored as f32, and transformers computes some parts in f32.
 const TOLERANCE: f64 = 1e-5;
 
-fn bind(graph: &Graph, weights: &Weights, ignored: &[&str]) -> Result<Bound, WeightsError> {
+fn bind(graph: &Graph, weights: &Weights, ignored: &[&str]) -> Result<BoundParams, WeightsError> {
     weights.bind(graph.named("param").map(|(name, id)| (name, graph.ty(id))), ignored)
 }
 

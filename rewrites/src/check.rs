@@ -13,15 +13,15 @@ use eutectic_ir::{
 use std::sync::Arc;
 
 use crate::{
-    egraph::{EGraph, Facts, Node, TypeId, classes_of},
-    engine::{Engine, Limits, Stop},
+    egraph::{EGraph, Facts, InternedNode, TypeId, classes_of},
+    engine::{Engine, EngineLimits, Stop},
     expr::Wanted,
-    guard::{Refusal, Sight, guard},
-    instantiate::{Builder, Fault, Ref},
+    guard::{NoMatch, Sight, guard},
+    instantiate::{Instantiator, NoInstance, Ref},
     parse::located,
     pattern::{Pat, Pattern},
     recipe::Compiled,
-    rule::{Call, OpTerm, Phase, Rule, Variable, VariableKind},
+    rule::{AppliedOp, OpTerm, Phase, Rule, Variable, VariableKind},
     sample::{Generic, Sample, draw},
 };
 
@@ -122,10 +122,10 @@ fn refuse(rule: &Rule, span: std::ops::Range<usize>, message: String, help: &str
     located(&rule.source, &rule.name, span, message, help)
 }
 
-type Problem = (String, std::ops::Range<usize>);
+type Complaint = (String, std::ops::Range<usize>);
 
 /// Samples whose left side is well typed, the most generic first, and the last problem with one that is not.
-fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option<Problem>) {
+fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
         let Some(sample) = drawn(rule, seed, Bindings::default()) else { continue };
@@ -161,15 +161,15 @@ fn drawn(rule: &Rule, seed: u64, bound: Bindings) -> Option<Sample> {
     draw(rule, &mut Generic::new(seed), bound)
 }
 
-fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Problem>> {
+fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Complaint>> {
     let types: Vec<TypeId> = sample.types.iter().map(|t| facts.type_id(t.clone())).collect();
     let members = [sample.bindings.clone()];
-    let mut builder = Builder::new(facts, rule, &members, &types);
+    let mut builder = Instantiator::new(facts, rule, &members, &types);
     (builder.left, builder.legal) = (true, false);
     for root in &rule.roots {
         builder.term(&root.left, 0, None).map_err(|fault| match fault {
-            Fault::Wrong { message, span } => Some((message, span)),
-            Fault::Inapplicable => None,
+            NoInstance::Wrong { message, span } => Some((message, span)),
+            NoInstance::Inapplicable => None,
         })?;
     }
     // The pack `legalize` is about forms that are not legal.
@@ -192,7 +192,7 @@ fn root_call(rule: &Rule) -> Option<usize> {
     }
 }
 
-fn type_of(builder: &Builder<'_>, arg: Ref) -> TypeId {
+fn type_of(builder: &Instantiator<'_>, arg: Ref) -> TypeId {
     match arg {
         Ref::Class(n) => builder.types[n],
         Ref::Instr(n) => builder.instrs[n].ty,
@@ -204,14 +204,14 @@ fn type_of(builder: &Builder<'_>, arg: Ref) -> TypeId {
 fn compile_left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<Pattern, LangError> {
     let types: Vec<TypeId> = sample.types.iter().map(|t| facts.type_id(t.clone())).collect();
     let members = [sample.bindings.clone()];
-    let mut builder = Builder::new(facts, rule, &members, &types);
+    let mut builder = Instantiator::new(facts, rule, &members, &types);
     builder.left = true;
     let mut tops = Vec::new();
     for root in &rule.roots {
         let made = builder.term(&root.left, 0, None).map_err(|fault| {
             let message = match fault {
-                Fault::Wrong { message, .. } => message,
-                Fault::Inapplicable => "a value on the left does not work out".into(),
+                NoInstance::Wrong { message, .. } => message,
+                NoInstance::Inapplicable => "a value on the left does not work out".into(),
             };
             refuse(rule, root.span.clone(), message, "see the op's signature: `eutectic ops`")
         })?;
@@ -228,12 +228,12 @@ fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
     let facts = &mut egraph.analysis;
     let bindings = match guard(rule, &compiled.pattern, facts, &sight) {
         Ok(bindings) => bindings,
-        Err(Refusal::Unsolved(what, span)) => {
+        Err(NoMatch::Unsolved(what, span)) => {
             let help =
                 "a dim expression is solved for its one unknown: let another type, or a relation, determine the others";
             return Err(refuse(rule, span, format!("{what} cannot be solved from the left side"), help));
         }
-        Err(Refusal::Mismatch(..)) => return Ok(Outcome::NoMatch),
+        Err(NoMatch::Mismatch(..)) => return Ok(Outcome::NoMatch),
     };
     for (slot, span) in &rule.uses {
         if bindings.get(*slot).is_none() {
@@ -268,7 +268,7 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     let leaves = leaves(&compiled.rule, sample, &mut egraph);
     let types: Vec<TypeId> = sample.types.iter().map(|t| egraph.analysis.type_id(t.clone())).collect();
     let members = [sample.bindings.clone()];
-    let mut builder = Builder::new(&mut egraph.analysis, &compiled.rule, &members, &types);
+    let mut builder = Instantiator::new(&mut egraph.analysis, &compiled.rule, &members, &types);
     for root in &compiled.rule.roots {
         builder.term(&root.left, 0, None).ok()?;
     }
@@ -284,7 +284,7 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
         });
         for candidate in sights {
             match guard(&compiled.rule, &compiled.pattern, &mut egraph.analysis, &candidate) {
-                Err(Refusal::Mismatch(..)) => sight = sight.or(Some(candidate)),
+                Err(NoMatch::Mismatch(..)) => sight = sight.or(Some(candidate)),
                 _ => return Some((egraph, candidate)),
             }
         }
@@ -298,7 +298,7 @@ fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     for ((variable, ..), ty) in rule.tensors().zip(&sample.types) {
         let (op, attrs) = leaf(variable, &variable.name, ty);
         let head = egraph.analysis.head(op, attrs);
-        leaves.push(egraph.add(Node { head, op, children: Default::default() }));
+        leaves.push(egraph.add(InternedNode { head, op, children: Default::default() }));
     }
     leaves
 }
@@ -323,7 +323,7 @@ pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
 }
 
 /// Adds the nodes of instructions.
-pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::Instr], leaves: &[Id]) -> Vec<Id> {
+pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::NodeRecipe], leaves: &[Id]) -> Vec<Id> {
     let mut ids: Vec<Id> = Vec::new();
     for instr in instrs {
         let children = instr.args.iter().map(|arg| match arg {
@@ -331,7 +331,7 @@ pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::Instr], lea
             Ref::Instr(n) => ids[*n],
             Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
         });
-        let node = Node { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
+        let node = InternedNode { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
         ids.push(egraph.add(node));
     }
     ids
@@ -345,7 +345,7 @@ fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let leaves = leaves(&compiled.rule, sample, &mut egraph);
     let types: Vec<TypeId> = sample.types.iter().map(|t| egraph.analysis.type_id(t.clone())).collect();
     let members: [Bindings; 1] = [bindings];
-    let mut builder = Builder::new(&mut egraph.analysis, &compiled.rule, &members, &types);
+    let mut builder = Instantiator::new(&mut egraph.analysis, &compiled.rule, &members, &types);
     for root in &compiled.rule.roots {
         if builder.term(&root.right, 0, sample.types.first().and_then(Type::dtype)).is_err() {
             return Ok(());
@@ -354,7 +354,7 @@ fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let instrs = builder.instrs;
     add(&mut egraph, &instrs, &leaves);
     let rules = [Arc::new(compiled.clone())];
-    let limits = Limits { nodes: 40, iterations: 12, matches: 200 };
+    let limits = EngineLimits { nodes: 40, iterations: 12, matches: 200 };
     let mut engine = Engine::new(egraph, &rules, limits);
     match engine.run(compiled.rule.phase) {
         Ok(report) if report.stop != Stop::Saturated => Err(refuse(
@@ -390,7 +390,7 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
         })
     };
     let applied = |slot: usize| {
-        let is_it = |call: &Call| matches!(call.op, OpTerm::Variable(s, _) if s == slot);
+        let is_it = |call: &AppliedOp| matches!(call.op, OpTerm::Variable(s, _) if s == slot);
         compiled.pattern.terms.iter().flatten().any(is_it)
     };
     rule.variables

@@ -15,7 +15,7 @@ use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::{
-    egraph::{EGraph, Head, Node, TypeId},
+    egraph::{EGraph, Head, InternedNode, TypeId},
     log::{Log, canonical},
     recipe::Compiled,
 };
@@ -26,12 +26,12 @@ pub(crate) struct Extracted {
     pub classes: EClasses,
     pub number: FxHashMap<Id, ClassId>,
     /// The nodes of the e-graph in the order of each class.
-    pub nodes: Vec<Vec<Node>>,
+    pub nodes: Vec<Vec<InternedNode>>,
 }
 
 /// The nodes that can be chosen: legal, and with operands that can be computed.
 struct Usable {
-    nodes: FxHashMap<Id, Vec<Node>>,
+    nodes: FxHashMap<Id, Vec<InternedNode>>,
     order: Vec<Id>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn extract(
     for class in &walk.order {
         let data = &egraph[*class].data;
         let sorted = walk.sorted[class].clone();
-        let number = |n: &Node| ENode {
+        let number = |n: &InternedNode| ENode {
             op: n.op,
             attrs: egraph.analysis.attrs(n.head).clone(),
             operands: n.children.iter().map(|c| walk.number[&egraph.find(*c)]).collect(),
@@ -85,13 +85,13 @@ impl Usable {
         let mut seen: FxHashSet<Id> = FxHashSet::default();
         // Several outputs may be one class.
         let mut open: Vec<Id> = outputs.iter().copied().filter(|output| seen.insert(*output)).collect();
-        let mut nodes: FxHashMap<Id, Vec<Node>> = FxHashMap::default();
+        let mut nodes: FxHashMap<Id, Vec<InternedNode>> = FxHashMap::default();
         while let Some(class) = open.pop() {
             order.push(class);
             // A node that reads its own class (a reshape to the same shape) computes nothing.
-            let reads_itself = |n: &Node| n.children.iter().any(|c| egraph.find(*c) == class);
-            let usable = |n: &&Node| is_legal(egraph, n) && !reads_itself(n);
-            let legal: Vec<Node> = egraph[class].nodes.iter().filter(usable).cloned().collect();
+            let reads_itself = |n: &InternedNode| n.children.iter().any(|c| egraph.find(*c) == class);
+            let usable = |n: &&InternedNode| is_legal(egraph, n) && !reads_itself(n);
+            let legal: Vec<InternedNode> = egraph[class].nodes.iter().filter(usable).cloned().collect();
             for child in legal.iter().flat_map(|n| n.children.iter()) {
                 let child = egraph.find(*child);
                 if seen.insert(child) {
@@ -138,7 +138,7 @@ impl Usable {
     }
 }
 
-fn is_legal(egraph: &EGraph, node: &Node) -> bool {
+fn is_legal(egraph: &EGraph, node: &InternedNode) -> bool {
     let types: Vec<TypeId> = node.children.iter().map(|c| egraph[*c].data.ty).collect();
     egraph.analysis.is_legal(node.head, &types)
 }
@@ -164,8 +164,9 @@ fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id
         .order
         .iter()
         .map(|class| {
-            let node =
-                |n: &Node| (heads[n.head.0 as usize].1, n.children.iter().map(|c| place[&egraph.find(*c)]).collect());
+            let node = |n: &InternedNode| {
+                (heads[n.head.0 as usize].1, n.children.iter().map(|c| place[&egraph.find(*c)]).collect())
+            };
             usable.nodes[class].iter().map(node).collect()
         })
         .collect();
@@ -205,7 +206,7 @@ fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id
 struct Walk {
     order: Vec<Id>,
     number: FxHashMap<Id, ClassId>,
-    sorted: FxHashMap<Id, Vec<Node>>,
+    sorted: FxHashMap<Id, Vec<InternedNode>>,
 }
 
 impl Walk {
@@ -274,7 +275,7 @@ fn bundles(
     log: &Log,
     rules: &[Arc<Compiled>],
     number: &FxHashMap<Id, ClassId>,
-    nodes: &[Vec<Node>],
+    nodes: &[Vec<InternedNode>],
 ) -> Vec<Bundle> {
     let mut seen = FxHashSet::default();
     let mut bundles = Vec::new();

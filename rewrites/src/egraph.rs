@@ -27,33 +27,33 @@ pub(crate) struct TypeId(pub u32);
 
 /// An e-node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Node {
+pub(crate) struct InternedNode {
     pub head: Head,
     pub op: Op,
     pub children: SmallVec<[Id; 4]>,
 }
 
 // The head determines the op; comparing ops would compare their names.
-impl Ord for Node {
-    fn cmp(&self, other: &Node) -> std::cmp::Ordering {
+impl Ord for InternedNode {
+    fn cmp(&self, other: &InternedNode) -> std::cmp::Ordering {
         self.head.cmp(&other.head).then_with(|| self.children.cmp(&other.children))
     }
 }
 
-impl PartialOrd for Node {
-    fn partial_cmp(&self, other: &Node) -> Option<std::cmp::Ordering> {
+impl PartialOrd for InternedNode {
+    fn partial_cmp(&self, other: &InternedNode) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Language for Node {
+impl Language for InternedNode {
     type Discriminant = Op;
 
     fn discriminant(&self) -> Op {
         self.op
     }
 
-    fn matches(&self, other: &Node) -> bool {
+    fn matches(&self, other: &InternedNode) -> bool {
         self.op == other.op && self.children.len() == other.children.len()
     }
 
@@ -68,7 +68,7 @@ impl Language for Node {
 
 /// What is known of a class.
 #[derive(Clone, Debug)]
-pub(crate) struct Data {
+pub(crate) struct ClassData {
     pub ty: TypeId,
     /// Depends on parameters and constants only.
     pub constant: bool,
@@ -82,14 +82,14 @@ pub(crate) struct Data {
 }
 
 /// A head with the types of its operands.
-type Applied = (Head, SmallVec<[TypeId; 4]>);
+type TypedHead = (Head, SmallVec<[TypeId; 4]>);
 
 /// The interners, and the analysis.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     heads: IndexSet<(Op, Attrs), FxBuildHasher>,
     types: IndexSet<Type, FxBuildHasher>,
-    inferred: FxHashMap<Applied, Result<TypeId, String>>,
+    inferred: FxHashMap<TypedHead, Result<TypeId, String>>,
     legal: FxHashMap<Op, Option<Rc<Signature>>>,
     /// The numbers of each element type that classes are known to be, ascending.
     numbers: FxHashMap<DType, Vec<f64>>,
@@ -102,7 +102,7 @@ pub(crate) struct Facts {
     pub alarm: Option<String>,
 }
 
-pub(crate) type EGraph = egg::EGraph<Node, Facts>;
+pub(crate) type EGraph = egg::EGraph<InternedNode, Facts>;
 
 /// The classes that have a node of one of the ops, ascending.
 pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
@@ -194,10 +194,10 @@ impl Facts {
     }
 }
 
-impl egg::Analysis<Node> for Facts {
-    type Data = Data;
+impl egg::Analysis<InternedNode> for Facts {
+    type Data = ClassData;
 
-    fn make(egraph: &mut EGraph, node: &Node, _: Id) -> Data {
+    fn make(egraph: &mut EGraph, node: &InternedNode, _: Id) -> ClassData {
         let operands: SmallVec<[TypeId; 4]> = node.children.iter().map(|c| egraph[*c].data.ty).collect();
         let ty = egraph.analysis.infer(node.head, &operands).unwrap_or_else(|problem| {
             egraph.analysis.alarm.get_or_insert(format!("{}: {problem}", node.op));
@@ -216,15 +216,15 @@ impl egg::Analysis<Node> for Facts {
         if let (Some(scalar), Some(dtype)) = (scalar, facts.ty(ty).dtype()) {
             facts.know(scalar, dtype);
         }
-        Data { ty, constant, scalar, rank: facts.rank, stamp: facts.now }
+        ClassData { ty, constant, scalar, rank: facts.rank, stamp: facts.now }
     }
 
-    fn remake(egraph: &mut EGraph, node: &Node, id: Id) -> Data {
+    fn remake(egraph: &mut EGraph, node: &InternedNode, id: Id) -> ClassData {
         // A rank is the class's own; working a node out anew must not lend it the one of the rule that is running.
-        Data { rank: u32::MAX, ..Facts::make(egraph, node, id) }
+        ClassData { rank: u32::MAX, ..Facts::make(egraph, node, id) }
     }
 
-    fn merge(&mut self, a: &mut Data, b: Data) -> DidMerge {
+    fn merge(&mut self, a: &mut ClassData, b: ClassData) -> DidMerge {
         if a.ty != b.ty {
             let conflict = format!("{} was united with {}", self.ty(a.ty), self.ty(b.ty));
             self.alarm.get_or_insert(conflict);
@@ -235,7 +235,7 @@ impl egg::Analysis<Node> for Facts {
             (Some(x), Some(y)) => Some(if x.total_cmp(&y).is_le() { x } else { y }),
             (x, y) => x.or(y),
         };
-        let differs = |d: &Data| d.constant != constant || d.scalar.map(f64::to_bits) != scalar.map(f64::to_bits);
+        let differs = |d: &ClassData| d.constant != constant || d.scalar.map(f64::to_bits) != scalar.map(f64::to_bits);
         let changed = DidMerge(differs(a), differs(&b));
         (a.constant, a.scalar, a.rank, a.stamp) = (constant, scalar, a.rank.min(b.rank), self.now);
         changed
@@ -249,12 +249,12 @@ impl egg::Analysis<Node> for Facts {
         let leaf = |name| Op::named(name).expect("the op table has numbers");
         let op = leaf("const");
         let head = egraph.analysis.head(op, Attrs::from_iter([Attr::Tensor(number)]));
-        let mut literal = Node { head, op, children: SmallVec::new() };
+        let mut literal = InternedNode { head, op, children: SmallVec::new() };
         if shape.rank() > 0 {
             let number = egraph.add(literal);
             let op = leaf("expand");
             let head = egraph.analysis.head(op, Attrs::from_iter([Attr::Shape(shape)]));
-            literal = Node { head, op, children: SmallVec::from_slice(&[number]) };
+            literal = InternedNode { head, op, children: SmallVec::from_slice(&[number]) };
         }
         let literal = egraph.add(literal);
         egraph.union(id, literal);
@@ -262,7 +262,7 @@ impl egg::Analysis<Node> for Facts {
 }
 
 /// Where a view reads, over the domain of its result.
-fn access(facts: &Facts, read: ViewMap, node: &Node, operands: &[TypeId], ty: TypeId) -> Option<Access> {
+fn access(facts: &Facts, read: ViewMap, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> Option<Access> {
     let shape = |t: TypeId| Some(facts.ty(t).as_tensor()?.1);
     let operands: Vec<_> = operands.iter().map(|t| shape(*t).cloned()).collect::<Option<_>>()?;
     let (result, attrs) = (shape(ty)?, facts.attrs(node.head));
@@ -274,7 +274,7 @@ fn access(facts: &Facts, read: ViewMap, node: &Node, operands: &[TypeId], ty: Ty
 /// Whether an op of constants, laid out at the bounds of extents at run time, is the same in all runs: the load program computes it
 /// for the longest. What combines elements along an axis that varies is another number in each run, and so is where a view reads
 /// whose map has a length in it.
-fn same_in_all_runs(facts: &Facts, node: &Node, operands: &[TypeId], ty: TypeId) -> bool {
+fn same_in_all_runs(facts: &Facts, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> bool {
     if !operands.iter().any(|t| facts.ty(*t).varies()) {
         return true;
     }
@@ -289,7 +289,13 @@ fn same_in_all_runs(facts: &Facts, node: &Node, operands: &[TypeId], ty: TypeId)
 }
 
 /// The one value of all elements of a node, where that follows from the operands' values.
-fn scalar_of(facts: &Facts, node: &Node, operands: &[TypeId], scalars: &[Option<f64>], ty: TypeId) -> Option<f64> {
+fn scalar_of(
+    facts: &Facts,
+    node: &InternedNode,
+    operands: &[TypeId],
+    scalars: &[Option<f64>],
+    ty: TypeId,
+) -> Option<f64> {
     let attrs = facts.attrs(node.head);
     match node.op.def().class {
         Class::Leaf(_) => match attrs.first() {

@@ -4,7 +4,7 @@ use eutectic_ir::{
     Attr, DType, Dim, Tensor,
     lang::{
         Bindings,
-        typing::{Bound, Slot},
+        typing::{Bound, VarId},
     },
 };
 
@@ -14,7 +14,7 @@ pub enum Expr {
     /// A literal.
     Number(Number),
     /// A dim, an integer attribute or a number variable.
-    Slot(Slot),
+    Slot(VarId),
     /// A function of others.
     Call(Function, Vec<Expr>),
     /// `(offset ?y)`: in a group, the last extents of the members before this one, summed.
@@ -181,7 +181,7 @@ impl Expr {
     }
 
     /// Calls `visit` with every variable in it.
-    pub fn slots(&self, visit: &mut dyn FnMut(Slot)) {
+    pub fn slots(&self, visit: &mut dyn FnMut(VarId)) {
         match self {
             Expr::Slot(slot) => visit(*slot),
             Expr::Call(_, args) => args.iter().for_each(|a| a.slots(visit)),

@@ -6,14 +6,14 @@ use eutectic_ir::{
     Attr, DType, Shape, Type,
     lang::{
         Bindings, Mismatch, RelationCall, TypePattern,
-        typing::{Bound, DimPattern, DimsPattern, Slot, SlotKind, Status},
+        typing::{Bound, DimPattern, DimsPattern, SlotKind, Status, VarId},
     },
 };
 
 use crate::{
     egraph::{Facts, Head, TypeId},
     expr::{Expr, Wanted},
-    instantiate::{Builder, Fault, Ref},
+    instantiate::{Instantiator, NoInstance, Ref},
     pattern::{Pat, Pattern, unbound},
     rule::{AttrTerm, AttrVariable, OpTerm, Phase, Rule, Term, VariableKind},
 };
@@ -34,16 +34,16 @@ const NO_TYPE: TypeId = TypeId(u32::MAX);
 
 /// Why there is no match.
 #[derive(Clone, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum NoMatch {
     /// Something does not fit the part of the rule that stands at this place of its file.
-    Mismatch(Box<Misfit>, Range<usize>),
+    Mismatch(Box<GuardMisfit>, Range<usize>),
     /// Something is still open when nothing moves any more.
     Unsolved(String, Range<usize>),
 }
 
 /// What does not fit.
 #[derive(Clone, Debug)]
-pub(crate) enum Misfit {
+pub(crate) enum GuardMisfit {
     /// The root is in legal form already, so there is nothing to legalize.
     Legal,
     /// A type, or a relation.
@@ -56,9 +56,9 @@ pub(crate) enum Misfit {
     Left,
 }
 
-impl Misfit {
-    fn at(self, span: &Range<usize>) -> Refusal {
-        Refusal::Mismatch(Box::new(self), span.clone())
+impl GuardMisfit {
+    fn at(self, span: &Range<usize>) -> NoMatch {
+        NoMatch::Mismatch(Box::new(self), span.clone())
     }
 }
 
@@ -82,9 +82,9 @@ struct NumberCheck<'a> {
 ///
 /// # Errors
 /// When it is no match.
-pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, Refusal> {
+pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, NoMatch> {
     if rule.phase == Phase::Legalize && is_legal(pattern, facts, sight) {
-        return Err(Misfit::Legal.at(&rule.roots[0].span));
+        return Err(GuardMisfit::Legal.at(&rule.roots[0].span));
     }
     let bindings = bind(rule, pattern, facts, sight)?;
     let members = [bindings];
@@ -101,7 +101,7 @@ fn is_legal(pattern: &Pattern, facts: &Facts, sight: &Sight) -> bool {
     facts.is_legal(sight.heads[root], &types)
 }
 
-fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<Bindings, Refusal> {
+fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<Bindings, NoMatch> {
     let mut bindings = Bindings::default();
     let (mut open, mut checks) = (Vec::new(), Vec::new());
     for (at, (variable, ty, _)) in rule.tensors().enumerate() {
@@ -114,10 +114,10 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
         let attrs = facts.attrs(sight.heads[at]);
         if let OpTerm::Variable(slot, _) = op {
             let bound = Bound::Op(facts.op(sight.heads[at]), op.carried(attrs));
-            bindings.bind(*slot, bound).map_err(|mismatch| Misfit::Type(mismatch).at(&call.span))?;
+            bindings.bind(*slot, bound).map_err(|mismatch| GuardMisfit::Type(mismatch).at(&call.span))?;
         }
         let keep = if *kept { op.attr("keep") } else { None };
-        let other = |attr: &Attr| Misfit::Attr(attr.clone()).at(&call.span);
+        let other = |attr: &Attr| GuardMisfit::Attr(attr.clone()).at(&call.span);
         for (n, (term, attr)) in call.attrs.iter().zip(attrs).enumerate() {
             match term {
                 _ if keep == Some(n) => {}
@@ -144,7 +144,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     for check in checks {
         let want = check.expr.value(&bindings, 0).map(|n| Wanted { value: n.get(), near: rule.contract.rounds() });
         if !want.is_some_and(|want| want.is(check.value, check.dtype)) {
-            return Err(Misfit::Number(check.value).at(check.span));
+            return Err(GuardMisfit::Number(check.value).at(check.span));
         }
     }
     Ok(bindings)
@@ -158,7 +158,7 @@ fn numbers<'a>(
     sight: &Sight,
     bindings: &mut Bindings,
     checks: &mut Vec<NumberCheck<'a>>,
-) -> Result<(), Refusal> {
+) -> Result<(), NoMatch> {
     let mut result = Ok(());
     for root in &rule.roots {
         root.left.visit(&mut |term| {
@@ -175,7 +175,7 @@ fn numbers<'a>(
                     .any(|v| matches!(&v.kind, VariableKind::Attr(s, AttrVariable::Int) if s == slot));
                 let attr = match is_int {
                     true if value.fract() == 0.0 => Attr::Int(value as i64),
-                    true => return result = Err(Misfit::Number(value).at(&root.span)),
+                    true => return result = Err(GuardMisfit::Number(value).at(&root.span)),
                     false => Attr::from(value),
                 };
                 // The slot is open.
@@ -188,19 +188,19 @@ fn numbers<'a>(
     result
 }
 
-fn bind_slot(rule: &Rule, slot: Slot, attr: &Attr, bindings: &mut Bindings) -> Result<(), Misfit> {
+fn bind_slot(rule: &Rule, slot: VarId, attr: &Attr, bindings: &mut Bindings) -> Result<(), GuardMisfit> {
     match (rule.scope.variables[slot].1, attr) {
         (SlotKind::DType(class), Attr::DType(dtype)) if class.contains(*dtype) => {
             bindings.bind(slot, Bound::DType(*dtype))
         }
-        (SlotKind::DType(_), _) => return Err(Misfit::Attr(attr.clone())),
+        (SlotKind::DType(_), _) => return Err(GuardMisfit::Attr(attr.clone())),
         _ => bindings.bind(slot, Bound::Attr(attr.clone())),
     }
-    .map_err(Misfit::Type)
+    .map_err(GuardMisfit::Type)
 }
 
 /// Settles constraints in whatever order works.
-fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), Refusal> {
+fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());
         let mut failure = Ok(());
@@ -214,7 +214,7 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
             match status {
                 Ok(status) => status == Status::Later,
                 Err(mismatch) => {
-                    failure = Err(Misfit::Type(mismatch).at(span));
+                    failure = Err(GuardMisfit::Type(mismatch).at(span));
                     false
                 }
             }
@@ -228,14 +228,14 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
                 Constraint::Shape(..) => "the shape of an attribute",
                 Constraint::Relation(_) => "this relation",
             };
-            return Err(Refusal::Unsolved(what.into(), (*span).clone()));
+            return Err(NoMatch::Unsolved(what.into(), (*span).clone()));
         }
     }
     Ok(())
 }
 
 /// Words are among those declared, number attributes near what is declared.
-fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), Refusal> {
+fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), NoMatch> {
     for variable in &rule.variables {
         let fits = match (&variable.kind, variable.wanted) {
             (VariableKind::Attr(slot, AttrVariable::OneOf(words)), _) => match bindings.attr(*slot) {
@@ -253,7 +253,7 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
         };
         if let (false, VariableKind::Number(slot) | VariableKind::Attr(slot, _)) = (fits, &variable.kind) {
             let has = bindings.attr(*slot).cloned();
-            return Err(has.map_or(Misfit::Left, Misfit::Attr).at(&variable.span));
+            return Err(has.map_or(GuardMisfit::Left, GuardMisfit::Attr).at(&variable.span));
         }
     }
     Ok(())
@@ -271,21 +271,23 @@ fn same_types(
     facts: &mut Facts,
     sight: &Sight,
     members: &[Bindings],
-) -> Result<(), Refusal> {
+) -> Result<(), NoMatch> {
     let types: Vec<TypeId> = pattern.tensors.iter().map(|t| sight.types[*t]).collect();
-    let mut builder = Builder::new(facts, rule, members, &types);
+    let mut builder = Instantiator::new(facts, rule, members, &types);
     (builder.left, builder.legal) = (true, false);
     for (root, at) in rule.roots.iter().zip(&pattern.roots) {
         let want = builder.facts.ty(sight.types[*at]).dtype();
         match builder.term(&root.left, 0, want) {
             Ok((Ref::Instr(_), ty)) if ty == sight.types[*at] => {}
-            Ok(_) | Err(Fault::Inapplicable | Fault::Wrong { .. }) => return Err(Misfit::Left.at(&root.span)),
+            Ok(_) | Err(NoInstance::Inapplicable | NoInstance::Wrong { .. }) => {
+                return Err(GuardMisfit::Left.at(&root.span));
+            }
         }
     }
     let fits = builder.calls.iter().all(|(id, (_, ty))| {
         pattern.calls.iter().find(|(call, _)| call == id).is_none_or(|(_, at)| sight.types[*at] == *ty)
     });
-    if fits { Ok(()) } else { Err(Misfit::Left.at(&rule.roots[0].span)) }
+    if fits { Ok(()) } else { Err(GuardMisfit::Left.at(&rule.roots[0].span)) }
 }
 
 impl Sight {

@@ -11,7 +11,7 @@ use crate::{
     check::{add, leaf},
     egraph::{EGraph, Facts, classes_of},
     guard::{Sight, guard},
-    instantiate::{Builder, Fault, Instr, Ref},
+    instantiate::{Instantiator, NoInstance, NodeRecipe, Ref},
     pattern::Match,
     recipe::Compiled,
     rule::Rule,
@@ -84,8 +84,8 @@ impl Probe {
     /// # Errors
     /// Why there are none.
     pub fn sides(&self, rule: &Rule, members: &[Sample]) -> Result<Sides, Unmatched> {
-        let written = Built::new(rule, members, false)?;
-        let mut legal = Built::new(rule, members, true)?;
+        let written = BuiltSide::new(rule, members, false)?;
+        let mut legal = BuiltSide::new(rule, members, true)?;
         let matched = self.forms.iter().find_map(|form| Some((form, legal.matches(form)?)));
         let Some((form, matches)) = matched else { return Err(Unmatched::NoMatch) };
         let sights: Vec<&Sight> = matches.iter().map(|m| &m.1).collect();
@@ -106,7 +106,7 @@ impl Probe {
 }
 
 /// A left side as a graph and as an e-graph.
-struct Built {
+struct BuiltSide {
     graph: Graph,
     egraph: EGraph,
     /// The node of each class.
@@ -118,8 +118,8 @@ struct Built {
     members: usize,
 }
 
-impl Built {
-    fn new(rule: &Rule, members: &[Sample], legal: bool) -> Result<Built, Unmatched> {
+impl BuiltSide {
+    fn new(rule: &Rule, members: &[Sample], legal: bool) -> Result<BuiltSide, Unmatched> {
         let mut egraph = EGraph::new(Facts::default());
         let mut graph = Graph::new(&*rule.name);
         let (mut leaves, mut leaf_nodes) = (Vec::new(), Vec::new());
@@ -137,13 +137,13 @@ impl Built {
                 };
                 made.insert(name, node);
                 let head = egraph.analysis.head(op, attrs);
-                leaves.push(egraph.add(crate::egraph::Node { head, op, children: Default::default() }));
+                leaves.push(egraph.add(crate::egraph::InternedNode { head, op, children: Default::default() }));
                 leaf_nodes.push(node);
             }
         }
         let types: Vec<_> = members.iter().flat_map(|m| &m.types).map(|t| egraph.analysis.type_id(t.clone())).collect();
         let bindings: Vec<Bindings> = members.iter().map(|m| m.bindings.clone()).collect();
-        let mut builder = Builder::new(&mut egraph.analysis, rule, &bindings, &types);
+        let mut builder = Instantiator::new(&mut egraph.analysis, rule, &bindings, &types);
         builder.legal &= legal;
         let mut tops = Vec::new();
         for member in 0..members.len() {
@@ -164,7 +164,7 @@ impl Built {
             Ref::Number(_) => unreachable!("numbers stay open only where a pattern is compiled"),
         };
         let roots = tops.iter().map(root).collect();
-        Ok(Built { graph, egraph, nodes, leaves, roots, members: members.len() })
+        Ok(BuiltSide { graph, egraph, nodes, leaves, roots, members: members.len() })
     }
 
     fn node(&self, class: Id) -> NodeId {
@@ -213,10 +213,10 @@ impl Built {
     }
 }
 
-fn ill_typed(fault: Fault) -> Unmatched {
+fn ill_typed(fault: NoInstance) -> Unmatched {
     match fault {
-        Fault::Inapplicable => Unmatched::IllTyped("a value on the left does not work out".into()),
-        Fault::Wrong { message, .. } => Unmatched::IllTyped(message),
+        NoInstance::Inapplicable => Unmatched::IllTyped("a value on the left does not work out".into()),
+        NoInstance::Wrong { message, .. } => Unmatched::IllTyped(message),
     }
 }
 
@@ -230,7 +230,12 @@ fn apply(graph: &mut Graph, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Resu
 }
 
 /// Adds instructions to a graph.
-fn insert(graph: &mut Graph, facts: &Facts, instrs: &[Instr], classes: &[NodeId]) -> Result<Vec<NodeId>, Unmatched> {
+fn insert(
+    graph: &mut Graph,
+    facts: &Facts,
+    instrs: &[NodeRecipe],
+    classes: &[NodeId],
+) -> Result<Vec<NodeId>, Unmatched> {
     let mut nodes: Vec<NodeId> = Vec::with_capacity(instrs.len());
     for instr in instrs {
         let operands: Vec<NodeId> = instr.args.iter().map(|r| node_of(*r, classes, &nodes)).collect();

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::{
     egraph::{Facts, Head, TypeId},
     expr::{Expr, Number},
-    rule::{AttrTerm, Call, Rule, Term},
+    rule::{AppliedOp, AttrTerm, Rule, Term},
 };
 
 /// What an instruction reads.
@@ -45,7 +45,7 @@ pub(crate) enum From {
 
 /// One node to make.
 #[derive(Clone, Debug)]
-pub(crate) struct Instr {
+pub(crate) struct NodeRecipe {
     pub head: Head,
     pub args: SmallVec<[Ref; 4]>,
     pub ty: TypeId,
@@ -54,7 +54,7 @@ pub(crate) struct Instr {
 
 /// Why a term has no instance.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum NoInstance {
     /// A value does not work out (an inexact quotient): the rule does not apply.
     Inapplicable,
     /// The term is wrong.
@@ -64,7 +64,7 @@ pub(crate) enum Fault {
 type Made = (Ref, TypeId);
 
 /// Builds instances of a rule's terms.
-pub(crate) struct Builder<'a> {
+pub(crate) struct Instantiator<'a> {
     pub facts: &'a mut Facts,
     pub rule: &'a Rule,
     /// One for each member; one where the rule is no group.
@@ -77,15 +77,15 @@ pub(crate) struct Builder<'a> {
     pub legal: bool,
     /// Numbers stay open, and equal terms (not equal instances) are shared.
     pub left: bool,
-    pub instrs: Vec<Instr>,
+    pub instrs: Vec<NodeRecipe>,
     /// The type of each call of the rule that was built, by the call's id.
     pub calls: Vec<(usize, Made)>,
     terms: Vec<(Term, Made)>,
 }
 
-impl<'a> Builder<'a> {
-    pub fn new(facts: &'a mut Facts, rule: &'a Rule, members: &'a [Bindings], types: &'a [TypeId]) -> Builder<'a> {
-        Builder {
+impl<'a> Instantiator<'a> {
+    pub fn new(facts: &'a mut Facts, rule: &'a Rule, members: &'a [Bindings], types: &'a [TypeId]) -> Instantiator<'a> {
+        Instantiator {
             facts,
             rule,
             members,
@@ -100,7 +100,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds a term for a member; `want` is the element type of a number that stands alone.
-    pub fn term(&mut self, term: &Term, member: usize, want: Option<DType>) -> Result<Made, Fault> {
+    pub fn term(&mut self, term: &Term, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let variables = self.types.len() / self.members.len();
         match term {
             Term::Tensor(at) => {
@@ -127,22 +127,25 @@ impl<'a> Builder<'a> {
                 }
                 Ok(made)
             }
-            Term::Splat(_) => Err(Fault::Wrong {
+            Term::Splat(_) => Err(NoInstance::Wrong {
                 message: "a splat stands here alone".into(),
                 span: self.rule.span.start..self.rule.span.start + 1,
             }),
         }
     }
 
-    fn number(&mut self, id: usize, expr: &Expr, member: usize, want: Option<DType>) -> Result<Made, Fault> {
+    fn number(&mut self, id: usize, expr: &Expr, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let Some(dtype) = want else {
-            return Err(Fault::Wrong { message: "nothing says the element type of a number here".into(), span: 0..0 });
+            return Err(NoInstance::Wrong {
+                message: "nothing says the element type of a number here".into(),
+                span: 0..0,
+            });
         };
         if self.left {
             let ty = self.facts.type_id(Type::tensor(dtype, &[]));
             return Ok((Ref::Number(id), ty));
         }
-        let value = expr.value(&self.members[member], self.offset(member)).ok_or(Fault::Inapplicable)?;
+        let value = expr.value(&self.members[member], self.offset(member)).ok_or(NoInstance::Inapplicable)?;
         let value = match expr {
             // Only rules that round may take a number for its neighbour.
             Expr::Call(..) if self.rule.contract.rounds() && dtype.is_float() => {
@@ -158,7 +161,7 @@ impl<'a> Builder<'a> {
         let held = tensor.to_f64()[0];
         let fits = if dtype.is_float() { held.is_finite() || !value.get().is_finite() } else { held == value.get() };
         if !fits {
-            return Err(Fault::Inapplicable);
+            return Err(NoInstance::Inapplicable);
         }
         let op = Op::named("const").expect("the op table has constants");
         let head = self.facts.head(op, Attrs::from_iter([Attr::Tensor(tensor)]));
@@ -169,12 +172,12 @@ impl<'a> Builder<'a> {
         self.offsets.get(member).copied().unwrap_or(0)
     }
 
-    fn wrong(&self, message: String, span: &Range<usize>) -> Fault {
-        Fault::Wrong { message, span: span.clone() }
+    fn wrong(&self, message: String, span: &Range<usize>) -> NoInstance {
+        NoInstance::Wrong { message, span: span.clone() }
     }
 
-    fn call(&mut self, call: &Call, member: usize, want: Option<DType>) -> Result<Made, Fault> {
-        let (op, _) = call.op.resolve(&self.members[member]).ok_or(Fault::Inapplicable)?;
+    fn call(&mut self, call: &AppliedOp, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
+        let (op, _) = call.op.resolve(&self.members[member]).ok_or(NoInstance::Inapplicable)?;
         if let [Term::Splat(_), ..] = call.args.as_slice() {
             return self.fold(call, member);
         }
@@ -190,7 +193,9 @@ impl<'a> Builder<'a> {
         for at in order {
             let dtype = self.number_type(op, at, &made, want);
             made[at] = Some(self.term(&call.args[at], member, dtype).map_err(|fault| match fault {
-                Fault::Wrong { message, span } if span.is_empty() => Fault::Wrong { message, span: call.span.clone() },
+                NoInstance::Wrong { message, span } if span.is_empty() => {
+                    NoInstance::Wrong { message, span: call.span.clone() }
+                }
                 other => other,
             })?);
         }
@@ -199,7 +204,7 @@ impl<'a> Builder<'a> {
     }
 
     /// `(concat ?w.. :axis -1)`: the op folded over all members, from the left.
-    fn fold(&mut self, call: &Call, member: usize) -> Result<Made, Fault> {
+    fn fold(&mut self, call: &AppliedOp, member: usize) -> Result<Made, NoInstance> {
         let [Term::Splat(variable)] = call.args.as_slice() else {
             return Err(self.wrong("a splat is the only operand of its op".into(), &call.span));
         };
@@ -231,8 +236,8 @@ impl<'a> Builder<'a> {
         of_operand.or_else(of_result)
     }
 
-    fn apply(&mut self, call: &Call, made: &[Made], member: usize) -> Result<Made, Fault> {
-        let (op, carried) = call.op.resolve(&self.members[member]).ok_or(Fault::Inapplicable)?;
+    fn apply(&mut self, call: &AppliedOp, made: &[Made], member: usize) -> Result<Made, NoInstance> {
+        let (op, carried) = call.op.resolve(&self.members[member]).ok_or(NoInstance::Inapplicable)?;
         let mut given: SmallVec<[(&str, Attr); 4]> =
             op.def().attrs.iter().map(|def| def.name).zip(carried.iter().cloned()).collect();
         for (def, term) in call.op.attrs().iter().zip(&call.attrs) {
@@ -337,43 +342,45 @@ impl<'a> Builder<'a> {
         {
             return (Ref::Instr(at), ty);
         }
-        self.instrs.push(Instr { head, args, ty, from });
+        self.instrs.push(NodeRecipe { head, args, ty, from });
         (Ref::Instr(self.instrs.len() - 1), ty)
     }
 
     /// The value of an attribute.
-    fn attr(&self, kind: AttrKind, term: &AttrTerm, member: usize) -> Result<Attr, Fault> {
+    fn attr(&self, kind: AttrKind, term: &AttrTerm, member: usize) -> Result<Attr, NoInstance> {
         let bindings = &self.members[member];
-        let ints = |a: Attr| a.ints().map(<[i64]>::to_vec).ok_or(Fault::Inapplicable);
+        let ints = |a: Attr| a.ints().map(<[i64]>::to_vec).ok_or(NoInstance::Inapplicable);
         match term {
             AttrTerm::Value(value) => Ok(value.clone()),
             AttrTerm::Slot(slot) => match bindings.get(*slot) {
                 Some(Bound::Attr(Attr::Int(n))) if kind == AttrKind::Float => Ok((*n as f64).into()),
                 Some(Bound::Attr(attr)) => Ok(attr.clone()),
                 Some(Bound::DType(dtype)) => Ok((*dtype).into()),
-                _ => Err(Fault::Inapplicable),
+                _ => Err(NoInstance::Inapplicable),
             },
-            AttrTerm::Dim(dim) => dim.value(bindings).and_then(|d| d.known()).map(Attr::Int).ok_or(Fault::Inapplicable),
-            AttrTerm::Shape(dims) => dims.value(bindings).map(Attr::Shape).ok_or(Fault::Inapplicable),
+            AttrTerm::Dim(dim) => {
+                dim.value(bindings).and_then(|d| d.known()).map(Attr::Int).ok_or(NoInstance::Inapplicable)
+            }
+            AttrTerm::Shape(dims) => dims.value(bindings).map(Attr::Shape).ok_or(NoInstance::Inapplicable),
             AttrTerm::Number(expr) => {
-                let value = expr.value(bindings, self.offset(member)).ok_or(Fault::Inapplicable)?;
+                let value = expr.value(bindings, self.offset(member)).ok_or(NoInstance::Inapplicable)?;
                 match kind {
                     AttrKind::Float => Ok(value.get().into()),
-                    _ => value.int().map(Attr::Int).ok_or(Fault::Inapplicable),
+                    _ => value.int().map(Attr::Int).ok_or(NoInstance::Inapplicable),
                 }
             }
             AttrTerm::Compose(pair) => {
                 let [p, q] = [ints(self.attr(kind, &pair[0], member)?)?, ints(self.attr(kind, &pair[1], member)?)?];
                 let at = |n: &i64| p.get((n + p.len() as i64) as usize).copied();
                 let composed: Option<Vec<i64>> = q.iter().map(at).collect();
-                composed.filter(|c| c.len() == p.len()).map(|c| Attr::from(&c[..])).ok_or(Fault::Inapplicable)
+                composed.filter(|c| c.len() == p.len()).map(|c| Attr::from(&c[..])).ok_or(NoInstance::Inapplicable)
             }
             AttrTerm::Inverse(p) => {
                 let p = ints(self.attr(kind, p, member)?)?;
                 let rank = p.len() as i64;
                 let place = |n: i64| p.iter().position(|m| *m == n).map(|at| at as i64 - rank);
                 let inverse: Option<Vec<i64>> = (-rank..0).map(place).collect();
-                inverse.map(|c| Attr::from(&c[..])).ok_or(Fault::Inapplicable)
+                inverse.map(|c| Attr::from(&c[..])).ok_or(NoInstance::Inapplicable)
             }
         }
     }

@@ -156,7 +156,7 @@ mod terms;
 mod why;
 
 pub use circles::circles;
-pub use engine::{Limits, PhaseReport, RuleStatistics, Stop};
+pub use engine::{EngineLimits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};
 pub use optimize::{Applied, Options, RewriteError, Rewritten, optimize};

@@ -8,7 +8,7 @@ use eutectic_ir::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::egraph::{EGraph, Head, Node};
+use crate::egraph::{EGraph, Head, InternedNode};
 
 /// One application of a rule.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Application {
     /// The nodes that it matched.
     pub matched: SmallVec<[(Head, SmallVec<[Id; 4]>); 4]>,
     /// The nodes of its right side and the classes that they are in; those that are equal to a root come last.
-    pub made: SmallVec<[(Node, Id); 4]>,
+    pub made: SmallVec<[(InternedNode, Id); 4]>,
     /// Whether it united classes or made nodes.
     pub changed: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) fn canonical(egraph: &EGraph, children: &[Id]) -> SmallVec<[Id; 4]> {
 
 impl Log {
     /// Indexes the log, once the e-graph is at rest. Nodes of the program itself need no maker.
-    pub fn makers(&self, egraph: &EGraph, program: impl Iterator<Item = Node>) -> Makers {
+    pub fn makers(&self, egraph: &EGraph, program: impl Iterator<Item = InternedNode>) -> Makers {
         let given: FxHashSet<_> = program.map(|n| (n.head, canonical(egraph, &n.children))).collect();
         let mut first = FxHashMap::default();
         for (at, application) in self.applications.iter().enumerate() {

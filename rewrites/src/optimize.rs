@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use crate::{
     classes::{self, Extracted},
-    egraph::{EGraph, Facts, Node},
-    engine::{Engine, Limits, PhaseReport, RuleStatistics},
+    egraph::{EGraph, Facts, InternedNode},
+    engine::{Engine, EngineLimits, PhaseReport, RuleStatistics},
     log::{Log, Makers, canonical},
     recipe::Compiled,
     rule::Phase,
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where it stops.
-    pub limits: Limits,
+    pub limits: EngineLimits,
     /// The last phase to run; all if there is none.
     pub until: Option<Phase>,
 }
@@ -115,7 +115,7 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
         .iter()
         .zip(graph.nodes())
         .filter_map(|((id, _), (_, node))| Some((*id, node)).filter(|(id, _)| id.is_some()));
-    let given: Vec<Node> = given.filter_map(|(_, node)| original(&egraph, &program, node)).collect();
+    let given: Vec<InternedNode> = given.filter_map(|(_, node)| original(&egraph, &program, node)).collect();
     let makers = log.makers(&egraph, given.into_iter());
     let class_of = program.iter().map(|(id, _)| extracted.number.get(&egraph.find((*id)?)).copied()).collect();
     Ok(Rewritten {
@@ -133,14 +133,14 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
 }
 
 /// For each node of a graph its class, if the node is live, and its origin.
-pub(crate) type Program = Vec<(Option<Id>, Origin)>;
+pub(crate) type LiveNodes = Vec<(Option<Id>, Origin)>;
 
 /// Runs the phases on a graph.
 pub(crate) fn saturate<'r>(
     graph: &Graph,
     rules: &'r RuleSet,
     options: &Options,
-) -> Result<(Engine<'r>, Program, Vec<PhaseReport>), RewriteError> {
+) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
     let symbols = graph.symbols();
     if !symbols.is_empty() {
         return Err(RewriteError::Unbound(symbols.iter().map(|s| s.to_string()).collect()));
@@ -167,7 +167,7 @@ pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
 }
 
 /// The e-graph of a graph's live nodes.
-fn insert(graph: &Graph) -> (EGraph, Program) {
+fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     let mut live = vec![false; graph.len()];
     graph.results().for_each(|(_, node)| live[node.0 as usize] = true);
     let nodes: Vec<_> = graph.nodes().collect();
@@ -177,13 +177,13 @@ fn insert(graph: &Graph) -> (EGraph, Program) {
         }
     }
     let mut egraph = EGraph::new(Facts::default());
-    let mut program: Program = Vec::with_capacity(graph.len());
+    let mut program: LiveNodes = Vec::with_capacity(graph.len());
     for (id, node) in nodes {
         let at = live[id.0 as usize].then(|| {
             let head = egraph.analysis.head(node.op, node.attrs.clone());
             let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
             egraph.analysis.rank = id.0;
-            egraph.add(Node { head, op: node.op, children: children.expect("operands of live nodes are live") })
+            egraph.add(InternedNode { head, op: node.op, children: children.expect("operands of live nodes are live") })
         });
         program.push((at, node.origin.clone()));
     }
@@ -192,14 +192,14 @@ fn insert(graph: &Graph) -> (EGraph, Program) {
 }
 
 /// A node of the graph as it stands in the e-graph.
-fn original(egraph: &EGraph, program: &Program, node: &eutectic_ir::graph::Node) -> Option<Node> {
+fn original(egraph: &EGraph, program: &LiveNodes, node: &eutectic_ir::graph::Node) -> Option<InternedNode> {
     let head = egraph.analysis.find_head(node.op, &node.attrs)?;
     let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
-    Some(Node { head, op: node.op, children: children? })
+    Some(InternedNode { head, op: node.op, children: children? })
 }
 
 /// Whether every output can be computed.
-fn legal(graph: &Graph, egraph: &EGraph, program: &Program, extracted: &Extracted) -> Result<(), RewriteError> {
+fn legal(graph: &Graph, egraph: &EGraph, program: &LiveNodes, extracted: &Extracted) -> Result<(), RewriteError> {
     let outputs = &extracted.classes.outputs;
     if outputs.iter().all(|o| !extracted.classes.classes[*o].nodes.is_empty()) {
         return Ok(());

@@ -27,7 +27,7 @@ pub(crate) fn rules(source: &Source) -> (Vec<Rule>, Vec<LangError>) {
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     for form in &forms {
         for (suffix, form) in one_per_op(form) {
-            let (rule, mut wrong) = Reader::rule(source, &form, &suffix);
+            let (rule, mut wrong) = RuleReader::rule(source, &form, &suffix);
             rules.extend(rule);
             // The copies of a rule that is one for each op repeat its errors.
             let said = |e: &LangError| errors.iter().any(|o: &LangError| o.offset() == e.offset());
@@ -53,13 +53,13 @@ fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
 
 /// Which side of a rule is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum RuleSide {
     Left,
     Right,
 }
 
 /// Reads one rule.
-pub(crate) struct Reader<'a> {
+pub(crate) struct RuleReader<'a> {
     pub source: &'a Source,
     pub name: String,
     pub scope: Scope,
@@ -81,9 +81,9 @@ const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 
 const SHAPE_OF_A_RULE: &str = "(rule pack/name (forall …) (=> left right) (eq exact|(ulp n)|reassoc|fast))";
 
-impl<'a> Reader<'a> {
+impl<'a> RuleReader<'a> {
     fn rule(source: &'a Source, form: &Sexp, suffix: &str) -> (Option<Rule>, Vec<LangError>) {
-        let mut reader = Reader {
+        let mut reader = RuleReader {
             source,
             name: String::new(),
             scope: Scope::default(),

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use crate::{
     egraph::{EGraph, Head},
     expr::Wanted,
-    instantiate::{Builder, From, Ref},
-    rule::{AttrTerm, Call, OpTerm, Rule, Term, VariableKind},
+    instantiate::{From, Instantiator, Ref},
+    rule::{AppliedOp, AttrTerm, OpTerm, Rule, Term, VariableKind},
 };
 
 /// A node of a pattern.
@@ -44,7 +44,7 @@ pub(crate) enum Pat {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum MatchStep {
     /// Try the nodes of a class that is bound.
     Node(usize),
     /// Bind a root to the classes so many levels above a class that is bound.
@@ -63,10 +63,10 @@ pub(crate) struct Pattern {
     /// The node that stands for each call.
     pub calls: Vec<(usize, usize)>,
     /// The calls of the left, by id.
-    pub terms: Vec<Option<Call>>,
+    pub terms: Vec<Option<AppliedOp>>,
     /// Levels from a root to its deepest leaf.
     pub depth: usize,
-    steps: Vec<Step>,
+    steps: Vec<MatchStep>,
 }
 
 /// The class of a node that nothing is bound to.
@@ -116,7 +116,7 @@ const NO_HEAD: Head = Head(u32::MAX);
 
 impl Pattern {
     /// Compiles what a builder made of the left sides of its rule; `Err` names what is too large or not joined.
-    pub fn compile(builder: &Builder<'_>, tops: &[Ref]) -> Result<Pattern, String> {
+    pub fn compile(builder: &Instantiator<'_>, tops: &[Ref]) -> Result<Pattern, String> {
         let rule = builder.rule;
         let terms = calls_by_id(rule);
         let tensors: Vec<_> = rule
@@ -253,7 +253,7 @@ impl Pattern {
                 continue;
             }
             if let (false, Some((from, levels))) = (first, self.way_up(root, &bound)) {
-                steps.push(Step::Join { root, from, levels });
+                steps.push(MatchStep::Join { root, from, levels });
             }
             self.visit(root, &mut bound, &mut steps);
         }
@@ -262,12 +262,12 @@ impl Pattern {
         Ok(())
     }
 
-    fn visit(&self, node: usize, bound: &mut [bool], steps: &mut Vec<Step>) {
+    fn visit(&self, node: usize, bound: &mut [bool], steps: &mut Vec<MatchStep>) {
         if std::mem::replace(&mut bound[node], true) {
             return;
         }
         if let Pat::Op { args, .. } = &self.nodes[node] {
-            steps.push(Step::Node(node));
+            steps.push(MatchStep::Node(node));
             args.iter().for_each(|a| self.visit(*a, bound, steps));
         }
     }
@@ -286,14 +286,14 @@ impl Pattern {
 
     /// The node at which a search starts, and its op.
     pub fn entry(&self) -> (usize, &OpTerm) {
-        let Some(Step::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
+        let Some(MatchStep::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
         let Pat::Op { op, .. } = &self.nodes[*node] else { unreachable!("a left side is an op") };
         (*node, op)
     }
 
     /// How many ops are matched before a step.
     fn ops(&self, pc: usize) -> usize {
-        self.steps.iter().take(pc).filter(|s| matches!(s, Step::Node(_))).count()
+        self.steps.iter().take(pc).filter(|s| matches!(s, MatchStep::Node(_))).count()
     }
 
     /// Finds every match whose entry is `class`.
@@ -311,7 +311,7 @@ impl Pattern {
     fn step(&self, egraph: &EGraph, pc: usize, found: &mut Match, watch: &mut impl Watch) -> bool {
         match self.steps.get(pc) {
             None => watch.found(found),
-            Some(Step::Join { root, from, levels }) => {
+            Some(MatchStep::Join { root, from, levels }) => {
                 for class in ancestors(egraph, found.classes[*from], *levels) {
                     found.classes[*root] = class;
                     if !self.step(egraph, pc + 1, found, watch) {
@@ -321,7 +321,7 @@ impl Pattern {
                 found.classes[*root] = unbound();
                 true
             }
-            Some(Step::Node(node)) => self.try_nodes(egraph, *node, pc, found, watch),
+            Some(MatchStep::Node(node)) => self.try_nodes(egraph, *node, pc, found, watch),
         }
     }
 
@@ -413,7 +413,7 @@ fn rank(ty: &TypePattern) -> (usize, bool) {
     (least, least == ty.dims.0.len())
 }
 
-fn calls_by_id(rule: &Rule) -> Vec<Option<Call>> {
+fn calls_by_id(rule: &Rule) -> Vec<Option<AppliedOp>> {
     let mut calls = vec![None; rule.calls];
     for root in &rule.roots {
         root.left.visit(&mut |term| {
@@ -426,7 +426,7 @@ fn calls_by_id(rule: &Rule) -> Vec<Option<Call>> {
 }
 
 /// The literal attributes of a call; those of its reduction with axes kept say `keep`.
-fn checks(call: &Call, kept: bool) -> Vec<Option<Attr>> {
+fn checks(call: &AppliedOp, kept: bool) -> Vec<Option<Attr>> {
     let keep = if kept { call.op.attr("keep") } else { None };
     let check = |(at, term): (usize, &Option<AttrTerm>)| match term {
         _ if keep == Some(at) => Some(true.into()),

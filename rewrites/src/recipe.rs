@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::{
     egraph::{EGraph, Facts, TypeId},
     guard::Sight,
-    instantiate::{Builder, Fault, Instr, Ref},
+    instantiate::{Instantiator, NoInstance, NodeRecipe, Ref},
     pattern::{Match, Pat, Pattern},
     rule::Rule,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Compiled {
 /// The nodes to make for a match, and which of them are equal to its roots.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
-    pub instrs: Vec<Instr>,
+    pub instrs: Vec<NodeRecipe>,
     /// For each root of each member.
     pub tops: SmallVec<[Ref; 2]>,
 }
@@ -46,7 +46,7 @@ impl Compiled {
             types.extend(self.pattern.tensors.iter().map(|t| sight.types[*t]));
         }
         let Some(offsets) = offsets(&self.pattern, facts, sights) else { return Ok(None) };
-        let mut builder = Builder::new(facts, &self.rule, members, &types);
+        let mut builder = Instantiator::new(facts, &self.rule, members, &types);
         builder.offsets = &offsets;
         let mut tops = SmallVec::new();
         for (member, sight) in sights.iter().enumerate() {
@@ -55,8 +55,8 @@ impl Compiled {
                 let want: Option<DType> = builder.facts.ty(left).dtype();
                 let (top, right) = match builder.term(&root.right, member, want) {
                     Ok(made) => made,
-                    Err(Fault::Inapplicable) => return Ok(None),
-                    Err(Fault::Wrong { message, span }) => {
+                    Err(NoInstance::Inapplicable) => return Ok(None),
+                    Err(NoInstance::Wrong { message, span }) => {
                         return Err((message, if span.is_empty() { root.span.clone() } else { span }));
                     }
                 };
@@ -93,7 +93,7 @@ fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Option<Vec<i6
     Some(offsets)
 }
 
-impl Builder<'_> {
+impl Instantiator<'_> {
     /// A lone number on the right is as large as what it replaces.
     fn expand_number(&mut self, top: Ref, has: TypeId, want: TypeId) -> Option<Ref> {
         let (Type::Tensor(d, shape), Type::Tensor(wanted, _)) = (self.facts.ty(has), self.facts.ty(want)) else {
@@ -109,7 +109,7 @@ impl Builder<'_> {
 /// An estimate of what a match costs before and after: flops, then elements written; constant subgraphs are free.
 pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe: &Recipe) -> bool {
     let pattern = &compiled.pattern;
-    let mut before = Cost::default();
+    let mut before = RecipeCost::default();
     for (at, node) in pattern.nodes.iter().enumerate() {
         let Pat::Op { args, .. } = node else { continue };
         let data = &egraph[found.classes[at]].data;
@@ -118,7 +118,7 @@ pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe:
             before.add(egraph, found.heads[at], &types, data.ty);
         }
     }
-    let mut after = Cost::default();
+    let mut after = RecipeCost::default();
     let mut constant: Vec<bool> = Vec::new();
     for instr in &recipe.instrs {
         let of = |r: &Ref| match r {
@@ -140,12 +140,12 @@ pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe:
 }
 
 #[derive(Debug, Default, PartialEq, PartialOrd)]
-struct Cost {
+struct RecipeCost {
     flops: f64,
     elements: f64,
 }
 
-impl Cost {
+impl RecipeCost {
     fn add(&mut self, egraph: &EGraph, head: crate::egraph::Head, operands: &[TypeId], result: TypeId) {
         let facts = &egraph.analysis;
         let operands: Vec<_> = operands.iter().map(|t| facts.ty(*t)).collect();

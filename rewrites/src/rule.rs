@@ -6,7 +6,7 @@ use eutectic_ir::{
     Attr, Attrs, Class, Op,
     lang::{
         Bindings, RelationCall, Source, TypePattern,
-        typing::{DimPattern, DimsPattern, Scope, Slot},
+        typing::{DimPattern, DimsPattern, Scope, VarId},
     },
     ops::{AttrDef, Group},
 };
@@ -126,7 +126,7 @@ pub struct Rule {
     /// Whether it takes all members of a group.
     pub group: bool,
     /// Variables of the right, and where they stand.
-    pub(crate) uses: Vec<(Slot, Range<usize>)>,
+    pub(crate) uses: Vec<(VarId, Range<usize>)>,
     /// Calls of the left; a call's id is its place here.
     pub(crate) calls: usize,
     /// Numbers of the left, likewise.
@@ -153,7 +153,7 @@ impl Rule {
     }
 
     /// What an attribute variable stands for; `None` of any other.
-    pub fn attribute(&self, slot: Slot) -> Option<&AttrVariable> {
+    pub fn attribute(&self, slot: VarId) -> Option<&AttrVariable> {
         self.variables.iter().find_map(|v| match &v.kind {
             VariableKind::Attr(s, kind) if *s == slot => Some(kind),
             _ => None,
@@ -161,7 +161,7 @@ impl Rule {
     }
 
     /// The number that a number variable is to be, or to be near.
-    pub fn wanted(&self, slot: Slot) -> Option<f64> {
+    pub fn wanted(&self, slot: VarId) -> Option<f64> {
         self.variables.iter().find_map(|v| match v.kind {
             VariableKind::Number(s) if s == slot => v.wanted.map(|w| w.value),
             _ => None,
@@ -200,13 +200,13 @@ impl Rule {
     pub fn defines_an_op(&self) -> bool {
         // What takes one result out of several says what that result is.
         let defined = |root: &Root| match &root.left {
-            Term::Call(Call { op: OpTerm::Named(op), args, .. }) if matches!(op.def().class, Class::Project) => {
+            Term::Call(AppliedOp { op: OpTerm::Named(op), args, .. }) if matches!(op.def().class, Class::Project) => {
                 args.first().cloned()
             }
             term => Some(term.clone()),
         };
         let composite = |root: &Root| match defined(root) {
-            Some(Term::Call(Call { op: OpTerm::Named(op), args, .. })) => {
+            Some(Term::Call(AppliedOp { op: OpTerm::Named(op), args, .. })) => {
                 matches!(op.def().class, Class::Composite) && !args.iter().any(|arg| matches!(arg, Term::Call(_)))
             }
             _ => false,
@@ -266,11 +266,11 @@ pub enum VariableKind {
         constant: bool,
     },
     /// A number.
-    Number(Slot),
+    Number(VarId),
     /// An attribute.
-    Attr(Slot, AttrVariable),
+    Attr(VarId, AttrVariable),
     /// An op of a group.
-    Op(Slot, Group),
+    Op(VarId, Group),
 }
 
 /// What an attribute variable stands for.
@@ -309,14 +309,14 @@ pub enum Term {
         expr: Expr,
     },
     /// An op.
-    Call(Call),
+    Call(AppliedOp),
     /// A term that `let` names.
     Let(usize),
 }
 
 /// An op applied to terms.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct AppliedOp {
     /// Its place among the calls of the left.
     pub id: usize,
     /// The op.
@@ -335,7 +335,7 @@ pub enum OpTerm {
     /// An op.
     Named(Op),
     /// A variable: any op of a group, with its attributes where these differ from op to op.
-    Variable(Slot, Group),
+    Variable(VarId, Group),
 }
 
 impl OpTerm {
@@ -399,7 +399,7 @@ pub enum AttrTerm {
     /// A literal.
     Value(Attr),
     /// An attribute or number variable, or an element type.
-    Slot(Slot),
+    Slot(VarId),
     /// A dim (on the left: solved).
     Dim(DimPattern),
     /// A shape.

@@ -8,12 +8,12 @@ use eutectic_ir::{
     lang::{
         Bindings, DTypeClass,
         sample::sample,
-        typing::{Bound, DTypePattern, DimPattern, DimsItem, Slot, SlotKind, Status},
+        typing::{Bound, DTypePattern, DimPattern, DimsItem, SlotKind, Status, VarId},
     },
     ops::Group,
 };
 
-use crate::rule::{AttrVariable, Call, OpTerm, Rule, Term, VariableKind};
+use crate::rule::{AppliedOp, AttrVariable, OpTerm, Rule, Term, VariableKind};
 
 /// Values for all variables.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub trait Choices {
     }
 
     /// The value of a number or attribute variable.
-    fn attr(&mut self, rule: &Rule, slot: Slot, bindings: &Bindings) -> Attr;
+    fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr;
 
     /// A shape that has to do with the declared tensors: one of theirs, flattened, with two axes merged, with an axis of extent 1
     /// more, or with an outer axis more.
@@ -140,7 +140,7 @@ impl Choices for Generic {
         self.extents.remove(at)
     }
 
-    fn attr(&mut self, rule: &Rule, slot: Slot, bindings: &Bindings) -> Attr {
+    fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr {
         match rule.attribute(slot) {
             Some(AttrVariable::Int) => Attr::Int(self.below(4) as i64),
             Some(AttrVariable::Axis) => Attr::Int(-1 - self.below(3) as i64),
@@ -209,19 +209,19 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
 }
 
 /// Binds a variable of ops, and the element types of what the op is applied to on the left.
-fn op(rule: &Rule, slot: Slot, group: Group, choices: &mut dyn Choices, bindings: &mut Bindings) -> Option<()> {
+fn op(rule: &Rule, slot: VarId, group: Group, choices: &mut dyn Choices, bindings: &mut Bindings) -> Option<()> {
     let op = choices.op(group);
     let variable = OpTerm::Variable(slot, group);
     let (attrs, _) = op.sample(&mut |n| choices.below(n))?;
     bindings.bind(slot, Bound::Op(op, variable.carried(&attrs))).ok()?;
-    let mut applied: Vec<&Call> = Vec::new();
+    let mut applied: Vec<&AppliedOp> = Vec::new();
     for root in &rule.roots {
         root.left.visit(&mut |term| match term {
             Term::Call(call) if call.op == variable => applied.push(call),
             _ => {}
         });
     }
-    let mut chosen: Vec<(Slot, DType)> = Vec::new();
+    let mut chosen: Vec<(VarId, DType)> = Vec::new();
     for (pattern, arg) in applied.iter().flat_map(|call| op.signature().operands.iter().zip(&call.args)) {
         let Some((of, class)) = element_type(rule, arg) else { continue };
         let dtype = match pattern.dtype {
@@ -243,7 +243,7 @@ fn op(rule: &Rule, slot: Slot, group: Group, choices: &mut dyn Choices, bindings
 }
 
 /// The variable for the element type of a term: views and reductions keep that of their operand.
-fn element_type(rule: &Rule, term: &Term) -> Option<(Slot, DTypeClass)> {
+fn element_type(rule: &Rule, term: &Term) -> Option<(VarId, DTypeClass)> {
     match term {
         Term::Tensor(at) => match &rule.variables[*at].kind {
             VariableKind::Tensor { ty, .. } => match ty.dtype {
@@ -280,11 +280,11 @@ fn settle(rule: &Rule, bindings: &mut Bindings) -> Option<()> {
 }
 
 /// Whether a dim is part of a tensor's shape.
-fn is_extent(rule: &Rule, slot: Slot) -> bool {
+fn is_extent(rule: &Rule, slot: VarId) -> bool {
     rule.tensors().any(|(_, ty, _)| ty.dims.0.iter().any(|item| matches!(item, DimsItem::One(p) if mentions(p, slot))))
 }
 
-fn mentions(pattern: &DimPattern, slot: Slot) -> bool {
+fn mentions(pattern: &DimPattern, slot: VarId) -> bool {
     match pattern {
         DimPattern::Number(_) => false,
         DimPattern::Var(s) => *s == slot,

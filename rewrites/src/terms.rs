@@ -14,13 +14,13 @@ use eutectic_ir::{
 
 use crate::{
     expr::{Expr, Number, function},
-    parse::{Noted, Reader, Side},
-    rule::{AttrTerm, AttrVariable, Call, OpTerm, Term, VariableKind},
+    parse::{Noted, RuleReader, RuleSide},
+    rule::{AppliedOp, AttrTerm, AttrVariable, OpTerm, Term, VariableKind},
 };
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     /// Reads a term of a side.
-    pub fn term(&mut self, sexp: &Sexp, side: Side) -> Result<Term, Noted> {
+    pub fn term(&mut self, sexp: &Sexp, side: RuleSide) -> Result<Term, Noted> {
         if let Some(atom) = sexp.atom() {
             return self.leaf(atom, &sexp.span, side);
         }
@@ -36,7 +36,7 @@ impl Reader<'_> {
                 };
                 let args = vec![self.term(tuple, side)?];
                 let attrs = vec![Some(AttrTerm::Value(index.into()))];
-                Ok(Term::Call(Call { id, op: OpTerm::Named(op), args, attrs, span: sexp.span.clone() }))
+                Ok(Term::Call(AppliedOp { id, op: OpTerm::Named(op), args, attrs, span: sexp.span.clone() }))
             }
             _ if self.is_number(sexp, side) => {
                 let expr = self.expression(sexp, side)?;
@@ -56,14 +56,14 @@ impl Reader<'_> {
         Term::Number { id: self.numbers - 1, expr }
     }
 
-    fn leaf(&mut self, atom: &str, span: &Range<usize>, side: Side) -> Result<Term, Noted> {
-        if let (Some(name), Side::Right, true) = (atom.strip_suffix(".."), side, self.group.is_some()) {
+    fn leaf(&mut self, atom: &str, span: &Range<usize>, side: RuleSide) -> Result<Term, Noted> {
+        if let (Some(name), RuleSide::Right, true) = (atom.strip_suffix(".."), side, self.group.is_some()) {
             return match self.variable(name).map(|at| (at, &self.variables[at].kind)) {
                 Some((at, VariableKind::Tensor { .. })) => Ok(Term::Splat(at)),
                 _ => self.wrong(span.clone(), format!("`{name}` is not a tensor variable"), "declare it in `forall`"),
             };
         }
-        if side == Side::Right
+        if side == RuleSide::Right
             && let Some(at) = self.lets.iter().position(|(name, _)| name == atom)
         {
             return Ok(Term::Let(at));
@@ -78,7 +78,7 @@ impl Reader<'_> {
     }
 
     /// Whether an expression is arithmetic: a function of numbers only.
-    fn is_number(&self, sexp: &Sexp, side: Side) -> bool {
+    fn is_number(&self, sexp: &Sexp, side: RuleSide) -> bool {
         if let Some(atom) = sexp.atom() {
             let variable = self.variable(atom).map(|at| &self.variables[at].kind);
             return Number::parse(atom).is_some()
@@ -87,7 +87,7 @@ impl Reader<'_> {
         }
         match sexp.call() {
             Some(("+" | "-" | "*" | "/", _)) => true,
-            Some(("offset", [_])) => side == Side::Right && self.group.is_some(),
+            Some(("offset", [_])) => side == RuleSide::Right && self.group.is_some(),
             Some((head, items)) => {
                 function(head, items.len()).is_some() && items.iter().all(|s| self.is_number(s, side))
             }
@@ -95,7 +95,7 @@ impl Reader<'_> {
         }
     }
 
-    fn expression(&mut self, sexp: &Sexp, side: Side) -> Result<Expr, Noted> {
+    fn expression(&mut self, sexp: &Sexp, side: RuleSide) -> Result<Expr, Noted> {
         if let Some(atom) = sexp.atom() {
             return self.expression_leaf(atom, &sexp.span, side);
         }
@@ -104,7 +104,7 @@ impl Reader<'_> {
         };
         if let ("offset", [member]) = (head, items)
             && member.atom() == self.group.as_deref()
-            && side == Side::Right
+            && side == RuleSide::Right
         {
             return Ok(Expr::Offset);
         }
@@ -119,7 +119,7 @@ impl Reader<'_> {
         Ok(Expr::Call(function, args))
     }
 
-    fn expression_leaf(&mut self, atom: &str, span: &Range<usize>, side: Side) -> Result<Expr, Noted> {
+    fn expression_leaf(&mut self, atom: &str, span: &Range<usize>, side: RuleSide) -> Result<Expr, Noted> {
         if let Some(number) = Number::parse(atom) {
             return Ok(Expr::Number(number));
         }
@@ -148,13 +148,13 @@ impl Reader<'_> {
         Ok(Expr::Slot(slot))
     }
 
-    fn used(&mut self, slot: usize, span: &Range<usize>, side: Side) {
-        if side == Side::Right {
+    fn used(&mut self, slot: usize, span: &Range<usize>, side: RuleSide) {
+        if side == RuleSide::Right {
             self.uses.push((slot, span.clone()));
         }
     }
 
-    fn call(&mut self, head: &str, items: &[Sexp], sexp: &Sexp, side: Side) -> Result<Term, Noted> {
+    fn call(&mut self, head: &str, items: &[Sexp], sexp: &Sexp, side: RuleSide) -> Result<Term, Noted> {
         let Some(op) = self.op(head) else {
             let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
             let help = match head.starts_with('?') {
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
         self.complete(op, &attrs, sexp, side)?;
         self.arity(op, &args, sexp)?;
-        Ok(Term::Call(Call { id, op, args, attrs, span: sexp.span.clone() }))
+        Ok(Term::Call(AppliedOp { id, op, args, attrs, span: sexp.span.clone() }))
     }
 
     /// The op of that name, or the variable that stands for one.
@@ -195,9 +195,9 @@ impl Reader<'_> {
     }
 
     /// On the left every attribute is written; on the right those without a default are.
-    fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: Side) -> Result<(), Noted> {
+    fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: RuleSide) -> Result<(), Noted> {
         let omitted = |(def, attr): (&eutectic_ir::ops::AttrDef, &Option<AttrTerm>)| {
-            let needed = attr.is_none() && (side == Side::Left || def.default == AttrDefault::None);
+            let needed = attr.is_none() && (side == RuleSide::Left || def.default == AttrDefault::None);
             needed.then(|| format!(":{}", def.name))
         };
         let omitted: Vec<_> = op.attrs().iter().zip(attrs).filter_map(omitted).collect();
@@ -205,8 +205,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let help = match side {
-            Side::Left => "an omitted attribute is never a wildcard: write the value, or declare a variable for it",
-            Side::Right => "it has no default; give it a value",
+            RuleSide::Left => "an omitted attribute is never a wildcard: write the value, or declare a variable for it",
+            RuleSide::Right => "it has no default; give it a value",
         };
         let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
         self.wrong(at, format!("`{op}` stands here without {}", omitted.join(", ")), help)
@@ -249,7 +249,7 @@ impl Reader<'_> {
         key: &Sexp,
         value: Option<&Sexp>,
         attrs: &mut [Option<AttrTerm>],
-        side: Side,
+        side: RuleSide,
     ) -> Result<(), Noted> {
         let Some(at) = op.attr(name) else {
             let known: Vec<_> = op.attrs().iter().map(|a| format!(":{}", a.name)).collect();
@@ -275,7 +275,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn attr_term(&mut self, kind: AttrKind, value: &Sexp, side: Side) -> Result<AttrTerm, Noted> {
+    fn attr_term(&mut self, kind: AttrKind, value: &Sexp, side: RuleSide) -> Result<AttrTerm, Noted> {
         if let Some(name) = value.atom().filter(|a| a.starts_with('?')) {
             return self.attr_variable_use(kind, name, value, side);
         }
@@ -303,7 +303,7 @@ impl Reader<'_> {
                     return self.counted_from_the_end(Attr::from(&ints[..]), ints.iter().all(|n| *n < 0), value);
                 }
             }
-            (AttrKind::Perm, SexpKind::List(_)) if side == Side::Right => return self.perm_function(value),
+            (AttrKind::Perm, SexpKind::List(_)) if side == RuleSide::Right => return self.perm_function(value),
             (AttrKind::Shape, SexpKind::Bracket(head, items)) if head.is_empty() => {
                 let dims = DimsPattern::parse(items, &mut self.scope, self.source);
                 let dims = self.note(dims)?;
@@ -314,7 +314,7 @@ impl Reader<'_> {
                 let n: i64 = w.parse().unwrap_or_default();
                 return self.counted_from_the_end(n.into(), kind == AttrKind::Int || n < 0, value);
             }
-            (AttrKind::Int | AttrKind::Axis, _) if side == Side::Left => {
+            (AttrKind::Int | AttrKind::Axis, _) if side == RuleSide::Left => {
                 let dim = DimPattern::parse(value, &mut self.scope, self.source);
                 return self.note(dim).map(AttrTerm::Dim);
             }
@@ -336,7 +336,7 @@ impl Reader<'_> {
         self.wrong(at.span.clone(), "rules count axes from the end", "−1 is the last axis, −2 the one before it")
     }
 
-    fn used_dims(&mut self, items: &[Sexp], side: Side) {
+    fn used_dims(&mut self, items: &[Sexp], side: RuleSide) {
         for item in items {
             if let Some(atom) = item.atom() {
                 if let Some(slot) = self.scope.find(atom.strip_suffix("..").unwrap_or(atom)) {
@@ -348,7 +348,7 @@ impl Reader<'_> {
         }
     }
 
-    fn attr_variable_use(&mut self, kind: AttrKind, name: &str, at: &Sexp, side: Side) -> Result<AttrTerm, Noted> {
+    fn attr_variable_use(&mut self, kind: AttrKind, name: &str, at: &Sexp, side: RuleSide) -> Result<AttrTerm, Noted> {
         use AttrVariable as V;
         let Some(variable) = self.variable(name) else {
             let help = did_you_mean(name, self.variables.iter().map(|v| v.name.as_str()))
@@ -371,7 +371,7 @@ impl Reader<'_> {
                     | (AttrKind::Shape, V::Shape)
                     | (AttrKind::Bool, V::Bool)
                     | (AttrKind::DType, V::DType) => true,
-                    (AttrKind::Float, V::Int) => side == Side::Right,
+                    (AttrKind::Float, V::Int) => side == RuleSide::Right,
                     (AttrKind::Word(words), V::OneOf(chosen)) => chosen.iter().all(|w| words.contains(&w.as_str())),
                     _ => false,
                 };
@@ -390,7 +390,7 @@ impl Reader<'_> {
     }
 
     fn perm_function(&mut self, value: &Sexp) -> Result<AttrTerm, Noted> {
-        let mut perm = |s: &Sexp| self.attr_term(AttrKind::Perm, s, Side::Right);
+        let mut perm = |s: &Sexp| self.attr_term(AttrKind::Perm, s, RuleSide::Right);
         match value.call() {
             Some(("compose", [p, q])) => Ok(AttrTerm::Compose(Box::new([perm(p)?, perm(q)?]))),
             Some(("inverse", [p])) => Ok(AttrTerm::Inverse(Box::new(perm(p)?))),

@@ -8,8 +8,8 @@ use eutectic_ir::{Graph, Origin};
 use crate::{
     egraph::{EGraph, classes_of},
     engine::{Engine, RuleStatistics},
-    guard::{Misfit, Refusal, Sight, guard},
-    optimize::{Options, Program, RewriteError, merged, saturate},
+    guard::{GuardMisfit, NoMatch, Sight, guard},
+    optimize::{LiveNodes, Options, RewriteError, merged, saturate},
     pattern::{Match, Miss, Pat, Watch},
     recipe::Compiled,
     rule::Rule,
@@ -114,7 +114,7 @@ struct Nearest {
     misses: Vec<NearMiss>,
 }
 
-fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &Program) -> Vec<NearMiss> {
+fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &LiveNodes) -> Vec<NearMiss> {
     // A class that one form of the left side matches is no miss of another.
     let mut nearest: BTreeMap<Id, Option<Nearest>> = BTreeMap::new();
     for form in forms {
@@ -181,8 +181,8 @@ fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> 
         let sight = Sight::of(pattern, egraph, found);
         match guard(rule, pattern, &mut egraph.analysis, &sight) {
             Ok(_) => return None,
-            Err(Refusal::Mismatch(misfit, span)) => add(ops, (text(rule, &span), &span), misfit.reason(rule)),
-            Err(Refusal::Unsolved(what, span)) => {
+            Err(NoMatch::Mismatch(misfit, span)) => add(ops, (text(rule, &span), &span), misfit.reason(rule)),
+            Err(NoMatch::Unsolved(what, span)) => {
                 add(ops, (text(rule, &span), &span), format!("{what} cannot be solved from what is there"));
             }
         }
@@ -259,14 +259,14 @@ impl Miss {
     }
 }
 
-impl Misfit {
+impl GuardMisfit {
     fn reason(&self, rule: &Rule) -> String {
         match self {
-            Misfit::Legal => "is in legal form already".into(),
-            Misfit::Type(mismatch) => mismatch.describe(&rule.scope),
-            Misfit::Attr(value) => format!("the attribute is {value}"),
-            Misfit::Number(value) => format!("the number is {value}"),
-            Misfit::Left => "what matches has other types than the left side as it is written".into(),
+            GuardMisfit::Legal => "is in legal form already".into(),
+            GuardMisfit::Type(mismatch) => mismatch.describe(&rule.scope),
+            GuardMisfit::Attr(value) => format!("the attribute is {value}"),
+            GuardMisfit::Number(value) => format!("the number is {value}"),
+            GuardMisfit::Left => "what matches has other types than the left side as it is written".into(),
         }
     }
 }

@@ -241,7 +241,7 @@ fn limits_stop_a_run_and_say_so() {
     let x = b.input("x", &[2, 7, 16]);
     let y = b.linear(x, "up", 16, 24);
     b.graph.output("y", y).unwrap();
-    let limits = eutectic_rewrites::Limits { iterations: 1, ..Default::default() };
+    let limits = eutectic_rewrites::EngineLimits { iterations: 1, ..Default::default() };
     let done = optimize(&b.graph, &rules(), &Options { limits, ..Options::default() }).unwrap();
     assert!(done.phases.iter().any(|p| p.stop == Stop::Iterations));
 }

@@ -5,7 +5,7 @@ use std::{fs, num::NonZeroUsize, sync::Arc};
 use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup};
 
 use crate::{
-    cost::{Costs, Model},
+    cost::{CostModel, Costs},
     kernels,
     machine::Machine,
     runtime::exec,
@@ -38,7 +38,7 @@ const MOST_THREADS: usize = 1024;
 /// The CPU.
 pub struct Cpu {
     machine: Machine,
-    model: Model,
+    model: CostModel,
 }
 
 impl Cpu {
@@ -46,7 +46,7 @@ impl Cpu {
     pub fn new(options: CpuOptions) -> Cpu {
         let threads = options.threads.clamp(1, MOST_THREADS);
         let machine = Machine { isa: options.isa.min(Isa::detect()), threads };
-        Cpu { machine, model: Model::new(options.costs, threads) }
+        Cpu { machine, model: CostModel::new(options.costs, threads) }
     }
 }
 

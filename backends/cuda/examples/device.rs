@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Instant};
 use eutectic::{
     Backend, Compiler, Graph, Strategy, Tensor,
     engine::models::{
-        bert::{self, BertConfig, Output},
+        bert::{self, BertConfig, BertOutput},
         nn::Form,
         random::random_weights,
     },
@@ -235,7 +235,7 @@ type Values = BTreeMap<String, Tensor>;
 
 /// An encoder on texts of some length, with random weights.
 fn encoder(config: &BertConfig, batch: usize, sequence: usize) -> (Graph, Values) {
-    let graph = bert::graph("encoder", config, Form::Composite, &[Output::LastHiddenState]).expect("a graph");
+    let graph = bert::graph("encoder", config, Form::Composite, &[BertOutput::LastHiddenState]).expect("a graph");
     let dims = [(bert::BATCH, batch), (bert::SEQUENCE, sequence)].map(|(name, n)| (name.to_string(), n as i64));
     let graph = graph.bind(&dims.into_iter().collect()).expect("dims");
     let mut values = random_weights(&graph, 1);

@@ -6,16 +6,16 @@ use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::{BackendError, Cost, Limits, Memory};
 use eutectic_gpu::{
     cost::Costs,
-    device::{Device, Shape},
+    device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
 use rayon::prelude::*;
 
 use crate::{
     kernels,
-    library::{Library, Planned},
+    library::{Library, PlannedProduct},
     nvrtc,
-    resources::{Kernel, Module, Region, failed},
+    resources::{CudaFunction, Module, Region, failed},
     stream::Queue,
 };
 
@@ -52,10 +52,10 @@ impl Default for CudaOptions {
 /// A CUDA device.
 pub struct Cuda {
     context: Arc<CudaContext>,
-    compiler: nvrtc::Compiler,
+    compiler: nvrtc::Nvrtc,
     /// Or why it is not there.
     library: Result<Arc<Library>, String>,
-    shape: Shape,
+    shape: DeviceShape,
     costs: Costs,
     name: String,
     bytes: usize,
@@ -80,7 +80,7 @@ impl Cuda {
         let library = Library::new().map(Arc::new);
         use sys::CUdevice_attribute as Attribute;
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
-        let shape = Shape {
+        let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             // Those of Hopper; later ones are others.
@@ -95,14 +95,14 @@ impl Cuda {
         // SAFETY: the number is there.
         unsafe { sys::cuDriverGetVersion(&mut version) };
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
-        let compiler = nvrtc::Compiler::new(&architecture, options.cache.as_deref(), version)?;
+        let compiler = nvrtc::Nvrtc::new(&architecture, options.cache.as_deref(), version)?;
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
         Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })
     }
 
     /// What schedules depend on.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &DeviceShape {
         &self.shape
     }
 
@@ -194,11 +194,11 @@ impl Cuda {
             (Work::Printed(text), _) => text,
             (Work::Product(product), Ok(library)) => {
                 self.context.bind_to_thread().map_err(|e| e.to_string())?;
-                return Ok(Module::Product(Box::new(Planned::new(library, product)?)));
+                return Ok(Module::Product(Box::new(PlannedProduct::new(library, product)?)));
             }
             (Work::Product(_), Err(why)) => return Err(why.clone()),
         };
         let code = self.compiler.compile(text)?;
-        Kernel::load(&self.context, &code, launch.shared).map(Module::Kernel)
+        CudaFunction::load(&self.context, &code, launch.shared).map(Module::Kernel)
     }
 }

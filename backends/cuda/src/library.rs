@@ -10,7 +10,7 @@ use cudarc::{
     driver,
 };
 use eutectic_backend::BackendError;
-use eutectic_gpu::launch::{BEFORE_SLOTS, Launch, Matrix, Product};
+use eutectic_gpu::launch::{BEFORE_SLOTS, Launch, MatrixLayout, Product};
 use eutectic_ir::DType;
 
 use crate::{kernels::LIBRARY_BYTES, nvrtc};
@@ -24,7 +24,7 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 /// A product that the library has chosen an algorithm for.
-pub struct Planned {
+pub struct PlannedProduct {
     library: std::sync::Arc<Library>,
     product: Product,
     /// Held while a product with a bias is put into a stream: where the bias is, is part of the description.
@@ -35,9 +35,9 @@ pub struct Planned {
 }
 
 // SAFETY: descriptions are only read once they are made.
-unsafe impl Send for Planned {}
+unsafe impl Send for PlannedProduct {}
 // SAFETY: as above.
-unsafe impl Sync for Planned {}
+unsafe impl Sync for PlannedProduct {}
 
 impl Library {
     /// Opens it, in the context of this thread.
@@ -85,12 +85,12 @@ fn epilogue(activation: Option<&str>, has_bias: bool) -> Option<sys::cublasLtEpi
     })
 }
 
-impl Planned {
+impl PlannedProduct {
     /// Plans a product.
     ///
     /// # Errors
     /// When the library has no algorithm for it.
-    pub fn new(library: &std::sync::Arc<Library>, product: &Product) -> Result<Planned, String> {
+    pub fn new(library: &std::sync::Arc<Library>, product: &Product) -> Result<PlannedProduct, String> {
         let sum = if product.operands == DType::F64 { DType::F64 } else { DType::F32 };
         // In 32 bits, products of 32-bit operands are exact: tf32 has to be asked for.
         let how = match sum {
@@ -153,7 +153,7 @@ impl Planned {
             let found = result::get_matmul_algo_heuristic(library.0, description, a, b, c, d, preference);
             let _ = result::destroy_matmul_pref(preference);
             let algorithm = found.map_err(failed)?.algo;
-            Ok(Planned {
+            Ok(PlannedProduct {
                 library: library.clone(),
                 product: product.clone(),
                 description: Mutex::new(description),
@@ -172,8 +172,9 @@ impl Planned {
     /// When the library refuses.
     pub unsafe fn run(&self, launch: &Launch, args: &[u64], stream: driver::sys::CUstream) -> Result<(), BackendError> {
         let Product { operands, result, lhs, rhs, out, finish, .. } = &self.product;
-        let at =
-            |matrix: &Matrix, dtype: &DType| args[BEFORE_SLOTS + matrix.slot] + (matrix.offset * dtype.size()) as u64;
+        let at = |matrix: &MatrixLayout, dtype: &DType| {
+            args[BEFORE_SLOTS + matrix.slot] + (matrix.offset * dtype.size()) as u64
+        };
         let adds = f32::from(u8::from(finish.residual.is_some()));
         let (scales, wide) = ([1.0_f32, adds], [1.0_f64, f64::from(adds)]);
         let (one, beta) = match operands {
@@ -219,7 +220,7 @@ impl Planned {
 /// # Safety
 /// None: what is set has the sizes that are told.
 unsafe fn layout(
-    matrix: &Matrix,
+    matrix: &MatrixLayout,
     [batch, rows, columns]: [usize; 3],
     dtype: DType,
 ) -> Result<sys::cublasLtMatrixLayout_t, String> {
@@ -242,7 +243,7 @@ unsafe fn layout(
     Ok(layout)
 }
 
-impl Drop for Planned {
+impl Drop for PlannedProduct {
     fn drop(&mut self) {
         // SAFETY: they were made above and are destroyed nowhere else.
         unsafe {

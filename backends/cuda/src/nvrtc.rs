@@ -16,7 +16,7 @@ use eutectic_backend::BackendError;
 const INTRINSICS: &str = concat!(include_str!("text/intrinsics.cu"), include_str!("text/hopper.cu"));
 
 /// Compiles for an architecture, say `sm_90a`.
-pub struct Compiler {
+pub struct Nvrtc {
     architecture: String,
     /// Where compiled kernels are kept, and what their names depend on besides their text.
     cache: Option<(PathBuf, String)>,
@@ -32,12 +32,12 @@ pub fn places(library: &str) -> Vec<String> {
     )]
 }
 
-impl Compiler {
+impl Nvrtc {
     /// For an architecture; `cache` is a folder, `version` the driver's.
     ///
     /// # Errors
     /// When there is no NVRTC.
-    pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Compiler, BackendError> {
+    pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Nvrtc, BackendError> {
         // SAFETY: loading NVRTC runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
             let what = "NVRTC, which compiles kernels and comes with the CUDA toolkit, is missing".into();
@@ -47,7 +47,7 @@ impl Compiler {
         // SAFETY: both are there.
         unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
         let cache = cache.map(|folder| (folder.to_path_buf(), format!("{architecture} {version} {major}.{minor}")));
-        Ok(Compiler { architecture: architecture.into(), cache })
+        Ok(Nvrtc { architecture: architecture.into(), cache })
     }
 
     /// The machine code of a kernel, from the cache where it has it.

@@ -4,9 +4,9 @@ use std::{ffi::c_void, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::{BackendError, Memory};
-use eutectic_gpu::device::Block;
+use eutectic_gpu::device::DeviceMemory;
 
-use crate::library::Planned;
+use crate::library::PlannedProduct;
 
 /// What the driver says that went wrong.
 pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
@@ -19,36 +19,36 @@ pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendErro
 /// What is launched.
 pub enum Module {
     /// A compiled kernel.
-    Kernel(Kernel),
+    Kernel(CudaFunction),
     /// A product of the library's.
-    Product(Box<Planned>),
+    Product(Box<PlannedProduct>),
 }
 
 /// A compiled kernel.
-pub struct Kernel {
+pub struct CudaFunction {
     module: sys::CUmodule,
     function: sys::CUfunction,
     context: Arc<CudaContext>,
 }
 
 // SAFETY: the driver's functions on modules may be called from any thread.
-unsafe impl Send for Kernel {}
+unsafe impl Send for CudaFunction {}
 // SAFETY: as above.
-unsafe impl Sync for Kernel {}
+unsafe impl Sync for CudaFunction {}
 
-impl Kernel {
+impl CudaFunction {
     /// Of machine code, which takes so many bytes of shared memory that its text does not say.
     ///
     /// # Errors
     /// What the driver says against it.
-    pub fn load(context: &Arc<CudaContext>, code: &[u8], shared: usize) -> Result<Kernel, String> {
+    pub fn load(context: &Arc<CudaContext>, code: &[u8], shared: usize) -> Result<CudaFunction, String> {
         let driver = |e: result::DriverError| format!("the driver does not take a compiled kernel: {e}");
         context.bind_to_thread().map_err(driver)?;
         // SAFETY: the code is NVRTC's, or was when it was put into the cache; the driver checks its form.
         unsafe {
             let module = result::module::load_data(code.as_ptr().cast()).map_err(driver)?;
             let function = result::module::get_function(module, c"kernel".into()).map_err(driver)?;
-            let kernel = Kernel { module, function, context: context.clone() };
+            let kernel = CudaFunction { module, function, context: context.clone() };
             let dynamic = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             if shared > 48 << 10 {
                 result::function::set_function_attribute(function, dynamic, shared as i32).map_err(driver)?;
@@ -63,7 +63,7 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
+impl Drop for CudaFunction {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
         // SAFETY: nothing runs it any more: sessions wait for their streams, and they hold the code.
@@ -86,7 +86,7 @@ impl Region {
     }
 }
 
-impl Block for Region {
+impl DeviceMemory for Region {
     fn address(&self) -> u64 {
         self.at
     }

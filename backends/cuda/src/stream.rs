@@ -32,15 +32,15 @@ impl Queue {
 unsafe impl Send for Queue {}
 
 /// A recorded graph.
-pub struct Graph {
+pub struct Recording {
     exec: sys::CUgraphExec,
     context: Arc<CudaContext>,
 }
 
 // SAFETY: as for streams.
-unsafe impl Send for Graph {}
+unsafe impl Send for Recording {}
 
-impl Drop for Graph {
+impl Drop for Recording {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
         // SAFETY: it was instantiated, and destroyed nowhere else.
@@ -91,7 +91,7 @@ fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
 // copies from and to it are waited for or staged by the driver.
 impl Stream for Queue {
     type Module = Module;
-    type Graph = Graph;
+    type Graph = Recording;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
         if from.is_empty() {
@@ -155,7 +155,7 @@ impl Stream for Queue {
         unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(failed("recording launches"))
     }
 
-    fn end(&mut self) -> Result<Graph, BackendError> {
+    fn end(&mut self) -> Result<Recording, BackendError> {
         self.enter()?;
         // SAFETY: see above.
         unsafe {
@@ -163,11 +163,11 @@ impl Stream for Queue {
             let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
             let exec = result::graph::instantiate(graph, flags).map_err(failed("instantiating recorded launches"));
             let _ = result::graph::destroy(graph);
-            Ok(Graph { exec: exec?, context: self.context.clone() })
+            Ok(Recording { exec: exec?, context: self.context.clone() })
         }
     }
 
-    fn replay(&mut self, graph: &Graph) -> Result<(), BackendError> {
+    fn replay(&mut self, graph: &Recording) -> Result<(), BackendError> {
         self.enter()?;
         // SAFETY: see above.
         unsafe { result::graph::launch(graph.exec, self.stream) }.map_err(failed("running recorded launches"))

@@ -10,11 +10,11 @@ use eutectic::Compiler;
 use eutectic_backend::{Kernel, Program, Setup};
 use eutectic_conformance::program::generate;
 use eutectic_cuda::{kernels, nvrtc, open};
-use eutectic_gpu::{Gpu, device::Shape, launch::Launch};
+use eutectic_gpu::{Gpu, device::DeviceShape, launch::Launch};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: Shape = Shape { processors: 132, shared: 227 << 10, cluster: 8, library: None };
+const SHAPE: DeviceShape = DeviceShape { processors: 132, shared: 227 << 10, cluster: 8, library: None };
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
     let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
@@ -22,7 +22,7 @@ fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
 }
 
 fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
-    let compiler = match nvrtc::Compiler::new("sm_90a", None, 0) {
+    let compiler = match nvrtc::Nvrtc::new("sm_90a", None, 0) {
         Ok(compiler) => compiler,
         Err(why) => return println!("skipped: {why}"),
     };

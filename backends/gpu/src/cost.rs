@@ -8,7 +8,7 @@ use eutectic_ir::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::device::Shape;
+use crate::device::DeviceShape;
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl Costs {
     }
 
     /// What a kernel takes.
-    pub fn cost(&self, shape: &Shape, kernel: &Kernel) -> Cost {
+    pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
         let domain = &kernel.body.domain;
         let own = expressions(&kernel.body, &kernel.stores);
         let mut seen: Vec<(usize, f64)> = Vec::new();

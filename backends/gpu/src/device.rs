@@ -8,7 +8,7 @@ use crate::launch::Launch;
 
 /// What schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct DeviceShape {
     /// Processors that run blocks independently.
     pub processors: usize,
     /// Most bytes of shared memory of a block.
@@ -24,7 +24,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// A compiled kernel.
     type Module: Send + Sync;
     /// Memory, freed when dropped.
-    type Block: Block;
+    type Block: DeviceMemory;
     /// A queue of work.
     type Stream: Stream<Module = Self::Module>;
 
@@ -63,7 +63,7 @@ pub trait Device: Send + Sync + Sized + 'static {
 }
 
 /// Memory of a device.
-pub trait Block: Any + Send + Sync {
+pub trait DeviceMemory: Any + Send + Sync {
     /// Where it starts, for kernels.
     fn address(&self) -> u64;
 

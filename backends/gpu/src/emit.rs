@@ -6,7 +6,7 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-use crate::{dialect::Dialect, lanes::Lanes, ops};
+use crate::{dialect::Dialect, lanes::SplitAxis, ops};
 
 /// Prints the values of a body for one point, or for a group of neighbours.
 pub struct Emitter<'a> {
@@ -16,7 +16,7 @@ pub struct Emitter<'a> {
     /// Extents, the split axis in groups.
     domain: Vec<usize>,
     coords: Vec<String>,
-    lanes: Lanes,
+    lanes: SplitAxis,
     /// Which values differ within a group.
     varies: Vec<bool>,
     names: Vec<Option<Vec<String>>>,
@@ -35,7 +35,7 @@ impl<'a> Emitter<'a> {
         slots: &'a [(DType, usize)],
         nest: &'a Nest,
         coords: &[&str],
-        lanes: Lanes,
+        lanes: SplitAxis,
         prefix: &'static str,
     ) -> Emitter<'a> {
         let domain = lanes.domain(&nest.domain);

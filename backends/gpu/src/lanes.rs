@@ -14,14 +14,14 @@ pub type Maps = Vec<Index>;
 
 /// A split axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
+pub struct SplitAxis {
     /// Which.
     pub axis: usize,
     /// How many points a group has; they divide the axis.
     pub count: usize,
 }
 
-impl Lanes {
+impl SplitAxis {
     /// The domain whose coordinate along the axis counts groups.
     pub fn domain(self, domain: &[usize]) -> Vec<usize> {
         let mut domain = domain.to_vec();
@@ -83,7 +83,7 @@ impl Lanes {
     }
 
     /// As many lanes along an axis as accesses of at most 16 bytes take in at once; one where most accesses would stay apart.
-    pub fn best(nest: &Nest, slots: &[(DType, usize)], axis: usize, most: usize) -> Lanes {
+    pub fn best(nest: &Nest, slots: &[(DType, usize)], axis: usize, most: usize) -> SplitAxis {
         let size = |slot: usize| slots[slot].0.size();
         let load = |instr: &Instr| match instr {
             Instr::Load(Load { slot, at, guards, .. }) => Some((size(*slot), at.clone(), guards.clone(), false)),
@@ -95,7 +95,7 @@ impl Lanes {
         let narrowest = along().map(|a| a.0).min().unwrap_or(16);
         let mut count = (16 / narrowest).min(most).max(1);
         while count > 1 {
-            let lanes = Lanes { axis, count };
+            let lanes = SplitAxis { axis, count };
             let domain = lanes.domain(&nest.domain);
             let (mut packed, mut apart) = (0, 0);
             for (size, at, guards, stored) in along() {
@@ -109,6 +109,6 @@ impl Lanes {
             }
             count /= 2;
         }
-        Lanes { axis, count }
+        SplitAxis { axis, count }
     }
 }

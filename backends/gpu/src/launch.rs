@@ -59,11 +59,11 @@ pub struct Product {
     /// Element type of the result.
     pub result: DType,
     /// The left operand: rows by depth.
-    pub lhs: Matrix,
+    pub lhs: MatrixLayout,
     /// The right operand: depth by columns.
-    pub rhs: Matrix,
+    pub rhs: MatrixLayout,
     /// The result: rows by columns.
-    pub out: Matrix,
+    pub out: MatrixLayout,
     /// What is done with sums before they are stored.
     pub finish: Finish,
 }
@@ -74,14 +74,14 @@ pub struct Finish {
     /// Buffer and first element of a number for each column, of the result's type.
     pub bias: Option<(usize, usize)>,
     /// A matrix of the result's type.
-    pub residual: Option<Matrix>,
+    pub residual: Option<MatrixLayout>,
     /// By its key in the table of ops.
     pub activation: Option<&'static str>,
 }
 
 /// Matrices in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Matrix {
+pub struct MatrixLayout {
     /// The buffer; one past the last is the workspace.
     pub slot: usize,
     /// Its first element.

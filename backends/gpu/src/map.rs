@@ -2,7 +2,7 @@
 
 use eutectic_backend::{Kernel, axes::Nest};
 
-use crate::{device::Shape, dialect::Dialect, emit::Emitter, lanes::Lanes, launch::Launch};
+use crate::{device::DeviceShape, dialect::Dialect, emit::Emitter, lanes::SplitAxis, launch::Launch};
 
 const BLOCK: usize = 256;
 
@@ -10,12 +10,12 @@ const BLOCK: usize = 256;
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
     // Not so many at once that processors idle.
     let most = (points / (shape.processors * BLOCK)).next_power_of_two().clamp(1, 16);
-    let lanes = Lanes::best(&nest, &kernel.slots, 0, most);
+    let lanes = SplitAxis::best(&nest, &kernel.slots, 0, most);
     let mut emitter = Emitter::new(dialect, &kernel.slots, &nest, &["i"], lanes, "v");
     let groups = points / lanes.count;
     emitter.line(&dialect.each_point("i", groups, BLOCK));

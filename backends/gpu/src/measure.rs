@@ -3,7 +3,7 @@
 use eutectic_backend::{BackendError, Kernel, Memory};
 
 use crate::{
-    device::{Block, Device, Stream},
+    device::{Device, DeviceMemory, Stream},
     launch::Launch,
 };
 
@@ -53,7 +53,7 @@ pub fn of_launches<D: Device>(
     let workspace = launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
     let [workspace, fault] =
         [device.allocate(workspace, Memory::Device)?, device.allocate(crate::FAULT_BYTES, Memory::Device)?];
-    let slots = blocks.iter().map(Block::address).chain([workspace.address()]);
+    let slots = blocks.iter().map(DeviceMemory::address).chain([workspace.address()]);
     let args: Vec<u64> = [workspace.address(), fault.address(), 0].into_iter().chain(slots).collect();
     stream.begin()?;
     let recorded = (0..REPEATS).try_for_each(|_| {

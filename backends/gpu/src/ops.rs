@@ -9,10 +9,10 @@ use eutectic_ir::{Attr, DType, Op};
 
 use crate::dialect::Dialect;
 
-type Entry = (&'static str, &'static str);
+type Spelling = (&'static str, &'static str);
 
 /// Of every type.
-const ANY: &[Entry] = &[
+const ANY: &[Spelling] = &[
     ("eq", "($0 == $1)"),
     ("ne", "(!($0 == $1))"),
     ("lt", "($0 < $1)"),
@@ -24,7 +24,7 @@ const ANY: &[Entry] = &[
 ];
 
 /// Of floats.
-const FLOATS: &[Entry] = &[
+const FLOATS: &[Spelling] = &[
     ("neg", "(-$0)"),
     ("abs", "@fabs($0)"),
     ("sign", "@sign_of($0)"),
@@ -61,7 +61,7 @@ const FLOATS: &[Entry] = &[
 ];
 
 /// Of integers, which wrap.
-const WHOLES: &[Entry] = &[
+const WHOLES: &[Spelling] = &[
     ("neg", "@wrap_sub($T(0), $0)"),
     ("abs", "@choose($0 < $T(0), @wrap_sub($T(0), $0), $0)"),
     ("sign", "($T($0 > $T(0)) - $T($0 < $T(0)))"),
@@ -76,7 +76,7 @@ const WHOLES: &[Entry] = &[
 ];
 
 /// Of truth values.
-const TRUTHS: &[Entry] = &[
+const TRUTHS: &[Spelling] = &[
     ("not", "(!$0)"),
     ("and", "($0 && $1)"),
     ("or", "($0 || $1)"),
@@ -103,7 +103,7 @@ const CASTS: &[(&str, &str, &str)] = &[
     ("whole", "bool", "(!($0 == $S(0)))"),
 ];
 
-fn kind(dtype: DType) -> (&'static str, &'static [Entry]) {
+fn kind(dtype: DType) -> (&'static str, &'static [Spelling]) {
     match dtype {
         DType::F16 => ("f16", FLOATS),
         DType::Bf16 => ("bf16", FLOATS),
@@ -138,7 +138,7 @@ pub fn expression(
         CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
     } else {
         let name = key(op, attrs);
-        let short: &[Entry] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
+        let short: &[Spelling] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
         short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
     let of = if attr("to").is_some() { result } else { last };

@@ -11,10 +11,10 @@ use eutectic_ir::{
 };
 
 use crate::{
-    device::Shape,
+    device::DeviceShape,
     dialect::{Dialect, Team},
     emit::Emitter,
-    lanes::Lanes,
+    lanes::SplitAxis,
     launch::Launch,
 };
 
@@ -28,19 +28,19 @@ const REGISTERS: usize = 64;
 /// How rows are shared out.
 struct Schedule {
     team: Team,
-    lanes: Lanes,
+    lanes: SplitAxis,
 }
 
 /// Prints it.
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return Err(vec!["no row group".into()]) };
     let outer = kernel.body.domain.len() - axes;
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
     let schedule = Schedule::of(&nest, &kernel.slots, shape);
-    let mut printer = Printer::new(dialect, kernel, &nest, &schedule);
+    let mut printer = RowPrinter::new(dialect, kernel, &nest, &schedule);
     printer.print();
     if !printer.emitter.problems.is_empty() {
         return Err(printer.emitter.problems);
@@ -56,7 +56,7 @@ pub fn print(dialect: &dyn Dialect, shape: &Shape, kernel: &Kernel) -> Result<La
 }
 
 impl Schedule {
-    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &Shape) -> Schedule {
+    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape) -> Schedule {
         // Bytes whose neighbours along an axis lie side by side.
         let beside = |axis: usize| -> usize {
             let step = |map: &Index| {
@@ -72,7 +72,7 @@ impl Schedule {
             loads.filter(|(_, step)| step.abs() == 1).map(|(slot, _)| slots[slot].0.size()).sum()
         };
         let along = beside(1) >= beside(0);
-        let lanes = Lanes::best(nest, slots, usize::from(along), 8);
+        let lanes = SplitAxis::best(nest, slots, usize::from(along), 8);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
             let threads = points.div_ceil(4).next_power_of_two().min(1024);
@@ -96,12 +96,12 @@ impl Schedule {
     }
 }
 
-struct Printer<'a> {
+struct RowPrinter<'a> {
     dialect: &'a dyn Dialect,
     emitter: Emitter<'a>,
     nest: &'a Nest,
     team: Team,
-    lanes: Lanes,
+    lanes: SplitAxis,
     /// Which values differ along a row, in which pass they can be computed, and which anything needs.
     varies: Vec<bool>,
     level: Vec<usize>,
@@ -111,8 +111,8 @@ struct Printer<'a> {
     kept: Vec<bool>,
 }
 
-impl<'a> Printer<'a> {
-    fn new(dialect: &'a dyn Dialect, kernel: &'a Kernel, nest: &'a Nest, schedule: &Schedule) -> Printer<'a> {
+impl<'a> RowPrinter<'a> {
+    fn new(dialect: &'a dyn Dialect, kernel: &'a Kernel, nest: &'a Nest, schedule: &Schedule) -> RowPrinter<'a> {
         let Schedule { team, lanes } = *schedule;
         let names: [&str; 2] = ["row", "c"];
         let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
@@ -137,7 +137,7 @@ impl<'a> Printer<'a> {
                 nest.instrs[id].args().into_iter().for_each(|arg| needed[arg] = true);
             }
         }
-        let mut printer = Printer {
+        let mut printer = RowPrinter {
             dialect,
             emitter,
             nest,

@@ -6,14 +6,14 @@ use ash::vk;
 use eutectic_backend::BackendError;
 use eutectic_gpu::launch::Launch;
 
-use crate::{errors::failed, memory::Shared, module::Module};
+use crate::{errors::failed, memory::LogicalDevice, module::Module};
 
 /// Descriptor sets and descriptors of a pool.
 const SETS: u32 = 64;
 
 /// Command buffers of one pool, and the descriptor sets that they bind.
 pub struct Commands {
-    shared: Arc<Shared>,
+    shared: Arc<LogicalDevice>,
     pool: vk::CommandPool,
     buffers: Vec<vk::CommandBuffer>,
     used: usize,
@@ -24,7 +24,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    pub fn new(shared: &Arc<Shared>) -> Result<Commands, BackendError> {
+    pub fn new(shared: &Arc<LogicalDevice>) -> Result<Commands, BackendError> {
         let info = vk::CommandPoolCreateInfo::default().queue_family_index(shared.found.family);
         // SAFETY: the device is there.
         let pool = unsafe { shared.device.create_command_pool(&info, None) }.map_err(failed("making commands"))?;

@@ -15,7 +15,7 @@ use ash::vk;
 use eutectic_backend::{BackendError, Cost, DTypes, Kernel, Limits, Memory};
 use eutectic_gpu::{
     cost::Costs,
-    device::{Device, Shape},
+    device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -24,9 +24,9 @@ use rayon::prelude::*;
 use crate::{
     dialect::Wgsl,
     errors::failed,
-    instance::{Found, Loaded},
+    instance::{DeviceFeatures, VulkanInstance},
     kernels,
-    memory::{Region, Shared, lock},
+    memory::{LogicalDevice, Region, lock},
     module::Module,
     spirv,
     stream::Queue,
@@ -64,9 +64,9 @@ impl Default for VulkanOptions {
 
 /// A Vulkan device.
 pub struct Vulkan {
-    shared: Arc<Shared>,
+    shared: Arc<LogicalDevice>,
     dialect: Wgsl,
-    shape: Shape,
+    shape: DeviceShape,
     costs: Costs,
     /// Where the driver's compiled kernels are kept.
     cache: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl Vulkan {
     /// # Errors
     /// When there is no loader, driver or such device, or what the device lacks.
     pub fn new(options: &VulkanOptions) -> Result<Vulkan, BackendError> {
-        let loaded = Loaded::new(options.validation)?;
+        let loaded = VulkanInstance::new(options.validation)?;
         let mut devices = loaded.devices()?;
         if options.ordinal >= devices.len() {
             let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
@@ -106,7 +106,7 @@ impl Vulkan {
             folder.join(format!("{identity}.pipelines"))
         });
         let costs = options.costs.unwrap_or_else(|| costs(found.kind == vk::PhysicalDeviceType::CPU));
-        let shape = Shape {
+        let shape = DeviceShape {
             processors: found.processors,
             shared: found.limits.max_compute_shared_memory_size as usize,
             cluster: 0,
@@ -151,7 +151,7 @@ impl Vulkan {
 }
 
 /// A logical device with one queue.
-fn logical(loaded: Loaded, found: Found, known: &[u8]) -> Result<Shared, BackendError> {
+fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Result<LogicalDevice, BackendError> {
     let priorities = [1.0];
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(found.family).queue_priorities(&priorities)];
     let features = vk::PhysicalDeviceFeatures::default().shader_int64(found.wide).shader_float64(found.doubles);
@@ -178,7 +178,7 @@ fn logical(loaded: Loaded, found: Found, known: &[u8]) -> Result<Shared, Backend
             allocation_sizes: Default::default(),
         });
         let allocator = allocator.map_err(|why| BackendError::Device(format!("Vulkan: making an allocator: {why}")))?;
-        Ok(Shared {
+        Ok(LogicalDevice {
             loaded,
             found,
             device,
@@ -239,7 +239,7 @@ impl Device for Vulkan {
 
     fn allocate(&self, bytes: usize, memory: Memory) -> Result<Region, BackendError> {
         let mut region = Region::new(&self.shared, bytes, Region::location(memory))?;
-        match eutectic_gpu::device::Block::host_mut(&mut region) {
+        match eutectic_gpu::device::DeviceMemory::host_mut(&mut region) {
             Some(bytes) => bytes.fill(0),
             None => lock(&self.clearing).clear(&region)?,
         }

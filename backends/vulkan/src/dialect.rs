@@ -26,7 +26,7 @@ pub struct Wgsl {
 
 /// How a kernel sees a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum View {
+enum BufferView {
     /// Element by element; narrow ones word by word.
     Elements,
     /// 16 bytes at once.
@@ -36,27 +36,27 @@ enum View {
 }
 
 /// A buffer that a kernel has, by what its text calls.
-struct Access {
+struct BufferAccess {
     slot: usize,
     dtype: DType,
     count: usize,
-    view: View,
+    view: BufferView,
     written: bool,
 }
 
-impl Access {
-    fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<Access> {
+impl BufferAccess {
+    fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
         let wide = is_called("quad") || is_called("put_quad");
         let written = stores || is_called("put_quad") || is_called("put_word");
         let view = match () {
-            () if stores && dtype.size() < 4 => View::Atomics,
-            () if wide => View::Quads,
-            () => View::Elements,
+            () if stores && dtype.size() < 4 => BufferView::Atomics,
+            () if wide => BufferView::Quads,
+            () => BufferView::Elements,
         };
         let is_used = written || wide || is_called("load") || is_called("word");
-        is_used.then_some(Access { slot, dtype, count, view, written })
+        is_used.then_some(BufferAccess { slot, dtype, count, view, written })
     }
 
     /// The type of what one access takes, and how many there are.
@@ -64,15 +64,17 @@ impl Access {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
         match self.view {
-            View::Atomics => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
-            View::Quads => (format!("vec{}<{element}>", 16 / self.dtype.size().max(4)), bytes.div_ceil(16).max(1)),
-            View::Elements => (element.into(), bytes.div_ceil(self.dtype.size().max(4)).max(1)),
+            BufferView::Atomics => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
+            BufferView::Quads => {
+                (format!("vec{}<{element}>", 16 / self.dtype.size().max(4)), bytes.div_ceil(16).max(1))
+            }
+            BufferView::Elements => (element.into(), bytes.div_ceil(self.dtype.size().max(4)).max(1)),
         }
     }
 
     /// Its binding, and the functions that a text may call on it.
     fn declaration(&self) -> String {
-        let Access { slot: n, dtype, .. } = *self;
+        let BufferAccess { slot: n, dtype, .. } = *self;
         let (part, parts) = self.part();
         let mode = if self.written { "read_write" } else { "read" };
         let binding = SLOTS + n;
@@ -81,12 +83,12 @@ impl Access {
         let lanes = 16 / dtype.size().max(4);
         // A word or an element of at least 4 bytes.
         let whole = match self.view {
-            View::Elements => format!("s{n}[at]"),
-            View::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
-            View::Atomics => format!("atomicLoad(&s{n}[at])"),
+            BufferView::Elements => format!("s{n}[at]"),
+            BufferView::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
+            BufferView::Atomics => format!("atomicLoad(&s{n}[at])"),
         };
         let put = |value: &str| match self.view {
-            View::Atomics => format!("atomicStore(&s{n}[at], {value});"),
+            BufferView::Atomics => format!("atomicStore(&s{n}[at], {value});"),
             _ => format!("{whole} = {value};"),
         };
         let each = |value: &dyn Fn(usize) -> String| (0..lanes).map(value).collect::<Vec<_>>();
@@ -106,9 +108,9 @@ impl Access {
                 "fn load_s{n}(at: i32) -> {register} {{ let word = word_s{n}(at / {by}); return {value}; }}\n"
             );
         }
-        if self.view != View::Elements {
+        if self.view != BufferView::Elements {
             let value = match self.view {
-                View::Quads => format!("s{n}[at]"),
+                BufferView::Quads => format!("s{n}[at]"),
                 _ => format!("{quad}({})", each(&|lane| format!("atomicLoad(&s{n}[at * 4 + {lane}])")).join(", ")),
             };
             text += &format!("fn quad_s{n}(at: i32) -> {quad} {{ return {value}; }}\n");
@@ -122,9 +124,9 @@ impl Access {
             text += &format!("fn put_word_s{n}(at: i32, value: u32) {{ {} }}\n", put("value"));
         }
         match self.view {
-            View::Elements => {}
-            View::Quads => text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ s{n}[at] = value; }}\n"),
-            View::Atomics => {
+            BufferView::Elements => {}
+            BufferView::Quads => text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ s{n}[at] = value; }}\n"),
+            BufferView::Atomics => {
                 let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();
                 text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ {stores} }}\n");
                 // Others change the bits beside it; those of the element are this thread's.
@@ -145,8 +147,8 @@ impl Wgsl {
     /// A text: declarations, and a kernel of blocks of so many threads around a body.
     pub fn text(&self, slots: &[(DType, usize)], block: usize, before: &str, body: &str) -> String {
         let called: BTreeSet<&str> = names(before).chain(names(body)).collect();
-        let buffers: Vec<_> = slots.iter().enumerate().filter_map(|slot| Access::of(slot, &called)).collect();
-        let mut own: String = buffers.iter().map(Access::declaration).collect();
+        let buffers: Vec<_> = slots.iter().enumerate().filter_map(|slot| BufferAccess::of(slot, &called)).collect();
+        let mut own: String = buffers.iter().map(BufferAccess::declaration).collect();
         own += before;
         let mut seen = BTreeSet::new();
         for name in called.iter().filter(|name| name.starts_with("along_") || name.starts_with("across_")) {

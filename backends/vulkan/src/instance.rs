@@ -15,7 +15,7 @@ use crate::{errors::failed, spirv::Kept};
 pub type Messages = Mutex<Vec<String>>;
 
 /// An instance.
-pub struct Loaded {
+pub struct VulkanInstance {
     pub entry: Entry,
     pub instance: Instance,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
@@ -24,7 +24,7 @@ pub struct Loaded {
 
 /// What a device has of what kernels ask for.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct DeviceFeatures {
     pub physical: vk::PhysicalDevice,
     pub name: String,
     pub kind: vk::PhysicalDeviceType,
@@ -60,12 +60,12 @@ unsafe extern "system" fn report(
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-impl Loaded {
+impl VulkanInstance {
     /// Opens the loader.
     ///
     /// # Errors
     /// When there is no loader, no validation layer where it is asked for, or no driver.
-    pub fn new(validation: bool) -> Result<Loaded, BackendError> {
+    pub fn new(validation: bool) -> Result<VulkanInstance, BackendError> {
         // SAFETY: loading the loader runs no code of ours.
         let entry = unsafe { Entry::load() }.map_err(|why| BackendError::Missing {
             what: format!(
@@ -102,7 +102,7 @@ impl Loaded {
             what: format!("no Vulkan driver takes an instance ({why})"),
             places: vec!["the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into()],
         })?;
-        let mut loaded = Loaded { entry, instance, messenger: None, messages: Box::default() };
+        let mut loaded = VulkanInstance { entry, instance, messenger: None, messages: Box::default() };
         if validation {
             let utils = ext::debug_utils::Instance::new(&loaded.entry, &loaded.instance);
             let severity =
@@ -125,7 +125,7 @@ impl Loaded {
     ///
     /// # Errors
     /// What each device lacks.
-    pub fn devices(&self) -> Result<Vec<Found>, BackendError> {
+    pub fn devices(&self) -> Result<Vec<DeviceFeatures>, BackendError> {
         // SAFETY: the instance is there.
         let physical = unsafe { self.instance.enumerate_physical_devices() }.map_err(failed("listing devices"))?;
         let (mut found, mut lacking) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ impl Loaded {
         Ok(found)
     }
 
-    fn look_at(&self, physical: vk::PhysicalDevice) -> Result<Found, String> {
+    fn look_at(&self, physical: vk::PhysicalDevice) -> Result<DeviceFeatures, String> {
         let mut subgroups = vk::PhysicalDeviceSubgroupProperties::default();
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
         let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
@@ -198,7 +198,7 @@ impl Loaded {
             && sizes.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
         // Vulkan does not say how many processors there are: NVIDIA's largest devices have about as many as a work group's grid is worth filling with.
         let processors = if properties.device_type == vk::PhysicalDeviceType::CPU { 4 } else { 128 };
-        Ok(Found {
+        Ok(DeviceFeatures {
             physical,
             kind: properties.device_type,
             family: family as u32,
@@ -221,7 +221,7 @@ impl Loaded {
     }
 }
 
-impl Found {
+impl DeviceFeatures {
     /// The element types that it lacks, with the feature's name.
     pub fn lacks(&self) -> Vec<(DType, &'static str)> {
         let all = [(DType::I64, self.wide, "shaderInt64"), (DType::F64, self.doubles, "shaderFloat64")];
@@ -229,7 +229,7 @@ impl Found {
     }
 }
 
-impl Drop for Loaded {
+impl Drop for VulkanInstance {
     fn drop(&mut self) {
         // SAFETY: devices are gone, for they hold this.
         unsafe {

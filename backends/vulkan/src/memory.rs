@@ -13,7 +13,7 @@ use std::{
 
 use ash::vk;
 use eutectic_backend::{BackendError, Memory};
-use eutectic_gpu::device::Block;
+use eutectic_gpu::device::DeviceMemory;
 use gpu_allocator::{
     MemoryLocation,
     vulkan::{Allocation, AllocationCreateDesc, AllocationScheme, Allocator},
@@ -21,7 +21,7 @@ use gpu_allocator::{
 
 use crate::{
     errors::failed,
-    instance::{Found, Loaded},
+    instance::{DeviceFeatures, VulkanInstance},
 };
 
 /// Bytes between the addresses of buffers.
@@ -39,9 +39,9 @@ pub struct Counts {
 }
 
 /// A logical device, and what all that lives on it shares.
-pub struct Shared {
-    pub loaded: Loaded,
-    pub found: Found,
+pub struct LogicalDevice {
+    pub loaded: VulkanInstance,
+    pub found: DeviceFeatures,
     pub device: ash::Device,
     pub queue: Mutex<vk::Queue>,
     pub cache: vk::PipelineCache,
@@ -56,7 +56,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl LogicalDevice {
     /// The buffer of an address, and the byte in it.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for LogicalDevice {
     fn drop(&mut self) {
         // SAFETY: whatever lives on the device holds this, and is gone.
         unsafe {
@@ -92,7 +92,7 @@ pub struct Region {
     bytes: usize,
     allocation: Option<Allocation>,
     is_host: bool,
-    shared: Arc<Shared>,
+    shared: Arc<LogicalDevice>,
 }
 
 impl Region {
@@ -100,7 +100,7 @@ impl Region {
     ///
     /// # Errors
     /// When there is no memory left.
-    pub fn new(shared: &Arc<Shared>, bytes: usize, location: MemoryLocation) -> Result<Region, BackendError> {
+    pub fn new(shared: &Arc<LogicalDevice>, bytes: usize, location: MemoryLocation) -> Result<Region, BackendError> {
         let size = bytes.max(16).next_multiple_of(16) as u64;
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
@@ -148,7 +148,7 @@ impl Region {
     }
 }
 
-impl Block for Region {
+impl DeviceMemory for Region {
     fn address(&self) -> u64 {
         self.address
     }

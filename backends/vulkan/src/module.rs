@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::{
-    memory::Shared,
+    memory::LogicalDevice,
     spirv::{Binding, Spirv},
 };
 
@@ -17,7 +17,7 @@ pub struct Module {
     pub bindings: Vec<Binding>,
     /// Whether it takes the step's number.
     pub arguments: bool,
-    shared: Arc<Shared>,
+    shared: Arc<LogicalDevice>,
 }
 
 impl Module {
@@ -25,7 +25,7 @@ impl Module {
     ///
     /// # Errors
     /// What the driver says against it.
-    pub fn new(shared: &Arc<Shared>, code: Spirv, block: usize) -> Result<Module, String> {
+    pub fn new(shared: &Arc<LogicalDevice>, code: Spirv, block: usize) -> Result<Module, String> {
         let driver = |e: vk::Result| format!("the driver does not take a compiled kernel: {e:?}");
         let device = &shared.device;
         let binding = |binding: &Binding| {

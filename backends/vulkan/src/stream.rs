@@ -8,7 +8,7 @@ use std::{
 use ash::vk;
 use eutectic_backend::BackendError;
 use eutectic_gpu::{
-    device::{Block, Stream},
+    device::{DeviceMemory, Stream},
     launch::Launch,
 };
 use gpu_allocator::MemoryLocation;
@@ -16,7 +16,7 @@ use gpu_allocator::MemoryLocation;
 use crate::{
     commands::{Commands, all_to_all, wait_for},
     errors::failed,
-    memory::{Region, Shared, lock},
+    memory::{LogicalDevice, Region, lock},
     module::Module,
 };
 
@@ -36,11 +36,11 @@ impl Staging {
     /// A place for so many bytes, if there is one.
     fn take(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<LogicalDevice>,
         bytes: usize,
         location: MemoryLocation,
     ) -> Result<Option<usize>, BackendError> {
-        let size = self.region.as_ref().map_or(0, Block::bytes);
+        let size = self.region.as_ref().map_or(0, DeviceMemory::bytes);
         if self.used + bytes > size {
             if self.used > 0 {
                 return Ok(None);
@@ -63,7 +63,7 @@ struct Fetched {
 
 /// A stream.
 pub struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<LogicalDevice>,
     commands: Commands,
     /// What was begun of it, and what is submitted next.
     open: Option<vk::CommandBuffer>,
@@ -82,14 +82,14 @@ pub struct Queue {
 unsafe impl Send for Queue {}
 
 /// Recorded launches.
-pub struct Graph(Commands, vk::CommandBuffer);
+pub struct Recording(Commands, vk::CommandBuffer);
 
 // SAFETY: as for queues.
-unsafe impl Send for Graph {}
+unsafe impl Send for Recording {}
 
 impl Queue {
     /// One of its own.
-    pub fn new(shared: &Arc<Shared>) -> Result<Queue, BackendError> {
+    pub fn new(shared: &Arc<LogicalDevice>) -> Result<Queue, BackendError> {
         let commands = Commands::new(shared)?;
         // SAFETY: the device is there.
         let fence = unsafe { shared.device.create_fence(&vk::FenceCreateInfo::default(), None) }
@@ -214,7 +214,7 @@ impl Queue {
 
 impl Stream for Queue {
     type Module = Module;
-    type Graph = Graph;
+    type Graph = Recording;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
         for (n, part) in from.chunks(STAGED).enumerate() {
@@ -251,7 +251,7 @@ impl Stream for Queue {
                 self.wait()?;
             }
             let found = self.fetched.iter().find(is_it).map(|fetched| fetched.at);
-            let bytes = self.down.region.as_ref().and_then(Block::host);
+            let bytes = self.down.region.as_ref().and_then(DeviceMemory::host);
             let (Some(at), Some(bytes)) = (found, bytes) else {
                 return Err(BackendError::Device(
                     "Vulkan: bytes that were fetched are not there, a defect of the backend".into(),
@@ -322,16 +322,16 @@ impl Stream for Queue {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<Graph, BackendError> {
+    fn end(&mut self) -> Result<Recording, BackendError> {
         let Some((commands, buffer)) = self.recorded.take() else {
             return Err(BackendError::Device("Vulkan: nothing is being recorded, a defect of the backend".into()));
         };
         // SAFETY: it is being recorded.
         unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
-        Ok(Graph(commands, buffer))
+        Ok(Recording(commands, buffer))
     }
 
-    fn replay(&mut self, graph: &Graph) -> Result<(), BackendError> {
+    fn replay(&mut self, graph: &Recording) -> Result<(), BackendError> {
         self.open()?;
         self.close()?;
         self.list.push(graph.1);

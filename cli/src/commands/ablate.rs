@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{Compile, Format, print_json},
     fault::Fault,
-    program::{Program, Tensors},
+    program::{NamedTensors, ProgramArgs},
     table::{seconds, table, thousands},
     timing::{Contender, interleaved, progress},
 };
@@ -17,7 +17,7 @@ use crate::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    program: Program,
+    program: ProgramArgs,
     #[command(flatten)]
     compile: Compile,
     /// Looks for the smallest set of rules with which the result differs from the one without by more than --tolerance
@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// What leaving a rule out changes.
-struct Row {
+struct AblationRow {
     rule: String,
     /// Why there is no program without it.
     needed: Option<String>,
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let compiler = args.compile.compiler()?;
     let graph = args.program.graph()?;
     let (params, _) = args.program.params(&graph)?;
-    let inputs = args.program.inputs(&graph, Tensors::new())?;
+    let inputs = args.program.inputs(&graph, NamedTensors::new())?;
     let ablation = Ablation { args, compiler, graph, params, inputs };
     if args.bisect { ablation.bisect() } else { ablation.each() }
 }
@@ -64,12 +64,12 @@ struct Ablation<'a> {
     args: &'a Args,
     compiler: Compiler,
     graph: Graph,
-    params: Tensors,
-    inputs: Tensors,
+    params: NamedTensors,
+    inputs: NamedTensors,
 }
 
 /// A program that is loaded, with its predicted seconds and its result.
-struct Loaded {
+struct Trial {
     session: Session,
     predicted: f64,
     kernels: usize,
@@ -79,7 +79,7 @@ struct Loaded {
 }
 
 impl Ablation<'_> {
-    fn load(&self, rules: RuleSet) -> Result<Loaded, Error> {
+    fn load(&self, rules: RuleSet) -> Result<Trial, Error> {
         let compiler = self.compiler.clone().with_rules(rules);
         let (planned, mut session) = compiler.compile_planned(&self.graph)?;
         session.load_named(|name| self.params.get(name).cloned())?;
@@ -89,7 +89,7 @@ impl Ablation<'_> {
         fired.sort();
         fired.dedup();
         let kernels = planned.lowered.program.run.len();
-        Ok(Loaded { session, predicted: planned.seconds(), kernels, results, fired })
+        Ok(Trial { session, predicted: planned.seconds(), kernels, results, fired })
     }
 
     fn chosen(&self, choice: &Choice) -> Result<RuleSet, Fault> {
@@ -106,7 +106,7 @@ impl Ablation<'_> {
         }
         drop(bar);
         // What costs most when it is gone comes first; what cannot be done without, before all.
-        let worth = |row: &Row| if row.needed.is_some() { f64::INFINITY } else { row.predicted };
+        let worth = |row: &AblationRow| if row.needed.is_some() { f64::INFINITY } else { row.predicted };
         rows.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.rule.cmp(&b.rule)));
         let mut out = stdout().lock();
         match self.args.format {
@@ -115,14 +115,14 @@ impl Ablation<'_> {
         }
     }
 
-    fn without(&self, rule: &str, all: &mut Loaded) -> Result<Row, Fault> {
+    fn without(&self, rule: &str, all: &mut Trial) -> Result<AblationRow, Fault> {
         let rules = self.chosen(&Choice {
             without: vec![rule.into()],
             fp: self.args.compile.rules.fp.into(),
             precision: self.args.compile.rules.precision.into(),
             ..Choice::default()
         })?;
-        let mut row = Row {
+        let mut row = AblationRow {
             rule: rule.into(),
             needed: None,
             kernels: 0,
@@ -227,8 +227,8 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     apart.fold(0.0, f64::max) / largest.max(f64::MIN_POSITIVE)
 }
 
-impl Row {
-    fn json(&self, all: &Loaded) -> Value {
+impl AblationRow {
+    fn json(&self, all: &Trial) -> Value {
         json!({
             "rule": self.rule, "needed": self.needed, "kernels": self.kernels, "kernels_with": all.kernels,
             "predicted_us": self.predicted * 1e6, "predicted_with_us": all.predicted * 1e6,
@@ -238,7 +238,7 @@ impl Row {
     }
 }
 
-fn print(rows: &[Row], all: &Loaded, out: &mut dyn Write) -> Result<(), Fault> {
+fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), Fault> {
     writeln!(out, "with all rules: {} kernels, predicted {}", thousands(all.kernels), seconds(all.predicted))?;
     let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">result changes by"]);
     for row in rows {

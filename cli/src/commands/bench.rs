@@ -9,10 +9,10 @@ use eutectic::{Compiler, DeviceBuffer, Memory, Planned, Session, Tensor};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Job, print_json},
+    args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
     npy,
-    program::{InputFiles, Tensors},
+    program::{InputFiles, NamedTensors},
     table::{bytes, duration, heading, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
@@ -31,7 +31,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    job: Job,
+    job: CommonArgs,
     /// Runs that are timed
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     drop(bar);
     // In a file, numbers begin anywhere.
     let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
-    let inputs = placed.collect::<Result<Tensors, eutectic::Error>>()?;
+    let inputs = placed.collect::<Result<NamedTensors, eutectic::Error>>()?;
     let mut bench = Bench { args, compiler: &compiler, planned: &planned, inputs, source, times: Times::default() };
     let first = bench.measure(&mut session)?;
     if let (Some(path), Some(tensor)) = (&args.output, first) {
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 impl Args {
-    fn given(&self) -> Result<Tensors, Fault> {
+    fn given(&self) -> Result<NamedTensors, Fault> {
         let mut given = self.inputs.read()?;
         if let Some(path) = &self.ids {
             if self.job.program.builtin().is_none() {
@@ -99,7 +99,7 @@ struct Bench<'a> {
     args: &'a Args,
     compiler: &'a Compiler,
     planned: &'a Planned,
-    inputs: Tensors,
+    inputs: NamedTensors,
     source: String,
     times: Times,
 }

@@ -14,7 +14,7 @@ use eutectic::{
 use crate::{
     args::Compile,
     fault::Fault,
-    program::{FormName, Program, ResultName, Tensors},
+    program::{FormName, NamedTensors, ProgramArgs, ResultName},
     report::{self, Size},
     table::{bytes, duration, faint, heading, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
@@ -64,7 +64,7 @@ const RULES: usize = 16;
 /// # Errors
 /// When the encoder cannot be compiled with these rules, or stdout cannot be written to.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let program = Program {
+    let program = ProgramArgs {
         model: PathBuf::from("demo"),
         preset: None,
         shape: Vec::new(),
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let compiler = args.compile.compiler()?;
     let graph = program.graph()?;
     let (params, _) = program.params(&graph)?;
-    let inputs = program.inputs(&graph, Tensors::new())?;
+    let inputs = program.inputs(&graph, NamedTensors::new())?;
     let chosen = compiler.plan(&graph)?;
     let size = Size::of(&graph);
     let mut out = stdout().lock();
@@ -165,8 +165,8 @@ impl Contest {
     fn new(
         compiler: &Compiler,
         graph: &Graph,
-        params: &Tensors,
-        inputs: &Tensors,
+        params: &NamedTensors,
+        inputs: &NamedTensors,
         chosen: Planned,
     ) -> Result<Contest, Fault> {
         let _bar = progress("compiling the unfused, the greedy and the chosen plan", None);
@@ -247,7 +247,7 @@ fn largest(a: f64, b: f64) -> f64 {
 }
 
 /// The outputs by the reference interpreter in f64.
-fn reference(graph: &Graph, params: &Tensors, inputs: &Tensors) -> Result<Vec<Vec<f64>>, Fault> {
+fn reference(graph: &Graph, params: &NamedTensors, inputs: &NamedTensors) -> Result<Vec<Vec<f64>>, Fault> {
     let _bar = progress("computing the same with the reference interpreter", None);
     let given = |name: &str| params.get(name).or_else(|| inputs.get(name)).cloned();
     let values = interpret::<f64>(graph, &given).map_err(Fault::run)?;

@@ -8,7 +8,7 @@ use std::{
 use eutectic::{
     Compiler, Planned,
     engine::{
-        lowering::report::{Fused, KernelReport},
+        lowering::report::{FusedOp, KernelReport},
         rewrites::Applied,
     },
 };
@@ -16,7 +16,7 @@ use globset::GlobMatcher;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Job, pattern, print_json},
+    args::{CommonArgs, Format, pattern, print_json},
     fault::{Fault, input},
     report::stretches,
     table::{bytes, count, faint, heading, seconds},
@@ -38,7 +38,7 @@ in which they were applied, and the ops fused into it, each with what storing it
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    job: Job,
+    job: CommonArgs,
     /// Kernels by number, model part or op
     #[arg(default_value = "*", value_name = "KERNEL|GLOB")]
     glob: String,
@@ -49,11 +49,11 @@ struct Explanation {
     number: String,
     report: KernelReport,
     times: usize,
-    steps: Vec<Step>,
+    steps: Vec<RuleRun>,
 }
 
 /// Rule applications in a row, of one rule to one model part.
-struct Step {
+struct RuleRun {
     rule: String,
     doc: String,
     origin: String,
@@ -115,9 +115,9 @@ pub(super) fn applied(planned: &Planned, block: usize, kernel: usize) -> Vec<&Ap
 }
 
 /// The rule applications that led to what a kernel computes, rule by rule.
-fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<Step> {
+fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<RuleRun> {
     let classes = &planned.blocks[block].classes;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<RuleRun> = Vec::new();
     for applied in applied(planned, block, kernel) {
         let root = applied.roots.iter().flatten().next();
         let origin = root.and_then(|&class| classes.classes[class].origins.first());
@@ -127,7 +127,7 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
             Some(last) => last.times += 1,
             None => {
                 let doc = compiler.rules().get(&applied.rule).map_or("", |rule| rule.doc.lines().next().unwrap_or(""));
-                steps.push(Step { rule, doc: doc.into(), origin, times: 1 });
+                steps.push(RuleRun { rule, doc: doc.into(), origin, times: 1 });
             }
         }
     }
@@ -154,7 +154,7 @@ impl Explanation {
             bytes(cost.bytes),
             count(cost.flops)
         )?;
-        for Step { rule, doc, origin, times } in &self.steps {
+        for RuleRun { rule, doc, origin, times } in &self.steps {
             let times = if *times > 1 { format!(" x {times}") } else { String::new() };
             writeln!(out, "  by {rule}{times} in {origin}")?;
             if !doc.is_empty() {
@@ -169,7 +169,7 @@ impl Explanation {
             .fused
             .chunk_by(|a, b| a.gain.is_none() && b.gain.is_none() && a.op == b.op && a.origin == b.origin)
         {
-            let Fused { op, origin, gain } = &same[0];
+            let FusedOp { op, origin, gain } = &same[0];
             let times = if same.len() > 1 { format!(" x {}", same.len()) } else { String::new() };
             let why = gain.map_or(String::new(), |gain| {
                 let word = if gain >= 0.0 { "more" } else { "less" };
@@ -181,8 +181,8 @@ impl Explanation {
     }
 
     fn json(&self) -> Value {
-        let step = |s: &Step| json!({ "rule": s.rule, "doc": s.doc, "origin": s.origin, "times": s.times });
-        let fused = |f: &Fused| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain });
+        let step = |s: &RuleRun| json!({ "rule": s.rule, "doc": s.doc, "origin": s.origin, "times": s.times });
+        let fused = |f: &FusedOp| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain });
         json!({
             "kernel": self.number, "anchor": self.report.anchor.name(), "origin": self.report.origin.path(),
             "times": self.times, "stores": self.report.stores, "load": self.report.load,

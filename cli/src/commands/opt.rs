@@ -14,7 +14,7 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Job, StrategyName, print_json},
+    args::{CommonArgs, Format, StrategyName, print_json},
     fault::Fault,
     report::{self, Size},
     table::{bytes, duration, faint, heading, seconds, table, thousands},
@@ -35,7 +35,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    job: Job,
+    job: CommonArgs,
     /// Prints the program as it is after a phase, each block for itself; may be repeated
     #[arg(long, value_name = "PHASE|all", value_enum)]
     print_after_phase: Vec<PhaseName>,
@@ -231,9 +231,9 @@ fn times(out: &mut impl Write, planned: &Planned) -> Result<(), Fault> {
 }
 
 /// What searching every plan finds, block by block.
-struct Gap(Vec<Block>);
+struct Gap(Vec<BlockReport>);
 
-struct Block {
+struct BlockReport {
     chosen: f64,
     best: f64,
     tried: usize,
@@ -248,7 +248,7 @@ impl Gap {
         debug_assert_eq!(best.blocks.len(), planned.blocks.len(), "{:?}", args.job.program.model);
         let block =
             |(chosen, best): (&eutectic::engine::lowering::PlannedBlock, &eutectic::engine::lowering::PlannedBlock)| {
-                Block {
+                BlockReport {
                     chosen: chosen.searched.priced.seconds,
                     best: best.searched.priced.seconds,
                     tried: best.searched.tried,
@@ -275,7 +275,7 @@ impl Gap {
     }
 }
 
-impl Block {
+impl BlockReport {
     fn gap(&self) -> f64 {
         self.chosen / self.best - 1.0
     }
@@ -297,7 +297,7 @@ fn describe(compiler: &Compiler, graph: &Graph, planned: &Planned, gap: Option<&
     let (program, times) = (&planned.lowered.program, planned.times);
     let gap = gap.map(|gap| {
         let block =
-            |b: &Block| json!({ "chosen_s": b.chosen, "best_s": b.best, "tried": b.tried, "complete": b.complete });
+            |b: &BlockReport| json!({ "chosen_s": b.chosen, "best_s": b.best, "tried": b.tried, "complete": b.complete });
         gap.0.iter().map(block).collect::<Vec<_>>()
     });
     json!({

@@ -14,7 +14,7 @@ use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{
-    args::{Format, On, Rules, pattern, print_json},
+    args::{BackendArg, Format, Rules, pattern, print_json},
     fault::{Fault, input},
     table::{heading, table, thousands},
 };
@@ -44,11 +44,11 @@ A rule is data: a file NAME.rules in any directory. This one is complete:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: RulesCommand,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum RulesCommand {
     /// Lists rules: when they run, what they promise, where they stand
     #[command(after_long_help = EXAMPLES)]
     List(Selection),
@@ -72,7 +72,7 @@ struct Selection {
     #[arg(default_value = "*")]
     glob: String,
     #[command(flatten)]
-    on: On,
+    on: BackendArg,
     #[command(flatten)]
     rules: Rules,
     /// How to print
@@ -87,11 +87,11 @@ struct Selection {
 /// wrong.
 pub fn run(args: &Args) -> Result<(), Fault> {
     match &args.action {
-        Action::List(selection) => list(selection),
-        Action::Lint(selection) => find(selection),
-        Action::Check(args) => super::check::run(args),
-        Action::Ablate(args) => super::ablate::run(args),
-        Action::Why(args) => super::why::run(args),
+        RulesCommand::List(selection) => list(selection),
+        RulesCommand::Lint(selection) => find(selection),
+        RulesCommand::Check(args) => super::check::run(args),
+        RulesCommand::Ablate(args) => super::ablate::run(args),
+        RulesCommand::Why(args) => super::why::run(args),
     }
 }
 

@@ -13,10 +13,10 @@ use eutectic::{DType, Tensor, TextEncoder};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Job, print_json},
+    args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
     npy,
-    program::{InputFiles, Tensors},
+    program::{InputFiles, NamedTensors},
     table::{faint, heading, table},
     timing::progress,
 };
@@ -40,7 +40,7 @@ FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    job: Job,
+    job: CommonArgs,
     /// A text to embed (minilm); may be repeated
     #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     texts: Vec<OsString>,
@@ -195,7 +195,7 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     print_results(args, &named, &inputs, &source)
 }
 
-fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &Tensors, source: &str) -> Result<(), Fault> {
+fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors, source: &str) -> Result<(), Fault> {
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
         let values = |t: &Tensor| match t.dtype() {

@@ -17,10 +17,10 @@ use eutectic::{
 use serde_json::json;
 
 use crate::{
-    args::{Format, On, Rules, print_json},
+    args::{BackendArg, Format, Rules, print_json},
     fault::{Fault, input},
-    output::Output,
-    program::Program,
+    output::OutputFile,
+    program::ProgramArgs,
     table::{seconds, table, thousands},
     timing::progress,
 };
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
     #[command(flatten)]
-    on: On,
+    on: BackendArg,
     #[command(flatten)]
     rules: Rules,
     /// How to print
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let rules = args.rules.load(&*backend)?;
     let unwritable = |e: io::Error| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
     // Better now than after a minute. What is there stays until the new one is whole.
-    let mut file = Output::new(&args.out).map_err(unwritable)?;
+    let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
     let most = CpuOptions::default().threads;
     let programs = args.programs()?;
     let bar = progress("measuring", Some((programs.len() * most.min(2)) as u64));
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 /// The kernels of a program's plan, each with the time of its fastest run.
 fn kernels(
     compiler: &Compiler,
-    program: &Program,
+    program: &ProgramArgs,
     graph: &Graph,
     threads: usize,
     iters: u32,
@@ -126,12 +126,12 @@ fn kernels(
 }
 
 impl Args {
-    fn programs(&self) -> Result<Vec<(Program, Graph)>, Fault> {
+    fn programs(&self) -> Result<Vec<(ProgramArgs, Graph)>, Fault> {
         if self.models.is_empty() {
-            return spread().iter().map(|text| Ok((Program::random("tune".into()), parsed(text)?))).collect();
+            return spread().iter().map(|text| Ok((ProgramArgs::random("tune".into()), parsed(text)?))).collect();
         }
         let read = |model: &PathBuf| {
-            let program = Program::random(model.clone());
+            let program = ProgramArgs::random(model.clone());
             program.graph().map(|graph| (program, graph))
         };
         self.models.iter().map(read).collect()

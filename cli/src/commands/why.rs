@@ -9,7 +9,7 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Job, pattern, print_json},
+    args::{CommonArgs, Format, pattern, print_json},
     commands::{explain::applied, rules::no_rule},
     fault::Fault,
     table::{faint, heading},
@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(value_name = "RULE|GLOB")]
     rule: String,
     #[command(flatten)]
-    job: Job,
+    job: CommonArgs,
     /// Most near misses of a rule that are shown
     #[arg(long, value_name = "N", default_value_t = 5)]
     most: usize,

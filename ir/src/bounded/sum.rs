@@ -1,7 +1,7 @@
 //! Sums with a running error bound.
 
 use super::{Bounded, lost_in_product, product_error, range};
-use crate::scalar::Accumulator;
+use crate::scalar::ExactSum;
 
 /// The sum of many terms, in whatever order a kernel takes them.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl Default for BoundedSum {
     }
 }
 
-impl Accumulator<Bounded> for BoundedSum {
+impl ExactSum<Bounded> for BoundedSum {
     fn add(&mut self, x: Bounded) {
         self.value += x.value;
         self.err += x.err;

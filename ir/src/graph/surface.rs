@@ -71,7 +71,7 @@ impl Graph {
     }
 
     /// An operand's axes by their parts.
-    fn side(&self, id: NodeId, batch: &[i64], contract: &[i64], name: &str) -> Result<Side, GraphError> {
+    fn side(&self, id: NodeId, batch: &[i64], contract: &[i64], name: &str) -> Result<ProductSide, GraphError> {
         self.known("dot-general", &[id])?;
         let Some(shape) = self.shape(id) else {
             let problem = format!("the {name} operand is a tuple");
@@ -90,7 +90,7 @@ impl Graph {
         let outer_axes: Vec<usize> = (0..shape.rank()).filter(|at| !taken[*at]).collect();
         let pick = |axes: &[usize]| axes.iter().map(|at| shape[*at].clone()).collect::<Shape>();
         let (batch, outer, contract) = (pick(&batch_axes), pick(&outer_axes), pick(&contract_axes));
-        Ok(Side { batch_axes, outer_axes, contract_axes, batch, outer, contract })
+        Ok(ProductSide { batch_axes, outer_axes, contract_axes, batch, outer, contract })
     }
 
     /// The axes in this order.
@@ -112,7 +112,7 @@ impl Graph {
 }
 
 /// The axes of an operand of a general product, and their extents.
-struct Side {
+struct ProductSide {
     batch_axes: Vec<usize>,
     outer_axes: Vec<usize>,
     contract_axes: Vec<usize>,

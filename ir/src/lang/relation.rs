@@ -8,7 +8,7 @@ use super::{
     sample::Sampler,
     sexp::{LangError, Sexp, SexpKind, Source, did_you_mean},
     typing::{
-        Bindings, Bound, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, Slot, SlotKind, Status, TypePattern,
+        Bindings, Bound, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, SlotKind, Status, TypePattern, VarId,
     },
 };
 use crate::{Attr, Dim, Shape};
@@ -50,9 +50,9 @@ pub enum RelationArg {
     /// A sequence of dimensions.
     Dims(DimsPattern),
     /// An element type.
-    DType(Slot),
+    DType(VarId),
     /// An attribute.
-    Attr(Slot),
+    Attr(VarId),
 }
 
 /// A relation with its arguments: `(broadcast A B C)`.

@@ -6,8 +6,8 @@
 use super::{
     relation::{RelationArg, RelationCall},
     typing::{
-        Bindings, Bound, DTypeClass, DTypePattern, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, Slot, SlotKind,
-        Status, TypePattern,
+        Bindings, Bound, DTypeClass, DTypePattern, DimPattern, DimsItem, DimsPattern, Mismatch, Scope, SlotKind,
+        Status, TypePattern, VarId,
     },
 };
 use crate::{Attr, DType, Dim, Shape};
@@ -92,7 +92,7 @@ impl Sampler<'_> {
     ///
     /// # Errors
     /// When it is bound to something else.
-    pub fn bind(&mut self, slot: Slot, value: Bound) -> Result<(), String> {
+    pub fn bind(&mut self, slot: VarId, value: Bound) -> Result<(), String> {
         let scope = self.scope;
         self.bindings.bind(slot, value).map_err(|m| m.describe(scope))
     }
@@ -208,7 +208,7 @@ impl Sampler<'_> {
     ///
     /// # Errors
     /// When the variable stands for something else.
-    pub fn dtype_of(&mut self, slot: Slot) -> Result<DType, String> {
+    pub fn dtype_of(&mut self, slot: VarId) -> Result<DType, String> {
         if let Some(Bound::DType(dtype)) = self.bindings.get(slot) {
             return Ok(*dtype);
         }
@@ -226,7 +226,7 @@ impl Sampler<'_> {
     }
 
     /// Whether an element type variable belongs to something that is to be sampled.
-    pub fn needs(&self, dtype: Slot) -> bool {
+    pub fn needs(&self, dtype: VarId) -> bool {
         self.patterns.iter().any(|p| matches!(p.dtype, DTypePattern::Var(slot, _) if slot == dtype))
     }
 

@@ -180,7 +180,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
         return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
     }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
-    let mut reader = Reader { source, at: 0, line: 0, outdented: None };
+    let mut reader = SexpReader { source, at: 0, line: 0, outdented: None };
     loop {
         reader.skip_blank();
         if reader.rest().is_empty() {
@@ -205,7 +205,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
 /// No more errors than this are looked for in a source: each may take reading it to its end.
 const MOST_ERRORS: usize = 20;
 
-struct Reader<'a> {
+struct SexpReader<'a> {
     source: &'a Source,
     at: usize,
     /// Where its line starts.
@@ -215,7 +215,7 @@ struct Reader<'a> {
     outdented: Option<usize>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SexpReader<'a> {
     fn rest(&self) -> &'a str {
         &self.source.text[self.at..]
     }

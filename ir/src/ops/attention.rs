@@ -4,13 +4,13 @@ use super::{
     Anchor, AttrDef,
     AttrKind::*,
     Class, Default, OpDef, attr, attr_or, each,
-    eval::{Call, Data, Value, broadcast_strides, offsets, tensors},
+    eval::{Data, OpCall, Value, broadcast_strides, offsets, tensors},
     extent,
     normalisation::powers,
     op,
     pointwise::{ACTIVATIONS, activate},
 };
-use crate::{DType, Scalar, Type, scalar::Accumulator};
+use crate::{DType, Scalar, Type, scalar::ExactSum};
 
 /// Attributes of everything with attention in it.
 pub(super) const SCALE: AttrDef = attr("scale", Float);
@@ -82,7 +82,7 @@ pub(super) fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
 }
 
 /// What is added to the score of a query and a key.
-enum Bias<S> {
+enum ScoreBias<S> {
     /// This number.
     Term(S),
     /// Nothing, and the key takes part or not (`None`: rounding decides).
@@ -90,10 +90,10 @@ enum Bias<S> {
 }
 
 /// One head: queries [S D], keys [T D], values [T E]; appends [S E].
-struct Head<'a, S> {
-    query: Matrix<'a, S>,
-    key: Matrix<'a, S>,
-    value: Matrix<'a, S>,
+struct AttentionHead<'a, S> {
+    query: HeadMatrix<'a, S>,
+    key: HeadMatrix<'a, S>,
+    value: HeadMatrix<'a, S>,
     scale: S,
     softcap: f64,
     zeros: bool,
@@ -102,18 +102,18 @@ struct Head<'a, S> {
 }
 
 /// A matrix of a tensor's two inner axes.
-struct Matrix<'a, S> {
+struct HeadMatrix<'a, S> {
     elements: &'a [S],
     rows: usize,
     columns: usize,
 }
 
-impl<'a, S: Scalar> Matrix<'a, S> {
+impl<'a, S: Scalar> HeadMatrix<'a, S> {
     /// The `n`th matrix of a tensor.
-    fn of(x: &'a Value<S>, n: usize) -> Matrix<'a, S> {
+    fn of(x: &'a Value<S>, n: usize) -> HeadMatrix<'a, S> {
         let (rows, columns) = (x.extent(1), x.extent(0));
         let size = rows * columns;
-        Matrix { elements: &x.reals()[n * size..(n + 1) * size], rows, columns }
+        HeadMatrix { elements: &x.reals()[n * size..(n + 1) * size], rows, columns }
     }
 
     fn rows(&self) -> impl Iterator<Item = &'a [S]> {
@@ -122,8 +122,8 @@ impl<'a, S: Scalar> Matrix<'a, S> {
     }
 }
 
-impl<S: Scalar> Head<'_, S> {
-    fn attend(&self, bias: impl Fn(usize, usize) -> Bias<S>, result: &mut Vec<S>) {
+impl<S: Scalar> AttentionHead<'_, S> {
+    fn attend(&self, bias: impl Fn(usize, usize) -> ScoreBias<S>, result: &mut Vec<S>) {
         for (i, q) in self.query.rows().enumerate() {
             let scores: Vec<S> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
             let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
@@ -148,7 +148,7 @@ impl<S: Scalar> Head<'_, S> {
         }
     }
 
-    fn score(&self, q: &[S], k: &[S], bias: Bias<S>) -> S {
+    fn score(&self, q: &[S], k: &[S], bias: ScoreBias<S>) -> S {
         let hidden = S::exact(f64::NEG_INFINITY);
         let mut sum = S::Sum::default();
         q.iter().zip(k).for_each(|(&x, &y)| sum.add_product(x, y));
@@ -156,29 +156,29 @@ impl<S: Scalar> Head<'_, S> {
         let cap = S::exact(self.softcap);
         let score = if self.softcap == 0.0 { score } else { (score / cap).tanh() * cap };
         match bias {
-            Bias::Term(x) => score + x,
-            Bias::Visible(None) => score.either(hidden),
+            ScoreBias::Term(x) => score + x,
+            ScoreBias::Visible(None) => score.either(hidden),
             // Kernels leave the key out or add −∞, which a score that overflowed turns into NaN.
-            Bias::Visible(Some(false)) => hidden.either(score + hidden),
-            Bias::Visible(Some(true)) => score,
+            ScoreBias::Visible(Some(false)) => hidden.either(score + hidden),
+            ScoreBias::Visible(Some(true)) => score,
         }
     }
 }
 
 /// Every head of a call, with the bias of (matrix, query, key). `share`: consecutive query heads that read one key head.
 fn heads<S: Scalar>(
-    call: &Call<'_, S>,
+    call: &OpCall<'_, S>,
     share: usize,
     zeros: bool,
-    bias: impl Fn(usize, usize, usize) -> Bias<S>,
+    bias: impl Fn(usize, usize, usize) -> ScoreBias<S>,
 ) -> Vec<Value<S>> {
     let [q, k, v] = call.operands[..3] else { unreachable!("the signature has three operands or more") };
     let mut result = Vec::new();
     for n in 0..q.dims[..q.dims.len() - 2].iter().product() {
-        let head = Head {
-            query: Matrix::of(q, n),
-            key: Matrix::of(k, n / share),
-            value: Matrix::of(v, n / share),
+        let head = AttentionHead {
+            query: HeadMatrix::of(q, n),
+            key: HeadMatrix::of(k, n / share),
+            value: HeadMatrix::of(v, n / share),
             scale: call.number(0),
             softcap: call.attrs[1].float().unwrap_or(0.0),
             zeros,
@@ -190,7 +190,7 @@ fn heads<S: Scalar>(
 }
 
 /// Where the optional fourth operand, broadcast to [.. S T], has the element of (matrix, query, key).
-fn bias_offsets<S: Scalar>(call: &Call<'_, S>) -> impl Fn(usize, usize, usize) -> usize {
+fn bias_offsets<S: Scalar>(call: &OpCall<'_, S>) -> impl Fn(usize, usize, usize) -> usize {
     let (q, keys) = (call.operands[0], call.operands[1].extent(1));
     let mut dims = q.dims.clone();
     *dims.last_mut().expect("the signature asks for matrices") = keys;
@@ -199,14 +199,14 @@ fn bias_offsets<S: Scalar>(call: &Call<'_, S>) -> impl Fn(usize, usize, usize) -
     move |n, i, j| at.as_ref().map_or(0, |at| at[(n * rows + i) * keys + j] as usize)
 }
 
-fn attention<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn attention<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let at = bias_offsets(call);
     let bias = call.operands.get(3).map(|b| b.reals());
     let zeros = call.attrs[2].word() == Some("zeros");
-    heads(call, 1, zeros, |n, i, j| bias.map_or(Bias::Visible(Some(true)), |b| Bias::Term(b[at(n, i, j)])))
+    heads(call, 1, zeros, |n, i, j| bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(n, i, j)])))
 }
 
-pub(super) fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (q, k) = (call.operands[0], call.operands[1]);
     let share = q.extent(2) / k.extent(2).max(1);
     let (kind, window) = (call.attrs[2].word().unwrap_or_default(), call.attrs[3].int().unwrap_or(0));
@@ -216,14 +216,14 @@ pub(super) fn sdpa<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
     heads(call, share.max(1), kind != "additive", |n, i, j| match mask {
-        Some(Data::Real(m)) => Bias::Term(m[at(n, i, j)]),
-        Some(Data::Int(m)) => Bias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
-        None if window > 0 => Bias::Visible(Some((0..window).contains(&distance(i, j)))),
-        None => Bias::Visible(Some(kind == "none" || distance(i, j) >= 0)),
+        Some(Data::Real(m)) => ScoreBias::Term(m[at(n, i, j)]),
+        Some(Data::Int(m)) => ScoreBias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
+        None if window > 0 => ScoreBias::Visible(Some((0..window).contains(&distance(i, j)))),
+        None => ScoreBias::Visible(Some(kind == "none" || distance(i, j) >= 0)),
     })
 }
 
-pub(super) fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn rope<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, cos, sin] = call.operands else { unreachable!("the signature has three operands") };
     let (positions, pairs) = (cos.extent(1), cos.extent(0));
     let half = call.attrs[0].word() == Some("half");
@@ -241,7 +241,7 @@ pub(super) fn rope<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     call.reals(x.rows().enumerate().flat_map(row))
 }
 
-fn glu<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn glu<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (first, kind) = (call.attrs[0].word() == Some("first"), call.attrs[1].word().unwrap_or_default());
     call.reals(call.operands[0].rows().flat_map(|row| {
         let (a, b) = row.split_at(row.len() / 2);

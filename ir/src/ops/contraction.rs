@@ -4,11 +4,11 @@ use super::{
     Anchor,
     AttrKind::*,
     Class, Default, OpDef, attr, attr_or,
-    eval::{Call, Value, broadcast_strides, offsets, tensors},
+    eval::{OpCall, Value, broadcast_strides, offsets, tensors},
     extent, op,
     pointwise::{ACTIVATIONS, activate},
 };
-use crate::{Scalar, Type, scalar::Accumulator};
+use crate::{Scalar, Type, scalar::ExactSum};
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
@@ -54,7 +54,7 @@ pub(super) fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
     2.0 * result.count() as f64 * extent(operands[0], -1)
 }
 
-fn matmul<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn matmul<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [a, b] = call.operands else { unreachable!("the signature has two operands") };
     let (_, dims) = call.result();
     let outer = &dims[..dims.len() - 2];
@@ -81,7 +81,7 @@ fn product_of<S: Scalar>(a: &[S], b: &[S], (m, k, n): (usize, usize, usize), pro
     }
 }
 
-pub(super) fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn linear<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (x, w) = (call.operands[0], call.operands[1]);
     let (k, n) = (w.extent(1), w.extent(0));
     let rows = x.dims[..x.dims.len() - 1].iter().product();
@@ -92,7 +92,7 @@ pub(super) fn linear<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     call.reals(product.into_iter().enumerate().map(|(i, y)| activate(bias.map_or(y, |b| y + b[i % n]), kind)))
 }
 
-fn lora<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn lora<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w, a, b] = call.operands else { unreachable!("the signature has four operands") };
     let (k, n, r) = (w.extent(1), w.extent(0), a.extent(0));
     let rows = x.dims[..x.dims.len() - 1].iter().product();

@@ -4,10 +4,10 @@ use super::{
     AttrDef,
     AttrKind::*,
     Class, Default, OpDef, attr, attr_or,
-    eval::{Call, Value, tensors},
+    eval::{OpCall, Value, tensors},
     op, read,
 };
-use crate::{Scalar, Type, index::strides, scalar::Accumulator};
+use crate::{Scalar, Type, index::strides, scalar::ExactSum};
 
 const CHANNELS: Option<i64> = Some(-3);
 const STRIDE: AttrDef = attr_or("stride", Shape, Default::Shape(&[1, 1]));
@@ -110,7 +110,7 @@ fn taps(operands: &[&Type], inner: i64) -> f64 {
 }
 
 /// Where windows lie, from the attributes: along rows, then along columns.
-struct Windows([Line; 2]);
+struct WindowPlaces([Line; 2]);
 
 /// Windows along one axis.
 #[derive(Clone, Copy)]
@@ -130,14 +130,14 @@ impl Line {
     }
 }
 
-impl Windows {
+impl WindowPlaces {
     /// Windows of that size on an image.
-    fn new<S>(call: &Call<'_, S>, size: &[usize], image: &[usize]) -> Windows {
+    fn new<S>(call: &OpCall<'_, S>, size: &[usize], image: &[usize]) -> WindowPlaces {
         let pair = |n: usize, i: usize| {
             let shape = call.attrs[n].shape().expect("the op table declares a pair of numbers");
             shape[i].known().expect("no symbol was left open")
         };
-        Windows([0, 1].map(|i| Line {
+        WindowPlaces([0, 1].map(|i| Line {
             stride: pair(0, i),
             dilation: pair(1, i),
             before: pair(2, i),
@@ -156,11 +156,11 @@ impl Windows {
 }
 
 /// The size that an attribute states.
-fn size<S>(call: &Call<'_, S>) -> Vec<usize> {
+fn size<S>(call: &OpCall<'_, S>) -> Vec<usize> {
     call.attrs[4].shape().and_then(crate::Shape::known).expect("the op table declares the size of windows")
 }
 
-fn groups<S>(call: &Call<'_, S>, attr: usize) -> usize {
+fn groups<S>(call: &OpCall<'_, S>, attr: usize) -> usize {
     call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature asks for groups")
 }
 
@@ -170,11 +170,11 @@ fn points(dims: &[usize]) -> impl Iterator<Item = [usize; 2]> {
     (0..dims[0]).flat_map(move |y| (0..columns).map(move |x| [y, x]))
 }
 
-fn conv<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn conv<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (x, w) = (call.operands[0], call.operands[1]);
     let bias = call.operands.get(2).map(|b| b.reals());
     let (_, dims) = call.result();
-    let windows = Windows::new(call, &w.dims[2..], &x.dims[2..]);
+    let windows = WindowPlaces::new(call, &w.dims[2..], &x.dims[2..]);
     let (inner, outer) = (w.dims[1], dims[1] / groups(call, 4));
     let (image, kernel) = (strides(&x.dims)[1], strides(&w.dims)[1]);
     let mut result = Vec::with_capacity(dims.iter().product());
@@ -194,11 +194,11 @@ fn conv<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     call.reals(result)
 }
 
-fn conv_transpose<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w] = call.operands else { unreachable!("the signature has two operands") };
     let (_, dims) = call.result();
     // What `conv` would read of the result.
-    let windows = Windows::new(call, &w.dims[2..], &dims[2..]);
+    let windows = WindowPlaces::new(call, &w.dims[2..], &dims[2..]);
     let (inner, outer) = (x.dims[1] / groups(call, 4), w.dims[1]);
     let (image, kernel) = (strides(&dims)[1], strides(&w.dims)[1]);
     let mut sums = vec![S::Sum::default(); dims.iter().product()];
@@ -216,10 +216,10 @@ fn conv_transpose<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
 }
 
 /// A function of the elements of each window, of which some may lie outside.
-fn pool<S: Scalar>(call: &Call<'_, S>, f: impl Fn(&mut dyn Iterator<Item = Option<S>>) -> S) -> Vec<Value<S>> {
+fn pool<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&mut dyn Iterator<Item = Option<S>>) -> S) -> Vec<Value<S>> {
     let x = call.operands[0];
     let (_, dims) = call.result();
-    let windows = Windows::new(call, &size(call), &x.dims[2..]);
+    let windows = WindowPlaces::new(call, &size(call), &x.dims[2..]);
     let image = strides(&x.dims)[1];
     let channels = (0..dims[0] * dims[1]).map(|c| &x.reals()[c * image..(c + 1) * image]);
     let of_channel = |x: &[S]| {
@@ -229,11 +229,11 @@ fn pool<S: Scalar>(call: &Call<'_, S>, f: impl Fn(&mut dyn Iterator<Item = Optio
     call.reals(channels.flat_map(of_channel).collect::<Vec<_>>())
 }
 
-fn max_pool<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn max_pool<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     pool(call, |taps| taps.flatten().fold(S::exact(f64::NEG_INFINITY), S::larger))
 }
 
-fn average_pool<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn average_pool<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let inside = call.attrs[5].word() == Some("inside");
     pool(call, |taps| {
         let taps: Vec<Option<S>> = taps.collect();
@@ -242,7 +242,7 @@ fn average_pool<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     })
 }
 
-fn batch_norm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn batch_norm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, g, b, mean, variance] = call.operands else { unreachable!("the signature has five operands") };
     let axis = (call.attrs[0].int().expect("the op table declares an axis") + x.dims.len() as i64) as usize;
     let (inner, eps) = (strides(&x.dims)[axis], call.number(1));
@@ -256,7 +256,7 @@ fn batch_norm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
     call.reals(x.reals().iter().enumerate().map(of).collect::<Vec<_>>())
 }
 
-fn group_norm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn group_norm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, g, b] = call.operands else { unreachable!("the signature has three operands") };
     let (groups, eps) = (groups(call, 0), call.number(1));
     let (channels, inner) = (x.dims[1], strides(&x.dims)[1]);

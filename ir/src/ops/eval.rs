@@ -38,7 +38,7 @@ pub struct Value<S> {
 }
 
 /// One op to evaluate on whole tensors.
-pub struct Call<'a, S> {
+pub struct OpCall<'a, S> {
     /// The operands.
     pub operands: &'a [&'a Value<S>],
     /// The attributes.
@@ -50,7 +50,7 @@ pub struct Call<'a, S> {
 /// Evaluates one element: of the operands' elements, the attributes and the result's element type.
 pub type ElementFn<S> = fn(&[Element<S>], &[Attr], DType) -> Element<S>;
 /// Evaluates whole tensors; several results for a tuple.
-pub type TensorFn<S> = fn(&Call<'_, S>) -> Vec<Value<S>>;
+pub type TensorFn<S> = fn(&OpCall<'_, S>) -> Vec<Value<S>>;
 
 /// The evaluation of a pointwise op: one generic function, for each carrier.
 #[derive(Clone, Copy, Debug)]
@@ -243,7 +243,7 @@ impl<S: Scalar> Value<S> {
     }
 }
 
-impl<S: Scalar> Call<'_, S> {
+impl<S: Scalar> OpCall<'_, S> {
     /// Element type and extents of the only result.
     pub(crate) fn result(&self) -> (DType, Vec<usize>) {
         let dtype = self.result.dtype().expect("ops of several results do not ask");

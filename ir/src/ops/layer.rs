@@ -9,7 +9,7 @@ use super::{
     attention::{MASK, SCALE, SOFTCAP, WINDOW, attention_flops, rope, sdpa},
     attr, attr_or,
     contraction::linear,
-    eval::{Call, Data, TensorFn, Value, tensors},
+    eval::{Data, OpCall, TensorFn, Value, tensors},
     extent,
     normalisation::layernorm,
     op,
@@ -93,7 +93,7 @@ fn block_flops(operands: &[&Type], result: &Type) -> f64 {
 /// One of the parts.
 fn part<S: Scalar>(f: TensorFn<S>, operands: &[&Value<S>], attrs: &[Attr], dims: &[usize]) -> Value<S> {
     let result = Type::tensor(operands[0].dtype, dims);
-    f(&Call { operands, attrs, result: &result }).remove(0)
+    f(&OpCall { operands, attrs, result: &result }).remove(0)
 }
 
 /// [.. R·C·D] in the order of `R` and `C` swapped, for tensors whose last axes have `rows` and then `heads` of `width`.
@@ -133,7 +133,7 @@ fn sum<S: Scalar>(x: &Value<S>, y: &Value<S>) -> Value<S> {
     Value::from_reals(x.dtype, &x.dims, x.reals().iter().zip(y.reals()).map(|(&x, &y)| x + y))
 }
 
-fn number<S>(call: &Call<'_, S>, attr: usize) -> usize {
+fn number<S>(call: &OpCall<'_, S>, attr: usize) -> usize {
     call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature asks for 1 at least")
 }
 
@@ -145,13 +145,13 @@ fn attend<S: Scalar>(qkv: [&Value<S>; 3], mask: Option<&Value<S>>, attrs: &[Attr
     merged(&part(sdpa, &operands, attrs, &dims))
 }
 
-fn mha<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn mha<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (heads, groups) = (number(call, 0), number(call, 1));
     let [q, k, v] = [(0, heads), (1, groups), (2, groups)].map(|(at, heads)| split(call.operands[at], heads));
     vec![attend([&q, &k, &v], call.operands.get(3).copied(), &call.attrs[2..])]
 }
 
-fn attention_block<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn attention_block<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w, b, wo, bo, cos, sin] = call.operands[..7] else { unreachable!("the signature has seven operands") };
     let (heads, groups) = (number(call, 0), number(call, 1));
     let p = product(x, w, b, "none");
@@ -170,7 +170,7 @@ fn product<S: Scalar>(x: &Value<S>, w: &Value<S>, b: &Value<S>, act: &str) -> Va
     part(linear, &[x, w, b], &[act.into()], &dims)
 }
 
-fn encoder_layer<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn encoder_layer<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w, b, wo, bo, g1, s1, w1, b1, w2, b2, g2, s2] = call.operands[..13] else {
         unreachable!("the signature has thirteen operands")
     };

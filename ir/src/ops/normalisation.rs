@@ -4,7 +4,7 @@ use super::{
     AttrDef,
     AttrKind::*,
     Class, OpDef, attr,
-    eval::{Call, Value, offsets, tensors},
+    eval::{OpCall, Value, offsets, tensors},
     op, read,
 };
 use crate::{Scalar, index::strides};
@@ -106,7 +106,7 @@ fn greatest<S: Scalar>(row: &[S]) -> S {
 }
 
 /// A function of the rows along the axis of the first attribute.
-fn along_axis<S: Scalar>(call: &Call<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
+fn along_axis<S: Scalar>(call: &OpCall<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let x = call.operands[0];
     let rank = x.dims.len();
     let axis = (call.attrs[0].int().expect("the op table declares an axis") + rank as i64) as usize;
@@ -123,11 +123,11 @@ fn along_axis<S: Scalar>(call: &Call<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value
     call.reals(result)
 }
 
-fn softmax<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn softmax<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     along_axis(call, probabilities)
 }
 
-fn log_softmax<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn log_softmax<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     along_axis(call, log_probabilities)
 }
 
@@ -154,29 +154,29 @@ fn scale_normalised<S: Scalar>(row: &[S], g: &[S], eps: S) -> Vec<S> {
     row.iter().zip(g).map(|(&x, &g)| x * scale * g).collect()
 }
 
-pub(super) fn layernorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+pub(super) fn layernorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (x, g, b) = (call.operands[0], call.operands[1], call.operands.get(2).map(|b| b.reals()));
     call.reals(x.rows().flat_map(|row| layer_normalised(row, g.reals(), b, call.number(0))))
 }
 
-fn rmsnorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn rmsnorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, g] = call.operands else { unreachable!("the signature has two operands") };
     call.reals(x.rows().flat_map(|row| scale_normalised(row, g.reals(), call.number(0))))
 }
 
 /// The sum of the first two operands, as it is stored, and a function of its rows.
-fn with_sum<S: Scalar>(call: &Call<'_, S>, f: impl Fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
+fn with_sum<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let (x, r) = (call.operands[0], call.operands[1]);
     let sum = Value::from_reals(x.dtype, &x.dims, x.reals().iter().zip(r.reals()).map(|(&x, &r)| x + r));
     let normalised = Value::from_reals(x.dtype, &x.dims, sum.rows().flat_map(f));
     vec![sum, normalised]
 }
 
-fn add_layernorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn add_layernorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (g, b) = (call.operands[2].reals(), call.operands[3].reals());
     with_sum(call, |row| layer_normalised(row, g, Some(b), call.number(0)))
 }
 
-fn add_rmsnorm<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn add_rmsnorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     with_sum(call, |row| scale_normalised(row, call.operands[2].reals(), call.number(0)))
 }

@@ -4,7 +4,7 @@ use super::{
     Anchor, AttrDef,
     AttrKind::*,
     Class, Default, OpDef, Reduction, attr, attr_or,
-    eval::{Call, Data, Element, Eval, Value, Whole, limits, offsets, tensors},
+    eval::{Data, Element, Eval, OpCall, Value, Whole, limits, offsets, tensors},
     op, read,
 };
 use crate::{DType, Scalar, index::strides};
@@ -61,7 +61,7 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 /// How many elements go into one of the result, and where: the first of each group, and the rest relative to it.
-fn groups<S: Scalar>(call: &Call<'_, S>) -> (Vec<i64>, Vec<i64>) {
+fn groups<S: Scalar>(call: &OpCall<'_, S>) -> (Vec<i64>, Vec<i64>) {
     let dims = &call.operands[0].dims;
     let strides: Vec<_> = strides(dims).into_iter().map(|s| s as i64).collect();
     let axes = call.attrs[0].ints().expect("the op table declares axes");
@@ -76,7 +76,7 @@ fn groups<S: Scalar>(call: &Call<'_, S>) -> (Vec<i64>, Vec<i64>) {
 
 /// Combines each group, by one way for reals and one for integers.
 fn reduce<S: Scalar>(
-    call: &Call<'_, S>,
+    call: &OpCall<'_, S>,
     real: impl Fn(&mut dyn Iterator<Item = S>) -> S,
     int: impl Fn(&mut dyn Iterator<Item = Whole>) -> Whole,
 ) -> Vec<Value<S>> {
@@ -97,27 +97,27 @@ fn fold(start: i64, f: impl Fn(i64, i64) -> i64) -> impl Fn(&mut dyn Iterator<It
     move |mut n| Iterator::try_fold(&mut n, start, |a, b| b.map(|b| f(a, b)))
 }
 
-fn dtype<S>(call: &Call<'_, S>) -> DType {
+fn dtype<S>(call: &OpCall<'_, S>) -> DType {
     call.operands[0].dtype
 }
 
-fn sum<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn sum<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     reduce(call, |x| S::sum(x), fold(0, i64::wrapping_add))
 }
 
-fn product<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn product<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     reduce(call, |x| x.fold(S::exact(1.0), S::mul), fold(1, i64::wrapping_mul))
 }
 
-fn greatest<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn greatest<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     reduce(call, |x| x.fold(S::exact(f64::NEG_INFINITY), S::larger), fold(limits(dtype(call)).0, i64::max))
 }
 
-fn least<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn least<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     reduce(call, |x| x.fold(S::exact(f64::INFINITY), S::smaller), fold(limits(dtype(call)).1, i64::min))
 }
 
-fn mean<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn mean<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let count = S::exact(groups(call).1.len() as f64);
     reduce(call, |x| S::sum(x) / count, |_| unreachable!("the signature asks for floating elements"))
 }

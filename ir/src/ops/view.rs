@@ -4,7 +4,7 @@ use super::{
     Access, AttrDef,
     AttrKind::*,
     Class, Default, OpDef, Piece, ViewCall, ViewMap, attr, attr_or,
-    eval::{Call, Element, Eval, Value, tensors},
+    eval::{Element, Eval, OpCall, Value, tensors},
     op,
 };
 use crate::{
@@ -187,7 +187,7 @@ fn update_slice(call: &ViewCall<'_>) -> Piece {
     Piece { guards, operand: 0, at, via: Some((2, Vec::new())) }
 }
 
-fn updated_slice<S: Scalar>(call: &Call<'_, S>) -> Vec<Value<S>> {
+fn updated_slice<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, part, at] = call.operands else { unreachable!("the signature has three operands") };
     let axis = (call.attrs[0].int().expect("the op table declares an axis") + x.dims.len() as i64) as usize;
     let (extent, rows, inner) = (x.dims[axis], part.dims[axis], x.dims[axis + 1..].iter().product::<usize>());

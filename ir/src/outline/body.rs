@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::chain::{Analysis, is_given, is_leaf};
 
 /// A partition of the computed nodes, in topological order.
-pub struct Segments<'a, 'g> {
+pub struct Partition<'a, 'g> {
     analysis: &'a Analysis<'g>,
     /// The segment of each node of the order.
     of: Vec<usize>,
@@ -18,7 +18,7 @@ pub struct Segments<'a, 'g> {
 
 /// What stands between two cuts.
 #[derive(Clone)]
-pub struct Body {
+pub struct OutlinedBody {
     nodes: Vec<BodyNode>,
     results: Vec<u32>,
     pub inputs: Vec<NodeId>,
@@ -29,27 +29,27 @@ pub struct Body {
 
 #[derive(Clone)]
 struct BodyNode {
-    key: Key,
+    key: NodeKey,
     /// A node of the original graph that this one stands for.
     stands_for: NodeId,
 }
 
 /// What a node computes, operands by number: equal keys are one node.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct NodeKey {
     op: Op,
     attrs: Attrs,
     operands: SmallVec<[u32; 3]>,
 }
 
-impl<'a, 'g> Segments<'a, 'g> {
+impl<'a, 'g> Partition<'a, 'g> {
     /// Everything in one.
-    pub fn one(analysis: &'a Analysis<'g>) -> Segments<'a, 'g> {
-        Segments { analysis, of: vec![0; analysis.order.len()], count: 1 }
+    pub fn one(analysis: &'a Analysis<'g>) -> Partition<'a, 'g> {
+        Partition { analysis, of: vec![0; analysis.order.len()], count: 1 }
     }
 
     /// A node belongs behind the last cut that it depends on; where all its users are in one later segment, it goes there.
-    pub fn between(analysis: &'a Analysis<'g>, cuts: &[NodeId]) -> Segments<'a, 'g> {
+    pub fn between(analysis: &'a Analysis<'g>, cuts: &[NodeId]) -> Partition<'a, 'g> {
         let behind: FxHashMap<NodeId, usize> = cuts.iter().enumerate().map(|(i, &cut)| (cut, i + 1)).collect();
         let mut of: Vec<usize> = Vec::with_capacity(analysis.order.len());
         for &id in &analysis.order {
@@ -72,19 +72,19 @@ impl<'a, 'g> Segments<'a, 'g> {
                 of[i] = segment;
             }
         }
-        Segments { analysis, of, count: cuts.len() + 1 }
+        Partition { analysis, of, count: cuts.len() + 1 }
     }
 
     /// The bodies that compute something, in topological order.
-    pub fn bodies(&self) -> impl Iterator<Item = Body> + '_ {
+    pub fn bodies(&self) -> impl Iterator<Item = OutlinedBody> + '_ {
         let outputs = self.outputs();
         (0..self.count).zip(outputs).filter(|(_, outputs)| !outputs.is_empty()).map(|(segment, outputs)| {
-            let mut builder = Builder {
+            let mut builder = BodyBuilder {
                 segments: self,
                 segment,
                 numbers: FxHashMap::default(),
                 known: FxHashMap::default(),
-                body: Body::new(),
+                body: OutlinedBody::new(),
             };
             builder.body.results = outputs.iter().map(|id| builder.result(*id)).collect();
             builder.body.outputs = outputs;
@@ -129,15 +129,15 @@ impl<'a, 'g> Segments<'a, 'g> {
     }
 }
 
-struct Builder<'s, 'a, 'g> {
-    segments: &'s Segments<'a, 'g>,
+struct BodyBuilder<'s, 'a, 'g> {
+    segments: &'s Partition<'a, 'g>,
     segment: usize,
     numbers: FxHashMap<NodeId, u32>,
-    known: FxHashMap<Key, u32>,
-    body: Body,
+    known: FxHashMap<NodeKey, u32>,
+    body: OutlinedBody,
 }
 
-impl Builder<'_, '_, '_> {
+impl BodyBuilder<'_, '_, '_> {
     /// The number of a value in the body; whatever it needs is added, operands in order.
     fn number(&mut self, id: NodeId) -> u32 {
         let analysis = self.segments.analysis;
@@ -158,7 +158,7 @@ impl Builder<'_, '_, '_> {
                 true => self.outside(next),
                 false => {
                     let operands = operands.iter().map(|o| self.numbers[o]).collect();
-                    self.add(Key { op: node.op, attrs: node.attrs.clone(), operands }, next)
+                    self.add(NodeKey { op: node.op, attrs: node.attrs.clone(), operands }, next)
                 }
             };
             self.numbers.insert(next, number);
@@ -167,7 +167,7 @@ impl Builder<'_, '_, '_> {
     }
 
     /// The number of a node of the body, new or known.
-    fn add(&mut self, key: Key, stands_for: NodeId) -> u32 {
+    fn add(&mut self, key: NodeKey, stands_for: NodeId) -> u32 {
         *self.known.entry(key.clone()).or_insert_with(|| {
             self.body.nodes.push(BodyNode { key, stands_for });
             self.body.nodes.len() as u32 - 1
@@ -177,7 +177,7 @@ impl Builder<'_, '_, '_> {
     fn transpose(&mut self, perm: &[i64], operand: u32, stands_for: NodeId) -> u32 {
         let op = Op::named("transpose").expect("the op table has transposes");
         self.add(
-            Key { op, attrs: [Attr::from(perm)].into_iter().collect(), operands: SmallVec::from_slice(&[operand]) },
+            NodeKey { op, attrs: [Attr::from(perm)].into_iter().collect(), operands: SmallVec::from_slice(&[operand]) },
             stands_for,
         )
     }
@@ -218,7 +218,7 @@ impl Builder<'_, '_, '_> {
         let name = format!("{name}{}", list.len());
         list.push(id);
         let attrs = [Attr::from(name.as_str()), Attr::Type(ty)].into_iter().collect();
-        let leaf = self.add(Key { op, attrs, operands: SmallVec::new() }, id);
+        let leaf = self.add(NodeKey { op, attrs, operands: SmallVec::new() }, id);
         let Some(perm) = order else { return leaf };
         let rank = perm.len() as i64;
         let place = |axis: i64| perm.iter().position(|&p| p == axis).map_or(axis, |at| at as i64 - rank);
@@ -226,9 +226,9 @@ impl Builder<'_, '_, '_> {
     }
 }
 
-impl Body {
-    fn new() -> Body {
-        Body {
+impl OutlinedBody {
+    fn new() -> OutlinedBody {
+        OutlinedBody {
             nodes: Vec::new(),
             results: Vec::new(),
             inputs: Vec::new(),
@@ -249,7 +249,7 @@ impl Body {
     }
 
     /// Whether the two compute the same function of their inputs and parameters, node by node.
-    pub fn same_structure(&self, other: &Body) -> bool {
+    pub fn same_structure(&self, other: &OutlinedBody) -> bool {
         self.results == other.results
             && self.nodes.len() == other.nodes.len()
             && self.nodes.iter().zip(&other.nodes).all(|(a, b)| a.key == b.key)
@@ -272,7 +272,7 @@ impl Body {
     }
 
     /// The model parts of this body, each with the part that `other`, of the same structure, has in its place.
-    pub fn origins(&self, other: &Body, graph: &Graph) -> Vec<(Origin, Origin)> {
+    pub fn origins(&self, other: &OutlinedBody, graph: &Graph) -> Vec<(Origin, Origin)> {
         let mut seen = FxHashSet::default();
         let origin = |node: &BodyNode| graph.node(node.stands_for).origin.clone();
         let pairs = self.nodes.iter().zip(&other.nodes).map(|(a, b)| (origin(a), origin(b)));

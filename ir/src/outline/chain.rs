@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use crate::{
     Attr, Attrs, Class, Graph, NodeId, Op, Type,
     graph::Node,
-    lang::typing::{DimPattern, DimsItem, SignatureResult, Slot},
+    lang::typing::{DimPattern, DimsItem, SignatureResult, VarId},
     ops::Leaf,
 };
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -20,7 +20,7 @@ const TRIES: usize = 6;
 /// What is known about each node, by id.
 pub struct Analysis<'g> {
     pub graph: &'g Graph,
-    pub nodes: Vec<Facts>,
+    pub nodes: Vec<ChainFacts>,
     /// The operands of each node, where equal nodes are one: exporters write a mask once for each layer.
     operands: Vec<Operands>,
     /// The nodes that are computed at run time, in an order that depends on the structure of the graph only:
@@ -31,7 +31,7 @@ pub struct Analysis<'g> {
 type Operands = SmallVec<[NodeId; 3]>;
 
 #[derive(Clone, Default)]
-pub struct Facts {
+pub struct ChainFacts {
     /// Whether an output needs it.
     pub live: bool,
     /// Whether it depends on an input of the graph.
@@ -59,7 +59,7 @@ struct Chain {
 
 impl<'g> Analysis<'g> {
     pub fn new(graph: &'g Graph) -> Analysis<'g> {
-        let nodes = vec![Facts::default(); graph.len()];
+        let nodes = vec![ChainFacts::default(); graph.len()];
         let mut analysis = Analysis { graph, nodes, operands: merged(graph), order: Vec::new() };
         analysis.mark_live();
         analysis.describe();
@@ -67,7 +67,7 @@ impl<'g> Analysis<'g> {
         analysis
     }
 
-    pub fn of(&self, id: NodeId) -> &Facts {
+    pub fn of(&self, id: NodeId) -> &ChainFacts {
         &self.nodes[id.0 as usize]
     }
 
@@ -361,7 +361,7 @@ fn contracts(op: Op) -> bool {
     dims(&first.dims.0).iter().any(|slot| shared.contains(slot) && !kept.contains(slot))
 }
 
-fn variables(dim: &DimPattern, slots: &mut Vec<Slot>) {
+fn variables(dim: &DimPattern, slots: &mut Vec<VarId>) {
     match dim {
         DimPattern::Number(_) => {}
         DimPattern::Var(slot) => slots.push(*slot),

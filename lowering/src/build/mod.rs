@@ -5,7 +5,7 @@ mod scope;
 mod value;
 
 use place::Placed;
-use scope::{Builder, Scope, attr};
+use scope::{BodyScope, KernelBuilder, attr};
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, Store};
 use eutectic_ir::{
@@ -24,7 +24,7 @@ const MOST_CLASSES: usize = 512;
 
 /// A kernel, and which class each of its slots is.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct KernelOfClasses {
     /// The description.
     pub kernel: Kernel,
     /// The class of each slot.
@@ -40,18 +40,18 @@ pub struct Built {
 /// # Errors
 /// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
 /// does not follow from the anchor's domain by a bijection.
-pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<Built, String> {
+pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<KernelOfClasses, String> {
     if parts.interior.len() > MOST_CLASSES {
         return Err(format!("it would compute more than {MOST_CLASSES} ops"));
     }
     let interior = parts.interior.iter().copied().collect();
     let (above, slots) = (FxHashSet::default(), Vec::new());
-    let mut builder = Builder { classes, plan, parts, interior, above, slots, anchor: None, row: None };
+    let mut builder = KernelBuilder { classes, plan, parts, interior, above, slots, anchor: None, row: None };
     builder.build()
 }
 
-impl<'a> Builder<'a> {
-    fn build(&mut self) -> Result<Built, String> {
+impl<'a> KernelBuilder<'a> {
+    fn build(&mut self) -> Result<KernelOfClasses, String> {
         let mut rows = None;
         for &class in self.parts.interior.iter().filter(|c| self.classes.classes[**c].scalar.is_none()) {
             let node = self.node(class);
@@ -85,7 +85,7 @@ impl<'a> Builder<'a> {
                 (written.clone(), written.rank())
             }
         };
-        let mut scope = Scope::new(&domain, true)?;
+        let mut scope = BodyScope::new(&domain, true)?;
         let places = self.place_stores(&mut scope, &domain, outer)?;
         let anchor = self.anchor_kernel(&scope)?;
         self.finish(scope, anchor, places)
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         map(&call).map_err(|why| format!("`{}`: {why}", node.op))
     }
 
-    fn anchor_kernel(&mut self, scope: &Scope) -> Result<AnchorKernel, String> {
+    fn anchor_kernel(&mut self, scope: &BodyScope) -> Result<AnchorKernel, String> {
         let Some(class) = self.anchor else {
             return Ok(if self.row.is_some() { AnchorKernel::Rows { axes: 1 } } else { AnchorKernel::Map });
         };
@@ -127,7 +127,7 @@ impl<'a> Builder<'a> {
         for &operand in &node.operands {
             let shape = self.shape(operand)?;
             let at: Vec<_> = (0..shape.rank()).map(Index::coord).collect();
-            let mut inner = Scope::new(shape, false)?;
+            let mut inner = BodyScope::new(shape, false)?;
             let value = self.value(operand, at, Vec::new(), &mut inner)?;
             inner.body.results.push(value);
             bodies.push(inner.body);
@@ -156,7 +156,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn finish(&mut self, scope: Scope, anchor: AnchorKernel, mut places: Vec<Placed>) -> Result<Built, String> {
+    fn finish(
+        &mut self,
+        scope: BodyScope,
+        anchor: AnchorKernel,
+        mut places: Vec<Placed>,
+    ) -> Result<KernelOfClasses, String> {
         places.sort_by_key(|place| (place.value, place.class));
         let reads = self.slots.len();
         let mut classes = std::mem::take(&mut self.slots);
@@ -176,7 +181,7 @@ impl<'a> Builder<'a> {
             .collect::<Result<_, _>>()?;
         let mut kernel = Kernel { anchor, body: scope.body, stores, slots };
         kernel.normalise();
-        Ok(Built { kernel, classes, reads, parts })
+        Ok(KernelOfClasses { kernel, classes, reads, parts })
     }
 }
 

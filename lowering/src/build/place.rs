@@ -8,7 +8,7 @@ use eutectic_ir::{
     ops::{Class, ViewCall},
 };
 
-use super::scope::{Builder, Scope};
+use super::scope::{BodyScope, KernelBuilder};
 use crate::domain::{invert, is_bijection};
 
 /// A value that is stored.
@@ -23,7 +23,7 @@ pub(super) struct Placed {
     pub guards: Vec<Guard>,
 }
 
-impl Builder<'_> {
+impl KernelBuilder<'_> {
     /// The class whose value is stored for a class: of what a part is written anew, that part.
     pub(super) fn written(&self, class: ClassId) -> ClassId {
         if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
@@ -39,7 +39,7 @@ impl Builder<'_> {
     }
 
     /// Where a value of a part that is written anew goes.
-    fn landed(&mut self, placed: Placed, scope: &mut Scope) -> Result<Placed, String> {
+    fn landed(&mut self, placed: Placed, scope: &mut BodyScope) -> Result<Placed, String> {
         let Some(whole) = self.part_of(placed.class) else { return Ok(placed) };
         if self.is_interior(whole) {
             return Err("a part is written anew of what is not stored".into());
@@ -62,7 +62,7 @@ impl Builder<'_> {
     /// on the way, at the place where they were met.
     pub(super) fn place_stores(
         &mut self,
-        scope: &mut Scope,
+        scope: &mut BodyScope,
         domain: &Shape,
         outer: usize,
     ) -> Result<Vec<Placed>, String> {

@@ -14,7 +14,7 @@ use crate::plan::{Plan, PlanKernel};
 const MOST_INSTRS: usize = 4096;
 
 /// A kernel under construction.
-pub(super) struct Builder<'a> {
+pub(super) struct KernelBuilder<'a> {
     pub classes: &'a EClasses,
     pub plan: &'a Plan,
     pub parts: &'a PlanKernel,
@@ -31,7 +31,7 @@ pub(super) struct Builder<'a> {
 }
 
 /// A body under construction.
-pub(super) struct Scope {
+pub(super) struct BodyScope {
     pub body: Body,
     /// The number of each instruction.
     pub numbers: FxHashMap<Instr, ValueId>,
@@ -42,16 +42,16 @@ pub(super) struct Scope {
     pub above_anchor: bool,
 }
 
-impl Scope {
+impl BodyScope {
     /// Over a domain of such extents.
     ///
     /// # Errors
     /// When one of them is open.
-    pub fn new(shape: &Shape, above_anchor: bool) -> Result<Scope, String> {
+    pub fn new(shape: &Shape, above_anchor: bool) -> Result<BodyScope, String> {
         let domain = shape.capacity().ok_or_else(|| format!("{shape} has open dimensions"))?;
         let varying = shape.iter().enumerate().filter(|(_, dim)| dim.varies());
         let lengths = varying.map(|(axis, dim)| (axis, dim.clone())).collect();
-        Ok(Scope {
+        Ok(BodyScope {
             body: Body { domain, lengths, ..Body::default() },
             numbers: FxHashMap::default(),
             values: FxHashMap::default(),
@@ -78,7 +78,7 @@ impl Scope {
     }
 }
 
-impl<'a> Builder<'a> {
+impl<'a> KernelBuilder<'a> {
     /// The extents of a class, the most that they can be.
     pub fn dims(&self, class: ClassId) -> Result<Vec<usize>, String> {
         self.classes.classes[class].ty.capacity().ok_or_else(|| format!("class {class} is no tensor of known extents"))

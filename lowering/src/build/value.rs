@@ -10,18 +10,18 @@ use eutectic_ir::{
 
 use super::{
     row_extent,
-    scope::{Builder, Scope, attr},
+    scope::{BodyScope, KernelBuilder, attr},
 };
 use crate::plan::is_buffer;
 
-impl Builder<'_> {
+impl KernelBuilder<'_> {
     /// The value of a class at `at`, where `guards` hold.
     pub(super) fn value(
         &mut self,
         class: ClassId,
         at: Vec<Index>,
         guards: Vec<Guard>,
-        scope: &mut Scope,
+        scope: &mut BodyScope,
     ) -> Result<ValueId, String> {
         let c = &self.classes.classes[class];
         let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple"))?;
@@ -43,15 +43,21 @@ impl Builder<'_> {
             }
             let instr = self.compute(class, at, guards, scope)?;
             match instr {
-                Computed::Instr(instr) => scope.push(*instr)?,
-                Computed::Value(value) => value,
+                ClassValue::Instr(instr) => scope.push(*instr)?,
+                ClassValue::Value(value) => value,
             }
         };
         scope.values.insert(key, value);
         Ok(value)
     }
 
-    fn load(&mut self, class: ClassId, at: &[Index], guards: &[Guard], scope: &mut Scope) -> Result<ValueId, String> {
+    fn load(
+        &mut self,
+        class: ClassId,
+        at: &[Index],
+        guards: &[Guard],
+        scope: &mut BodyScope,
+    ) -> Result<ValueId, String> {
         let dims = self.dims(class)?;
         let slot = self.slots.iter().position(|c| *c == class).unwrap_or_else(|| {
             self.slots.push(class);
@@ -67,8 +73,8 @@ impl Builder<'_> {
         class: ClassId,
         at: &[Index],
         guards: &[Guard],
-        scope: &mut Scope,
-    ) -> Result<Computed, String> {
+        scope: &mut BodyScope,
+    ) -> Result<ClassValue, String> {
         let node = self.node(class);
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not computed")?;
         match node.op.def().class {
@@ -78,7 +84,7 @@ impl Builder<'_> {
                     .iter()
                     .map(|&c| self.value(c, at.to_vec(), guards.to_vec(), scope))
                     .collect::<Result<_, _>>()?;
-                Ok(Computed::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
+                Ok(ClassValue::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
             }
             Class::View(_) => {
                 let access = self.access(class, at, &scope.body.domain)?;
@@ -87,12 +93,12 @@ impl Builder<'_> {
             Class::Leaf(Leaf::Iota) => {
                 let axis = attr(node, "axis").and_then(Attr::int).unwrap_or(-1);
                 let axis = (axis.rem_euclid(at.len().max(1) as i64)) as usize;
-                Ok(Computed::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
+                Ok(ClassValue::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
             }
-            Class::Leaf(_) if is_buffer(node.op) => self.load(class, at, guards, scope).map(Computed::Value),
+            Class::Leaf(_) if is_buffer(node.op) => self.load(class, at, guards, scope).map(ClassValue::Value),
             Class::Anchor(Anchor::Reduction(how)) => {
                 let arg = self.row_argument(class, at, guards, scope)?;
-                Ok(Computed::from(Instr::Reduce { how, arg, dtype }))
+                Ok(ClassValue::from(Instr::Reduce { how, arg, dtype }))
             }
             Class::Anchor(_) => {
                 // Where there is no point, nothing is read.
@@ -101,7 +107,7 @@ impl Builder<'_> {
                         *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
                     });
                 if scope.above_anchor && identity && guards.is_empty() {
-                    Ok(Computed::from(Instr::Anchor { dtype }))
+                    Ok(ClassValue::from(Instr::Anchor { dtype }))
                 } else {
                     Err("the anchor is read elsewhere than where it is computed".into())
                 }
@@ -118,7 +124,7 @@ impl Builder<'_> {
         class: ClassId,
         at: &[Index],
         guards: &[Guard],
-        scope: &mut Scope,
+        scope: &mut BodyScope,
     ) -> Result<ValueId, String> {
         let (axis, count) =
             self.row.clone().filter(|_| scope.above_anchor).ok_or("a reduction is no prologue of an anchor")?;
@@ -148,8 +154,8 @@ impl Builder<'_> {
         access: Access,
         guards: &[Guard],
         dtype: eutectic_ir::DType,
-        scope: &mut Scope,
-    ) -> Result<Computed, String> {
+        scope: &mut BodyScope,
+    ) -> Result<ClassValue, String> {
         let mut pieces = Vec::new();
         for piece in access.pieces {
             let guards = [guards, &piece.guards].concat();
@@ -166,20 +172,20 @@ impl Builder<'_> {
             pieces.push((piece.guards, value));
         }
         match (pieces.as_slice(), access.fill) {
-            ([(guards, value)], _) if guards.is_empty() => Ok(Computed::Value(*value)),
-            (_, fill) => Ok(Computed::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
+            ([(guards, value)], _) if guards.is_empty() => Ok(ClassValue::Value(*value)),
+            (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
         }
     }
 }
 
 /// What computing a class comes to: a new instruction, or a value that is there.
-enum Computed {
+enum ClassValue {
     Instr(Box<Instr>),
     Value(ValueId),
 }
 
-impl From<Instr> for Computed {
-    fn from(instr: Instr) -> Computed {
-        Computed::Instr(Box::new(instr))
+impl From<Instr> for ClassValue {
+    fn from(instr: Instr) -> ClassValue {
+        ClassValue::Instr(Box::new(instr))
     }
 }

@@ -7,7 +7,7 @@ use eutectic_ir::{Attr, DType, Dim, Graph, GraphError, NodeId, Tensor, Type};
 pub use config::BertConfig;
 
 use crate::{
-    nn::{Form, reshape, sum, swap_last_two, transpose},
+    nn::{Built, Form, reshape, sum, swap_last_two, transpose},
     random::Rng,
 };
 
@@ -21,7 +21,7 @@ pub const SEQUENCE: &str = "S";
 
 /// A result of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
+pub enum BertOutput {
     /// `last_hidden_state`: `f32[B S hidden]`.
     LastHiddenState,
     /// `sentence_embedding`: `f32[B hidden]`, the mean of the hidden state over the tokens, scaled to length 1
@@ -29,12 +29,12 @@ pub enum Output {
     SentenceEmbedding,
 }
 
-impl Output {
+impl BertOutput {
     /// Its name in the graph.
     pub fn name(self) -> &'static str {
         match self {
-            Output::LastHiddenState => "last_hidden_state",
-            Output::SentenceEmbedding => "sentence_embedding",
+            BertOutput::LastHiddenState => "last_hidden_state",
+            BertOutput::SentenceEmbedding => "sentence_embedding",
         }
     }
 }
@@ -45,9 +45,9 @@ impl Output {
 ///
 /// # Errors
 /// None for a configuration that was read by [`BertConfig::open`]; others may have extents that do not fit.
-pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[Output]) -> Result<Graph, GraphError> {
+pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[BertOutput]) -> Result<Graph, GraphError> {
     let mut graph = Graph::new(name);
-    let mut builder = Builder { g: &mut graph, config, form };
+    let mut builder = BertBuilder { g: &mut graph, config, form };
     let tokens = Type::Tensor(DType::I64, [Dim::symbol(BATCH), Dim::symbol(SEQUENCE)].into_iter().collect());
     let ids = builder.g.input("ids", tokens.clone())?;
     let mask = builder.g.input("mask", tokens)?;
@@ -55,8 +55,8 @@ pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[Output]) ->
     let hidden = builder.encoder(ids, keep)?;
     for output in outputs {
         let value = match output {
-            Output::LastHiddenState => hidden,
-            Output::SentenceEmbedding => builder.within("pooling", |b| b.embedding(hidden, keep))?,
+            BertOutput::LastHiddenState => hidden,
+            BertOutput::SentenceEmbedding => builder.within("pooling", |b| b.embedding(hidden, keep))?,
         };
         builder.g.output(output.name(), value)?;
     }
@@ -75,18 +75,16 @@ pub fn random_inputs(config: &BertConfig, batch: usize, sequence: usize, seed: u
     [("ids", ids), ("mask", mask)].map(|(name, v)| (name, Tensor::from_i64(DType::I64, &[batch, sequence], v)))
 }
 
-type Built = Result<NodeId, GraphError>;
-
-struct Builder<'a> {
+struct BertBuilder<'a> {
     g: &'a mut Graph,
     config: &'a BertConfig,
     form: Form,
 }
 
-impl Builder<'_> {
-    fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Builder<'_>) -> T) -> T {
+impl BertBuilder<'_> {
+    fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut BertBuilder<'_>) -> T) -> T {
         let (config, form) = (self.config, self.form);
-        self.g.within(part, |g| build(&mut Builder { g, config, form }))
+        self.g.within(part, |g| build(&mut BertBuilder { g, config, form }))
     }
 
     /// A parameter of the module that is being built: its name is the module's path and `name`.

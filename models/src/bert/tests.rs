@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::nn::Activation;
 
-const OUTPUTS: &[Output] = &[Output::LastHiddenState, Output::SentenceEmbedding];
+const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
 
 fn tiny() -> BertConfig {
     BertConfig {

@@ -3,14 +3,14 @@
 use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor};
 
 use super::{
-    error::Why,
+    error::NodeError,
     import::Importer,
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
     types::dtype,
 };
 
 /// A value of ours, or why there is none.
-pub(super) type Built = Result<NodeId, Why>;
+pub(super) type NodeResult = Result<NodeId, NodeError>;
 
 /// A node with its inputs mapped.
 pub(super) struct NodeCall<'c, 'm> {
@@ -35,8 +35,8 @@ impl<'c, 'm> NodeCall<'c, 'm> {
     }
 
     /// An input that must be there.
-    pub fn input(&self, at: usize) -> Built {
-        self.optional(at).ok_or_else(|| Why(format!("its input {at} is missing")))
+    pub fn input(&self, at: usize) -> NodeResult {
+        self.optional(at).ok_or_else(|| NodeError(format!("its input {at} is missing")))
     }
 
     /// An input, if it is there.
@@ -59,88 +59,89 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.node.output.len()
     }
 
-    fn attribute(&self, name: &str, kind: AttributeType) -> Result<Option<&'c AttributeProto>, Why> {
+    fn attribute(&self, name: &str, kind: AttributeType) -> Result<Option<&'c AttributeProto>, NodeError> {
         let node: &'c NodeProto = self.node;
         let found = node.attribute.iter().find(|a| a.name() == name);
         match found {
             // Files of old format versions leave the type out.
             Some(a) if a.r#type() != kind && a.r#type() != AttributeType::Undefined => {
-                Err(Why(format!("its attribute `{name}` is no {}", kind.as_str_name().to_lowercase())))
+                Err(NodeError(format!("its attribute `{name}` is no {}", kind.as_str_name().to_lowercase())))
             }
             found => Ok(found),
         }
     }
 
     /// An integer.
-    pub fn int(&self, name: &str) -> Result<Option<i64>, Why> {
+    pub fn int(&self, name: &str) -> Result<Option<i64>, NodeError> {
         Ok(self.attribute(name, AttributeType::Int)?.map(AttributeProto::i))
     }
 
     /// An integer, or its default.
-    pub fn int_or(&self, name: &str, default: i64) -> Result<i64, Why> {
+    pub fn int_or(&self, name: &str, default: i64) -> Result<i64, NodeError> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
     /// A truth value that is false where it is not given.
-    pub fn flag(&self, name: &str) -> Result<bool, Why> {
+    pub fn flag(&self, name: &str) -> Result<bool, NodeError> {
         Ok(self.int_or(name, 0)? != 0)
     }
 
     /// A number.
-    pub fn float(&self, name: &str) -> Result<Option<f64>, Why> {
+    pub fn float(&self, name: &str) -> Result<Option<f64>, NodeError> {
         Ok(self.attribute(name, AttributeType::Float)?.map(|a| f64::from(a.f())))
     }
 
     /// A number, or its default, which is an f32 as the given one would be.
-    pub fn float_or(&self, name: &str, default: f32) -> Result<f64, Why> {
+    pub fn float_or(&self, name: &str, default: f32) -> Result<f64, NodeError> {
         Ok(self.float(name)?.unwrap_or(f64::from(default)))
     }
 
     /// A word.
-    pub fn word(&self, name: &str) -> Result<Option<&'c str>, Why> {
+    pub fn word(&self, name: &str) -> Result<Option<&'c str>, NodeError> {
         let attribute = self.attribute(name, AttributeType::String)?;
-        let text = |a: &'c AttributeProto| std::str::from_utf8(a.s()).map_err(|_| Why(format!("`{name}` is no text")));
+        let text =
+            |a: &'c AttributeProto| std::str::from_utf8(a.s()).map_err(|_| NodeError(format!("`{name}` is no text")));
         attribute.map(text).transpose()
     }
 
     /// Integers.
-    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, Why> {
+    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, NodeError> {
         Ok(self.attribute(name, AttributeType::Ints)?.map(|a| a.ints.clone()))
     }
 
     /// Numbers.
-    pub fn floats(&self, name: &str) -> Result<Option<Vec<f64>>, Why> {
+    pub fn floats(&self, name: &str) -> Result<Option<Vec<f64>>, NodeError> {
         let wide = |a: &AttributeProto| a.floats.iter().map(|x| f64::from(*x)).collect();
         Ok(self.attribute(name, AttributeType::Floats)?.map(wide))
     }
 
     /// An element type.
-    pub fn dtype_attr(&self, name: &str) -> Result<Option<DType>, Why> {
+    pub fn dtype_attr(&self, name: &str) -> Result<Option<DType>, NodeError> {
         let code = self.int(name)?.map(|code| i32::try_from(code).unwrap_or(-1));
         Ok(code.map(dtype).transpose()?)
     }
 
     /// A tensor.
-    pub fn tensor_attr(&mut self, name: &str) -> Result<Option<NodeId>, Why> {
+    pub fn tensor_attr(&mut self, name: &str) -> Result<Option<NodeId>, NodeError> {
         let tensor = self.attribute(name, AttributeType::Tensor)?.and_then(|a| a.t.as_ref());
         let label = self.node.output.first().map_or("", |o| o);
         tensor.map(|tensor| self.importer.attribute(label, tensor)).transpose()
     }
 
     /// A subgraph, mapped in the place of the node.
-    pub fn subgraph(&mut self, name: &str) -> Result<Vec<NodeId>, Why> {
+    pub fn subgraph(&mut self, name: &str) -> Result<Vec<NodeId>, NodeError> {
         let graph: &GraphProto = self
             .attribute(name, AttributeType::Graph)?
             .and_then(|a| a.g.as_ref())
-            .ok_or_else(|| Why(format!("it has no `{name}`")))?;
+            .ok_or_else(|| NodeError(format!("it has no `{name}`")))?;
         self.importer.subgraph(graph, self.opset)
     }
 
     /// The values of an input that must not depend on the model's inputs, because shapes depend on it.
-    pub fn known(&self, at: usize) -> Result<Tensor, Why> {
+    pub fn known(&self, at: usize) -> Result<Tensor, NodeError> {
         self.value(self.input(at)?).ok_or_else(|| {
             let name = self.node.input.get(at).map_or("", |n| n);
-            Why(format!("its input `{name}` depends on the model's inputs, but decides about shapes"))
+            NodeError(format!("its input `{name}` depends on the model's inputs, but decides about shapes"))
         })
     }
 
@@ -150,12 +151,12 @@ impl<'c, 'm> NodeCall<'c, 'm> {
     }
 
     /// The integers of an input, as [`NodeCall::known`].
-    pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, Why> {
+    pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, NodeError> {
         Ok(self.known(at)?.to_i64())
     }
 
     /// Integers that older op sets have as an attribute and newer ones as an input.
-    pub fn list(&self, attr: &str, at: usize) -> Result<Option<Vec<i64>>, Why> {
+    pub fn list(&self, attr: &str, at: usize) -> Result<Option<Vec<i64>>, NodeError> {
         match self.optional(at) {
             Some(_) => Ok(Some(self.known_ints(at)?)),
             None => self.ints(attr),
@@ -163,11 +164,11 @@ impl<'c, 'm> NodeCall<'c, 'm> {
     }
 
     /// One number of a known input.
-    pub fn known_number(&self, at: usize) -> Result<f64, Why> {
+    pub fn known_number(&self, at: usize) -> Result<f64, NodeError> {
         let values = self.known(at)?.to_f64();
         match values.as_slice() {
             [x] => Ok(*x),
-            _ => Err(Why(format!("its input {at} has {} elements, not one", values.len()))),
+            _ => Err(NodeError(format!("its input {at} has {} elements, not one", values.len()))),
         }
     }
 }
@@ -190,81 +191,85 @@ impl NodeCall<'_, '_> {
     }
 
     /// An axis, counted from the start, of a value with so many.
-    pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, Why> {
+    pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, NodeError> {
         let rank = rank as i64;
         let at = if axis < 0 { axis + rank } else { axis };
-        if (0..rank).contains(&at) { Ok(at as usize) } else { Err(Why(format!("there is no axis {axis} of {rank}"))) }
+        if (0..rank).contains(&at) {
+            Ok(at as usize)
+        } else {
+            Err(NodeError(format!("there is no axis {axis} of {rank}")))
+        }
     }
 
     /// An op of ours.
-    pub fn op(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Built {
+    pub fn op(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> NodeResult {
         self.importer.apply(op, operands, attrs, &self.origin)
     }
 
     /// An op of ours without attributes.
-    pub fn apply<const N: usize>(&mut self, op: &str, operands: [NodeId; N]) -> Built {
+    pub fn apply<const N: usize>(&mut self, op: &str, operands: [NodeId; N]) -> NodeResult {
         self.op(op, &operands, &[])
     }
 
     /// An op of ours on the node's inputs.
-    pub fn same(&mut self, op: &str) -> Built {
+    pub fn same(&mut self, op: &str) -> NodeResult {
         self.op(op, &self.inputs(), &[])
     }
 
     /// A number of that element type, without axes.
-    pub fn number_of(&mut self, value: f64, dtype: DType) -> Built {
+    pub fn number_of(&mut self, value: f64, dtype: DType) -> NodeResult {
         self.importer.constant(Tensor::from_f64(dtype, &[], [value]))
     }
 
     /// A number with the element type of `like`.
-    pub fn number(&mut self, value: f64, like: NodeId) -> Built {
+    pub fn number(&mut self, value: f64, like: NodeId) -> NodeResult {
         self.number_of(value, self.dtype(like))
     }
 
     /// An op of ours on a value and a number.
-    pub fn with(&mut self, op: &str, x: NodeId, number: f64) -> Built {
+    pub fn with(&mut self, op: &str, x: NodeId, number: f64) -> NodeResult {
         let number = self.number(number, x)?;
         self.apply(op, [x, number])
     }
 
     /// Integers as a value.
-    pub fn integers(&mut self, values: &[i64]) -> Built {
+    pub fn integers(&mut self, values: &[i64]) -> NodeResult {
         self.importer.constant(Tensor::from_i64(DType::I64, &[values.len()], values.iter().copied()))
     }
 
     /// A constant.
-    pub fn constant(&mut self, tensor: Tensor) -> Built {
+    pub fn constant(&mut self, tensor: Tensor) -> NodeResult {
         self.importer.constant(tensor)
     }
 
     /// A number, repeated to a shape.
-    pub fn full(&mut self, value: f64, dtype: DType, dims: &[usize]) -> Built {
+    pub fn full(&mut self, value: f64, dtype: DType, dims: &[usize]) -> NodeResult {
         let number = self.number_of(value, dtype)?;
         self.expand(number, dims)
     }
 
     /// The coordinate along an axis.
-    pub fn iota(&mut self, dims: &[usize], axis: usize, dtype: DType) -> Built {
+    pub fn iota(&mut self, dims: &[usize], axis: usize, dtype: DType) -> NodeResult {
         self.op("iota", &[], &[("shape", shape(dims)), ("axis", (axis as i64).into()), ("dtype", dtype.into())])
     }
 
     /// The value as another element type; itself, if it is of that one.
-    pub fn cast(&mut self, x: NodeId, to: DType) -> Built {
+    pub fn cast(&mut self, x: NodeId, to: DType) -> NodeResult {
         if self.dtype(x) == to { Ok(x) } else { self.op("cast", &[x], &[("to", to.into())]) }
     }
 
     /// The same elements in another shape; itself, if it is of that one.
-    pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> Built {
+    pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> NodeResult {
         if self.dims(x) == dims { Ok(x) } else { self.op("reshape", &[x], &[("shape", shape(dims))]) }
     }
 
     /// Repeated to a shape; itself, if it is of that one.
-    pub fn expand(&mut self, x: NodeId, dims: &[usize]) -> Built {
+    pub fn expand(&mut self, x: NodeId, dims: &[usize]) -> NodeResult {
         if self.dims(x) == dims { Ok(x) } else { self.op("expand", &[x], &[("shape", shape(dims))]) }
     }
 
     /// The axes in another order; itself, if that is the order.
-    pub fn transpose(&mut self, x: NodeId, perm: &[usize]) -> Built {
+    pub fn transpose(&mut self, x: NodeId, perm: &[usize]) -> NodeResult {
         if perm.iter().copied().eq(0..self.rank(x)) {
             return Ok(x);
         }
@@ -273,7 +278,7 @@ impl NodeCall<'_, '_> {
     }
 
     /// Part of an axis; all of it is the value itself.
-    pub fn slice(&mut self, x: NodeId, axis: usize, at: usize, len: usize) -> Built {
+    pub fn slice(&mut self, x: NodeId, axis: usize, at: usize, len: usize) -> NodeResult {
         match at == 0 && self.dims(x).get(axis) == Some(&len) {
             true => Ok(x),
             false => self.slice_by(x, axis, at as i64, len, 1),
@@ -281,20 +286,20 @@ impl NodeCall<'_, '_> {
     }
 
     /// Every `step`-th element of an axis.
-    pub fn slice_by(&mut self, x: NodeId, axis: usize, at: i64, len: usize, step: i64) -> Built {
+    pub fn slice_by(&mut self, x: NodeId, axis: usize, at: i64, len: usize, step: i64) -> NodeResult {
         let attrs =
             [("axis", (axis as i64).into()), ("at", at.into()), ("len", (len as i64).into()), ("step", step.into())];
         self.op("slice", &[x], &attrs)
     }
 
     /// Values one after the other along an axis.
-    pub fn concat(&mut self, parts: &[NodeId], axis: usize) -> Built {
+    pub fn concat(&mut self, parts: &[NodeId], axis: usize) -> NodeResult {
         let (first, rest) = parts.split_first().ok_or("there is nothing to put together")?;
         rest.iter().try_fold(*first, |all, part| self.op("concat", &[all, *part], &[("axis", (axis as i64).into())]))
     }
 
     /// A reduction of ours that keeps the axes with extent 1; over no axes it is the value itself.
-    pub fn reduce(&mut self, op: &str, x: NodeId, axes: &[usize]) -> Built {
+    pub fn reduce(&mut self, op: &str, x: NodeId, axes: &[usize]) -> NodeResult {
         if axes.is_empty() {
             return Ok(x);
         }
@@ -303,13 +308,13 @@ impl NodeCall<'_, '_> {
     }
 
     /// The shape that both broadcast to the NumPy way.
-    pub fn broadcast(&self, a: &[usize], b: &[usize]) -> Result<Vec<usize>, Why> {
+    pub fn broadcast(&self, a: &[usize], b: &[usize]) -> Result<Vec<usize>, NodeError> {
         let rank = a.len().max(b.len());
         let extent = |dims: &[usize], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
         let both = |at| match (extent(a, at), extent(b, at)) {
             (1, n) | (n, 1) => Ok(n),
             (n, m) if n == m => Ok(n),
-            _ => Err(Why(format!("{a:?} and {b:?} do not broadcast"))),
+            _ => Err(NodeError(format!("{a:?} and {b:?} do not broadcast"))),
         };
         (0..rank).map(both).collect()
     }

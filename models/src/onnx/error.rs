@@ -113,10 +113,10 @@ fn lines(lines: &[String]) -> String {
 
 /// Why one node cannot be mapped; the importer adds which node it is.
 #[derive(Debug)]
-pub(super) struct Why(pub String);
+pub(super) struct NodeError(pub String);
 
-impl<T: fmt::Display> From<T> for Why {
-    fn from(reason: T) -> Why {
-        Why(reason.to_string())
+impl<T: fmt::Display> From<T> for NodeError {
+    fn from(reason: T) -> NodeError {
+        NodeError(reason.to_string())
     }
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use eutectic_ir::{Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type, interp::evaluate, ops::eval::Value};
 
 use super::{
-    Model, OnnxError, Stored, Unsupported,
+    Model, OnnxError, StoredTensor, Unsupported,
     call::NodeCall,
-    error::Why,
+    error::NodeError,
     is_own,
     ops::{self, Build},
     proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
@@ -23,16 +23,16 @@ const LARGEST: usize = 1 << 40;
 const DEEPEST: usize = 32;
 
 /// The values of one graph or function by name; `None` where an unsupported node would have made it.
-type Scope = HashMap<String, Option<NodeId>>;
+type NamedValues = HashMap<String, Option<NodeId>>;
 
 /// A graph under construction.
 pub(super) struct Importer<'m> {
     model: &'m Model,
     pub graph: Graph,
-    params: BTreeMap<String, Stored>,
+    params: BTreeMap<String, StoredTensor>,
     /// Values that do not depend on inputs or parameters, and are small.
     known: HashMap<NodeId, Value<f64>>,
-    scopes: Vec<Scope>,
+    scopes: Vec<NamedValues>,
     /// The part of the model whose function is being put in.
     part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
@@ -48,14 +48,14 @@ pub(super) fn import(
     model: &Model,
     shapes: &BTreeMap<String, i64>,
     fixed: &BTreeMap<String, Tensor>,
-) -> Result<(Graph, BTreeMap<String, Stored>), OnnxError> {
+) -> Result<(Graph, BTreeMap<String, StoredTensor>), OnnxError> {
     let graph = model.graph();
     let mut importer = Importer {
         model,
         graph: Graph::new(graph.name()),
         params: BTreeMap::new(),
         known: HashMap::new(),
-        scopes: vec![Scope::new()],
+        scopes: vec![NamedValues::new()],
         part: None,
         depth: 0,
         problems: Vec::new(),
@@ -84,11 +84,13 @@ impl<'m> Importer<'m> {
     fn leaves(&mut self, shapes: &BTreeMap<String, i64>, fixed: &BTreeMap<String, Tensor>) {
         let model = self.model;
         for (name, port) in &model.inputs {
-            let input = port.as_ref().map_err(|why| Why(why.clone())).and_then(|port| {
-                let ty = port.bind(shapes).map_err(Why)?;
+            let input = port.as_ref().map_err(|why| NodeError(why.clone())).and_then(|port| {
+                let ty = port.bind(shapes).map_err(NodeError)?;
                 in_memory(&ty)?;
                 match fixed.get(name) {
-                    Some(value) if value.ty() != ty => Err(Why(format!("it is {ty}, but {} was given", value.ty()))),
+                    Some(value) if value.ty() != ty => {
+                        Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
+                    }
                     Some(value) => self.constant(value.clone()),
                     None => Ok(self.graph.input(name, ty)?),
                 }
@@ -114,12 +116,12 @@ impl<'m> Importer<'m> {
                     }
                 }
                 Some(None) => {}
-                None => self.problem("output", name, Why("no node computes it".into())),
+                None => self.problem("output", name, NodeError("no node computes it".into())),
             }
         }
     }
 
-    fn problem(&mut self, op: &str, node: &str, Why(why): Why) {
+    fn problem(&mut self, op: &str, node: &str, NodeError(why): NodeError) {
         let (op, node) = (op.to_string(), node.to_string());
         self.problems.push(Unsupported { op, opset: self.model.opset, node, why });
     }
@@ -138,7 +140,7 @@ impl<'m> Importer<'m> {
     /// Maps nodes in order. One that cannot be mapped is a problem; those that only depend on it are not.
     fn nodes(&mut self, nodes: &[NodeProto], opset: i64) {
         for node in nodes {
-            let outputs = self.node(node, opset).unwrap_or_else(|Why(why)| {
+            let outputs = self.node(node, opset).unwrap_or_else(|NodeError(why)| {
                 self.problems.push(Unsupported::at(node, opset, why));
                 Vec::new()
             });
@@ -154,11 +156,11 @@ impl<'m> Importer<'m> {
     }
 
     /// The outputs of a node; they are empty where it depends on one that is not supported.
-    fn node(&mut self, node: &NodeProto, opset: i64) -> Result<Vec<Option<NodeId>>, Why> {
+    fn node(&mut self, node: &NodeProto, opset: i64) -> Result<Vec<Option<NodeId>>, NodeError> {
         let function = self.function(node);
         let build = ops::find(node.domain(), node.op_type(), opset);
         if function.is_none() {
-            build.as_ref().map_err(|why| Why(why.clone()))?;
+            build.as_ref().map_err(|why| NodeError(why.clone()))?;
         }
         let mut inputs = Vec::new();
         for name in &node.input {
@@ -166,7 +168,7 @@ impl<'m> Importer<'m> {
                 (true, _) => None,
                 (false, Some(Some(value))) => Some(value),
                 (false, Some(None)) => return Ok(Vec::new()),
-                (false, None) => return Err(Why(format!("its input `{name}` is computed nowhere before it"))),
+                (false, None) => return Err(NodeError(format!("its input `{name}` is computed nowhere before it"))),
             });
         }
         if let Some(function) = function {
@@ -181,7 +183,7 @@ impl<'m> Importer<'m> {
         };
         let missing = node.output.iter().skip(outputs.len()).find(|name| !name.is_empty());
         match missing {
-            Some(name) => Err(Why(format!("its output `{name}` is not supported"))),
+            Some(name) => Err(NodeError(format!("its output `{name}` is not supported"))),
             None => Ok(outputs),
         }
     }
@@ -200,10 +202,10 @@ impl<'m> Importer<'m> {
         function: &FunctionProto,
         call: &NodeProto,
         inputs: &[Option<NodeId>],
-    ) -> Result<Vec<Option<NodeId>>, Why> {
+    ) -> Result<Vec<Option<NodeId>>, NodeError> {
         let own = function.opset_import.iter().find(|set| is_own(set.domain()));
         let opset = own.map_or(self.model.opset, |set| set.version());
-        let mut scope = Scope::new();
+        let mut scope = NamedValues::new();
         for (name, value) in function.input.iter().zip(inputs) {
             scope.extend(value.map(|value| (name.clone(), Some(value))));
         }
@@ -219,12 +221,12 @@ impl<'m> Importer<'m> {
     }
 
     /// The outputs of a subgraph that sees the names around it, as the branches of `If` do.
-    pub fn subgraph(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, Why> {
-        self.scopes.push(Scope::new());
+    pub fn subgraph(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
+        self.scopes.push(NamedValues::new());
         let before = self.problems.len();
         for tensor in &graph.initializer {
-            let value = Stored::read(tensor, &self.model.folder)
-                .map_err(Why)
+            let value = StoredTensor::read(tensor, &self.model.folder)
+                .map_err(NodeError)
                 .and_then(|stored| self.stored(tensor.name(), &stored))
                 .map_err(|why| self.problem("initializer", tensor.name(), why));
             self.define(tensor.name(), value.ok());
@@ -235,15 +237,15 @@ impl<'m> Importer<'m> {
         done?;
         match outputs {
             Some(outputs) => Ok(outputs),
-            None if self.problems.len() > before => Err(Why("its branch is not supported".into())),
-            None => Err(Why("an output of its branch is computed nowhere".into())),
+            None if self.problems.len() > before => Err(NodeError("its branch is not supported".into())),
+            None => Err(NodeError("an output of its branch is computed nowhere".into())),
         }
     }
 
     /// Does something one level further down.
-    fn deep(&mut self, work: impl FnOnce(&mut Importer<'m>)) -> Result<(), Why> {
+    fn deep(&mut self, work: impl FnOnce(&mut Importer<'m>)) -> Result<(), NodeError> {
         if self.depth == DEEPEST {
-            return Err(Why(format!("functions and subgraphs are nested deeper than {DEEPEST}")));
+            return Err(NodeError(format!("functions and subgraphs are nested deeper than {DEEPEST}")));
         }
         self.depth += 1;
         work(self);
@@ -252,12 +254,12 @@ impl<'m> Importer<'m> {
     }
 
     /// A tensor of the file: a constant, where it is a number or integers that may say shapes; else a parameter.
-    pub fn stored(&mut self, name: &str, stored: &Stored) -> Result<NodeId, Why> {
+    pub fn stored(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let ty = stored.ty();
         in_memory(&ty)?;
         let dtype = ty.dtype().unwrap_or(DType::F32);
         if ty.count() == 1 || (!dtype.is_float() && ty.count() <= LARGEST_KNOWN) {
-            return self.constant(stored.tensor().map_err(Why)?);
+            return self.constant(stored.tensor().map_err(NodeError)?);
         }
         // Subgraphs and functions may use a name again.
         let taken =
@@ -272,13 +274,13 @@ impl<'m> Importer<'m> {
     }
 
     /// A tensor of an attribute.
-    pub fn attribute(&mut self, name: &str, tensor: &TensorProto) -> Result<NodeId, Why> {
-        let stored = Stored::read(tensor, &self.model.folder).map_err(Why)?;
+    pub fn attribute(&mut self, name: &str, tensor: &TensorProto) -> Result<NodeId, NodeError> {
+        let stored = StoredTensor::read(tensor, &self.model.folder).map_err(NodeError)?;
         self.stored(name, &stored)
     }
 
     /// A constant.
-    pub fn constant(&mut self, tensor: Tensor) -> Result<NodeId, Why> {
+    pub fn constant(&mut self, tensor: Tensor) -> Result<NodeId, NodeError> {
         let value = (tensor.count() <= LARGEST_KNOWN).then(|| Value::from_tensor(&tensor));
         let id = self.graph.constant(tensor)?;
         self.known.extend(value.map(|value| (id, value)));
@@ -306,7 +308,7 @@ impl<'m> Importer<'m> {
         operands: &[NodeId],
         attrs: &[(&str, Attr)],
         origin: &Origin,
-    ) -> Result<NodeId, Why> {
+    ) -> Result<NodeId, NodeError> {
         let id = self.graph.apply_at(op, operands, attrs, origin.clone())?;
         let node = self.graph.node(id);
         in_memory(&node.ty)?;
@@ -323,11 +325,11 @@ impl<'m> Importer<'m> {
 }
 
 /// That a value is one that a machine can hold.
-fn in_memory(ty: &Type) -> Result<(), Why> {
+fn in_memory(ty: &Type) -> Result<(), NodeError> {
     // An extent of 0 hides the others from the product.
     let longest = ty.dims().and_then(|dims| dims.into_iter().max()).unwrap_or(0);
     if ty.bytes().max(longest) > LARGEST {
-        Err(Why(format!("a value of type {ty} fits into no memory")))
+        Err(NodeError(format!("a value of type {ty} fits into no memory")))
     } else {
         Ok(())
     }

@@ -26,8 +26,8 @@ use folder::Folder;
 use memmap2::Mmap;
 use prost::{Message, bytes::Bytes};
 use proto::{GraphProto, ModelProto};
-pub use stored::Stored;
-pub use types::Port;
+pub use stored::StoredTensor;
+pub use types::ModelPort;
 
 /// The newest version of the op set that the table of ops was written for.
 pub const NEWEST_OPSET: i64 = 27;
@@ -43,9 +43,9 @@ pub struct Model {
     proto: ModelProto,
     opset: i64,
     /// With the name, and what is wrong where a program cannot have such an input.
-    inputs: Vec<(String, Result<Port, String>)>,
+    inputs: Vec<(String, Result<ModelPort, String>)>,
     /// What is wrong with a tensor that cannot be used is told when the model is imported.
-    stored: BTreeMap<String, Result<Stored, String>>,
+    stored: BTreeMap<String, Result<StoredTensor, String>>,
 }
 
 /// A model as a graph.
@@ -54,7 +54,7 @@ pub struct Imported {
     /// The graph; its parameters are the tensors of the file that are no single numbers and no integers.
     pub graph: Graph,
     path: PathBuf,
-    params: BTreeMap<String, Stored>,
+    params: BTreeMap<String, StoredTensor>,
 }
 
 /// What is in a file.
@@ -117,7 +117,7 @@ impl Model {
         let folder = Folder::of(&path);
         let stored = tensors(graph, &folder);
         let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
-        let inputs = given.map(|info| (info.name().to_string(), Port::read(info))).collect();
+        let inputs = given.map(|info| (info.name().to_string(), ModelPort::read(info))).collect();
         Ok(Model { inputs, stored, opset, path, folder, proto })
     }
 
@@ -127,14 +127,14 @@ impl Model {
 
     /// The dimensions of inputs that need a number, sorted.
     pub fn symbols(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.inputs.iter().flat_map(|(_, port)| port).flat_map(Port::symbols).collect();
+        let mut names: Vec<_> = self.inputs.iter().flat_map(|(_, port)| port).flat_map(ModelPort::symbols).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
     /// Its inputs, with what is wrong where a program cannot have such a one.
-    pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&Port, &str>)> {
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
@@ -197,13 +197,13 @@ impl Model {
         ops.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let outputs = self.graph().output.iter();
         let described = |info: &proto::ValueInfoProto| {
-            let ty = Port::read(info).map_or_else(|why| why, |port| port.to_string());
+            let ty = ModelPort::read(info).map_or_else(|why| why, |port| port.to_string());
             (info.name().to_string(), ty)
         };
         let other = self.proto.opset_import.iter().filter(|set| !is_own(set.domain()));
-        let types = || self.stored.values().flatten().map(Stored::ty);
-        let input = |(name, port): &(String, Result<Port, String>)| {
-            (name.clone(), port.as_ref().map_or_else(String::clone, Port::to_string))
+        let types = || self.stored.values().flatten().map(StoredTensor::ty);
+        let input = |(name, port): &(String, Result<ModelPort, String>)| {
+            (name.clone(), port.as_ref().map_or_else(String::clone, ModelPort::to_string))
         };
         Summary {
             opset: self.opset,
@@ -233,7 +233,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
     let proto = proto::TensorProto::decode(Bytes::from(bytes)).map_err(|e| e.to_string());
-    let tensor = proto.and_then(|proto| Stored::read(&proto, &Folder::of(path))?.tensor());
+    let tensor = proto.and_then(|proto| StoredTensor::read(&proto, &Folder::of(path))?.tensor());
     tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 
@@ -244,7 +244,7 @@ impl Imported {
     /// Every one whose external data is missing, too short, or out of reach.
     pub fn params(&self) -> Result<BTreeMap<String, Tensor>, OnnxError> {
         let mut problems = Vec::new();
-        let mut value = |(name, stored): (&String, &Stored)| match stored.tensor() {
+        let mut value = |(name, stored): (&String, &StoredTensor)| match stored.tensor() {
             Ok(tensor) => Some((name.clone(), tensor)),
             Err(why) => {
                 problems.push(format!("{name}: {why}"));
@@ -266,10 +266,10 @@ fn is_own(domain: &str) -> bool {
 }
 
 /// The tensors of a graph by name, those of its subgraphs aside.
-fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<Stored, String>> {
+fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<StoredTensor, String>> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
     let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse".into())));
-    graph.initializer.iter().map(|t| (t.name().to_string(), Stored::read(t, folder))).chain(sparse).collect()
+    graph.initializer.iter().map(|t| (t.name().to_string(), StoredTensor::read(t, folder))).chain(sparse).collect()
 }
 
 #[cfg(test)]

@@ -13,15 +13,15 @@ use super::{
 
 /// A tensor whose values are read when they are asked for.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredTensor {
     dtype: DType,
     dims: Vec<usize>,
-    data: Data,
+    data: ValueSource,
 }
 
 /// Where the values are.
 #[derive(Clone, Debug)]
-enum Data {
+enum ValueSource {
     /// In the model file.
     Inside(Bytes),
     /// In a file beside it.
@@ -39,13 +39,13 @@ struct External {
     offset: usize,
 }
 
-impl Stored {
+impl StoredTensor {
     /// The tensor of that description, found relative to the model's folder. External data is not opened yet.
     ///
     /// # Errors
     /// When the element type is none of ours, the numbers are not as many as the extents ask for, or the external path leads out
     /// of the folder.
-    pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<Stored, String> {
+    pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
         let dtype = dtype(proto.data_type())?;
         let dims: Vec<usize> = proto
             .dims
@@ -56,15 +56,15 @@ impl Stored {
             return Err("it is stored in segments".into());
         }
         let data = if proto.data_location() == DataLocation::External {
-            Data::External(External::read(proto, dtype, &dims, folder)?)
+            ValueSource::External(External::read(proto, dtype, &dims, folder)?)
         } else {
-            Data::Inside(match &proto.raw_data {
+            ValueSource::Inside(match &proto.raw_data {
                 Some(raw) => raw.clone(),
                 None => typed(proto, dtype)?.into(),
             })
         };
-        let stored = Stored { dtype, dims, data };
-        if let Data::Inside(bytes) = &stored.data {
+        let stored = StoredTensor { dtype, dims, data };
+        if let ValueSource::Inside(bytes) = &stored.data {
             stored.over(bytes.clone())?;
         }
         Ok(stored)
@@ -81,8 +81,8 @@ impl Stored {
     /// When the external file cannot be mapped, lies outside the model's folder, or ends before the tensor does.
     pub fn tensor(&self) -> Result<Tensor, String> {
         match &self.data {
-            Data::Inside(bytes) => self.over(bytes.clone()),
-            Data::External(external) => self.over(external.bytes(self.ty().bytes())?),
+            ValueSource::Inside(bytes) => self.over(bytes.clone()),
+            ValueSource::External(external) => self.over(external.bytes(self.ty().bytes())?),
         }
     }
 

@@ -375,7 +375,7 @@ fn a_file_of_external_data_is_mapped_once() {
             external_data: vec![entry("location", "w.bin"), entry("offset", offset)],
             ..TensorProto::default()
         };
-        Stored::read(&proto, &folder).unwrap().tensor().unwrap()
+        StoredTensor::read(&proto, &folder).unwrap().tensor().unwrap()
     };
     let (first, second) = (at("0"), at("48"));
     assert_eq!((first.to_f64(), second.to_f64()), (vec![0.0, 1.0, 2.0], vec![12.0, 13.0, 14.0]));

@@ -10,7 +10,7 @@ use super::proto::{
 
 /// An input or an output of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Port {
+pub struct ModelPort {
     /// Its element type.
     pub dtype: DType,
     /// Its extents; `None` where the file leaves even their number open. One that the file does not name is called `INPUT.AXIS`.
@@ -38,12 +38,12 @@ pub(super) fn dtype(code: i32) -> Result<DType, String> {
     })
 }
 
-impl Port {
+impl ModelPort {
     /// What the file says of an input or an output.
     ///
     /// # Errors
     /// When it is no tensor, or of an element type that programs do not have.
-    pub(super) fn read(info: &ValueInfoProto) -> Result<Port, String> {
+    pub(super) fn read(info: &ValueInfoProto) -> Result<ModelPort, String> {
         let value = info.r#type.as_ref().and_then(|t| t.value.as_ref());
         let Some(Value::TensorType(tensor)) = value else {
             return Err("it is no tensor, or its type is not given".into());
@@ -54,7 +54,7 @@ impl Port {
             _ => Dim::symbol(&format!("{}.{axis}", info.name())),
         };
         let shape = tensor.shape.as_ref().map(|s| s.dim.iter().enumerate().map(|(i, d)| extent(i, &d.value)).collect());
-        Ok(Port { dtype: dtype(tensor.elem_type())?, shape })
+        Ok(ModelPort { dtype: dtype(tensor.elem_type())?, shape })
     }
 
     /// The names of the dimensions that are open.
@@ -73,7 +73,7 @@ impl Port {
     }
 }
 
-impl std::fmt::Display for Port {
+impl std::fmt::Display for ModelPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.shape {
             Some(shape) => write!(f, "{}{shape}", self.dtype),

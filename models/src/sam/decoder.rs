@@ -4,8 +4,8 @@ use eutectic_ir::NodeId;
 
 use super::{DecoderConfig, SamConfig, encoder::CHANNEL_EPS};
 use crate::{
-    module::{Built, Module, channels_first, concat, expanded, reshaped, slice},
-    nn::{Activation, transpose},
+    module::{ModuleBuilder, channels_first, concat, expanded, reshaped, slice},
+    nn::{Activation, Built, transpose},
 };
 
 /// Epsilon of the last norm of the transformer: torch's default.
@@ -25,7 +25,7 @@ pub(super) struct Prompted {
 
 /// Masks [B P 1+M 4h 4w], as logits, and their scores [B P 1+M].
 pub(super) fn decoder(
-    m: &mut Module<'_>,
+    m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
     prompted: &Prompted,
 ) -> Result<[NodeId; 2], eutectic_ir::GraphError> {
@@ -70,7 +70,7 @@ pub(super) fn decoder(
 }
 
 /// Linear layers with a relu between each two.
-fn head(m: &mut Module<'_>, x: NodeId, [from, inner, to]: [usize; 3], layers: usize) -> Built {
+fn head(m: &mut ModuleBuilder<'_>, x: NodeId, [from, inner, to]: [usize; 3], layers: usize) -> Built {
     let mut x = m.linear("proj_in", x, [from, inner], true)?;
     x = m.activation(x, Activation::Relu)?;
     for layer in 0..layers - 2 {
@@ -94,7 +94,7 @@ struct Sizes {
 /// Both sides after the two-way blocks, [all tokens C] and [all image C]. What tokens and places were at first is added to queries and keys
 /// throughout, so that they stay what they are.
 fn transformer(
-    m: &mut Module<'_>,
+    m: &mut ModuleBuilder<'_>,
     c: &DecoderConfig,
     sizes: Sizes,
     first: NodeId,
@@ -102,11 +102,11 @@ fn transformer(
     places: NodeId,
 ) -> Result<[NodeId; 2], eutectic_ir::GraphError> {
     let Sizes { width, .. } = sizes;
-    let to_image = Attention { inner: width / c.downsample, heads: c.heads, sizes };
+    let to_image = AttentionLayer { inner: width / c.downsample, heads: c.heads, sizes };
     let (mut tokens, mut image) = (first, image);
     for layer in 0..c.layers {
         [tokens, image] = m.within(&format!("layers.{layer}"), |m| {
-            let own = Attention { inner: width, ..to_image };
+            let own = AttentionLayer { inner: width, ..to_image };
             let attended = if layer == 0 {
                 // Here the tokens are still what would be added.
                 own.of(m, "self_attn", [tokens, tokens, tokens], [sizes.tokens; 2])?
@@ -147,16 +147,16 @@ fn transformer(
 
 /// Attention of some width.
 #[derive(Clone, Copy)]
-struct Attention {
+struct AttentionLayer {
     inner: usize,
     heads: usize,
     sizes: Sizes,
 }
 
-impl Attention {
+impl AttentionLayer {
     /// Of queries, keys and values [all S C]; `lengths` are the numbers of queries and of keys.
-    fn of(self, m: &mut Module<'_>, part: &str, [q, k, v]: [NodeId; 3], lengths: [usize; 2]) -> Built {
-        let Attention { inner, heads, sizes: Sizes { all, width, .. } } = self;
+    fn of(self, m: &mut ModuleBuilder<'_>, part: &str, [q, k, v]: [NodeId; 3], lengths: [usize; 2]) -> Built {
+        let AttentionLayer { inner, heads, sizes: Sizes { all, width, .. } } = self;
         let ([queries, keys], depth) = (lengths, inner / heads);
         m.within(part, |m| {
             let mut split = |part: &str, x: NodeId, length: usize| {

@@ -4,16 +4,16 @@ use eutectic_ir::{GraphError, NodeId};
 
 use super::VisionConfig;
 use crate::{
-    module::{Built, Conv, Module, channels_first, channels_last, reshaped, slice},
-    nn::transpose,
-    windows::{Grid, in_windows},
+    module::{Conv, ModuleBuilder, channels_first, channels_last, reshaped, slice},
+    nn::{Built, transpose},
+    windows::{TokenGrid, in_windows},
 };
 
 /// Epsilon of the norms after convolutions, whatever the configuration says.
 pub(super) const CHANNEL_EPS: f64 = 1e-6;
 
 /// pixels [B C H W] → embedding [B out h w], in a module of its own.
-pub(super) fn encoder(m: &mut Module<'_>, config: &VisionConfig, batch: usize, pixels: NodeId) -> Built {
+pub(super) fn encoder(m: &mut ModuleBuilder<'_>, config: &VisionConfig, batch: usize, pixels: NodeId) -> Built {
     let [rows, columns] = config.grid();
     let mut x = m.within("patch_embed", |m| {
         let (channels, size) = ([config.channels, config.width], config.patch);
@@ -25,7 +25,7 @@ pub(super) fn encoder(m: &mut Module<'_>, config: &VisionConfig, batch: usize, p
         let positions = m.param("pos_embed", &[1, rows, columns, config.width])?;
         x = m.add(x, positions)?;
     }
-    let grid = Grid { batch, rows, columns };
+    let grid = TokenGrid { batch, rows, columns };
     for layer in 0..config.layers {
         x = m.within(&format!("layers.{layer}"), |m| block(m, config, grid, config.window_of(layer), x))?;
     }
@@ -44,7 +44,7 @@ impl VisionConfig {
     }
 }
 
-fn block(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, window: Option<usize>, x: NodeId) -> Built {
+fn block(m: &mut ModuleBuilder<'_>, config: &VisionConfig, grid: TokenGrid, window: Option<usize>, x: NodeId) -> Built {
     let normal = m.layernorm("layer_norm1", x, config.width, config.eps)?;
     let attended = in_windows(m, grid, config.width, window, normal, |m, grid, x| {
         m.within("attn", |m| attention(m, config, grid, x))
@@ -59,9 +59,9 @@ fn block(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, window: Option<u
     m.add(x, mixed)
 }
 
-fn attention(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, x: NodeId) -> Built {
+fn attention(m: &mut ModuleBuilder<'_>, config: &VisionConfig, grid: TokenGrid, x: NodeId) -> Built {
     let VisionConfig { width, heads, .. } = *config;
-    let Grid { batch, rows, columns } = grid;
+    let TokenGrid { batch, rows, columns } = grid;
     let (tokens, depth) = (rows * columns, width / heads);
     let all = m.linear("qkv", x, [width, 3 * width], config.qkv_bias)?;
     let mut part = |n: usize| {
@@ -78,8 +78,8 @@ fn attention(m: &mut Module<'_>, config: &VisionConfig, grid: Grid, x: NodeId) -
 }
 
 /// q · Rh[yq − yk] + q · Rw[xq − xk] for each query and key, [batch heads queries keys]; q is not scaled.
-fn relative_positions(m: &mut Module<'_>, heads: usize, depth: usize, grid: Grid, q: NodeId) -> Built {
-    let Grid { batch, rows, columns } = grid;
+fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, grid: TokenGrid, q: NodeId) -> Built {
+    let TokenGrid { batch, rows, columns } = grid;
     let image = reshaped(m.g, q, &[batch, heads, rows, columns, depth])?;
     // A product for each row, with all queries in it; and one for each column.
     let down = {
@@ -106,7 +106,7 @@ fn relative_positions(m: &mut Module<'_>, heads: usize, depth: usize, grid: Grid
 
 /// A table [2n − 1, d], whose middle row is that of no distance, as [query d key]: row query − key + n − 1. Read backwards, what a query
 /// needs is a window; so it is a view, with no indices that are stored.
-fn toeplitz(m: &mut Module<'_>, name: &str, n: usize, depth: usize) -> Built {
+fn toeplitz(m: &mut ModuleBuilder<'_>, name: &str, n: usize, depth: usize) -> Built {
     let table = m.param(name, &[2 * n - 1, depth])?;
     let reversed = reverse(m, table, -2, 2 * n - 1)?;
     let windows = m.g.apply("window", &[reversed], &[("axis", (-2).into()), ("size", (n as i64).into())])?;
@@ -114,13 +114,13 @@ fn toeplitz(m: &mut Module<'_>, name: &str, n: usize, depth: usize) -> Built {
     transpose(m.g, rows, &[0, 2, 1])
 }
 
-fn reverse(m: &mut Module<'_>, x: NodeId, axis: i64, extent: usize) -> Result<NodeId, GraphError> {
+fn reverse(m: &mut ModuleBuilder<'_>, x: NodeId, axis: i64, extent: usize) -> Result<NodeId, GraphError> {
     let (last, len) = (extent as i64 - 1, extent as i64);
     m.g.apply("slice", &[x], &[("axis", axis.into()), ("at", last.into()), ("len", len.into()), ("step", (-1).into())])
 }
 
 /// Two convolutions, each with a norm over the channels.
-fn neck(m: &mut Module<'_>, config: &VisionConfig, x: NodeId) -> Built {
+fn neck(m: &mut ModuleBuilder<'_>, config: &VisionConfig, x: NodeId) -> Built {
     let out = config.out_channels;
     let x = channels_first(m.g, x)?;
     let first = Conv { channels: [config.width, out], size: 1, stride: 1, pad: 0, bias: config.neck_bias };

@@ -12,7 +12,7 @@ pub use checkpoint::{IGNORED_FOR_EMBEDDINGS, IGNORED_FOR_MASKS, open_weights};
 pub use config::{DecoderConfig, Preset, SamConfig, VisionConfig};
 pub use prompt::Label;
 
-use crate::{module::Module, nn::Form};
+use crate::{module::ModuleBuilder, nn::Form};
 
 /// What masks are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Prompts {
 /// None for a configuration that was read by [`SamConfig::open`] or comes from a preset, and at least one image.
 pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
-    let embedding = embedding(&mut Module { g: &mut graph, form }, config, batch)?;
+    let embedding = embedding(&mut ModuleBuilder { g: &mut graph, form }, config, batch)?;
     graph.output("embedding", embedding)?;
     Ok(graph)
 }
@@ -46,7 +46,7 @@ pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, Gr
 /// As for [`encoder`], and with at least one prompt of one point.
 pub fn segmenter(config: &SamConfig, form: Form, batch: usize, prompts: Prompts) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
-    let m = &mut Module { g: &mut graph, form };
+    let m = &mut ModuleBuilder { g: &mut graph, form };
     let embedding = embedding(m, config, batch)?;
     let dims = [batch, prompts.number, prompts.points];
     let points = m.g.input("points", Type::tensor(DType::F32, &[&dims[..], &[2]].concat()))?;
@@ -72,7 +72,7 @@ pub fn segmenter(config: &SamConfig, form: Form, batch: usize, prompts: Prompts)
     Ok(graph)
 }
 
-fn embedding(m: &mut Module<'_>, config: &SamConfig, batch: usize) -> Result<NodeId, GraphError> {
+fn embedding(m: &mut ModuleBuilder<'_>, config: &SamConfig, batch: usize) -> Result<NodeId, GraphError> {
     let vision = &config.vision;
     let [height, width] = vision.image;
     let pixels = m.g.input("pixels", Type::tensor(DType::F32, &[batch, vision.channels, height, width]))?;

@@ -3,7 +3,8 @@
 use eutectic_ir::{Attr, DType, Dim, NodeId, Tensor};
 
 use super::{SamConfig, encoder::CHANNEL_EPS};
-use crate::module::{Built, Conv, Module, channels_last, concat, expanded, reshaped};
+use crate::module::{Conv, ModuleBuilder, channels_last, concat, expanded, reshaped};
+use crate::nn::Built;
 
 /// What a point means; the number is its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub enum Label {
 }
 
 /// sin and cos of random projections of coordinates in 0..1, [.. 2] → [.. C] (Tancik et al. 2020, arXiv:2006.10739).
-fn fourier(m: &mut Module<'_>, coordinates: NodeId, matrix: NodeId) -> Built {
+fn fourier(m: &mut ModuleBuilder<'_>, coordinates: NodeId, matrix: NodeId) -> Built {
     let (one, two) = (m.g.scalar(1.0, coordinates)?, m.g.scalar(2.0, coordinates)?);
     let doubled = m.g.apply("mul", &[coordinates, two], &[])?;
     let centred = m.g.apply("sub", &[doubled, one], &[])?;
@@ -34,12 +35,12 @@ fn fourier(m: &mut Module<'_>, coordinates: NodeId, matrix: NodeId) -> Built {
 }
 
 /// The matrix that points and the places of the image share.
-pub(super) fn matrix(m: &mut Module<'_>, config: &SamConfig) -> Built {
+pub(super) fn matrix(m: &mut ModuleBuilder<'_>, config: &SamConfig) -> Built {
     m.within("shared_image_embedding", |m| m.param("positional_embedding", &[2, config.vision.out_channels / 2]))
 }
 
 /// The place of each token of the image, [h·w C]: a constant once weights are loaded.
-pub(super) fn places(m: &mut Module<'_>, config: &SamConfig, matrix: NodeId) -> Built {
+pub(super) fn places(m: &mut ModuleBuilder<'_>, config: &SamConfig, matrix: NodeId) -> Built {
     let grid = config.vision.grid();
     let shape = Attr::Shape(grid.iter().map(|n| Dim::from(*n)).collect());
     let mut coordinate = |axis: i64, extent: usize| {
@@ -57,7 +58,7 @@ pub(super) fn places(m: &mut Module<'_>, config: &SamConfig, matrix: NodeId) -> 
 
 /// Points [B P N 2], x before y in pixels of the padded image, and labels [B P N] → [B P N C].
 pub(super) fn points(
-    m: &mut Module<'_>,
+    m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
     matrix: NodeId,
     points: NodeId,
@@ -89,7 +90,7 @@ pub(super) fn points(
 }
 
 /// What is added to each token of the image: [1|B h·w|1 C], from an earlier mask [B 1 4h 4w] if there is one.
-pub(super) fn dense(m: &mut Module<'_>, config: &SamConfig, prior: Option<NodeId>) -> Built {
+pub(super) fn dense(m: &mut ModuleBuilder<'_>, config: &SamConfig, prior: Option<NodeId>) -> Built {
     let width = config.vision.out_channels;
     let Some(prior) = prior else {
         return m.within("no_mask_embed", |m| {
@@ -112,14 +113,14 @@ pub(super) fn dense(m: &mut Module<'_>, config: &SamConfig, prior: Option<NodeId
 }
 
 /// An image [B C h w] as tokens [B h·w C].
-pub(super) fn tokens_of(m: &mut Module<'_>, x: NodeId, dims: [usize; 3]) -> Built {
+pub(super) fn tokens_of(m: &mut ModuleBuilder<'_>, x: NodeId, dims: [usize; 3]) -> Built {
     let last = channels_last(m.g, x)?;
     reshaped(m.g, last, &dims)
 }
 
 /// [B S C] for each of P prompts: [B·P S C].
 pub(super) fn for_each_prompt(
-    m: &mut Module<'_>,
+    m: &mut ModuleBuilder<'_>,
     x: NodeId,
     [batch, tokens, width]: [usize; 3],
     prompts: usize,

@@ -11,7 +11,7 @@ pub use checkpoint::{IGNORED, IGNORED_FOR_NECK, open_weights};
 pub use config::{Sam3Config, Scale, TrunkConfig};
 
 use crate::{
-    module::{Module, reshaped},
+    module::{ModuleBuilder, reshaped},
     nn::Form,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// None for a configuration that was read by [`Sam3Config::open`] or is the published one, and at least one image.
 pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3");
-    let m = &mut Module { g: &mut graph, form };
+    let m = &mut ModuleBuilder { g: &mut graph, form };
     let TrunkConfig { image, channels, width, .. } = config.trunk;
     let pixels = m.g.input("pixels", Type::tensor(DType::F32, &[batch, channels, image, image]))?;
     let grid = m.within("backbone", |m| trunk::trunk(m, &config.trunk, batch, pixels))?;
@@ -40,7 +40,7 @@ pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, G
 /// As for [`encoder`].
 pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3-neck");
-    let m = &mut Module { g: &mut graph, form };
+    let m = &mut ModuleBuilder { g: &mut graph, form };
     let (side, width) = (config.trunk.grid(), config.trunk.width);
     let tokens = m.g.input("tokens", Type::tensor(DType::F32, &[batch, side * side, width]))?;
     let grid = reshaped(m.g, tokens, &[batch, side, side, width])?;
@@ -49,7 +49,7 @@ pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, Grap
 }
 
 /// The neck's branches, each with its positions.
-fn branches(m: &mut Module<'_>, config: &Sam3Config, grid: NodeId) -> Result<(), GraphError> {
+fn branches(m: &mut ModuleBuilder<'_>, config: &Sam3Config, grid: NodeId) -> Result<(), GraphError> {
     for &(number, scale) in &config.branches {
         let feature = m.within(&format!("neck.fpn_layers.{number}"), |m| neck::branch(m, config, scale, grid))?;
         let table = neck::positions(m, config.neck_width, scale.of(config.trunk.grid()))?;

@@ -4,12 +4,12 @@ use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
 use super::{Sam3Config, Scale};
 use crate::{
-    module::{Built, Conv, Module, channels_first},
-    nn::Activation,
+    module::{Conv, ModuleBuilder, channels_first},
+    nn::{Activation, Built},
 };
 
 /// tokens [B g g E] → features [B D h w] of one branch, in a module of its own.
-pub(super) fn branch(m: &mut Module<'_>, config: &Sam3Config, scale: Scale, tokens: NodeId) -> Built {
+pub(super) fn branch(m: &mut ModuleBuilder<'_>, config: &Sam3Config, scale: Scale, tokens: NodeId) -> Built {
     let (from, out) = (config.trunk.width, config.neck_width);
     let x = channels_first(m.g, tokens)?;
     let (x, channels) = match scale {
@@ -35,7 +35,7 @@ const TEMPERATURE: f64 = 10000.0;
 /// The position of each row, or of each column, of n: [D/2 n], a constant. The position of a pixel is that of its row followed by
 /// that of its column (Vaswani et al. 2017, arXiv:1706.03762, over two axes): sin and cos of 2π (i + 1) / (n + eps) at wavelengths
 /// 10000^(2j/(D/2)), by turns.
-pub(super) fn positions(m: &mut Module<'_>, width: usize, n: usize) -> Result<NodeId, GraphError> {
+pub(super) fn positions(m: &mut ModuleBuilder<'_>, width: usize, n: usize) -> Result<NodeId, GraphError> {
     let half = width / 2;
     let value = |(channel, at): (usize, usize)| {
         let wavelength = TEMPERATURE.powf((2 * (channel / 2)) as f64 / half as f64);

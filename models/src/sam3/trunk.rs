@@ -4,13 +4,13 @@ use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
 use super::TrunkConfig;
 use crate::{
-    module::{Built, Conv, Module, channels_last, expanded, reshaped},
-    nn::transpose,
-    windows::{Grid, in_windows},
+    module::{Conv, ModuleBuilder, channels_last, expanded, reshaped},
+    nn::{Built, transpose},
+    windows::{TokenGrid, in_windows},
 };
 
 /// pixels [B C H W] → tokens [B g g E], in a module of its own.
-pub(super) fn trunk(m: &mut Module<'_>, config: &TrunkConfig, batch: usize, pixels: NodeId) -> Built {
+pub(super) fn trunk(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, batch: usize, pixels: NodeId) -> Built {
     let side = config.grid();
     let x = m.within("embeddings", |m| {
         let (channels, size) = ([config.channels, config.width], config.patch);
@@ -23,7 +23,7 @@ pub(super) fn trunk(m: &mut Module<'_>, config: &TrunkConfig, batch: usize, pixe
     })?;
     let mut x = m.layernorm("layer_norm", x, config.width, config.eps)?;
     let turns = [Turns::new(m, config, config.window)?, Turns::new(m, config, side)?];
-    let grid = Grid { batch, rows: side, columns: side };
+    let grid = TokenGrid { batch, rows: side, columns: side };
     for layer in 0..config.layers {
         let window = config.window_of(layer);
         let turns = turns[usize::from(window.is_none())];
@@ -33,7 +33,7 @@ pub(super) fn trunk(m: &mut Module<'_>, config: &TrunkConfig, batch: usize, pixe
 }
 
 /// A table [1 t·t E] as often as it takes, [1 g g E].
-fn tiled(m: &mut Module<'_>, table: NodeId, config: &TrunkConfig, side: usize) -> Built {
+fn tiled(m: &mut ModuleBuilder<'_>, table: NodeId, config: &TrunkConfig, side: usize) -> Built {
     let (t, width) = (config.table, config.width);
     let times = side.div_ceil(t);
     let apart = reshaped(m.g, table, &[1, 1, t, 1, t, width])?;
@@ -57,7 +57,7 @@ struct Turns {
 impl Turns {
     /// For attention among side × side tokens. Of d/2 angles the first half turns with the column, the second with the row, at
     /// wavelengths θ^(4j/d); where there are more columns than a window has, positions are spread over those of a window.
-    fn new(m: &mut Module<'_>, config: &TrunkConfig, side: usize) -> Result<Turns, GraphError> {
+    fn new(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, side: usize) -> Result<Turns, GraphError> {
         let quarter = config.width / config.heads / 4;
         let scale = config.window as f64 / side as f64;
         let frequencies: Vec<f64> = (0..quarter).map(|j| config.theta.powf(-(j as f64) / quarter as f64)).collect();
@@ -76,9 +76,9 @@ impl Turns {
 }
 
 fn block(
-    m: &mut Module<'_>,
+    m: &mut ModuleBuilder<'_>,
     config: &TrunkConfig,
-    grid: Grid,
+    grid: TokenGrid,
     window: Option<usize>,
     turns: Turns,
     x: NodeId,
@@ -97,9 +97,9 @@ fn block(
     m.add(x, mixed)
 }
 
-fn attention(m: &mut Module<'_>, config: &TrunkConfig, grid: Grid, turns: Turns, x: NodeId) -> Built {
+fn attention(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, grid: TokenGrid, turns: Turns, x: NodeId) -> Built {
     let TrunkConfig { width, heads, .. } = *config;
-    let Grid { batch, rows, columns } = grid;
+    let TokenGrid { batch, rows, columns } = grid;
     let (tokens, depth) = (rows * columns, width / heads);
     let mut part = |name: &str| {
         let part = m.linear(name, x, [width, width], true)?;

@@ -5,18 +5,18 @@ use std::{collections::HashMap, rc::Rc};
 
 /// A value of a pickle.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum PickleValue {
     /// What no tensor is found in: `None`, a truth value, a float, bytes, a list.
     Other,
     Int(i64),
     Text(Rc<str>),
-    Tuple(Rc<[Value]>),
+    Tuple(Rc<[PickleValue]>),
     /// The number of a dictionary, which is filled after it is made.
     Dict(usize),
     /// A name, which nothing is ever looked up by.
     Global(Rc<str>),
     Storage(Rc<Storage>),
-    Tensor(Rc<View>),
+    Tensor(Rc<TensorView>),
 }
 
 /// Elements in a file of the archive.
@@ -30,7 +30,7 @@ pub(super) struct Storage {
 
 /// A tensor: a view of a storage, in elements.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct TensorView {
     pub storage: Rc<Storage>,
     pub offset: usize,
     pub dims: Vec<usize>,
@@ -41,9 +41,9 @@ pub(super) struct View {
 const DEEPEST: usize = 64;
 
 /// The tensors of a pickle by name: keys of nested dictionaries with dots between them.
-pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<View>)>, String> {
+pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<TensorView>)>, String> {
     let mut machine =
-        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), dicts: Vec::new() };
+        PickleMachine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), dicts: Vec::new() };
     let root = machine.run().map_err(|e| format!("its pickle, at byte {}: {e}", machine.at))?;
     let mut found = Vec::new();
     let mut seen = vec![false; machine.dicts.len()];
@@ -51,19 +51,19 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<View>)>, String> {
     Ok(found)
 }
 
-struct Machine<'a> {
+struct PickleMachine<'a> {
     bytes: &'a [u8],
     at: usize,
-    stack: Vec<Value>,
+    stack: Vec<PickleValue>,
     marks: Vec<usize>,
-    memo: HashMap<u32, Value>,
-    dicts: Vec<Vec<(Value, Value)>>,
+    memo: HashMap<u32, PickleValue>,
+    dicts: Vec<Vec<(PickleValue, PickleValue)>>,
 }
 
 type Done<T> = Result<T, String>;
 
-impl Machine<'_> {
-    fn run(&mut self) -> Done<Value> {
+impl PickleMachine<'_> {
+    fn run(&mut self) -> Done<PickleValue> {
         loop {
             let op = self.byte()?;
             match op {
@@ -73,10 +73,10 @@ impl Machine<'_> {
                 b'.' => return self.pop(),
                 b'(' => self.marks.push(self.stack.len()),
                 b'0' => drop(self.pop()?),
-                b'N' | 0x88 | 0x89 | b']' => self.stack.push(Value::Other),
+                b'N' | 0x88 | 0x89 | b']' => self.stack.push(PickleValue::Other),
                 b'G' => {
                     self.skip(8)?;
-                    self.stack.push(Value::Other);
+                    self.stack.push(PickleValue::Other);
                 }
                 b'K' => self.number::<1>(|b| i64::from(b[0]))?,
                 b'M' => self.number::<2>(|b| i64::from(u16::from_le_bytes(b)))?,
@@ -89,20 +89,20 @@ impl Machine<'_> {
                 b'B' | b'T' => self.blob::<4>()?,
                 b'c' => {
                     let (module, name) = (self.line()?, self.line()?);
-                    self.stack.push(Value::Global(format!("{module}.{name}").into()));
+                    self.stack.push(PickleValue::Global(format!("{module}.{name}").into()));
                 }
                 0x93 => {
                     let (name, module) = (self.pop()?, self.pop()?);
-                    let (Value::Text(module), Value::Text(name)) = (module, name) else {
+                    let (PickleValue::Text(module), PickleValue::Text(name)) = (module, name) else {
                         return Err("a global without a name".into());
                     };
-                    self.stack.push(Value::Global(format!("{module}.{name}").into()));
+                    self.stack.push(PickleValue::Global(format!("{module}.{name}").into()));
                 }
-                b')' => self.stack.push(Value::Tuple(Rc::new([]))),
+                b')' => self.stack.push(PickleValue::Tuple(Rc::new([]))),
                 0x85..=0x87 => self.tuple(usize::from(op) - 0x84)?,
                 b't' => {
                     let items = self.since_mark()?;
-                    self.stack.push(Value::Tuple(items.into()));
+                    self.stack.push(PickleValue::Tuple(items.into()));
                 }
                 b'}' => self.dict(Vec::new()),
                 b'd' => {
@@ -141,7 +141,7 @@ impl Machine<'_> {
                 b'R' => self.call()?,
                 // The state of an object: dictionaries have attributes that do not matter, as `_metadata`.
                 b'b' => match (self.pop()?, self.stack.last()) {
-                    (_, Some(Value::Dict(_))) => {}
+                    (_, Some(PickleValue::Dict(_))) => {}
                     _ => return Err("the state of an object that is no dictionary".into()),
                 },
                 op => return Err(format!("opcode {op:#04x}, which checkpoints of tensors do not have")),
@@ -178,7 +178,7 @@ impl Machine<'_> {
 
     fn number<const N: usize>(&mut self, value: impl FnOnce([u8; N]) -> i64) -> Done<()> {
         let bytes = self.take()?;
-        self.stack.push(Value::Int(value(bytes)));
+        self.stack.push(PickleValue::Int(value(bytes)));
         Ok(())
     }
 
@@ -191,9 +191,9 @@ impl Machine<'_> {
         let value = match bytes.len() {
             0..=8 => {
                 word[..bytes.len()].copy_from_slice(bytes);
-                Value::Int(i64::from_le_bytes(word))
+                PickleValue::Int(i64::from_le_bytes(word))
             }
-            _ => Value::Other,
+            _ => PickleValue::Other,
         };
         self.stack.push(value);
         Ok(())
@@ -202,7 +202,7 @@ impl Machine<'_> {
     fn text<const N: usize>(&mut self) -> Done<()> {
         let length = self.length::<N>()?;
         let text = std::str::from_utf8(self.slice(length)?).map_err(|e| e.to_string())?;
-        let text = Value::Text(text.into());
+        let text = PickleValue::Text(text.into());
         self.stack.push(text);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Machine<'_> {
     fn blob<const N: usize>(&mut self) -> Done<()> {
         let length = self.length::<N>()?;
         self.skip(length)?;
-        self.stack.push(Value::Other);
+        self.stack.push(PickleValue::Other);
         Ok(())
     }
 
@@ -221,12 +221,12 @@ impl Machine<'_> {
         String::from_utf8(rest[..length].to_vec()).map_err(|e| e.to_string())
     }
 
-    fn pop(&mut self) -> Done<Value> {
+    fn pop(&mut self) -> Done<PickleValue> {
         let floor = self.marks.last().copied().unwrap_or(0);
         (self.stack.len() > floor).then(|| self.stack.pop()).flatten().ok_or("a value is missing".into())
     }
 
-    fn since_mark(&mut self) -> Done<Vec<Value>> {
+    fn since_mark(&mut self) -> Done<Vec<PickleValue>> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("a mark is missing")?;
         Ok(self.stack.split_off(mark))
     }
@@ -237,17 +237,19 @@ impl Machine<'_> {
             items.push(self.pop()?);
         }
         items.reverse();
-        self.stack.push(Value::Tuple(items.into()));
+        self.stack.push(PickleValue::Tuple(items.into()));
         Ok(())
     }
 
-    fn dict(&mut self, items: Vec<(Value, Value)>) {
-        self.stack.push(Value::Dict(self.dicts.len()));
+    fn dict(&mut self, items: Vec<(PickleValue, PickleValue)>) {
+        self.stack.push(PickleValue::Dict(self.dicts.len()));
         self.dicts.push(items);
     }
 
-    fn fill(&mut self, items: Vec<(Value, Value)>) -> Done<()> {
-        let Some(Value::Dict(n)) = self.stack.last() else { return Err("items for what is no dictionary".into()) };
+    fn fill(&mut self, items: Vec<(PickleValue, PickleValue)>) -> Done<()> {
+        let Some(PickleValue::Dict(n)) = self.stack.last() else {
+            return Err("items for what is no dictionary".into());
+        };
         self.dicts[*n].extend(items);
         Ok(())
     }
@@ -267,36 +269,47 @@ impl Machine<'_> {
     /// What lies outside of the pickle: ('storage', type, file, device, elements).
     fn persistent(&mut self) -> Done<()> {
         let id = self.pop()?;
-        let Value::Tuple(parts) = &id else { return Err("a reference to something that is no storage".into()) };
-        let (Some(Value::Global(kind)), Some(Value::Text(key))) = (parts.get(1), parts.get(2)) else {
+        let PickleValue::Tuple(parts) = &id else { return Err("a reference to something that is no storage".into()) };
+        let (Some(PickleValue::Global(kind)), Some(PickleValue::Text(key))) = (parts.get(1), parts.get(2)) else {
             return Err("a reference to something that is no storage".into());
         };
         let plain = kind.strip_prefix("torch.").and_then(|kind| kind.strip_suffix("Storage"));
         let kind = plain.filter(|kind| !kind.contains('.')).ok_or_else(|| unknown(kind))?.to_string();
-        self.stack.push(Value::Storage(Rc::new(Storage { kind, key: key.to_string() })));
+        self.stack.push(PickleValue::Storage(Rc::new(Storage { kind, key: key.to_string() })));
         Ok(())
     }
 
     /// A call of one of the few functions that tensors and their dictionaries are written as. Each is a form of data here.
     fn call(&mut self) -> Done<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
-        let (Value::Tuple(arguments), Value::Global(function)) = (&arguments, &function) else {
+        let (PickleValue::Tuple(arguments), PickleValue::Global(function)) = (&arguments, &function) else {
             return Err("a call of something that is no function".into());
         };
         match (&**function, &**arguments) {
             ("collections.OrderedDict", []) => self.dict(Vec::new()),
-            ("torch._utils._rebuild_parameter", [Value::Tensor(tensor), ..]) => {
-                self.stack.push(Value::Tensor(tensor.clone()))
+            ("torch._utils._rebuild_parameter", [PickleValue::Tensor(tensor), ..]) => {
+                self.stack.push(PickleValue::Tensor(tensor.clone()))
             }
             (
                 "torch._utils._rebuild_tensor_v2",
-                [Value::Storage(storage), Value::Int(offset), Value::Tuple(dims), Value::Tuple(strides), ..],
+                [
+                    PickleValue::Storage(storage),
+                    PickleValue::Int(offset),
+                    PickleValue::Tuple(dims),
+                    PickleValue::Tuple(strides),
+                    ..,
+                ],
             ) => {
-                let extents = |of: &[Value]| of.iter().map(extent).collect::<Option<Vec<_>>>();
+                let extents = |of: &[PickleValue]| of.iter().map(extent).collect::<Option<Vec<_>>>();
                 let parts = extents(dims).zip(extents(strides)).zip(usize::try_from(*offset).ok());
                 let ((dims, strides), offset) =
                     parts.filter(|((d, s), _)| d.len() == s.len()).ok_or("a tensor without a shape")?;
-                self.stack.push(Value::Tensor(Rc::new(View { storage: storage.clone(), offset, dims, strides })));
+                self.stack.push(PickleValue::Tensor(Rc::new(TensorView {
+                    storage: storage.clone(),
+                    offset,
+                    dims,
+                    strides,
+                })));
             }
             (name, _) => return Err(unknown(name)),
         }
@@ -306,22 +319,22 @@ impl Machine<'_> {
     /// Collects the tensors in a dictionary and in those within it; each dictionary once.
     fn collect(
         &self,
-        value: &Value,
+        value: &PickleValue,
         path: String,
         depth: usize,
         seen: &mut [bool],
-        found: &mut Vec<(String, Rc<View>)>,
+        found: &mut Vec<(String, Rc<TensorView>)>,
     ) -> Done<()> {
         match value {
-            Value::Tensor(view) => found.push((path, view.clone())),
-            Value::Dict(n) if !std::mem::replace(&mut seen[*n], true) => {
+            PickleValue::Tensor(view) => found.push((path, view.clone())),
+            PickleValue::Dict(n) if !std::mem::replace(&mut seen[*n], true) => {
                 if depth == DEEPEST {
                     return Err(format!("its dictionaries nest more than {DEEPEST} deep"));
                 }
                 for (key, value) in &self.dicts[*n] {
                     let key = match key {
-                        Value::Text(key) => key.to_string(),
-                        Value::Int(n) => n.to_string(),
+                        PickleValue::Text(key) => key.to_string(),
+                        PickleValue::Int(n) => n.to_string(),
                         _ => continue,
                     };
                     let path = if path.is_empty() { key } else { format!("{path}.{key}") };
@@ -334,14 +347,14 @@ impl Machine<'_> {
     }
 }
 
-fn extent(value: &Value) -> Option<usize> {
+fn extent(value: &PickleValue) -> Option<usize> {
     match value {
-        Value::Int(n) => usize::try_from(*n).ok(),
+        PickleValue::Int(n) => usize::try_from(*n).ok(),
         _ => None,
     }
 }
 
-fn pairs(items: Vec<Value>) -> Done<Vec<(Value, Value)>> {
+fn pairs(items: Vec<PickleValue>) -> Done<Vec<(PickleValue, PickleValue)>> {
     if !items.len().is_multiple_of(2) {
         return Err("a key without a value".into());
     }

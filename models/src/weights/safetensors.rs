@@ -7,13 +7,13 @@ use eutectic_ir::{DType, Tensor};
 use memmap2::Mmap;
 use safetensors::{Dtype, tensor::Metadata};
 
-use super::{Mapped, Stored};
+use super::{FileTensor, Mapped};
 
 /// Bytes of the header's length.
 const PREFIX: usize = 8;
 
 /// Reads the header; what is wrong with it otherwise.
-pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
+pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, String> {
     let prefix = map.first_chunk::<PREFIX>().ok_or(format!("{} bytes are too few for a header", map.len()))?;
     let length = u64::from_le_bytes(*prefix);
     let data = usize::try_from(length).ok().and_then(|n| n.checked_add(PREFIX)).filter(|&end| end <= map.len());
@@ -35,11 +35,11 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, Strin
             format!("{}[{}]", info.dtype, dims.join(" "))
         };
         let Some(dtype) = dtype(info.dtype) else {
-            return Ok(Stored::Foreign(foreign()));
+            return Ok(FileTensor::Foreign(foreign()));
         };
         let range = data + info.data_offsets.0..data + info.data_offsets.1;
         let tensor = Tensor::new(dtype, &info.shape, Mapped { map: map.clone(), range }).map_err(|e| e.to_string());
-        tensor.and_then(Stored::usable).map_err(|e| format!("tensor `{name}`: {e}"))
+        tensor.and_then(FileTensor::usable).map_err(|e| format!("tensor `{name}`: {e}"))
     };
     header.offset_keys().into_iter().map(|name| stored(&name).map(|s| (name, s))).collect()
 }

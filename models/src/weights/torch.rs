@@ -7,8 +7,8 @@ use memmap2::Mmap;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::{
-    Mapped, Stored,
-    pickle::{self, View},
+    FileTensor, Mapped,
+    pickle::{self, TensorView},
 };
 
 /// Why a pickle without an archive around it is not read.
@@ -42,7 +42,7 @@ pub(super) fn is_bare_pickle(map: &[u8]) -> bool {
 }
 
 /// Reads the archive's directory and the pickle; what is wrong with them otherwise.
-pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, Stored>, String> {
+pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, String> {
     let mut archive = Archive::open(map)?;
     let pickle = archive.pickle()?;
     let mut result = BTreeMap::new();
@@ -106,10 +106,10 @@ impl<'a> Archive<'a> {
         range.map(|(start, end)| start..end).ok_or(format!("file {path} ends after the archive"))
     }
 
-    fn tensor(&mut self, view: &View) -> Result<Stored, String> {
+    fn tensor(&mut self, view: &TensorView) -> Result<FileTensor, String> {
         let Some((_, dtype)) = KINDS.iter().find(|(kind, _)| *kind == view.storage.kind) else {
             let dims: Vec<_> = view.dims.iter().map(usize::to_string).collect();
-            return Ok(Stored::Foreign(format!("{}[{}]", view.storage.kind, dims.join(" "))));
+            return Ok(FileTensor::Foreign(format!("{}[{}]", view.storage.kind, dims.join(" "))));
         };
         let (storage, size) = (self.storage(&view.storage.key)?, dtype.size());
         let elements = storage.len() / size;
@@ -126,11 +126,11 @@ impl<'a> Archive<'a> {
             let bytes = view.offsets().flat_map(|element| &self.map[at(element)..at(element + 1)]);
             Tensor::new(*dtype, &view.dims, bytes.copied().collect::<Vec<u8>>())
         };
-        Stored::usable(tensor.map_err(|e| e.to_string())?)
+        FileTensor::usable(tensor.map_err(|e| e.to_string())?)
     }
 }
 
-impl View {
+impl TensorView {
     fn count(&self) -> Option<usize> {
         self.dims.iter().try_fold(1_usize, |n, d| n.checked_mul(*d))
     }

@@ -11,7 +11,7 @@ use eutectic_ir::{
 use eutectic_rewrites::{
     Probe, Sides, Unmatched,
     expr::{Expr, Number, function},
-    rule::{AttrTerm, AttrVariable, Call, OpTerm, Rule, Term, VariableKind},
+    rule::{AppliedOp, AttrTerm, AttrVariable, OpTerm, Rule, Term, VariableKind},
 };
 
 use crate::instance::Instance;
@@ -192,7 +192,7 @@ pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     match term {
         Term::Call(call) => {
             let args = call.args.iter().map(|a| replaced(a, from, to)).collect();
-            Term::Call(Call { args, ..call.clone() })
+            Term::Call(AppliedOp { args, ..call.clone() })
         }
         other => other.clone(),
     }
@@ -238,11 +238,11 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
 
 fn negated(term: &Term) -> Option<Term> {
     let op = OpTerm::Named(Op::named("neg")?);
-    Some(Term::Call(Call { id: usize::MAX, op, args: vec![term.clone()], attrs: Vec::new(), span: 0..0 }))
+    Some(Term::Call(AppliedOp { id: usize::MAX, op, args: vec![term.clone()], attrs: Vec::new(), span: 0..0 }))
 }
 
 /// Changes of a call itself: its op, sign, operands, their order, attributes.
-fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
+fn whole_call(rule: &Rule, call: &AppliedOp, found: &mut Vec<(String, Term)>) {
     let op = call.op;
     if let OpTerm::Named(op) = op {
         let alike = |o: &Op| {
@@ -252,7 +252,7 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
                 && !matches!(o.def().class, Class::Leaf(_) | Class::Project)
         };
         for other in Op::all().filter(alike).take(3) {
-            let other_call = Call { op: OpTerm::Named(other), ..call.clone() };
+            let other_call = AppliedOp { op: OpTerm::Named(other), ..call.clone() };
             found.push((format!("{other} for {op}"), Term::Call(other_call)));
         }
     }
@@ -266,7 +266,7 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
             args.swap(at - 1, at);
             found.push((
                 format!("operands {} and {at} of {op} swapped", at - 1),
-                Term::Call(Call { args, ..call.clone() }),
+                Term::Call(AppliedOp { args, ..call.clone() }),
             ));
         }
     }
@@ -277,7 +277,7 @@ fn whole_call(rule: &Rule, call: &Call, found: &mut Vec<(String, Term)>) {
     }
     if matches!(op, OpTerm::Named(op) if call.args.len() > op.signature().required) {
         let args = call.args[..call.args.len() - 1].to_vec();
-        found.push((format!("the last operand of {op} dropped"), Term::Call(Call { args, ..call.clone() })));
+        found.push((format!("the last operand of {op} dropped"), Term::Call(AppliedOp { args, ..call.clone() })));
     }
     for (at, def) in op.attrs().iter().enumerate() {
         for (what, value) in attribute_values(rule, op, at, call.attrs[at].as_ref()) {

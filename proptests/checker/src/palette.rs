@@ -2,7 +2,7 @@
 
 use eutectic_ir::{
     Attr, DType, Op, Shape,
-    lang::{Bindings, DTypeClass, typing::Slot},
+    lang::{Bindings, DTypeClass, typing::VarId},
     ops::Group,
 };
 use eutectic_rewrites::{
@@ -24,7 +24,7 @@ const MOST_AXES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// That of a variable of the rule.
-    Variable(Slot),
+    Variable(VarId),
     /// The `n`th that is drawn: one of a sequence.
     Drawn(usize),
 }
@@ -164,7 +164,7 @@ impl Choices for Drawn<'_> {
         self.left.remove(at)
     }
 
-    fn attr(&mut self, rule: &Rule, slot: Slot, bindings: &Bindings) -> Attr {
+    fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr {
         match rule.attribute(slot) {
             Some(AttrVariable::Int) => Attr::Int(self.integer(rule, bindings)),
             Some(AttrVariable::Axis) => {

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Engine, Found};
 use crate::{
     egraph::classes_of,
-    guard::{Refusal, Sight, guard},
+    guard::{NoMatch, Sight, guard},
     pattern::Match,
     recipe::Compiled,
     rule::{Phase, VariableKind},
@@ -22,7 +22,7 @@ use crate::{
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
 /// What the members of a group agree in: classes, and what attributes, numbers and ops are bound to.
-type Shared = (Vec<Id>, Vec<Option<Bound>>);
+type Agreement = (Vec<Id>, Vec<Option<Bound>>);
 
 impl Engine<'_> {
     /// The classes below which something changed since `round`, with the distance to it, for each op; ascending.
@@ -119,7 +119,7 @@ impl Engine<'_> {
         }
         let bindings = match guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1) {
             Ok(bindings) => Some(Rc::new(bindings)),
-            Err(Refusal::Mismatch(..) | Refusal::Unsolved(..)) => None,
+            Err(NoMatch::Mismatch(..) | NoMatch::Unsolved(..)) => None,
         };
         self.guards.insert(key, bindings.clone());
         bindings
@@ -142,7 +142,7 @@ impl Engine<'_> {
                     seen.len() < self.limits.matches
                 });
             }
-            let mut sets: FxHashMap<Shared, Vec<Match>> = FxHashMap::default();
+            let mut sets: FxHashMap<Agreement, Vec<Match>> = FxHashMap::default();
             for one in seen {
                 if let Some(bindings) = self.admit(rule, &one) {
                     self.statistics[rule].matches += 1;
@@ -180,7 +180,7 @@ impl Engine<'_> {
 }
 
 /// What members of a group agree in: the tensors that the right side does not splat, attributes and numbers.
-fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Shared {
+fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement {
     let rule = &compiled.rule;
     let splatted = rule.splatted();
     let (mut tensors, mut agreed) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
-    egraph::{EGraph, Node},
+    egraph::{EGraph, InternedNode},
     guard::Sight,
     instantiate::Ref,
     log::{Application, Log, canonical},
@@ -34,7 +34,7 @@ use crate::{
 /// Where the engine stops. All are counts, so that results repeat; those of nodes and matches are for each node of the
 /// program, of which at least 10 are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EngineLimits {
     /// Most e-nodes.
     pub nodes: usize,
     /// Most rounds of a phase.
@@ -43,17 +43,17 @@ pub struct Limits {
     pub matches: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { nodes: 200, iterations: 60, matches: 2000 }
+impl Default for EngineLimits {
+    fn default() -> EngineLimits {
+        EngineLimits { nodes: 200, iterations: 60, matches: 2000 }
     }
 }
 
-impl Limits {
+impl EngineLimits {
     /// The limits of a program with so many nodes.
-    fn of(self, program: usize) -> Limits {
+    fn of(self, program: usize) -> EngineLimits {
         let program = program.max(10);
-        Limits { nodes: self.nodes * program, matches: self.matches * program, ..self }
+        EngineLimits { nodes: self.nodes * program, matches: self.matches * program, ..self }
     }
 }
 
@@ -120,16 +120,16 @@ struct Found {
     members: Vec<Match>,
 }
 
-type Key = (u32, SmallVec<[Sight; 1]>);
+type MatchKey = (u32, SmallVec<[Sight; 1]>);
 
 pub(crate) struct Engine<'r> {
     pub egraph: EGraph,
     pub log: Log,
     pub statistics: Vec<RuleStatistics>,
     rules: &'r [Arc<Compiled>],
-    limits: Limits,
+    limits: EngineLimits,
     guards: FxHashMap<(u32, Sight), Option<Rc<Bindings>>>,
-    recipes: FxHashMap<Key, Option<Rc<Recipe>>>,
+    recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,
     /// The round before which each rule has seen everything.
     seen: Vec<u32>,
@@ -138,7 +138,7 @@ pub(crate) struct Engine<'r> {
 }
 
 impl<'r> Engine<'r> {
-    pub fn new(egraph: EGraph, rules: &'r [Arc<Compiled>], limits: Limits) -> Engine<'r> {
+    pub fn new(egraph: EGraph, rules: &'r [Arc<Compiled>], limits: EngineLimits) -> Engine<'r> {
         let limits = limits.of(egraph.total_number_of_nodes());
         let statistics = |c: &Arc<Compiled>| RuleStatistics { name: c.rule.name.clone(), ..Default::default() };
         Engine {
@@ -278,14 +278,18 @@ impl<'r> Engine<'r> {
         self.egraph.analysis.rank = self.egraph[root].data.rank;
         let mut changed = false;
         let mut ids: Vec<Id> = Vec::with_capacity(recipe.instrs.len());
-        let mut made: SmallVec<[(Node, Id); 4]> = SmallVec::new();
+        let mut made: SmallVec<[(InternedNode, Id); 4]> = SmallVec::new();
         for instr in &recipe.instrs {
             let children = instr.args.iter().map(|arg| match arg {
                 Ref::Class(n) => self.egraph.find(variables[*n]),
                 Ref::Instr(n) => self.egraph.find(ids[*n]),
                 Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
             });
-            let node = Node { head: instr.head, op: self.egraph.analysis.op(instr.head), children: children.collect() };
+            let node = InternedNode {
+                head: instr.head,
+                op: self.egraph.analysis.op(instr.head),
+                children: children.collect(),
+            };
             // A value computed from itself is never the cheapest form of it, and rules follow such a circle without end
             // (0 = 0·2 = 0·4 …). TENSAT calls this cycle filtering.
             if roots.len() == 1 && node.children.contains(&root) {

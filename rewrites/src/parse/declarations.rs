@@ -9,7 +9,7 @@ use eutectic_ir::lang::{
 };
 use eutectic_ir::ops::Group;
 
-use super::{Noted, Parts, Reader};
+use super::{Noted, Parts, RuleReader};
 use crate::{
     expr::{Number, Wanted},
     rule::{AttrVariable, Contract, Variable, VariableKind},
@@ -23,7 +23,7 @@ fn classes() -> String {
     format!("write one or more of {}; dims need no declaration", names.join(", "))
 }
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     /// Reads the declarations; element types first, because tensors speak of them.
     pub(super) fn declare(&mut self, items: &[Sexp]) {
         let (dtypes, others): (Vec<_>, Vec<_>) =

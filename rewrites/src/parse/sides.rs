@@ -2,10 +2,10 @@
 
 use eutectic_ir::lang::Sexp;
 
-use super::{Noted, Parts, Reader, SHAPE_OF_A_RULE, Side, start};
+use super::{Noted, Parts, RuleReader, RuleSide, SHAPE_OF_A_RULE, start};
 use crate::rule::{Root, Term, Variable, VariableKind};
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     pub(super) fn roots(&mut self, parts: &Parts<'_>, form: &Sexp) -> Result<Vec<Root>, Noted> {
         let mut sides = Vec::new();
         for side in &parts.sides {
@@ -42,14 +42,14 @@ impl Reader<'_> {
         }
         let mut roots = Vec::new();
         for ((_, right, span), left) in sides.into_iter().zip(lefts) {
-            let right = self.term(right, Side::Right);
+            let right = self.term(right, RuleSide::Right);
             roots.push(Root { left: left?, right: right?, span });
         }
         Ok(roots)
     }
 
     fn left(&mut self, sexp: &Sexp) -> Result<Term, Noted> {
-        let term = self.term(sexp, Side::Left)?;
+        let term = self.term(sexp, RuleSide::Left)?;
         if !matches!(term, Term::Call(_)) {
             return self.wrong(sexp.span.clone(), "a left side is an op applied to something", "such as (add ?x ?y)");
         }
@@ -82,7 +82,7 @@ impl Reader<'_> {
         let known = |r: &Self, n: &str| r.variable(n).is_some() || r.lets.iter().any(|(l, _)| l == n);
         match name.atom() {
             Some(n) if n.starts_with('?') && !known(self, n) => {
-                let term = self.term(term, Side::Right)?;
+                let term = self.term(term, RuleSide::Right)?;
                 self.lets.push((n.to_string(), term));
                 Ok(())
             }

@@ -7,7 +7,7 @@ use eutectic_backend::{
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{coefficients::Costs, model::Model};
+use super::{coefficients::Costs, model::CostModel};
 
 /// A kernel and how long it took.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
 /// The mean of |ln predicted/measured|.
 fn error(costs: &Costs, measured: &[Measured]) -> f64 {
     let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
-    let models: Vec<Model> = (1..=most).map(|threads| Model::new(costs.clone(), threads)).collect();
+    let models: Vec<CostModel> = (1..=most).map(|threads| CostModel::new(costs.clone(), threads)).collect();
     let predicted =
         |m: &Measured| models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
     off(measured.iter().map(|m| (predicted(m), m.seconds)))
@@ -117,7 +117,7 @@ mod tests {
         let mut truth = start.clone();
         truth.element.transcendental *= 3.0;
         truth.memory.dram *= 0.5;
-        let model = Model::new(truth.clone(), 1);
+        let model = CostModel::new(truth.clone(), 1);
         let sizes = [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 23, 1 << 24];
         let kernels = sizes.into_iter().flat_map(|n| [0, 1, 4].map(|times| chain(n, times)));
         let measured: Vec<Measured> =

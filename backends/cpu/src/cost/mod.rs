@@ -6,4 +6,4 @@ mod model;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
 pub use fit::{Fitted, Measured, fit};
-pub use model::Model;
+pub use model::CostModel;

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The model: coefficients, with ops resolved.
-pub struct Model {
+pub struct CostModel {
     costs: Costs,
     threads: usize,
     /// Seconds of an element, for each op and element type that there is a function for.
@@ -39,9 +39,9 @@ struct Tally {
     bytes: f64,
 }
 
-impl Model {
+impl CostModel {
     /// The model for a number of threads.
-    pub fn new(costs: Costs, threads: usize) -> Model {
+    pub fn new(costs: Costs, threads: usize) -> CostModel {
         let e = &costs.element;
         let seconds = |name: &str, dtype: DType| {
             let is = |class: &[String]| class.iter().any(|n| n == name);
@@ -62,7 +62,7 @@ impl Model {
                 by_op.extend(Op::named(name).map(|op| ((op, dtype), seconds(name, dtype))));
             }
         }
-        Model { costs, threads, by_op, by_kind }
+        CostModel { costs, threads, by_op, by_kind }
     }
 
     /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type

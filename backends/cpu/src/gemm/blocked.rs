@@ -14,7 +14,7 @@ use super::{
         call::{MicroCall, PrefetchRows, SumFinish},
         table::Micro,
     },
-    product::{Extents, Product},
+    product::{Extents, ProductElement},
     right::Right,
     segments::{LeftPart, Segments},
 };
@@ -104,7 +104,7 @@ impl RowBlock {
     }
 }
 
-impl<T: Product> Blocked<'_, T> {
+impl<T: ProductElement> Blocked<'_, T> {
     /// Computes it.
     ///
     /// # Safety

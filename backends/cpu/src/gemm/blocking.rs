@@ -5,7 +5,7 @@ use eutectic_ir::DType;
 use super::{
     matrix::PartSize,
     micro::table::{Micro, MicroShape},
-    product::{Extents, Product},
+    product::{Extents, ProductElement},
     short::Short,
 };
 use crate::{machine::Caches, runtime::memory::ALIGN, simd::Isa};
@@ -34,7 +34,7 @@ pub struct Blocking<T: 'static> {
     half_l1: usize,
 }
 
-impl<T: Product> Blocking<T> {
+impl<T: ProductElement> Blocking<T> {
     /// For a level, which the machine must have, and parts of a product of so many rows and columns, or that product: results do not
     /// depend on how it is cut.
     pub fn new(isa: Isa, [m, n]: [usize; 2]) -> Blocking<T> {

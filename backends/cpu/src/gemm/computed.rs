@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// An operand over `[b.. rows columns]`.
-pub struct Computed {
+pub struct ComputedOperand {
     program: TileProgram,
     batch: usize,
     /// Rows that are evaluated at once.
@@ -21,15 +21,15 @@ pub struct Computed {
 /// Such an operand at work: a matrix of it, from a row and a column on.
 #[derive(Clone, Copy)]
 pub struct Evaluated<'a> {
-    operand: &'a Computed,
+    operand: &'a ComputedOperand,
     frame: &'a Frame<'a>,
     start: [usize; MAX_RANK],
 }
 
-impl Computed {
+impl ComputedOperand {
     /// Compiles an operand whose parts have such rows and columns, the most rows first; `None` if it cannot be, or if parts are better
     /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
-    pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<Computed> {
+    pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<ComputedOperand> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
         if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
             return None;
@@ -45,7 +45,7 @@ impl Computed {
             len
         };
         program.allocate(&parts.iter().map(extents).collect::<Vec<_>>());
-        Some(Computed { program, batch, rows: parts.first()?.rows })
+        Some(ComputedOperand { program, batch, rows: parts.first()?.rows })
     }
 
     /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
@@ -54,7 +54,7 @@ impl Computed {
     }
 
     /// The matrix at a batch point, from element (`row`, `column`) on.
-    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], (row, column): (usize, usize)) -> Evaluated<'a> {
+    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], row: usize, column: usize) -> Evaluated<'a> {
         let mut start = [0; MAX_RANK];
         start[..self.batch].copy_from_slice(point);
         (start[self.batch], start[self.batch + 1]) = (row, column);
@@ -68,7 +68,7 @@ impl Evaluated<'_> {
     /// # Safety
     /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the operand was compiled for.
     pub unsafe fn part<T>(&self, rows: Stretch, columns: Stretch) -> (*const T, isize) {
-        let Computed { program, batch, .. } = self.operand;
+        let ComputedOperand { program, batch, .. } = self.operand;
         let mut tile = Tile { start: self.start, len: [1; MAX_RANK] };
         tile.start[*batch] += rows.first;
         tile.start[batch + 1] += columns.first;

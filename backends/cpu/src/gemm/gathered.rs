@@ -17,7 +17,7 @@ use eutectic_ir::{DType, index::Index};
 use super::{
     matrix::Stretch,
     micro::{pack::Lines, table::Micro},
-    product::Product,
+    product::ProductElement,
 };
 use crate::tile::{MAX_RANK, number};
 
@@ -79,12 +79,25 @@ enum Along {
     Line(i64, usize),
 }
 
+/// Coordinates from one to before another.
+#[derive(Clone, Copy, PartialEq)]
+struct Between<T> {
+    from: T,
+    to: T,
+}
+
+impl<T: Ord> Between<T> {
+    fn and(self, other: Between<T>) -> Between<T> {
+        Between { from: self.from.max(other.from), to: self.to.min(other.to) }
+    }
+}
+
 /// Where a row lies: its first element, and which of its terms are there.
 #[derive(Clone, Copy, PartialEq)]
 struct GatheredRow {
     at: i64,
-    outer: [(i64, i64); MAX_RANK],
-    line: (usize, usize),
+    outer: [Between<i64>; MAX_RANK],
+    line: Between<usize>,
 }
 
 impl Gathered {
@@ -176,8 +189,8 @@ impl Gathered {
         // What holds for the first and the last one holds in between.
         let all = |row: &GatheredRow| {
             let outer =
-                self.outer.iter().zip(row.outer).all(|(axis, (from, to))| from <= 0 && axis.extent as i64 <= to);
-            outer && row.line == (0, self.line)
+                self.outer.iter().zip(row.outer).all(|(axis, there)| there.from <= 0 && axis.extent as i64 <= there.to);
+            outer && row.line == Between { from: 0, to: self.line }
         };
         let row = self.row(&self.point(first)).filter(all)?;
         self.row(&self.point(first + count - 1)).filter(all)?;
@@ -207,7 +220,7 @@ impl Gathered {
     ///
     /// # Safety
     /// `buffer` must be the slot's, of the size that the kernel states, and there must be room for the rows.
-    pub unsafe fn copy<T: Product>(
+    pub unsafe fn copy<T: ProductElement>(
         &self,
         micro: &Micro<T>,
         buffer: *const T,
@@ -259,34 +272,40 @@ impl Gathered {
     /// Where a row lies; `None` where nothing of it is there.
     fn row(&self, point: &[usize; MAX_RANK]) -> Option<GatheredRow> {
         let at = self.rows.iter().zip(point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
-        let mut row = GatheredRow { at, outer: [(0, i64::MAX); MAX_RANK], line: (0, self.line) };
+        let mut row = GatheredRow {
+            at,
+            outer: [Between { from: 0, to: i64::MAX }; MAX_RANK],
+            line: Between { from: 0, to: self.line },
+        };
         for guard in &self.guards {
             let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
             // Divisions take long, and most windows are dense.
             let up = |n: i64, factor: i64| if factor == 1 { n } else { (n + factor - 1).div_euclid(factor) };
-            let within = |factor: i64| (up(guard.from - value, factor).max(0), up(guard.to - value, factor));
+            let within = |factor: i64| {
+                let [from, to] = [guard.from, guard.to].map(|end| up(end - value, factor));
+                Between { from: from.max(0), to }
+            };
             match guard.along {
                 Along::None if (guard.from..guard.to).contains(&value) => {}
                 Along::None => return None,
                 Along::Outer(axis, factor) => {
-                    let (least, end) = within(factor);
-                    row.outer[axis] = (row.outer[axis].0.max(least), row.outer[axis].1.min(end));
+                    row.outer[axis] = row.outer[axis].and(within(factor));
                 }
                 Along::Line(factor, unit) => {
-                    let (least, end) = within(factor);
+                    let steps = within(factor);
                     let elements = |steps: i64| (steps.max(0) as usize).saturating_mul(unit).min(self.line);
-                    row.line = (row.line.0.max(elements(least)), row.line.1.min(elements(end)));
+                    row.line = row.line.and(Between { from: elements(steps.from), to: elements(steps.to) });
                 }
             }
         }
-        (row.line.0 < row.line.1).then_some(row)
+        (row.line.from < row.line.to).then_some(row)
     }
 
     /// Some terms of rows that are alike, of which the first one is given.
     ///
     /// # Safety
     /// As [`Gathered::copy`].
-    unsafe fn terms<T: Product>(
+    unsafe fn terms<T: ProductElement>(
         &self,
         micro: &Micro<T>,
         buffer: *const T,
@@ -305,10 +324,10 @@ impl Gathered {
         let mut done = 0;
         while done < k {
             let len = (self.line - skip).min(k - done);
-            let (start, end) = (row.line.0.clamp(skip, skip + len), row.line.1.clamp(skip, skip + len));
+            let (start, end) = (row.line.from.clamp(skip, skip + len), row.line.to.clamp(skip, skip + len));
             let (mut at, mut there) = (row.at + self.step * start as i64, start < end);
-            for ((axis, &i), (least, end)) in self.outer.iter().zip(&outer).zip(row.outer) {
-                there &= (least..end).contains(&(i as i64));
+            for ((axis, &i), inside) in self.outer.iter().zip(&outer).zip(row.outer) {
+                there &= (inside.from..inside.to).contains(&(i as i64));
                 at += axis.stride * i as i64;
             }
             let reach = [self.step * (end as i64 - start as i64 - 1), target.stride * (target.rows as i64 - 1)];
@@ -341,7 +360,14 @@ impl Gathered {
     ///
     /// # Safety
     /// All lines must lie in the buffer, and the target must have room for these terms.
-    unsafe fn lines<T: Product>(&self, micro: &Micro<T>, from: *const T, len: usize, first: usize, target: &Target<T>) {
+    unsafe fn lines<T: ProductElement>(
+        &self,
+        micro: &Micro<T>,
+        from: *const T,
+        len: usize,
+        first: usize,
+        target: &Target<T>,
+    ) {
         let (to, step, stride) = (target.to.wrapping_add(first), self.step as isize, target.stride as isize);
         // SAFETY: passed on from the caller.
         unsafe {

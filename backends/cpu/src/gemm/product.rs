@@ -1,7 +1,7 @@
 //! Types that contractions accumulate in, and the extents of products.
 
 use super::micro::table::{Float, Micro, MicroShape};
-use crate::simd::{Isa, arithmetic::Number};
+use crate::simd::{Isa, arithmetic::Arithmetic};
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Extents {
 }
 
 /// A type that contractions accumulate in.
-pub trait Product: Number + From<bool> + Send + Sync {
+pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
     /// Elements of a vector of micro-kernels; `None` where there are none.
     fn lanes(isa: Isa) -> Option<usize> {
         Self::micro(isa, MicroShape::Wide).map(|micro| micro.lanes)
@@ -25,13 +25,13 @@ pub trait Product: Number + From<bool> + Send + Sync {
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 }
 
-impl Product for f32 {
+impl ProductElement for f32 {
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<f32>> {
         Some(<f32 as Float>::micro(isa, shape))
     }
 }
 
-impl Product for f64 {
+impl ProductElement for f64 {
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<f64>> {
         Some(<f64 as Float>::micro(isa, shape))
     }
@@ -39,7 +39,7 @@ impl Product for f64 {
 
 macro_rules! by_loops {
     ($($t:ty),*) => {$(
-        impl Product for $t {
+        impl ProductElement for $t {
             fn micro(_: Isa, _: MicroShape) -> Option<Micro<$t>> {
                 None
             }

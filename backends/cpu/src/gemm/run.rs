@@ -4,21 +4,22 @@ use super::{
     blocked::Blocked,
     blocking::Blocking,
     left::Left,
-    matrix::{Matrix, Stretch},
+    matrix::{Matrix, PartSize, Stretch},
     micro::{call::SumFinish, dots::Dots},
-    product::{Extents, Product},
+    product::{Extents, ProductElement},
     right::Right,
 };
-use crate::simd::arithmetic::Number;
+use crate::simd::arithmetic::Arithmetic;
 
-impl<T: Product> Blocking<T> {
-    /// Packs panel `number` of a right operand of `n` columns into its place.
+impl<T: ProductElement> Blocking<T> {
+    /// Packs panel `number` of a right operand into its place.
     ///
     /// # Safety
     /// The operand must be valid for these extents; there must be room for [`Blocking::packed`] bytes. Scratch memory is as for
     /// [`Blocking::run`].
-    pub unsafe fn pack(&self, rhs: Right, (n, k): (usize, usize), number: usize, to: *mut u8, scratch: *mut u8) {
+    pub unsafe fn pack(&self, rhs: Right, whole: PartSize, number: usize, to: *mut u8, scratch: *mut u8) {
         let Some(micro) = &self.micro else { return };
+        let PartSize { rows: k, columns: n } = whole;
         let (width, terms) = (micro.panel(), self.terms(k));
         let (size, scratch) = (width * self.stored(), scratch.cast::<T>());
         let first = number * width;
@@ -115,7 +116,7 @@ impl<T: Product> Blocking<T> {
 
 /// # Safety
 /// The matrices must be valid for these extents.
-unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: SumFinish<T>) {
+unsafe fn plain<T: Arithmetic>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: SumFinish<T>) {
     // SAFETY: passed on from the caller.
     unsafe {
         for i in 0..e.m as isize {
@@ -136,7 +137,7 @@ unsafe fn plain<T: Number>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], 
 
 /// # Safety
 /// The target must be valid for these extents, and `bias`, unless it is null, for as many columns.
-unsafe fn add_bias<T: Number>(e: Extents, target: Matrix, bias: *const T) {
+unsafe fn add_bias<T: Arithmetic>(e: Extents, target: Matrix, bias: *const T) {
     if bias.is_null() {
         return;
     }

@@ -6,7 +6,7 @@ use super::{
     gathered::{Alike, Gathered},
     matrix::Stretch,
     micro::{pack::Lines, table::Micro},
-    product::Product,
+    product::ProductElement,
     segments::{LeftPart, Segments},
 };
 
@@ -47,7 +47,14 @@ impl RowSource<'_> {
     ///
     /// # Safety
     /// As [`super::blocking::Blocking::run`]; and there must be room for the rows.
-    pub unsafe fn copy<T: Product>(&self, micro: &Micro<T>, rows: Stretch, terms: Stretch, to: *mut T, pitch: usize) {
+    pub unsafe fn copy<T: ProductElement>(
+        &self,
+        micro: &Micro<T>,
+        rows: Stretch,
+        terms: Stretch,
+        to: *mut T,
+        pitch: usize,
+    ) {
         // SAFETY: passed on from the caller.
         unsafe {
             match self {

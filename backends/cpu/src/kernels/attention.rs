@@ -23,18 +23,18 @@ use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{
         blocking::Blocking,
-        matrix::Matrix,
+        matrix::{Matrix, Stretch},
         micro::call::SumFinish,
-        product::{Extents, Product},
+        product::{Extents, ProductElement},
         right::Right,
     },
     runtime::{
         memory::ALIGN,
-        thunk::{Launch, Thunk},
+        thunk::{Thunk, ThunkContext},
     },
     simd::{
         Isa,
-        softmax::{Rows, Softmax},
+        softmax::{AttentionElement, Softmax},
     },
     tile::{
         self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram,
@@ -58,7 +58,7 @@ const REGISTER: usize = 4096;
 
 /// What is done to the scores.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct ScoreForm {
     /// Factor of the scores.
     pub scale: f64,
     /// Bound of the scores, if not 0.
@@ -75,7 +75,7 @@ pub fn compile(
     operands: [Grouped; 3],
     bias: Option<Grouped>,
     body: Grouped,
-    form: Form,
+    form: ScoreForm,
     acc: DType,
     slots: &mut Slots,
     isa: Isa,
@@ -109,7 +109,7 @@ struct Attention<T: 'static> {
     bias: Option<Bias>,
     /// Where the result may be written at once; otherwise the epilogue stores it.
     target: Option<Operand>,
-    epilogue: Epilogue,
+    epilogue: AttentionEpilogue,
     layout: ScratchLayout,
     softmax: Softmax<T>,
     scale: T,
@@ -146,12 +146,12 @@ struct KeyBlock<'a, T> {
     sums: &'a mut [T],
 }
 
-impl<T: Rows + Product> Attention<T> {
+impl<T: AttentionElement + ProductElement> Attention<T> {
     fn compile(
         operands: [Grouped; 3],
         bias: Option<Grouped>,
         body: Grouped,
-        form: Form,
+        form: ScoreForm,
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
@@ -199,7 +199,7 @@ impl<T: Rows + Product> Attention<T> {
             bias.look(of, &strips, together, &blocks);
             bias.allocate(rows(key_block), strips.iter().cloned(), blocks.into_iter());
         }
-        let epilogue = Epilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
+        let epilogue = AttentionEpilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
         let (Some(bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
@@ -262,7 +262,7 @@ impl<T: Rows + Product> Attention<T> {
 
     /// # Safety
     /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
-    unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
+    unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grid.tile(n);
         let rows = tile.len[self.batch];
         // SAFETY: the layout was made for blocks of this size; see `lay_out`.
@@ -290,7 +290,7 @@ impl<T: Rows + Product> Attention<T> {
                     continue;
                 }
                 let keys = self.key_block.min(self.keys - from);
-                let [key, value] = self.pack(launch, &tile, (from, keys), scratch);
+                let [key, value] = self.pack(launch, &tile, Stretch::new(from, keys), scratch);
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
                 let row = row.map_or(std::ptr::null(), |row| row.cast());
                 let ask = begun == 0;
@@ -323,7 +323,7 @@ impl<T: Rows + Product> Attention<T> {
     /// As [`Attention::task`].
     unsafe fn strip(
         &self,
-        launch: &Launch<'_>,
+        launch: &ThunkContext<'_>,
         tile: &Tile,
         (number, strip, visibility): (usize, Range<usize>, Visibility),
         block: &mut KeyBlock<'_, T>,
@@ -415,7 +415,7 @@ fn batch_into_queries(
 }
 
 /// What is done to the result, a few queries at a time.
-struct Epilogue {
+struct AttentionEpilogue {
     program: TileProgram,
     queries: Span,
     /// The columns' axes.
@@ -424,11 +424,11 @@ struct Epilogue {
     rows: usize,
 }
 
-impl Epilogue {
-    fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<Epilogue, Vec<String>> {
+impl AttentionEpilogue {
+    fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
         let program = tile::compile(&body.nest, 0, &slots.types, isa)?;
         let [queries, columns] = [ROWS, COLUMNS].map(|g| Span::new(&body.nest.domain, body.first(g), body.groups[g]));
-        Ok(Epilogue { program, queries, columns, batch: body.groups[0], rows: 1 })
+        Ok(AttentionEpilogue { program, queries, columns, batch: body.groups[0], rows: 1 })
     }
 
     fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
@@ -446,7 +446,7 @@ impl Epilogue {
     /// As [`Thunk::run`]; scratch memory must have room for the program's registers.
     unsafe fn run(
         &self,
-        launch: &Launch<'_>,
+        launch: &ThunkContext<'_>,
         batch: &[usize],
         queries: Range<usize>,
         (output, row): (*mut u8, usize),
@@ -484,8 +484,8 @@ fn key_block(keys: usize, whole: Option<usize>) -> usize {
     if keys <= SINGLE { keys.max(1) } else { boxes }
 }
 
-impl<T: Rows + Product> Thunk for Attention<T> {
-    unsafe fn run(&self, launch: &Launch<'_>) {
+impl<T: AttentionElement + ProductElement> Thunk for Attention<T> {
+    unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.empty_result {
             return;
         }

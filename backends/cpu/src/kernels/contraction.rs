@@ -24,15 +24,15 @@ use super::{
 use crate::{
     gemm::{
         blocking::Blocking,
-        matrix::Matrix,
+        matrix::{Matrix, PartSize},
         micro::call::SumFinish,
-        product::{Extents, Product},
+        product::{Extents, ProductElement},
         right::Right,
     },
     machine::Machine,
     runtime::{
         memory::ALIGN,
-        thunk::{Constant, Launch, Thunk},
+        thunk::{Constant, Thunk, ThunkContext},
     },
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
@@ -124,11 +124,11 @@ struct Matmul<T: 'static> {
 }
 
 /// What operands are evaluated on.
-fn frame<'a>(launch: &'a Launch<'_>, scratch: *mut u8) -> Frame<'a> {
+fn frame<'a>(launch: &'a ThunkContext<'_>, scratch: *mut u8) -> Frame<'a> {
     Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault }
 }
 
-impl<T: Product> Matmul<T> {
+impl<T: ProductElement> Matmul<T> {
     fn compile(
         mut lhs: Grouped,
         mut rhs: Grouped,
@@ -221,8 +221,9 @@ impl<T: Product> Matmul<T> {
     /// As [`Thunk::pack`].
     unsafe fn pack_panel(
         &self,
-        launch: &Launch<'_>,
-        (matrix, panel): (usize, usize),
+        launch: &ThunkContext<'_>,
+        matrix: usize,
+        panel: usize,
         counts: &[usize; MAX_RANK],
         scratch: *mut u8,
     ) {
@@ -237,11 +238,14 @@ impl<T: Product> Matmul<T> {
         let from = self.rhs.at(&frame, &point[..self.batch], 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
-        unsafe { self.blocking.pack(from, (self.extents.n, self.extents.k), panel, to, scratch.add(self.tile_end)) };
+        unsafe {
+            let whole = PartSize { rows: self.extents.k, columns: self.extents.n };
+            self.blocking.pack(from, whole, panel, to, scratch.add(self.tile_end));
+        }
     }
 
     /// Where the packed constant is, if it is, and the strides of its batch axes in bytes.
-    fn constant(&self, launch: &Launch<'_>) -> Option<(*const u8, &[usize])> {
+    fn constant(&self, launch: &ThunkContext<'_>) -> Option<(*const u8, &[usize])> {
         let (slot, strides, _) = self.packed.as_ref()?;
         let at = launch.slots[*slot];
         (!at.is_null()).then_some((at.cast_const(), strides))
@@ -253,20 +257,20 @@ impl<T: Product> Matmul<T> {
     }
 
     /// How the product is cut into tiles: the number of the grid.
-    fn cut(&self, launch: &Launch<'_>) -> usize {
+    fn cut(&self, launch: &ThunkContext<'_>) -> usize {
         usize::from(self.constant(launch).is_none())
     }
 
     /// # Safety
     /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
-    unsafe fn task(&self, launch: &Launch<'_>, n: usize, scratch: *mut u8) {
+    unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grids[self.cut(launch)].tile(n);
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
         let frame = frame(launch, scratch);
         let number = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
-        let lhs = self.lhs.at(&frame, point, (number, self.extents.m), row);
+        let lhs = self.lhs.at(&frame, point, number * self.extents.m, row);
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
@@ -304,7 +308,7 @@ impl<T: Product> Matmul<T> {
 
     /// # Safety
     /// As [`Matmul::task`]; the product must be dense over the tile.
-    unsafe fn finish(&self, launch: &Launch<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
+    unsafe fn finish(&self, launch: &ThunkContext<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let strip = self.strips[self.cut(launch)];
         for row in (0..m).step_by(strip) {
@@ -325,8 +329,8 @@ impl<T: Product> Matmul<T> {
     }
 }
 
-impl<T: Product> Thunk for Matmul<T> {
-    unsafe fn run(&self, launch: &Launch<'_>) {
+impl<T: ProductElement> Thunk for Matmul<T> {
+    unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.empty {
             return;
         }
@@ -359,7 +363,7 @@ impl<T: Product> Thunk for Matmul<T> {
         self.packed.as_ref().map(|p| p.2.clone())
     }
 
-    unsafe fn pack(&self, launch: &Launch<'_>) {
+    unsafe fn pack(&self, launch: &ThunkContext<'_>) {
         let Some((_, strides, _)) = &self.packed else { return };
         // SAFETY: passed on from the caller.
         unsafe { self.rhs.prepare(launch) };
@@ -371,7 +375,7 @@ impl<T: Product> Thunk for Matmul<T> {
         let tasks = counts.iter().product::<usize>() * panels;
         // SAFETY: passed on from the caller.
         launch.workers.for_each(tasks, false, &|n, scratch| unsafe {
-            self.pack_panel(launch, (n / panels, n % panels), &counts, scratch);
+            self.pack_panel(launch, n / panels, n % panels, &counts, scratch);
         });
     }
 }

@@ -5,7 +5,7 @@ use eutectic_ir::DType;
 
 use crate::{
     machine::Caches,
-    runtime::thunk::{Launch, Thunk},
+    runtime::thunk::{Thunk, ThunkContext},
     simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
@@ -19,8 +19,9 @@ const TASK: usize = 1 << 18;
 const TASKS: usize = 32;
 
 /// Bytes that a kernel reads and writes from which on it uses streaming stores: at least so many, and so many times what the second level
-/// holds. Whoever reads it next gains too, as long as it does not fit into the second level.
-const STREAMS: (usize, usize) = (8 << 20, 4);
+/// holds ([`STREAMS_OF_CACHE`]). Whoever reads it next gains too, as long as it does not fit into the second level.
+const STREAMS: usize = 8 << 20;
+const STREAMS_OF_CACHE: usize = 4;
 
 /// A compiled map or row group.
 pub struct Tiles {
@@ -45,7 +46,7 @@ impl Tiles {
         let caches = Caches::detect();
         let traffic = program.traffic(slots);
         program.beyond_l2 = traffic >= caches.l2;
-        program.streams = (traffic >= STREAMS.0.max(STREAMS.1 * caches.l2)).then(|| stream::copy(isa));
+        program.streams = (traffic >= STREAMS.max(STREAMS_OF_CACHE * caches.l2)).then(|| stream::copy(isa));
         let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
         let (grid, parts) = if whole {
@@ -97,7 +98,7 @@ impl Tiles {
 }
 
 impl Thunk for Tiles {
-    unsafe fn run(&self, launch: &Launch<'_>) {
+    unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.is_empty() {
             return;
         }

@@ -62,7 +62,7 @@ fn thunk(kernel: &Kernel, packing: Packing, machine: Machine) -> Result<Box<dyn 
             ];
             let bias = bias.as_ref().map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
             let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
-            let form = attention::Form { scale: scale.get(), softcap: softcap.get(), empty: *empty };
+            let form = attention::ScoreForm { scale: scale.get(), softcap: softcap.get(), empty: *empty };
             attention::compile(operands, bias, body, form, accumulator?, &mut slots, isa)
         }
     }

@@ -14,7 +14,7 @@ use eutectic_ir::{
 use super::{map_rows::Tiles, slots::Slots};
 use crate::{
     gemm::matrix::Matrix,
-    runtime::thunk::{Launch, Thunk},
+    runtime::thunk::{Thunk, ThunkContext},
     simd::{Isa, convert::register},
 };
 
@@ -54,7 +54,7 @@ impl Operand {
     ///
     /// # Safety
     /// As [`Thunk::run`].
-    pub unsafe fn prepare(&self, launch: &Launch<'_>) {
+    pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         if let Some(pack) = &self.pack {
             // SAFETY: passed on. The buffer that is written is the thunk's own.
             unsafe { pack.run(launch) };

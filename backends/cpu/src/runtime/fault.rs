@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// The first index out of range, if any.
 #[derive(Debug, Default)]
-pub struct Fault {
+pub struct IndexFault {
     set: AtomicBool,
     index: AtomicI64,
     extent: AtomicUsize,
 }
 
-impl Fault {
+impl IndexFault {
     /// Reports an index; the first one stays.
     pub fn report(&self, index: i64, extent: usize) {
         if !self.set.swap(true, Ordering::AcqRel) {

@@ -8,16 +8,17 @@ use memmap2::MmapMut;
 pub const ALIGN: usize = 64;
 /// Bytes of a large page.
 const PAGE: usize = 2 << 20;
-/// Large blocks begin at one of so many places of a page, which are so many bytes apart: if all began at the same place, what lies at
+/// Large blocks begin at one of so many places of a page, which are [`PLACES_APART`] bytes apart: if all began at the same place, what lies at
 /// the same index of several of them would compete for the same sets of the caches, and for the same banks of memory.
-const PLACES: (usize, usize) = (16, 4096 + 256);
+const PLACES: usize = 16;
+const PLACES_APART: usize = 4096 + 256;
 
 /// Zeroed memory, aligned to [`ALIGN`].
 ///
 /// In pages as large as the system has: kernels walk through rows that lie apart, and through constants that nothing else touches,
 /// where looking up small pages takes longer than reading what is on them.
 #[derive(Debug)]
-pub struct Block {
+pub struct Pages {
     at: *mut u8,
     /// Of the map, its first byte.
     start: usize,
@@ -26,38 +27,38 @@ pub struct Block {
 }
 
 // SAFETY: a block owns its memory; who writes where is decided by those who hold the pointer.
-unsafe impl Send for Block {}
+unsafe impl Send for Pages {}
 // SAFETY: as above.
-unsafe impl Sync for Block {}
+unsafe impl Sync for Pages {}
 
-impl Block {
+impl Pages {
     /// A block of `bytes` bytes; without so much memory, the process ends.
     ///
     /// # Panics
     /// If the size overflows.
-    pub fn new(bytes: usize) -> Block {
+    pub fn new(bytes: usize) -> Pages {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("a size that memory can have");
-        Block::try_new(bytes).unwrap_or_else(|| handle_alloc_error(layout))
+        Pages::try_new(bytes).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     /// A block of `bytes` bytes, if there is as much memory.
-    pub fn try_new(bytes: usize) -> Option<Block> {
+    pub fn try_new(bytes: usize) -> Option<Pages> {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).ok()?;
         let large = layout.size() >= PAGE;
         // Whole pages, so that the system lets the map begin with one.
-        let size = if large { (layout.size() + PLACES.0 * PLACES.1).next_multiple_of(PAGE) } else { layout.size() };
+        let size = if large { (layout.size() + PLACES * PLACES_APART).next_multiple_of(PAGE) } else { layout.size() };
         let mut map = MmapMut::map_anon(size).ok()?;
         // A wish: where it is not granted, pages are small.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let page = map.as_ptr().addr() / PAGE;
-        let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES.0 * PLACES.1 } else { 0 };
-        Some(Block { at: map[start..].as_mut_ptr(), start, bytes, map })
+        let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES * PLACES_APART } else { 0 };
+        Some(Pages { at: map[start..].as_mut_ptr(), start, bytes, map })
     }
 
     /// A block that begins with these bytes.
-    pub fn of(bytes: &[u8]) -> Block {
-        let mut block = Block::new(bytes.len());
+    pub fn of(bytes: &[u8]) -> Pages {
+        let mut block = Pages::new(bytes.len());
         block.fill(bytes);
         block
     }
@@ -83,13 +84,13 @@ impl Block {
     }
 }
 
-impl AsRef<[u8]> for Block {
+impl AsRef<[u8]> for Pages {
     fn as_ref(&self) -> &[u8] {
         &self.map[self.start..self.start + self.bytes]
     }
 }
 
-impl AsMut<[u8]> for Block {
+impl AsMut<[u8]> for Pages {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.map[self.start..self.start + self.bytes]
     }
@@ -102,13 +103,13 @@ mod tests {
     #[test]
     fn blocks_are_aligned_and_zeroed_and_of_their_size() {
         for bytes in [0, 1, 63, 4096, PAGE - 1, PAGE, 3 * PAGE + 5] {
-            let mut block = Block::new(bytes);
+            let mut block = Pages::new(bytes);
             assert!(block.at().addr().is_multiple_of(ALIGN), "{bytes} bytes");
             assert_eq!((block.bytes(), block.as_ref().len(), block.as_mut().len()), (bytes, bytes, bytes));
             assert!(block.as_ref().iter().all(|&b| b == 0), "{bytes} bytes");
             assert_eq!(block.as_ref().as_ptr(), block.at().cast_const());
             let numbers: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
-            assert_eq!(Block::of(&numbers).as_ref(), numbers, "{bytes} bytes");
+            assert_eq!(Pages::of(&numbers).as_ref(), numbers, "{bytes} bytes");
         }
     }
 }

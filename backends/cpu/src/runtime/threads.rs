@@ -19,7 +19,7 @@ use std::sync::{
 
 use eutectic_backend::BackendError;
 
-use super::memory::Block;
+use super::memory::Pages;
 
 /// How often a thread looks for work before it sleeps: about a tenth of a millisecond. And how often between offers of the
 /// processor to others, of which there may be more than there are cores.
@@ -44,7 +44,7 @@ struct Taken(AtomicUsize);
 
 /// What the threads share.
 #[derive(Default)]
-struct Team {
+struct SharedTeam {
     /// Whether some job has their help.
     taken_up: AtomicBool,
     /// Tasks of the current job that nobody has taken yet. Whoever lowers it may take one, and finds it in some share.
@@ -63,7 +63,7 @@ struct Team {
 /// The threads that help the sessions of a program, each with its scratch memory.
 pub struct Pool {
     /// None where callers work alone.
-    team: Option<Arc<Team>>,
+    team: Option<Arc<SharedTeam>>,
     /// Lends the threads; ends when it is dropped and they have quit.
     _threads: Option<rayon::ThreadPool>,
 }
@@ -82,8 +82,8 @@ impl Pool {
             .thread_name(|n| format!("eutectic-{}", n + 1))
             .build()
             .map_err(|e| BackendError::Device(format!("cannot start {threads} threads: {e}")))?;
-        let team = Arc::new(Team::new(threads));
-        let blocks: Arc<Vec<_>> = Arc::new((1..threads).map(|_| Block::new(scratch)).collect());
+        let team = Arc::new(SharedTeam::new(threads));
+        let blocks: Arc<Vec<_>> = Arc::new((1..threads).map(|_| Pages::new(scratch)).collect());
         let shared = team.clone();
         pool.spawn_broadcast(move |context| {
             let thread = context.index() + 1;
@@ -105,13 +105,13 @@ impl Drop for Pool {
 /// Who works for a session: the thread that calls, with scratch memory of the session's, and those that help it.
 pub struct Workers {
     pool: Arc<Pool>,
-    scratch: Block,
+    scratch: Pages,
 }
 
 impl Workers {
     /// Of a program, with `scratch` bytes for the caller.
     pub fn new(pool: Arc<Pool>, scratch: usize) -> Workers {
-        Workers { pool, scratch: Block::new(scratch) }
+        Workers { pool, scratch: Pages::new(scratch) }
     }
 
     /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call it again.
@@ -127,9 +127,9 @@ impl Workers {
     }
 }
 
-impl Team {
-    fn new(threads: usize) -> Team {
-        Team { taken: (0..threads).map(|_| Taken::default()).collect(), ..Team::default() }
+impl SharedTeam {
+    fn new(threads: usize) -> SharedTeam {
+        SharedTeam { taken: (0..threads).map(|_| Taken::default()).collect(), ..SharedTeam::default() }
     }
 
     /// Whether the current job has a task for whoever asks, who then must [`Team::find`] and do it.
@@ -217,7 +217,7 @@ impl Team {
 
 /// A job that others work on: it does not go before they are done, not even when a task panics.
 struct Help<'a> {
-    team: &'a Team,
+    team: &'a SharedTeam,
     job: &'a Job<'a>,
     /// Tasks that the owner took.
     own: usize,
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_task_that_panics_leaves_the_team_usable() {
         let workers = workers(1);
-        let team = Team::new(1);
+        let team = SharedTeam::new(1);
         let scratch = workers.scratch.at();
         let job = || team.share(4, &|n, _| assert!(n != 2, "on purpose"), scratch);
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());

@@ -1,9 +1,9 @@
 //! Compiled kernels, as programs run them.
 
-use super::{fault::Fault, threads::Workers};
+use super::{fault::IndexFault, threads::Workers};
 
 /// What a thunk runs on.
-pub struct Launch<'a> {
+pub struct ThunkContext<'a> {
     /// The buffers of the kernel's slots, then the thunk's own, then that of its packed constant.
     pub slots: &'a [*mut u8],
     /// Who works.
@@ -11,11 +11,11 @@ pub struct Launch<'a> {
     /// Whether some buffer is read and written (in place).
     pub in_place: bool,
     /// Where an index out of range is reported.
-    pub fault: &'a Fault,
+    pub fault: &'a IndexFault,
 }
 
 // SAFETY: the pointers are to buffers that the program owns or borrows during a run; tasks write disjoint parts.
-unsafe impl Sync for Launch<'_> {}
+unsafe impl Sync for ThunkContext<'_> {}
 
 /// An operand that a thunk takes in a form of its own, if what it is computed from is the same in all runs.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub trait Thunk: Send + Sync {
     ///
     /// # Safety
     /// The buffers must be valid, aligned to their element type, of the sizes that the kernel states.
-    unsafe fn run(&self, launch: &Launch<'_>);
+    unsafe fn run(&self, launch: &ThunkContext<'_>);
 
     /// Bytes of scratch memory of each worker.
     fn scratch(&self) -> usize;
@@ -54,5 +54,5 @@ pub trait Thunk: Send + Sync {
     ///
     /// # Safety
     /// As [`Thunk::run`], and the slot must have room for as many bytes as the constant states.
-    unsafe fn pack(&self, _launch: &Launch<'_>) {}
+    unsafe fn pack(&self, _launch: &ThunkContext<'_>) {}
 }

@@ -9,13 +9,13 @@ use super::{
 };
 
 /// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
-pub trait Element: Copy + PartialEq + PartialOrd + Default + 'static {
+pub trait RegisterElement: Copy + PartialEq + PartialOrd + Default + 'static {
     /// Whether it is not a number.
     fn is_nan(self) -> bool;
 }
 
 /// A number: integers wrap.
-pub trait Number: Element {
+pub trait Arithmetic: RegisterElement {
     /// −a.
     fn negated(self) -> Self;
     /// a + b.
@@ -38,13 +38,13 @@ pub trait Number: Element {
 
 macro_rules! floats {
     ($($t:ty),*) => {$(
-        impl Element for $t {
+        impl RegisterElement for $t {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 self.is_nan()
             }
         }
-        impl Number for $t {
+        impl Arithmetic for $t {
             #[inline(always)]
             fn negated(self) -> $t {
                 -self
@@ -90,14 +90,14 @@ floats!(f32, f64);
 
 macro_rules! integers {
     ($($t:ty),*) => {$(
-        impl Element for $t {
+        impl RegisterElement for $t {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 false
             }
         }
         #[allow(unused_comparisons, clippy::manual_range_patterns)]
-        impl Number for $t {
+        impl Arithmetic for $t {
             #[inline(always)]
             fn negated(self) -> $t {
                 self.wrapping_neg()
@@ -193,28 +193,28 @@ macro_rules! binary {
 }
 
 unary! {
-    Neg<T: Number>(x) -> T { x.negated() }
-    Abs<T: Number>(x) -> T { x.magnitude() }
-    Sign<T: Number>(x) -> T { x.sign() }
-    IsNan<T: Element>(x) -> u8 { u8::from(x.is_nan()) }
-    Same<T: Element>(x) -> T { x }
+    Neg<T: Arithmetic>(x) -> T { x.negated() }
+    Abs<T: Arithmetic>(x) -> T { x.magnitude() }
+    Sign<T: Arithmetic>(x) -> T { x.sign() }
+    IsNan<T: RegisterElement>(x) -> u8 { u8::from(x.is_nan()) }
+    Same<T: RegisterElement>(x) -> T { x }
 }
 
 binary! {
-    Add<T: Number>(a, b) -> T { a.plus(b) }
-    Sub<T: Number>(a, b) -> T { a.minus(b) }
-    Mul<T: Number>(a, b) -> T { a.times(b) }
-    Div<T: Number>(a, b) -> T { a.over(b) }
-    Mod<T: Number>(a, b) -> T { a.modulo(b) }
-    Pow<T: Number>(a, b) -> T { a.power(b) }
-    Max<T: Element>(a, b) -> T { if a > b || a.is_nan() { a } else { b } }
-    Min<T: Element>(a, b) -> T { if a < b || a.is_nan() { a } else { b } }
-    Eq<T: Element>(a, b) -> u8 { u8::from(a == b) }
-    Ne<T: Element>(a, b) -> u8 { u8::from(a != b) }
-    Lt<T: Element>(a, b) -> u8 { u8::from(a < b) }
-    Le<T: Element>(a, b) -> u8 { u8::from(a <= b) }
-    Gt<T: Element>(a, b) -> u8 { u8::from(a > b) }
-    Ge<T: Element>(a, b) -> u8 { u8::from(a >= b) }
+    Add<T: Arithmetic>(a, b) -> T { a.plus(b) }
+    Sub<T: Arithmetic>(a, b) -> T { a.minus(b) }
+    Mul<T: Arithmetic>(a, b) -> T { a.times(b) }
+    Div<T: Arithmetic>(a, b) -> T { a.over(b) }
+    Mod<T: Arithmetic>(a, b) -> T { a.modulo(b) }
+    Pow<T: Arithmetic>(a, b) -> T { a.power(b) }
+    Max<T: RegisterElement>(a, b) -> T { if a > b || a.is_nan() { a } else { b } }
+    Min<T: RegisterElement>(a, b) -> T { if a < b || a.is_nan() { a } else { b } }
+    Eq<T: RegisterElement>(a, b) -> u8 { u8::from(a == b) }
+    Ne<T: RegisterElement>(a, b) -> u8 { u8::from(a != b) }
+    Lt<T: RegisterElement>(a, b) -> u8 { u8::from(a < b) }
+    Le<T: RegisterElement>(a, b) -> u8 { u8::from(a <= b) }
+    Gt<T: RegisterElement>(a, b) -> u8 { u8::from(a > b) }
+    Ge<T: RegisterElement>(a, b) -> u8 { u8::from(a >= b) }
 }
 
 /// Declares functions of one float, in `f32` and in `f64`, which take long or not.

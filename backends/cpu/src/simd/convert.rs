@@ -7,19 +7,19 @@ use eutectic_ir::DType;
 use half::{bf16, f16};
 
 use super::{
-    arithmetic::Element,
+    arithmetic::RegisterElement,
     level::{Isa, Level},
     pointwise::{PointFn, Unary, unary, unary_baseline},
 };
 
 /// A type that a value can be converted to.
-trait To<D> {
+trait ConvertTo<D> {
     fn to(self) -> D;
 }
 
 macro_rules! numeric {
     ($s:ty => $($d:ty),*) => {$(
-        impl To<$d> for $s {
+        impl ConvertTo<$d> for $s {
             #[inline(always)]
             fn to(self) -> $d {
                 self as $d
@@ -32,7 +32,7 @@ numeric!(f32, f64, i8, u8, i32, i64, u32);
 
 /// Rust's `as` is the op's semantics: floats to integers saturate and NaN gives 0, integers wrap.
 struct Cast<S, D>(PhantomData<(S, D)>);
-impl<S: To<D> + Copy, D: Copy> Unary for Cast<S, D> {
+impl<S: ConvertTo<D> + Copy, D: Copy> Unary for Cast<S, D> {
     type In = S;
     type Out = D;
     #[inline(always)]
@@ -43,7 +43,7 @@ impl<S: To<D> + Copy, D: Copy> Unary for Cast<S, D> {
 
 /// To `bool`: x ≠ 0.
 struct Truth<S>(PhantomData<S>);
-impl<S: Element> Unary for Truth<S> {
+impl<S: RegisterElement> Unary for Truth<S> {
     type In = S;
     type Out = u8;
     #[inline(always)]
@@ -80,7 +80,7 @@ halves!(f16, bf16);
 
 /// To a 16-bit float, held as `f32`: one rounding, from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
-impl<S: To<f64> + Copy, H: Half> Unary for Rounded<S, H> {
+impl<S: ConvertTo<f64> + Copy, H: Half> Unary for Rounded<S, H> {
     type In = S;
     type Out = f32;
     #[inline(always)]
@@ -132,7 +132,16 @@ pub fn register(dtype: DType) -> DType {
 
 /// `cast` from what registers hold for one type to what they hold for another.
 pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
-    fn of<S: Element + To<f32> + To<f64> + To<i8> + To<u8> + To<i32> + To<i64> + To<u32>>(
+    fn of<
+        S: RegisterElement
+            + ConvertTo<f32>
+            + ConvertTo<f64>
+            + ConvertTo<i8>
+            + ConvertTo<u8>
+            + ConvertTo<i32>
+            + ConvertTo<i64>
+            + ConvertTo<u32>,
+    >(
         to: DType,
         isa: Isa,
     ) -> PointFn {

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::simd::{level::Baseline, vector::Lanes};
 
-    type Fused = crate::simd::level::Fused<Lanes<f32, 8>, Lanes<f64, 4>>;
+    type Fused = crate::simd::level::FusedLevel<Lanes<f32, 8>, Lanes<f64, 4>>;
 
     /// Distance in units in the last place of the exact result.
     fn ulps(got: f32, exact: f64) -> f64 {

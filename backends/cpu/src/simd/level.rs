@@ -62,20 +62,20 @@ pub trait Level: Copy {
 pub struct Baseline;
 /// Levels with fused multiply-add, by their vectors.
 #[derive(Clone, Copy)]
-pub struct Fused<F, D>(PhantomData<(F, D)>);
+pub struct FusedLevel<F, D>(PhantomData<(F, D)>);
 /// The level of [`Isa::Avx2`].
 #[cfg(target_arch = "x86_64")]
-pub type Avx2 = Fused<std::arch::x86_64::__m256, std::arch::x86_64::__m256d>;
+pub type Avx2 = FusedLevel<std::arch::x86_64::__m256, std::arch::x86_64::__m256d>;
 /// The level of [`Isa::Avx512`].
 #[cfg(target_arch = "x86_64")]
-pub type Avx512 = Fused<std::arch::x86_64::__m512, std::arch::x86_64::__m512d>;
+pub type Avx512 = FusedLevel<std::arch::x86_64::__m512, std::arch::x86_64::__m512d>;
 
 impl Level for Baseline {
     const FMA: bool = vector::FMA;
     type Floats = Lanes<f32, 4>;
     type Doubles = Lanes<f64, 2>;
 }
-impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for Fused<F, D> {
+impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for FusedLevel<F, D> {
     const FMA: bool = true;
     type Floats = F;
     type Doubles = D;

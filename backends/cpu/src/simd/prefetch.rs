@@ -13,7 +13,7 @@ const MOST: usize = 8;
 /// outstanding than software prefetches may have.
 #[derive(Default)]
 pub struct Prefetch {
-    streams: [Stream; MOST],
+    streams: [PrefetchStream; MOST],
     count: usize,
     /// How often streams have their turns yet.
     left: Cell<usize>,
@@ -22,16 +22,16 @@ pub struct Prefetch {
 }
 
 /// A stretch of memory.
-struct Stream {
+struct PrefetchStream {
     /// What comes next.
     at: Cell<*const u8>,
     /// How far that moves in a turn: a line, or less in a stretch that is shorter than others.
     step: usize,
 }
 
-impl Default for Stream {
-    fn default() -> Stream {
-        Stream { at: Cell::new(std::ptr::null()), step: 0 }
+impl Default for PrefetchStream {
+    fn default() -> PrefetchStream {
+        PrefetchStream { at: Cell::new(std::ptr::null()), step: 0 }
     }
 }
 
@@ -44,7 +44,7 @@ impl Prefetch {
     /// Adds a stretch that need not be valid, of which at most as many lines are prefetched as there are turns.
     pub fn add(&mut self, at: *const u8, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(self.count) {
-            *stream = Stream { at: Cell::new(at), step: bytes.div_ceil(self.left.get().max(1)).min(LINE) };
+            *stream = PrefetchStream { at: Cell::new(at), step: bytes.div_ceil(self.left.get().max(1)).min(LINE) };
             self.count += 1;
         }
     }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use eutectic_ir::{DType, ops::Reduction};
 
 use super::{
-    arithmetic::Number,
+    arithmetic::Arithmetic,
     level::{Baseline, Isa, Level, per_level},
     vector::Vector,
 };
@@ -16,12 +16,12 @@ use super::{
 /// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` starts it anew.
 pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);
 /// Writes an accumulator as an element.
-pub type Finish = unsafe fn(*const u8, *mut u8);
+pub type FinishFn = unsafe fn(*const u8, *mut u8);
 
 /// How a type accumulates.
-pub trait Wide: Number {
+pub trait Wide: Arithmetic {
     /// The accumulator.
-    type Acc: Number;
+    type Acc: Arithmetic;
     /// Into the accumulator.
     fn wide(self) -> Self::Acc;
     /// Out of the accumulator.
@@ -81,7 +81,7 @@ pub trait Combine {
     /// Whether NaN are to be looked for beside it: a comparison that they decide takes several instructions.
     const COMPARES: bool;
     /// Two into one; where it compares, a NaN `b` is passed over.
-    fn lane<T: Number>(a: T, b: T) -> T;
+    fn lane<T: Arithmetic>(a: T, b: T) -> T;
     /// The same for each lane.
     ///
     /// # Safety
@@ -89,7 +89,7 @@ pub trait Combine {
     unsafe fn vector<V: Vector>(a: V, b: V) -> V;
     /// Two into one.
     #[inline(always)]
-    fn combine<T: Number>(a: T, b: T) -> T {
+    fn combine<T: Arithmetic>(a: T, b: T) -> T {
         if Self::COMPARES && b.is_nan() { b } else { Self::lane(a, b) }
     }
 }
@@ -102,7 +102,7 @@ macro_rules! combine {
             const HOW: Reduction = Reduction::$name;
             const COMPARES: bool = $compares;
             #[inline(always)]
-            fn lane<T: Number>($a: T, $b: T) -> T {
+            fn lane<T: Arithmetic>($a: T, $b: T) -> T {
                 $lane
             }
             #[inline(always)]
@@ -220,8 +220,8 @@ unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
 }
 
 /// The functions of a reduction over what registers hold for an element type.
-pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, Finish) {
-    fn of<T: Wide>(how: Reduction) -> (Accumulate, Finish) {
+pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
+    fn of<T: Wide>(how: Reduction) -> (Accumulate, FinishFn) {
         let accumulate: Accumulate = match how {
             Reduction::Sum => run::<Of<T, Sum>, Baseline>,
             Reduction::Product => run::<Of<T, Product>, Baseline>,

@@ -3,7 +3,7 @@
 use eutectic_ir::ops::Reduction;
 
 use super::{
-    arithmetic::Number,
+    arithmetic::Arithmetic,
     elementary,
     level::{Isa, Level, per_level},
     reduce::{Combine, Sum, Wide},
@@ -11,7 +11,7 @@ use super::{
 };
 
 /// A type in which attention is computed.
-pub trait Rows: Number + Wide + Send + Sync {
+pub trait AttentionElement: Arithmetic + Wide + Send + Sync {
     /// Rounded from `f64`.
     fn of(x: f64) -> Self;
     /// eˣ for x ≤ 0; subnormal results may be 0.
@@ -20,7 +20,7 @@ pub trait Rows: Number + Wide + Send + Sync {
     fn tanh<L: Level>(self) -> Self;
 }
 
-impl Rows for f32 {
+impl AttentionElement for f32 {
     #[inline(always)]
     fn of(x: f64) -> f32 {
         x as f32
@@ -35,7 +35,7 @@ impl Rows for f32 {
     }
 }
 
-impl Rows for f64 {
+impl AttentionElement for f64 {
     #[inline(always)]
     fn of(x: f64) -> f64 {
         x
@@ -53,7 +53,7 @@ impl Rows for f64 {
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
-unsafe fn step_run<T: Rows, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
+unsafe fn step_run<T: AttentionElement, L: Level>(row: &mut [T], largest: &mut T, sum: &mut T) -> T {
     let infinite = T::of(f64::NEG_INFINITY);
     let before = *largest;
     let block = T::narrow(T::reduce::<Largest, L>(row));
@@ -76,7 +76,7 @@ impl Combine for Largest {
     const HOW: Reduction = Reduction::Max;
     const COMPARES: bool = false;
     #[inline(always)]
-    fn lane<T: Number>(a: T, b: T) -> T {
+    fn lane<T: Arithmetic>(a: T, b: T) -> T {
         if b > a { b } else { a }
     }
     #[inline(always)]
@@ -89,7 +89,7 @@ impl Combine for Largest {
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
-unsafe fn cap_run<T: Rows, L: Level>(row: &mut [T], cap: T) {
+unsafe fn cap_run<T: AttentionElement, L: Level>(row: &mut [T], cap: T) {
     for x in row {
         *x = x.over(cap).tanh::<L>().times(cap);
     }
@@ -98,7 +98,7 @@ unsafe fn cap_run<T: Rows, L: Level>(row: &mut [T], cap: T) {
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
-unsafe fn scale_run<T: Rows, L: Level>(row: &mut [T], by: T) {
+unsafe fn scale_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) {
     for x in row {
         *x = x.times(by);
     }
@@ -107,7 +107,7 @@ unsafe fn scale_run<T: Rows, L: Level>(row: &mut [T], by: T) {
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
-unsafe fn add_run<T: Rows, L: Level>(row: &mut [T], other: &[T]) {
+unsafe fn add_run<T: AttentionElement, L: Level>(row: &mut [T], other: &[T]) {
     for (x, &y) in row.iter_mut().zip(other) {
         *x = x.plus(y);
     }
@@ -115,19 +115,19 @@ unsafe fn add_run<T: Rows, L: Level>(row: &mut [T], other: &[T]) {
 
 per_level! {
     /// See [`Softmax::step`].
-    step<T: Rows>(row: &mut [T], largest: &mut T, sum: &mut T) -> T = step_run
+    step<T: AttentionElement>(row: &mut [T], largest: &mut T, sum: &mut T) -> T = step_run
 }
 per_level! {
     /// See [`Softmax::cap`].
-    cap<T: Rows>(row: &mut [T], cap: T) = cap_run
+    cap<T: AttentionElement>(row: &mut [T], cap: T) = cap_run
 }
 per_level! {
     /// See [`Softmax::scale`].
-    scale<T: Rows>(row: &mut [T], by: T) = scale_run
+    scale<T: AttentionElement>(row: &mut [T], by: T) = scale_run
 }
 per_level! {
     /// See [`Softmax::add`].
-    add<T: Rows>(row: &mut [T], other: &[T]) = add_run
+    add<T: AttentionElement>(row: &mut [T], other: &[T]) = add_run
 }
 
 /// The steps of a running softmax, resolved for an instruction-set level.
@@ -141,7 +141,7 @@ pub struct Softmax<T> {
     add: unsafe fn(&mut [T], &[T]),
 }
 
-impl<T: Rows> Softmax<T> {
+impl<T: AttentionElement> Softmax<T> {
     /// With scores bounded by `softcap`, if that is not 0. The machine must have `isa`.
     pub fn new(softcap: f64, isa: Isa) -> Softmax<T> {
         Softmax {

@@ -13,7 +13,7 @@ use super::{
 
 /// Instantiates for an instruction-set level.
 type Make = fn(Isa) -> PointFn;
-type Entry = (&'static str, Make);
+type NamedKernel = (&'static str, Make);
 
 /// A pointwise op, resolved.
 #[derive(Clone, Copy)]
@@ -72,7 +72,7 @@ pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
     entries(register(dtype)).into_iter().map(|e| e.0).chain(["cast"])
 }
 
-fn entries(dtype: DType) -> Vec<Entry> {
+fn entries(dtype: DType) -> Vec<NamedKernel> {
     match dtype {
         DType::F32 => [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32()].concat(),
         DType::F64 => [any::<f64, Lowest>(), numbers::<f64, Lowest>(), floats_f64()].concat(),
@@ -88,8 +88,8 @@ fn entries(dtype: DType) -> Vec<Entry> {
 
 /// For which levels functions are instantiated.
 trait Levels {
-    fn one<O: Unary>(name: &'static str) -> Entry;
-    fn two<O: Binary>(name: &'static str) -> Entry;
+    fn one<O: Unary>(name: &'static str) -> NamedKernel;
+    fn two<O: Binary>(name: &'static str) -> NamedKernel;
 }
 
 /// All: `f32`, which hot loops are made of.
@@ -98,24 +98,24 @@ struct Every;
 struct Lowest;
 
 impl Levels for Every {
-    fn one<O: Unary>(name: &'static str) -> Entry {
+    fn one<O: Unary>(name: &'static str) -> NamedKernel {
         (name, unary::<O>)
     }
-    fn two<O: Binary>(name: &'static str) -> Entry {
+    fn two<O: Binary>(name: &'static str) -> NamedKernel {
         (name, binary::<O>)
     }
 }
 
 impl Levels for Lowest {
-    fn one<O: Unary>(name: &'static str) -> Entry {
+    fn one<O: Unary>(name: &'static str) -> NamedKernel {
         (name, unary_baseline::<O>)
     }
-    fn two<O: Binary>(name: &'static str) -> Entry {
+    fn two<O: Binary>(name: &'static str) -> NamedKernel {
         (name, binary_baseline::<O>)
     }
 }
 
-fn any<T: Element, V: Levels>() -> Vec<Entry> {
+fn any<T: RegisterElement, V: Levels>() -> Vec<NamedKernel> {
     vec![
         Lowest::two::<Eq<T>>("eq"),
         Lowest::two::<Ne<T>>("ne"),
@@ -130,7 +130,7 @@ fn any<T: Element, V: Levels>() -> Vec<Entry> {
     ]
 }
 
-fn numbers<T: Number, V: Levels>() -> Vec<Entry> {
+fn numbers<T: Arithmetic, V: Levels>() -> Vec<NamedKernel> {
     vec![
         V::two::<Add<T>>("add"),
         V::two::<Sub<T>>("sub"),
@@ -146,7 +146,7 @@ fn numbers<T: Number, V: Levels>() -> Vec<Entry> {
 
 macro_rules! float_entries {
     ($name:ident, $t:ty, $v:ty) => {
-        fn $name() -> Vec<Entry> {
+        fn $name() -> Vec<NamedKernel> {
             vec![
                 <$v>::one::<Exp<$t>>("exp"),
                 <$v>::one::<Log<$t>>("log"),
@@ -177,12 +177,12 @@ macro_rules! float_entries {
 float_entries!(floats_f32, f32, Every);
 float_entries!(floats_f64, f64, Lowest);
 
-fn logic() -> Vec<Entry> {
+fn logic() -> Vec<NamedKernel> {
     vec![Lowest::one::<Not>("not"), Lowest::two::<And>("and"), Lowest::two::<Or>("or"), Lowest::two::<Xor>("xor")]
 }
 
-fn select<T: Element>(_: Isa) -> PointFn {
-    unsafe fn run<T: Element>(c: &PointCall<'_>) {
+fn select<T: RegisterElement>(_: Isa) -> PointFn {
+    unsafe fn run<T: RegisterElement>(c: &PointCall<'_>) {
         // A scalar argument is read again and again.
         let step = |i: usize| usize::from(c.scalar >> i & 1 == 0);
         let (s0, s1, s2) = (step(0), step(1), step(2));

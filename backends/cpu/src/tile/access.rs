@@ -6,7 +6,7 @@ use super::domain::{AxisMask, MAX_RANK};
 
 /// A compiled index map.
 #[derive(Clone, Debug, Default)]
-pub struct Access {
+pub struct CompiledAccess {
     constant: i64,
     strides: [i64; MAX_RANK],
     cuts: Vec<(Cut, i64)>,
@@ -14,8 +14,8 @@ pub struct Access {
 
 #[derive(Clone, Debug)]
 enum Cut {
-    Div(Access, i64),
-    Mod(Access, i64),
+    Div(CompiledAccess, i64),
+    Mod(CompiledAccess, i64),
     Value(usize),
 }
 
@@ -31,17 +31,17 @@ pub struct AffineRun {
 }
 
 /// Reads the values that indirect maps mention: at the point, and whether they change along the axis.
-pub type Read<'a> = &'a dyn Fn(usize) -> (i64, bool);
+pub type ReadIndex<'a> = &'a dyn Fn(usize) -> (i64, bool);
 
-impl Access {
+impl CompiledAccess {
     /// Compiles a map; `None` for more axes than [`MAX_RANK`], or where an extent at run time is in it.
-    pub fn new(index: &Index) -> Option<Access> {
-        let mut access = Access { constant: index.constant, ..Access::default() };
+    pub fn new(index: &Index) -> Option<CompiledAccess> {
+        let mut access = CompiledAccess { constant: index.constant, ..CompiledAccess::default() };
         for (atom, c) in &index.terms {
             match atom {
                 Atom::Coord(n) => *access.strides.get_mut(*n)? += c,
-                Atom::Div(inner, by) => access.cuts.push((Cut::Div(Access::new(inner)?, *by), *c)),
-                Atom::Mod(inner, by) => access.cuts.push((Cut::Mod(Access::new(inner)?, *by), *c)),
+                Atom::Div(inner, by) => access.cuts.push((Cut::Div(CompiledAccess::new(inner)?, *by), *c)),
+                Atom::Mod(inner, by) => access.cuts.push((Cut::Mod(CompiledAccess::new(inner)?, *by), *c)),
                 Atom::Value(v) => access.cuts.push((Cut::Value(*v), *c)),
                 Atom::Extent(_) => return None,
             }
@@ -64,7 +64,7 @@ impl Access {
     }
 
     /// Evaluates at a point, along `axis`.
-    pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> AffineRun {
+    pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);
         let mut run = AffineRun { value, slope: self.strides[axis], len: usize::MAX };
         for (cut, c) in &self.cuts {
@@ -79,7 +79,7 @@ impl Access {
 }
 
 impl Cut {
-    fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> AffineRun {
+    fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         match self {
             Cut::Div(inner, by) => {
                 let r = inner.at(point, axis, read);
@@ -113,7 +113,7 @@ fn steps_within(r: AffineRun, by: i64) -> usize {
 #[derive(Clone, Debug)]
 pub struct TileGuard {
     /// The index.
-    pub access: Access,
+    pub access: CompiledAccess,
     /// From here.
     pub from: i64,
     /// To before here.
@@ -122,7 +122,7 @@ pub struct TileGuard {
 
 impl TileGuard {
     /// Whether it holds at a point, and for how many steps along `axis` that stays so.
-    pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
+    pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
         let run = self.access.at(point, axis, read);
         let inside = (self.from..self.to).contains(&run.value);
         let ahead = match (run.slope, inside) {
@@ -138,7 +138,7 @@ impl TileGuard {
 }
 
 /// Whether all guards hold at a point, and for how many steps that stays so.
-pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, read: Read<'_>) -> (bool, usize) {
+pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
     let mut steps = usize::MAX;
     for guard in guards {
         let (holds, ahead) = guard.holds(point, axis, read);
@@ -150,9 +150,9 @@ pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, re
     (true, steps)
 }
 
-impl Access {
+impl CompiledAccess {
     /// With values renumbered.
-    pub fn with_values(mut self, number: &dyn Fn(usize) -> usize) -> Access {
+    pub fn with_values(mut self, number: &dyn Fn(usize) -> usize) -> CompiledAccess {
         for (cut, _) in &mut self.cuts {
             *cut = match std::mem::replace(cut, Cut::Value(0)) {
                 Cut::Div(inner, by) => Cut::Div(inner.with_values(number), by),

@@ -10,7 +10,7 @@ use eutectic_ir::DType;
 use rustc_hash::FxHashMap;
 
 use super::{
-    access::{Access, TileGuard},
+    access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
     pairs::{FusedPair, pairs},
     program::{Scatter, TileProgram, TileStep, TileValue, Write},
@@ -194,8 +194,8 @@ impl TileCompiler<'_> {
     }
 
     /// A map, and the axes on which it depends.
-    fn access(&self, index: &eutectic_ir::index::Index) -> Result<(Access, AxisMask), String> {
-        let access = Access::new(index).ok_or("an index over too many axes")?;
+    fn access(&self, index: &eutectic_ir::index::Index) -> Result<(CompiledAccess, AxisMask), String> {
+        let access = CompiledAccess::new(index).ok_or("an index over too many axes")?;
         let mut mask = access.mask();
         for value in index.values() {
             let TileValue { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
@@ -328,7 +328,7 @@ impl TileCompiler<'_> {
             return self.scatter(store, value, count);
         }
         let range = store.at.range(&reached);
-        match Access::new(&store.at).and_then(|a| a.affine()) {
+        match CompiledAccess::new(&store.at).and_then(|a| a.affine()) {
             Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
                 self.problems.push(format!("a store at {} to a buffer of {count} elements", store.at));
             }

@@ -7,7 +7,7 @@ use crate::simd::{
 };
 
 /// A side of a copy: its first element, and its strides in elements.
-pub struct Side {
+pub struct CopySide {
     /// The first element.
     pub at: *mut u8,
     /// Along each axis.
@@ -23,7 +23,7 @@ type Axis = (usize, isize, isize);
 /// # Safety
 /// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise. The
 /// machine must have `isa`.
-pub unsafe fn copy(to: &Side, from: &Side, tile: &Tile, size: usize, isa: Isa) {
+pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa: Isa) {
     if (0..MAX_RANK).any(|d| tile.len[d] == 0) {
         return;
     }

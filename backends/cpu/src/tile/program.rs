@@ -3,16 +3,16 @@
 use eutectic_ir::DType;
 
 use super::{
-    access::{Access, TileGuard},
+    access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
     region::Region,
     shape::TileShape,
 };
 use crate::{
-    runtime::fault::Fault,
+    runtime::fault::IndexFault,
     simd::{
         Isa, PointFn,
-        reduce::{Accumulate, Finish},
+        reduce::{Accumulate, FinishFn},
         stream,
     },
 };
@@ -66,7 +66,7 @@ pub enum TileStep {
         /// Its number of elements.
         count: usize,
         /// Where.
-        access: Access,
+        access: CompiledAccess,
         /// Only where all hold.
         guards: Vec<TileGuard>,
     },
@@ -80,7 +80,7 @@ pub enum TileStep {
         guards: Vec<TileGuard>,
     },
     /// An integer computed from coordinates.
-    Coordinate(Access),
+    Coordinate(CompiledAccess),
     /// A pointwise function.
     Point {
         /// Which.
@@ -99,7 +99,7 @@ pub enum TileStep {
         /// A part of a row.
         accumulate: Accumulate,
         /// The end.
-        finish: Finish,
+        finish: FinishFn,
         /// Byte offset of the accumulators.
         offset: usize,
     },
@@ -174,7 +174,7 @@ pub struct Scatter {
     /// Its number of elements.
     pub count: usize,
     /// Where.
-    pub access: Access,
+    pub access: CompiledAccess,
     /// Only where all hold.
     pub guards: Vec<TileGuard>,
     /// Which value.
@@ -251,5 +251,5 @@ pub struct Frame<'a> {
     /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
     pub direct: bool,
     /// Where an index out of range is reported.
-    pub fault: &'a Fault,
+    pub fault: &'a IndexFault,
 }

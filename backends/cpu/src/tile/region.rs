@@ -87,14 +87,14 @@ mod tests {
     use eutectic_ir::index::Index;
 
     use super::*;
-    use crate::tile::access::Access;
+    use crate::tile::access::CompiledAccess;
 
     #[test]
     fn a_region_holds_the_points_where_guards_hold() {
         for stride in [-3_i64, -2, -1, 0, 1, 2, 5] {
             for constant in -7..8 {
                 let index = Index::coord(0).times(stride).plus(&Index::constant(constant));
-                let guard = TileGuard { access: Access::new(&index).unwrap(), from: -2, to: 6 };
+                let guard = TileGuard { access: CompiledAccess::new(&index).unwrap(), from: -2, to: 6 };
                 let region = Region::new(&[guard], &[9]).unwrap();
                 for x in 0..9 {
                     let tile = Tile { start: [x, 0, 0, 0, 0, 0, 0, 0], len: [1; MAX_RANK] };

@@ -51,14 +51,14 @@ impl TileProgram {
 }
 
 /// What tells how elements lie in a register: the axes, and the size of an element.
-type Kind = (AxisMask, usize);
+type RegisterKind = (AxisMask, usize);
 
 /// A place in scratch memory.
 struct ScratchPlace {
     at: usize,
     bytes: usize,
     /// How elements lie in it, if another value may have it while it is read.
-    kind: Option<Kind>,
+    kind: Option<RegisterKind>,
     /// The last step that needs it.
     until: usize,
 }
@@ -85,7 +85,7 @@ impl ScratchPlaces {
         }
     }
 
-    fn take(&mut self, kind: Option<Kind>, bytes: usize, until: usize) -> usize {
+    fn take(&mut self, kind: Option<RegisterKind>, bytes: usize, until: usize) -> usize {
         let bytes = bytes.next_multiple_of(64);
         let at = match self.read.iter().position(|p| kind.is_some() && p.kind == kind) {
             Some(n) => self.read.swap_remove(n).at,

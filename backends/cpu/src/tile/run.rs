@@ -4,8 +4,8 @@ mod points;
 mod walk;
 
 use super::{
-    access::{Access, TileGuard},
-    copy::{self, Side, copy},
+    access::{CompiledAccess, TileGuard},
+    copy::{self, CopySide, copy},
     domain::{MAX_RANK, Tile},
     program::{Frame, RowPart, TileProgram, TileStep, TileValue},
     region::Region,
@@ -32,7 +32,7 @@ struct Gather<'a> {
     /// Its number of elements.
     count: usize,
     /// Where.
-    access: &'a Access,
+    access: &'a CompiledAccess,
     /// Only where all hold.
     guards: &'a [TileGuard],
 }
@@ -194,7 +194,7 @@ impl TileRun<'_> {
                     if let Some(part) = region.part(self.tile) {
                         let at =
                             self.frame.slots[*slot].wrapping_offset(self.offset(&part, *base, strides) * size as isize);
-                        self.put(value, register, &part, &Side { at, strides: strides.map(|s| s as isize) });
+                        self.put(value, register, &part, &CopySide { at, strides: strides.map(|s| s as isize) });
                     }
                     self.point_to(id, register);
                 }
@@ -253,7 +253,7 @@ impl TileRun<'_> {
             if self.shape.steps[id].place != TileLayout::Apart {
                 return self.point_to(id, from);
             }
-            self.put(value, register, self.tile, &Side { at: from, strides: strides.map(|s| s as isize) });
+            self.put(value, register, self.tile, &CopySide { at: from, strides: strides.map(|s| s as isize) });
             self.point_to(id, register);
         }
     }
@@ -262,24 +262,24 @@ impl TileRun<'_> {
     ///
     /// # Safety
     /// The register must be the value's, and the part lie in the tile and be valid at the source.
-    unsafe fn put(&self, value: &TileValue, register: *mut u8, part: &Tile, from: &Side) {
+    unsafe fn put(&self, value: &TileValue, register: *mut u8, part: &Tile, from: &CopySide) {
         let (mut along, size) = (*part, value.dtype.size());
         (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
         let strides = self.tile.strides(value.mask);
         let at = register.wrapping_offset(self.place(&strides, &part.start) * size as isize);
         // SAFETY: the register holds the tile; the caller promises the source.
-        unsafe { copy(&Side { at, strides }, from, &along, size, self.program.isa) };
+        unsafe { copy(&CopySide { at, strides }, from, &along, size, self.program.isa) };
     }
 
     /// A value that was computed before, from the first point of a part of the tile on.
     ///
     /// # Safety
     /// The value's step must have been run.
-    unsafe fn side(&self, id: usize, part: &Tile) -> Side {
+    unsafe fn side(&self, id: usize, part: &Tile) -> CopySide {
         let strides = self.strides(id);
         let offset = self.place(&strides, &part.start) * self.program.values[id].dtype.size() as isize;
         // SAFETY: passed on from the caller.
-        Side { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
+        CopySide { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
 
     /// Selects by boxes; gives where the value is.
@@ -354,8 +354,8 @@ impl TileRun<'_> {
             for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
                 tile.len[d] = 1;
             }
-            let to = Side { at: to, strides: write.strides.map(|s| s as isize) };
-            let from = Side { at: from, strides: self.strides(write.value) };
+            let to = CopySide { at: to, strides: write.strides.map(|s| s as isize) };
+            let from = CopySide { at: from, strides: self.strides(write.value) };
             copy(&to, &from, &tile, size, self.program.isa);
         }
     }

@@ -18,7 +18,7 @@ pub struct TileShape {
     /// The extents.
     pub len: [usize; MAX_RANK],
     /// For each step.
-    pub steps: Vec<Walk>,
+    pub steps: Vec<TileWalk>,
     /// The loads that are read in place and dense.
     pub loads: Vec<usize>,
     /// What is run at once, in order: of all steps, and of each pass.
@@ -50,7 +50,7 @@ pub enum Stage {
 
 /// How a step goes through a tile.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct TileWalk {
     /// How the tile lies where a load reads it, or where a pointwise step may store it.
     pub place: TileLayout,
     /// The load in whose lines the value is read.

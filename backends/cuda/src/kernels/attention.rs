@@ -6,12 +6,12 @@ use eutectic_backend::{
     intervals::{Mask, Visibility},
     scores::Shares,
 };
-use eutectic_gpu::{device::Shape, emit::Emitter, lanes::Lanes, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, emit::Emitter, lanes::SplitAxis, launch::Launch};
 
 use super::{
-    attention_way::{Groups, Units, Way},
-    parts::{Operand, epilogue, flat, short, wide},
-    warpgroup_attention::{self, Bias},
+    attention_way::{AttentionWay, Groups, Units},
+    parts::{PrintedOperand, epilogue, flat, short, wide},
+    warpgroup_attention::{self, PrintedBias},
 };
 use crate::dialect::{CudaC, arguments, entry, method};
 
@@ -21,9 +21,9 @@ const JOIN: usize = 128;
 const LOOKED_AT: usize = 1 << 14;
 
 /// What is printed, whichever way.
-pub struct Problem<'a> {
+pub struct AttentionProblem<'a> {
     /// The device's.
-    pub shape: &'a Shape,
+    pub shape: &'a DeviceShape,
     /// Extents of the batch, queries, depth, keys and columns.
     pub extents: [usize; 5],
     /// The bias over `[b s t]`, and which value it is.
@@ -39,9 +39,9 @@ pub struct Problem<'a> {
     shares: Shares,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> AttentionProblem<'a> {
     /// That of a kernel, if it is one.
-    pub fn of(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
+    pub fn of(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
         let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
             return None;
         };
@@ -61,7 +61,7 @@ impl<'a> Problem<'a> {
             softcap.get(),
             *empty == EmptyRow::Zeros,
         );
-        Some(Problem {
+        Some(AttentionProblem {
             shape,
             extents: [b, s, d, t, e],
             bias: bias.as_ref().map(|bias| (flat(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0])),
@@ -98,7 +98,7 @@ impl<'a> Problem<'a> {
         tiles.max(queries * (columns + 4) * 4)
     }
 
-    pub fn by_threads(&self) -> Way {
+    pub fn by_threads(&self) -> AttentionWay {
         let [b, s, _, t, e] = self.extents;
         let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
         let chunks = e.div_ceil(up_to(e, columns)).max(1);
@@ -108,11 +108,11 @@ impl<'a> Problem<'a> {
         let blocks = (b * s.div_ceil(queries) * chunks).max(1);
         let most = (t / (2 * keys)).max(1).min(4 * self.shape.processors / blocks).max(1);
         let splits = if blocks < self.shape.processors { 1 << most.ilog2() } else { 1 };
-        Way { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
+        AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
     }
 
-    pub fn print(&self, way: &Way) -> Result<Vec<Launch>, Vec<String>> {
-        let &Way { units, queries: bq, keys: bt, splits, .. } = way;
+    pub fn print(&self, way: &AttentionWay) -> Result<Vec<Launch>, Vec<String>> {
+        let &AttentionWay { units, queries: bq, keys: bt, splits, .. } = way;
         let [b, s, d, _, e] = self.extents;
         let (sum, bytes) = (self.sum, if self.sum == "double" { 8 } else { 4 });
         let (ec, dc) = (up_to(e, if bytes == 8 { 64 } else { 128 }), up_to(d, 64));
@@ -123,7 +123,7 @@ impl<'a> Problem<'a> {
         let mut methods = epilogue;
         let mut operands = Vec::new();
         for (n, (nest, body)) in self.nests.iter().zip(self.bodies).enumerate() {
-            let operand = Operand::print(n, nest, body.results[0], slots, (n == 2, sum))?;
+            let operand = PrintedOperand::print(n, nest, body.results[0], slots, (n == 2, sum))?;
             before += &operand.properties;
             methods += &operand.method;
             operands.push(operand);
@@ -131,7 +131,7 @@ impl<'a> Problem<'a> {
         let mut bias_lanes = 1;
         let mut seen = None;
         if let Some((nest, result)) = &self.bias {
-            seen = Seen::of(nest, *result, [bq, bt]);
+            seen = SeenKeys::of(nest, *result, [bq, bt]);
             let printed = match units {
                 Units::Warpgroups(groups) => {
                     let room = groups.room(bt, e.max(1).next_multiple_of(16));
@@ -145,7 +145,7 @@ impl<'a> Problem<'a> {
         } else if matches!(units, Units::Warpgroups(_)) {
             before += warpgroup_attention::NOTHING_KEPT;
         }
-        before += &Seen::print(seen.as_ref());
+        before += &SeenKeys::print(seen.as_ref());
         let head = arguments(slots, &before, &methods)
             + include_str!("../text/tiles.cu")
             + include_str!("../text/attention.cu");
@@ -195,9 +195,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<Bias, Vec<String>> {
+    fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<PrintedBias, Vec<String>> {
         let slots = &self.kernel.slots;
-        let lanes = Lanes::best(nest, slots, 2, most);
+        let lanes = SplitAxis::best(nest, slots, 2, most);
         let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "s", "t"], lanes, "v");
         let values = emitter.value(result);
         for lane in 0..lanes.count {
@@ -207,7 +207,7 @@ impl<'a> Problem<'a> {
             return Err(emitter.problems);
         }
         let methods = method(&format!("void bias(int b, int s, int t, {}* out)", self.sum), &emitter.text);
-        Ok(Bias { before: String::new(), methods, lanes: lanes.count })
+        Ok(PrintedBias { before: String::new(), methods, lanes: lanes.count })
     }
 }
 
@@ -224,11 +224,11 @@ struct Range {
 }
 
 /// What each block of queries sees.
-struct Seen(Vec<Range>);
+struct SeenKeys(Vec<Range>);
 
-impl Seen {
+impl SeenKeys {
     /// None where every tile is seen by all, and no tile is plain.
-    fn of(bias: &Nest, result: usize, [bq, bt]: [usize; 2]) -> Option<Seen> {
+    fn of(bias: &Nest, result: usize, [bq, bt]: [usize; 2]) -> Option<SeenKeys> {
         let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
         let (blocks, tiles) = (s.div_ceil(bq), t.div_ceil(bt));
         if b == 0 || blocks * tiles > LOOKED_AT || blocks * tiles == 0 {
@@ -256,12 +256,12 @@ impl Seen {
             Range { seen, plain }
         };
         let ranges: Vec<Range> = (0..blocks).map(of_block).collect();
-        ranges.iter().any(|range| range.seen != [0, t] || range.plain != [0, 0]).then_some(Seen(ranges))
+        ranges.iter().any(|range| range.seen != [0, t] || range.plain != [0, 0]).then_some(SeenKeys(ranges))
     }
 
     /// The functions that say which keys a block of queries looks at, and which tiles of them are plain.
-    fn print(seen: Option<&Seen>) -> String {
-        let Some(Seen(ranges)) = seen else {
+    fn print(seen: Option<&SeenKeys>) -> String {
+        let Some(SeenKeys(ranges)) = seen else {
             return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();
         };
         let of = |Range { seen: [first, last], plain: [from, to] }: &Range| format!("{first}, {last}, {from}, {to}");

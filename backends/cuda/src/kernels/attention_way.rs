@@ -26,7 +26,7 @@ pub struct Groups {
 
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct AttentionWay {
     /// What multiplies.
     pub units: Units,
     /// Queries of a block.
@@ -39,10 +39,10 @@ pub struct Way {
     pub seconds: f64,
 }
 
-impl Way {
+impl AttentionWay {
     /// Its name: the family, and after a comma what it chooses.
     pub fn name(&self) -> String {
-        let Way { units, queries, keys, splits, .. } = self;
+        let AttentionWay { units, queries, keys, splits, .. } = self;
         let family = match units {
             Units::Threads => "threads".to_string(),
             Units::Warps => format!("warps of {queries} queries"),

@@ -2,11 +2,11 @@
 //! takes, by which one is chosen. Coefficients were measured on an H200.
 
 use eutectic_backend::Kernel;
-use eutectic_gpu::{device::Shape, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
 use super::{
-    attention::Problem,
-    attention_way::{Groups, Units, Way},
+    attention::AttentionProblem,
+    attention_way::{AttentionWay, Groups, Units},
     contraction::PrintedWay,
 };
 
@@ -54,7 +54,7 @@ impl Groups {
         self.registers[1].saturating_sub(taken)
     }
 
-    fn fits(&self, problem: &Problem, keys: usize, [depth, columns]: [usize; 2]) -> bool {
+    fn fits(&self, problem: &AttentionProblem, keys: usize, [depth, columns]: [usize; 2]) -> bool {
         let bias = if problem.bias.is_some() { BIAS_REGISTERS } else { 0 };
         let most = self.registers[1];
         // What the compiler counts with is what all threads have at the start.
@@ -68,14 +68,14 @@ impl Groups {
 }
 
 /// Blocks on processors, each of which runs some at once: how often all of them are full.
-fn waves(shape: &Shape, blocks: usize, resident: usize) -> f64 {
+fn waves(shape: &DeviceShape, blocks: usize, resident: usize) -> f64 {
     let at_once = shape.processors * resident;
     // Small blocks start whenever another one ends; large ones wait for the slowest.
     if resident > 1 { (blocks as f64 / at_once as f64).max(1.0) } else { blocks.div_ceil(at_once) as f64 }
 }
 
 /// Parts of the keys that keep processors busy: none, or as many as run at once.
-fn splits(shape: &Shape, blocks: usize, resident: usize, tiles: usize) -> Vec<usize> {
+fn splits(shape: &DeviceShape, blocks: usize, resident: usize, tiles: usize) -> Vec<usize> {
     let full = shape.processors * resident / blocks.max(1);
     let most = (tiles / 2).max(1);
     let mut all = vec![1, full.min(most), (full / 2).min(most)];
@@ -86,11 +86,11 @@ fn splits(shape: &Shape, blocks: usize, resident: usize, tiles: usize) -> Vec<us
 }
 
 /// All ways of a problem of 16-bit operands.
-pub fn ways(problem: &Problem) -> Vec<Way> {
-    let Problem { shape, extents: [b, s, d, t, e], .. } = *problem;
+pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
+    let AttentionProblem { shape, extents: [b, s, d, t, e], .. } = *problem;
     let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
     let mut all = Vec::new();
-    let seconds = |way: &Way, resident: usize, step: f64| {
+    let seconds = |way: &AttentionWay, resident: usize, step: f64| {
         let blocks = (b * s.div_ceil(way.queries) * way.splits).max(1);
         let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64;
         let visible = problem.visible(way.queries, way.keys);
@@ -132,8 +132,11 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
                     );
                     // Three take turns so that none waits.
                     let waiting = if groups.count == 3 { 0.1e-6 } else { 0.25e-6 };
-                    let way = Way { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
-                    all.push(Way { seconds: seconds(&way, groups.resident, (busy + waiting).max(memory)), ..way });
+                    let way = AttentionWay { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
+                    all.push(AttentionWay {
+                        seconds: seconds(&way, groups.resident, (busy + waiting).max(memory)),
+                        ..way
+                    });
                 }
             }
         }
@@ -154,8 +157,8 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
             let [busy, memory] = step(queries * keys * at_once, WARP_RATE, [keys * at_once, s.div_ceil(queries)], bias);
             // Each warp does one after the other; few do not fill the processor.
             let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10;
-            let way = Way { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
-            all.push(Way { seconds: seconds(&way, resident, busy.max(memory).max(alone)), ..way });
+            let way = AttentionWay { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
+            all.push(AttentionWay { seconds: seconds(&way, resident, busy.max(memory).max(alone)), ..way });
         }
     }
     all
@@ -165,8 +168,8 @@ pub fn ways(problem: &Problem) -> Vec<Way> {
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let problem = Problem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
+pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    let problem = AttentionProblem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
     let way = match problem.half {
         Some(_) => ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)),
         None => Some(problem.by_threads()),
@@ -177,8 +180,11 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
 }
 
 /// All ways to compute a kernel's attention; none of another kernel.
-pub fn all(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
-    let Some(problem) = Problem::of(shape, kernel).filter(|problem| problem.half.is_some()) else { return Vec::new() };
-    let printed = |way: Way| PrintedWay { name: way.name(), seconds: way.seconds, printed: problem.print(&way) };
+pub fn all(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
+    let Some(problem) = AttentionProblem::of(shape, kernel).filter(|problem| problem.half.is_some()) else {
+        return Vec::new();
+    };
+    let printed =
+        |way: AttentionWay| PrintedWay { name: way.name(), seconds: way.seconds, printed: problem.print(&way) };
     ways(&problem).into_iter().map(printed).collect()
 }

@@ -5,7 +5,7 @@ use eutectic_gpu::launch::Launch;
 
 use super::{
     parts::epilogue,
-    product::{CACHE, LAUNCH, Printed, Problem, Way},
+    product::{CACHE, LAUNCH, Printed, ProductProblem, ProductWay},
 };
 use crate::dialect::entry;
 
@@ -27,7 +27,7 @@ const RATE: f64 = 1.2e11;
 const ENDS: f64 = 1.0e-6;
 
 /// Each number of columns of a block, with each number of parts of the depth.
-pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     if m > ROWS || problem.extents.contains(&0) {
         return Vec::new();
@@ -52,7 +52,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (THREADS / abreast * deep) as f64).ceil();
             let busy = reading.max(own) / full + turns * 0.05e-6;
-            ways.push(Way {
+            ways.push(ProductWay {
                 name: format!("few, {columns} columns in {splits}"),
                 seconds: LAUNCH + ENDS + busy + problem.adding(splits),
                 print: Box::new(move || print(problem, columns, splits)),
@@ -67,7 +67,7 @@ fn terms(rows: usize) -> usize {
     if rows > 4 { 4 } else { 8 }
 }
 
-fn print(problem: &Problem, columns: usize, splits: usize) -> Printed {
+fn print(problem: &ProductProblem, columns: usize, splits: usize) -> Printed {
     let operands = problem.operands()?;
     let [b, m, n, _] = problem.extents;
     let sum = problem.sum;

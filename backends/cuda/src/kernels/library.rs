@@ -2,12 +2,12 @@
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
 use eutectic_gpu::{
-    launch::{Finish, Launch, Matrix, Product},
+    launch::{Finish, Launch, MatrixLayout, Product},
     map, ops,
 };
 use eutectic_ir::{DType, index::Index};
 
-use super::product::{Printed, Problem, Way};
+use super::product::{Printed, ProductProblem, ProductWay};
 use crate::dialect::CudaC;
 
 /// What the library may use beside the product.
@@ -22,8 +22,8 @@ const ENDS: f64 = 0.8e-6;
 pub const ACTIVATIONS: &[&str] = &["gelu-tanh"];
 
 /// The library's way, where operands are plain and it is worth it.
-pub fn ways<'a>(problem: &'a Problem<'a>) -> Option<Way<'a>> {
-    let Problem { shape, kernel, extents, .. } = problem;
+pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
+    let ProductProblem { shape, kernel, extents, .. } = problem;
     let least = shape.library?;
     let operands = [(&problem.left, problem.lhs.results[0]), (&problem.right, problem.rhs.results[0])];
     let dtype = problem.left.instrs[operands[0].1].dtype();
@@ -35,22 +35,27 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Option<Way<'a>> {
     let extra = if direct.is_some() { 0.0 } else { 2e-6 + elements * 8.0 / 2.5e12 };
     let depth = extents[3] as f64;
     let busy = (flops / rate * (1.0 + half / depth)).max(ENDS + term * depth);
-    (flops >= least.max(1.0)).then(|| Way {
+    (flops >= least.max(1.0)).then(|| ProductWay {
         name: format!("library{}", if direct.is_some() { "" } else { " and map" }),
         seconds: if least > 0.0 { problem.seconds(busy, 1) + extra } else { 0.0 },
         print: Box::new(move || print(problem, dtype, [lhs, rhs], direct.clone())),
     })
 }
 
-fn print(problem: &Problem, operands: DType, [lhs, rhs]: [Matrix; 2], direct: Option<Stored>) -> Printed {
-    let Problem { shape, kernel, extents, .. } = *problem;
+fn print(
+    problem: &ProductProblem,
+    operands: DType,
+    [lhs, rhs]: [MatrixLayout; 2],
+    direct: Option<ProductStore>,
+) -> Printed {
+    let ProductProblem { shape, kernel, extents, .. } = *problem;
     let [b, m, n, _] = extents;
-    if let Some(Stored { result, out, finish }) = direct {
+    if let Some(ProductStore { result, out, finish }) = direct {
         let product = Product { extents, operands, result, lhs, rhs, out, finish };
         return Ok(vec![Launch::product(product, LIBRARY_BYTES)]);
     }
     let result = if operands == DType::F64 { DType::F64 } else { DType::F32 };
-    let out = Matrix { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
+    let out = MatrixLayout { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
     let workspace = (b * m * n * result.size()).next_multiple_of(256) + LIBRARY_BYTES;
     let product = Product { extents, operands, result, lhs, rhs, out, finish: Finish::default() };
     let epilogue = Kernel { anchor: AnchorKernel::Map, ..over(kernel, result) };
@@ -59,7 +64,7 @@ fn print(problem: &Problem, operands: DType, [lhs, rhs]: [Matrix; 2], direct: Op
 }
 
 /// Where a matrix lies that is loaded as it is: neighbours along one of its axes, all else at multiples of 16 bytes.
-pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -> Option<Matrix> {
+pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -> Option<MatrixLayout> {
     let Instr::Load(load) = &nest.instrs[result] else { return None };
     let is_whole = load.guards.is_empty() && load.dtype == dtype && kernel.slots[load.slot].0 == dtype;
     let at = matrix_at(&load.at, load.slot, nest, dtype).filter(|_| is_whole)?;
@@ -69,14 +74,14 @@ pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -
 
 /// How the library can store a product: where, and its epilogue.
 #[derive(Clone)]
-struct Stored {
+struct ProductStore {
     result: DType,
-    out: Matrix,
+    out: MatrixLayout,
     finish: Finish,
 }
 
 /// How a product is stored whose epilogue is one of the library's.
-fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<Stored> {
+fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> {
     let [store] = own.stores.as_slice() else { return None };
     let result = kernel.slots[store.slot].0;
     let fits = result == operands || result == DType::F32 && operands.size() == 2;
@@ -109,7 +114,7 @@ fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<Stored> {
     // A bias and an activation it has for results of the operands' type, one matrix at a time.
     let is_plain = finish.bias.is_none() && finish.activation.is_none();
     let has = is_plain || result == operands && result != DType::F64 && own.domain[0] == 1;
-    (products == 1 && has).then_some(Stored { result, out, finish })
+    (products == 1 && has).then_some(ProductStore { result, out, finish })
 }
 
 /// A value before casts between floats, which may keep excess precision.
@@ -126,15 +131,15 @@ fn uncast(own: &Nest, mut value: ValueId) -> ValueId {
 }
 
 /// A matrix whose columns are side by side.
-fn row_major(at: &Index, slot: usize, own: &Nest, dtype: DType) -> Option<Matrix> {
+fn row_major(at: &Index, slot: usize, own: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let at = matrix_at(at, slot, own, dtype)?;
     (at.strides[2] == 1 && at.strides[1] >= own.domain[2]).then_some(at)
 }
 
 /// Strides of an affine map, if all is at multiples of 16 bytes; 0 along an axis of one point.
-fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> {
+fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let strides = map.affine(3)?;
-    let mut at = Matrix { slot, offset: usize::try_from(map.constant).ok()?, strides: [0; 3] };
+    let mut at = MatrixLayout { slot, offset: usize::try_from(map.constant).ok()?, strides: [0; 3] };
     for ((to, stride), &extent) in at.strides.iter_mut().zip(strides).zip(&nest.domain) {
         *to = if extent == 1 { 0 } else { usize::try_from(stride).ok()? };
     }
@@ -142,7 +147,7 @@ fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> 
     (at.strides.into_iter().all(aligned) && (at.offset * dtype.size()).is_multiple_of(16)).then_some(at)
 }
 
-fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matrix> {
+fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let mut at = place(map, slot, nest, dtype)?;
     // Matrices that repeat a row or a column are none for the library.
     if (1..3).any(|axis| nest.domain[axis] > 1 && at.strides[axis] == 0) {

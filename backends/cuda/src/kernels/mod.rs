@@ -13,7 +13,7 @@ mod warpgroup_attention;
 mod warpgroups;
 
 use eutectic_backend::{AnchorKernel, Kernel};
-use eutectic_gpu::{device::Shape, launch::Launch, map, ops, rows};
+use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};
 
 pub use self::{
     contraction::{PrintedWay, all as products},
@@ -25,7 +25,7 @@ use crate::dialect::CudaC;
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match &kernel.anchor {
         AnchorKernel::Map => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
         AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
@@ -35,7 +35,7 @@ pub fn print(shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>
 }
 
 /// All ways to compute a kernel's product or attention, for tests and measurements; none of another kernel.
-pub fn ways(shape: &Shape, kernel: &Kernel) -> Vec<PrintedWay> {
+pub fn ways(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     let mut ways = contraction::all(shape, kernel);
     ways.extend(attention_ways::all(shape, kernel));
     ways

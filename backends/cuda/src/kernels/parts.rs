@@ -1,7 +1,7 @@
 //! The printed bodies that tiled kernels are made of: operands, by whichever axis they lie along, and epilogues.
 
 use eutectic_backend::{Body, Instr, axes::Nest};
-use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::Lanes};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 use eutectic_ir::{DType, index::Index};
 
 use crate::dialect::{CudaC, method};
@@ -26,7 +26,7 @@ pub fn short(bodies: &[&Body]) -> Option<&'static str> {
 }
 
 /// An operand of a product, printed.
-pub struct Operand {
+pub struct PrintedOperand {
     /// Its specialisation of `Operand`.
     pub properties: String,
     /// The method that evaluates it.
@@ -37,7 +37,7 @@ pub struct Operand {
     pub lanes: usize,
 }
 
-impl Operand {
+impl PrintedOperand {
     /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first.
     pub fn print(
         n: usize,
@@ -45,11 +45,11 @@ impl Operand {
         result: usize,
         slots: &[(DType, usize)],
         (depth_first, sum): (bool, &str),
-    ) -> Result<Operand, Vec<String>> {
+    ) -> Result<PrintedOperand, Vec<String>> {
         let (outer, depth) = if depth_first { (2, 1) } else { (1, 2) };
         let names: [&str; 3] = if depth_first { ["b", "k", "o"] } else { ["b", "o", "k"] };
         let most = if nest.instrs[result].dtype().size() == 2 { 8 } else { 4 };
-        let [along, across] = [depth, outer].map(|axis| Lanes::best(nest, slots, axis, most));
+        let [along, across] = [depth, outer].map(|axis| SplitAxis::best(nest, slots, axis, most));
         let is_along = match along.count.cmp(&across.count) {
             std::cmp::Ordering::Equal => steps_by_one(nest, depth),
             order => order.is_gt(),
@@ -75,7 +75,7 @@ impl Operand {
             pack.filter(|_| matches!(&nest.instrs[result], Instr::Load(load) if slots[load.slot].0 == load.dtype));
         let is_raw = raw.is_some();
         let raw = raw.map_or(String::new(), |pack| format!("{lines}pack = {pack};\n"));
-        Ok(Operand {
+        Ok(PrintedOperand {
             properties: format!(
                 "template <> struct Operand<{n}> {{ using T = {sum}; static constexpr int OUTER = {o}, DEPTH = {k}, LANES = {count}; \
                  static constexpr bool ALONG = {is_along}, PLAIN = {is_plain}, RAW = {is_raw}, BOXED = false, BATCHED = true; }};\n"
@@ -89,10 +89,10 @@ impl Operand {
     }
 }
 
-impl Operand {
+impl PrintedOperand {
     /// One whose boxes a copy engine brings: nothing of it is evaluated.
-    pub fn boxed(n: usize, [outer, depth]: [usize; 2], is_along: bool, is_batched: bool) -> Operand {
-        Operand {
+    pub fn boxed(n: usize, [outer, depth]: [usize; 2], is_along: bool, is_batched: bool) -> PrintedOperand {
+        PrintedOperand {
             properties: format!(
                 "template <> struct Operand<{n}> {{ using T = float; static constexpr int OUTER = {outer}, DEPTH = {depth}, LANES = 8; \
                  static constexpr bool ALONG = {is_along}, PLAIN = false, RAW = false, BOXED = true, BATCHED = {is_batched}; }};\n"
@@ -122,7 +122,7 @@ fn steps_by_one(nest: &Nest, axis: usize) -> bool {
 
 /// The epilogue over `[b m n]` as a method, and how many columns it takes at once.
 pub fn epilogue(nest: &Nest, slots: &[(DType, usize)], most: usize, sum: &str) -> Result<(String, usize), Vec<String>> {
-    let lanes = Lanes::best(nest, slots, 2, most);
+    let lanes = SplitAxis::best(nest, slots, 2, most);
     let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "m", "n"], lanes, "v");
     for (id, instr) in nest.instrs.iter().enumerate() {
         if let Instr::Anchor { dtype } = instr {

@@ -1,9 +1,9 @@
 //! A product to be printed, and what every way to print it needs.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
-use eutectic_gpu::{device::Shape, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
-use super::parts::{Operand, flat, short, wide};
+use super::parts::{PrintedOperand, flat, short, wide};
 use crate::dialect::{arguments_of, entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
@@ -23,7 +23,7 @@ const COMBINE: usize = 256;
 pub type Printed = Result<Vec<Launch>, Vec<String>>;
 
 /// A way to compute a product.
-pub struct Way<'a> {
+pub struct ProductWay<'a> {
     /// For reports.
     pub name: String,
     /// What it takes.
@@ -33,8 +33,8 @@ pub struct Way<'a> {
 }
 
 /// A product: `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis.
-pub struct Problem<'a> {
-    pub shape: &'a Shape,
+pub struct ProductProblem<'a> {
+    pub shape: &'a DeviceShape,
     pub kernel: &'a Kernel,
     /// Extents of batch, rows, columns and depth.
     pub extents: [usize; 4],
@@ -52,9 +52,9 @@ pub struct Problem<'a> {
     pub short: Option<&'static str>,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> ProductProblem<'a> {
     /// That of a kernel, if it is one.
-    pub fn new(shape: &'a Shape, kernel: &'a Kernel) -> Option<Problem<'a>> {
+    pub fn new(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<ProductProblem<'a>> {
         let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
         let sum = if wide(&kernel.bodies()) { "double" } else { "float" };
         let left = flat(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
@@ -63,20 +63,20 @@ impl<'a> Problem<'a> {
         let extents = [left.domain[0], left.domain[1], right.domain[2], left.domain[2]];
         let short = short(&[lhs, rhs]).filter(|_| sum == "float");
         let bytes = if sum == "double" { 8 } else { 4 };
-        Some(Problem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
+        Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
     }
 
     /// The operands, printed.
-    pub fn operands(&self) -> Result<[Operand; 2], Vec<String>> {
+    pub fn operands(&self) -> Result<[PrintedOperand; 2], Vec<String>> {
         let slots = &self.kernel.slots;
         Ok([
-            Operand::print(0, &self.left, self.lhs.results[0], slots, (false, self.sum))?,
-            Operand::print(1, &self.right, self.rhs.results[0], slots, (true, self.sum))?,
+            PrintedOperand::print(0, &self.left, self.lhs.results[0], slots, (false, self.sum))?,
+            PrintedOperand::print(1, &self.right, self.rhs.results[0], slots, (true, self.sum))?,
         ])
     }
 
     /// The text before the kernel itself.
-    pub fn head(&self, operands: &[Operand; 2], epilogue: &str, texts: &[&str]) -> String {
+    pub fn head(&self, operands: &[PrintedOperand; 2], epilogue: &str, texts: &[&str]) -> String {
         let [b, m, n, k] = self.extents;
         let constants = format!(
             "#define OPERANDS 2\nconstexpr int B = {b}, M = {m}, N = {n}, K = {k};\ntemplate <int WHICH> struct Operand;\n"

@@ -5,13 +5,13 @@ use eutectic_gpu::launch::Launch;
 
 use super::{
     parts::epilogue,
-    product::{Printed, Problem, Way},
+    product::{Printed, ProductProblem, ProductWay},
 };
 use crate::dialect::entry;
 
 /// A tile: of a block, its depth; how threads or warps share it; and what a step of the depth takes.
 #[derive(Clone, Copy)]
-struct Tile {
+struct ProductTile {
     rows: usize,
     columns: usize,
     depth: usize,
@@ -21,14 +21,14 @@ struct Tile {
     step: [f64; 2],
 }
 
-const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], step: [f64; 2]) -> Tile {
-    Tile { rows, columns, depth, shares, step }
+const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], step: [f64; 2]) -> ProductTile {
+    ProductTile { rows, columns, depth, shares, step }
 }
 
-impl Tile {
+impl ProductTile {
     /// Most bytes of shared memory that it takes on matrix units, however operands lie.
     fn matrix_bytes(&self) -> usize {
-        let Tile { rows, columns, depth, .. } = *self;
+        let ProductTile { rows, columns, depth, .. } = *self;
         let along = (rows + columns) * (depth + 8);
         let across = depth * (rows + columns + 16);
         (2 * STAGES * along.max(across)).max(rows * (columns + 4) * 4)
@@ -36,7 +36,7 @@ impl Tile {
 }
 
 /// By multiplications and additions, in 32 bits. Steps as measured on an H200 (`device products`).
-const TILES: [Tile; 6] = [
+const TILES: [ProductTile; 6] = [
     tile(128, 128, 16, [8, 8], [1.82e-6, 2.5e-6]),
     tile(128, 64, 16, [8, 4], [0.98e-6, 1.25e-6]),
     tile(64, 64, 16, [4, 4], [0.575e-6, 0.74e-6]),
@@ -45,7 +45,7 @@ const TILES: [Tile; 6] = [
     tile(16, 16, 32, [1, 1], [0.36e-6, 0.5e-6]),
 ];
 /// On matrix units.
-const MATRICES: [Tile; 6] = [
+const MATRICES: [ProductTile; 6] = [
     tile(128, 256, 32, [2, 4], [1.15e-6, 1.15e-6]),
     tile(128, 128, 32, [2, 4], [0.69e-6, 0.69e-6]),
     tile(128, 64, 32, [4, 2], [0.42e-6, 0.42e-6]),
@@ -57,7 +57,7 @@ const MATRICES: [Tile; 6] = [
 const STAGES: usize = 4;
 
 /// Each tile that fits, with each number of parts of the depth.
-pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     let tiles = match (problem.short, problem.sum) {
         (Some(_), _) => &MATRICES[..],
@@ -65,10 +65,10 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
         (None, "double") => &TILES[2..],
         (None, _) => &TILES,
     };
-    let fits = |tile: &&Tile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
+    let fits = |tile: &&ProductTile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
-        let Tile { rows, columns, depth, step, .. } = tile;
+        let ProductTile { rows, columns, depth, step, .. } = tile;
         for splits in problem.splits(4 * depth) {
             let blocks = b * m.div_ceil(rows) * n.div_ceil(columns) * splits;
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
@@ -77,7 +77,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let busy =
                 (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
             let kind = if problem.short.is_some() { "warps" } else { "fma" };
-            ways.push(Way {
+            ways.push(ProductWay {
                 name: format!("{kind} {rows}×{columns} in {splits}"),
                 seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
@@ -88,14 +88,14 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
 }
 
 /// Blocks of a processor.
-fn resident(problem: &Problem) -> usize {
+fn resident(problem: &ProductProblem) -> usize {
     if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 }
 }
 
-fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
+fn print(problem: &ProductProblem, tile: ProductTile, splits: usize) -> Printed {
     let operands = problem.operands()?;
     let [b, m, n, _] = problem.extents;
-    let Tile { rows, columns, depth, shares: [sm, sn], .. } = tile;
+    let ProductTile { rows, columns, depth, shares: [sm, sn], .. } = tile;
     let most = if problem.short.is_some() { 8 } else { sn.min(4) };
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum)?;
     let (texts, threads, shared, call) = match problem.short {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
-use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::Lanes};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
@@ -13,7 +13,7 @@ use eutectic_ir::{
 use crate::dialect::{CudaC, method};
 
 /// A printed bias.
-pub struct Bias {
+pub struct PrintedBias {
     /// What comes before the struct of arguments.
     pub before: String,
     /// Methods of it.
@@ -105,11 +105,11 @@ pub fn bias(
     slots: &[(DType, usize)],
     keys: usize,
     room: usize,
-) -> Result<Bias, Vec<String>> {
+) -> Result<PrintedBias, Vec<String>> {
     let extent = nest.domain[2];
     let tiles = split(nest, keys);
-    let of_tiles = tiles.as_ref().map_or(2, |tiles| Lanes::best(tiles, slots, KEY, 2).count);
-    let count = of_tiles.min(Lanes::best(nest, slots, 2, 2).count);
+    let of_tiles = tiles.as_ref().map_or(2, |tiles| SplitAxis::best(tiles, slots, KEY, 2).count);
+    let count = of_tiles.min(SplitAxis::best(nest, slots, 2, 2).count);
     let place = format!("const int u = key / {count};");
     // Of a tile that is cut off, keys that are not there are evaluated as the last one is.
     let cut = format!(
@@ -118,7 +118,7 @@ pub fn bias(
     );
     let (mut fields, mut first) = (String::new(), String::new());
     let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, keeps: bool| {
-        let lanes = Lanes { axis, count };
+        let lanes = SplitAxis { axis, count };
         let mut each = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
         each.line(place);
         if keeps {
@@ -149,7 +149,7 @@ pub fn bias(
     let arguments = "int b, int s, int eight, int key, int row, int n";
     let is_kept = !fields.is_empty();
     let first = if is_kept { first } else { String::new() };
-    Ok(Bias {
+    Ok(PrintedBias {
         before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {}\n", u8::from(is_kept)),
         methods: method(&format!("void keep({arguments}, Kept& kept)"), &first)
             + &method(&format!("void bias(int tile, {arguments}, const Kept& kept, float* out)"), &whole)
@@ -159,7 +159,7 @@ pub fn bias(
 }
 
 /// The loads that are the same for all tiles of keys, as far as there is room for them.
-fn keep(nest: &Nest, slots: &[(DType, usize)], lanes: Lanes, keys: usize, room: usize) -> Vec<ValueId> {
+fn keep(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> Vec<ValueId> {
     let mut left = room;
     let is_kept = |(id, instr): (ValueId, &Instr)| {
         let Instr::Load(load) = instr else { return None };
@@ -176,7 +176,7 @@ fn keep(nest: &Nest, slots: &[(DType, usize)], lanes: Lanes, keys: usize, room: 
 }
 
 /// Registers of what a thread has of eight keys.
-fn registers(load: &Load, slots: &[(DType, usize)], lanes: Lanes) -> usize {
+fn registers(load: &Load, slots: &[(DType, usize)], lanes: SplitAxis) -> usize {
     let size = slots[load.slot].0.size();
     2 / lanes.count * (lanes.count * size).div_ceil(4)
 }

@@ -5,8 +5,8 @@ use eutectic_gpu::launch::{Boxes, Launch};
 
 use super::{
     library,
-    parts::{Operand, epilogue},
-    product::{Printed, Problem, Way},
+    parts::{PrintedOperand, epilogue},
+    product::{Printed, ProductProblem, ProductWay},
 };
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
@@ -16,7 +16,7 @@ const BARRIERS: usize = 128;
 
 /// A tile of a block.
 #[derive(Clone, Copy)]
-struct Tile {
+struct WarpgroupTile {
     rows: usize,
     columns: usize,
     /// Steps of the depth that are on their way at once.
@@ -38,13 +38,13 @@ const fn tile(
     resident: usize,
     step: [f64; 2],
     end: f64,
-) -> Tile {
-    Tile { rows, columns, stages, cluster, resident, step, end }
+) -> WarpgroupTile {
+    WarpgroupTile { rows, columns, stages, cluster, resident, step, end }
 }
 
 /// Where the copy engine brings both operands. Steps and ends as measured on an H200 (`device products`, `costs/h200_products.txt`), those of
 /// 128 × 192 in between.
-const BOXED: [Tile; 8] = [
+const BOXED: [WarpgroupTile; 8] = [
     tile([128, 256], 4, 2, 1, [740e-9, 760e-9], 1.0e-6),
     tile([128, 256], 4, 1, 1, [745e-9, 760e-9], 0.7e-6),
     tile([128, 192], 5, 1, 1, [565e-9, 600e-9], 0.6e-6),
@@ -55,14 +55,14 @@ const BOXED: [Tile; 8] = [
     tile([64, 64], 6, 1, 2, [185e-9, 170e-9], 0.0),
 ];
 /// Where threads evaluate one.
-const COMPUTED: [Tile; 4] = [
+const COMPUTED: [WarpgroupTile; 4] = [
     tile([128, 256], 4, 1, 1, [900e-9, 1000e-9], 1.0e-6),
     tile([128, 128], 4, 1, 1, [550e-9, 600e-9], 0.7e-6),
     tile([64, 128], 4, 1, 1, [450e-9, 500e-9], 0.5e-6),
     tile([64, 64], 6, 1, 1, [400e-9, 450e-9], 0.4e-6),
 ];
 
-impl Tile {
+impl WarpgroupTile {
     fn shared(&self) -> usize {
         self.stages * (self.rows + self.columns) * DEPTH * 2 + BARRIERS
     }
@@ -74,7 +74,7 @@ struct Boxed {
     is_along: bool,
 }
 
-fn boxed(problem: &Problem, which: usize) -> Option<Boxed> {
+fn boxed(problem: &ProductProblem, which: usize) -> Option<Boxed> {
     let (nest, body, outer, depth) = match which {
         0 => (&problem.left, problem.lhs, 1, 2),
         _ => (&problem.right, problem.rhs, 2, 1),
@@ -100,7 +100,7 @@ fn boxed(problem: &Problem, which: usize) -> Option<Boxed> {
 }
 
 /// Each tile that fits, with each number of parts of the depth.
-pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
+pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     if problem.shape.cluster == 0 || problem.short.is_none() || problem.extents.contains(&0) {
         return Vec::new();
@@ -108,10 +108,10 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     let right = boxed(problem, 1).is_some();
     let both = right && boxed(problem, 0).is_some();
     let tiles = if both { &BOXED[..] } else { &COMPUTED };
-    let fits = |tile: &&Tile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
+    let fits = |tile: &&WarpgroupTile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
-        let Tile { rows, columns, cluster, resident, step, end, .. } = tile;
+        let WarpgroupTile { rows, columns, cluster, resident, step, end, .. } = tile;
         if cluster > 1 && m <= rows {
             continue;
         }
@@ -126,7 +126,7 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
             let processors = problem.shape.processors;
             let own = |step: f64| steps * step + end;
             let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
-            ways.push(Way {
+            ways.push(ProductWay {
                 name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
                 seconds: problem.seconds(busy + problem.epilogue(), splits),
                 print: Box::new(move || print(problem, tile, splits)),
@@ -136,15 +136,15 @@ pub fn ways<'a>(problem: &'a Problem<'a>) -> Vec<Way<'a>> {
     ways
 }
 
-fn print(problem: &Problem, tile: Tile, splits: usize) -> Printed {
+fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printed {
     let [b, m, n, k] = problem.extents;
-    let Tile { rows, columns, stages, cluster, resident, .. } = tile;
+    let WarpgroupTile { rows, columns, stages, cluster, resident, .. } = tile;
     let half = problem.short.unwrap_or_default();
     let mut operands = problem.operands()?;
     let mut boxes = Vec::new();
     for (which, (outer, tile)) in [(m, rows), (n, columns / cluster)].into_iter().enumerate() {
         if let Some(Boxed { boxes: found, is_along }) = boxed(problem, which) {
-            operands[which] = Operand::boxed(which, [outer, k], is_along, found.extents[2] > 1);
+            operands[which] = PrintedOperand::boxed(which, [outer, k], is_along, found.extents[2] > 1);
             let lengths = [DEPTH, if is_along { tile } else { DEPTH }, 1];
             boxes.push(Boxes { lengths, ..found });
         }

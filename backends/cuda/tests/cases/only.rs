@@ -3,14 +3,14 @@
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
 use eutectic_gpu::{
-    device::{Device, Shape},
+    device::{Device, DeviceShape},
     launch::Launch,
 };
 
 /// Another device, and how the names of the ways begin that it may choose from; for kernels that have none of these, as the device does.
 pub struct Only<D> {
     pub device: D,
-    pub shape: Shape,
+    pub shape: DeviceShape,
     pub name: String,
 }
 

@@ -12,8 +12,8 @@ use std::{
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
 use eutectic_gpu::{
-    device::{Block, Device, Shape, Stream},
-    launch::{BEFORE_SLOTS, Boxes, Launch, Matrix, Product, Work},
+    device::{Device, DeviceMemory, DeviceShape, Stream},
+    launch::{BEFORE_SLOTS, Boxes, Launch, MatrixLayout, Product, Work},
 };
 use eutectic_ir::{DType, Tensor};
 use libloading::Library;
@@ -23,7 +23,7 @@ use rayon::prelude::*;
 pub struct Host;
 
 /// As many processors as keep schedules of small programs varied.
-pub const SHAPE: Shape = Shape { processors: 4, shared: 200 << 10, cluster: 1, library: Some(0.0) };
+pub const SHAPE: DeviceShape = DeviceShape { processors: 4, shared: 200 << 10, cluster: 1, library: Some(0.0) };
 
 type Run = unsafe extern "C" fn(*const u64, *const u32, u32, *const [u64; 16]);
 
@@ -37,7 +37,7 @@ pub enum Module {
 
 pub struct Words(Vec<u128>, usize);
 
-impl Block for Words {
+impl DeviceMemory for Words {
     fn address(&self) -> u64 {
         self.0.as_ptr() as u64
     }
@@ -175,7 +175,7 @@ fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
 }
 
 /// The elements of a matrix's buffer, as far as the matrix goes.
-fn elements(matrix: &Matrix, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
+fn elements(matrix: &MatrixLayout, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
     let count = matrix.strides.iter().zip(extents).map(|(stride, extent)| stride * (extent - 1)).sum::<usize>() + 1;
     let at = (args[BEFORE_SLOTS + matrix.slot] as *mut u8).wrapping_add(matrix.offset * dtype.size());
     // SAFETY: the runtime checked sizes.
@@ -190,11 +190,11 @@ fn multiply(product: &Product, args: &[u64]) {
     let (at, mut out) = elements(&product.out, [batch, rows, columns], product.result, args);
     let finish = &product.finish;
     assert!(finish.activation.is_none_or(|name| kernels::ACTIVATIONS.contains(&name)));
-    let row = |&(slot, offset): &(usize, usize)| Matrix { slot, offset, strides: [0, 0, 1] };
+    let row = |&(slot, offset): &(usize, usize)| MatrixLayout { slot, offset, strides: [0, 0, 1] };
     let bias = finish.bias.as_ref().map(|at| elements(&row(at), [1, 1, columns], product.result, args).1);
-    let read = |at: Matrix| (at, elements(&at, [batch, rows, columns], product.result, args).1);
+    let read = |at: MatrixLayout| (at, elements(&at, [batch, rows, columns], product.result, args).1);
     let residual = finish.residual.map(read);
-    let spot = |m: &Matrix, at: [usize; 3]| m.strides.iter().zip(at).map(|(stride, n)| stride * n).sum::<usize>();
+    let spot = |m: &MatrixLayout, at: [usize; 3]| m.strides.iter().zip(at).map(|(stride, n)| stride * n).sum::<usize>();
     for (b, m) in (0..batch).flat_map(|b| (0..rows).map(move |m| (b, m))) {
         for n in 0..columns {
             let term = |k| x[spot(&product.lhs, [b, m, k])] * y[spot(&product.rhs, [b, k, n])];

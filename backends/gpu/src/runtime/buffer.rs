@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eutectic_backend::{BackendError, DeviceBuffer, Memory};
 
 use super::errors::part;
-use crate::device::{Block, Device, Stream};
+use crate::device::{Device, DeviceMemory, Stream};
 
 /// A block that its holder may bind. Copies go through a stream of its own.
-pub struct Buffer<D: Device> {
+pub struct BoundBuffer<D: Device> {
     block: D::Block,
     stream: Mutex<D::Stream>,
     device: Arc<D>,
 }
 
-impl<D: Device> Buffer<D> {
+impl<D: Device> BoundBuffer<D> {
     /// Of so many bytes.
-    pub fn new(device: &Arc<D>, bytes: usize, memory: Memory) -> Result<Buffer<D>, BackendError> {
+    pub fn new(device: &Arc<D>, bytes: usize, memory: Memory) -> Result<BoundBuffer<D>, BackendError> {
         let (block, stream) = (device.allocate(bytes, memory)?, Mutex::new(device.stream()?));
-        Ok(Buffer { block, stream, device: device.clone() })
+        Ok(BoundBuffer { block, stream, device: device.clone() })
     }
 
     /// Its memory.
@@ -32,7 +32,7 @@ impl<D: Device> Buffer<D> {
     }
 }
 
-impl<D: Device> DeviceBuffer for Buffer<D> {
+impl<D: Device> DeviceBuffer for BoundBuffer<D> {
     fn bytes(&self) -> usize {
         self.block.bytes()
     }

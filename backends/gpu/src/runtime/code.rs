@@ -10,14 +10,14 @@ use eutectic_ir::{Origin, Symbol, Type};
 
 use crate::{
     bounds::outside,
-    device::{Block, Device, Stream},
+    device::{Device, DeviceMemory, Stream},
     launch::Launch,
     lengths::{FAR, LENGTH, from_memory},
 };
 
 /// Where a slot lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SlotSource {
     /// A byte of the session's arena.
     Arena(usize),
     /// What a session has for a port.
@@ -33,11 +33,11 @@ pub enum Source {
 }
 
 /// A step whose slots are known.
-pub struct Bound {
+pub struct BoundStep {
     /// Its kernel.
     pub kernel: usize,
     /// The source of each slot.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SlotSource>,
     /// The slots that it writes.
     pub stores: Vec<usize>,
     /// Its model part.
@@ -45,14 +45,14 @@ pub struct Bound {
 }
 
 /// A kernel's launches, compiled.
-type Built<M> = Vec<(Launch, M)>;
+type CompiledLaunches<M> = Vec<(Launch, M)>;
 
 /// A compiled program.
 pub struct Code<D: Device> {
     pub device: Arc<D>,
-    pub kernels: Vec<Built<D::Module>>,
-    pub load: Vec<Bound>,
-    pub run: Vec<Bound>,
+    pub kernels: Vec<CompiledLaunches<D::Module>>,
+    pub load: Vec<BoundStep>,
+    pub run: Vec<BoundStep>,
     pub constants: Vec<D::Block>,
     /// Bytes of each buffer that the load program computes.
     pub loaded_bytes: Vec<usize>,
@@ -147,7 +147,7 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     let mut modules = device.build(&launches).into_iter().zip(launches);
     let mut kernels = Vec::new();
     for (n, &count) in counts.iter().enumerate() {
-        let mut built: Built<D::Module> = Vec::new();
+        let mut built: CompiledLaunches<D::Module> = Vec::new();
         for (module, launch) in modules.by_ref().take(count) {
             match module {
                 Ok(module) => built.push((launch, module)),
@@ -164,27 +164,27 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     let mut sources = Vec::with_capacity(program.buffers.len());
     for buffer in &program.buffers {
         sources.push(match &buffer.place {
-            Place::Arena(at) => Source::Arena(*at),
-            Place::Input(n) => Source::Port(Port::Input(*n)),
-            Place::Output(n) => Source::Port(Port::Output(*n)),
-            Place::State(n) => Source::Port(Port::State(*n)),
-            Place::Param(n) => Source::Param(*n),
+            Place::Arena(at) => SlotSource::Arena(*at),
+            Place::Input(n) => SlotSource::Port(Port::Input(*n)),
+            Place::Output(n) => SlotSource::Port(Port::Output(*n)),
+            Place::State(n) => SlotSource::Port(Port::State(*n)),
+            Place::Param(n) => SlotSource::Param(*n),
             Place::Const(tensor) => {
                 let block = device.allocate(tensor.bytes().len(), Memory::Device)?;
                 stream.upload(block.address(), tensor.bytes())?;
                 constants.push(block);
-                Source::Const(constants.len() - 1)
+                SlotSource::Const(constants.len() - 1)
             }
             Place::Loaded(_) => {
                 loaded_bytes.push(buffer.count * buffer.dtype.size());
-                Source::Loaded(loaded_bytes.len() - 1)
+                SlotSource::Loaded(loaded_bytes.len() - 1)
             }
         });
     }
     stream.wait()?;
     let mut lengths = Vec::new();
     let mut bytes = 0;
-    let places: Vec<Option<Source>> = reading
+    let places: Vec<Option<SlotSource>> = reading
         .iter()
         .map(|symbols| {
             let first = bytes;
@@ -194,10 +194,10 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
                 bytes += LENGTH.size();
             }
             bytes = bytes.next_multiple_of(LENGTHS_OF_A_KERNEL);
-            (!symbols.is_empty()).then_some(Source::Lengths(first))
+            (!symbols.is_empty()).then_some(SlotSource::Lengths(first))
         })
         .collect();
-    let bind = |step: &Step| Bound {
+    let bind = |step: &Step| BoundStep {
         kernel: step.kernel,
         sources: step.buffers.iter().map(|&id| sources[id]).chain(places[step.kernel]).collect(),
         stores: program.kernels[step.kernel].stores.iter().map(|s| s.slot).collect(),
@@ -245,8 +245,8 @@ impl<D: Device> Code<D> {
     pub fn launch(
         &self,
         stream: &mut D::Stream,
-        (n, step): (usize, &Bound),
-        at: impl Fn(Source) -> u64,
+        (n, step): (usize, &BoundStep),
+        at: impl Fn(SlotSource) -> u64,
         (workspace, fault): (u64, u64),
     ) -> Result<(), BackendError> {
         let mut args = vec![workspace, fault, n as u64];
@@ -276,7 +276,7 @@ impl<D: Device> Code<D> {
     }
 
     /// The axis that a step of a run of some lengths reads at an index which is beyond it, and not beyond the longest.
-    fn extent(&self, step: Option<&Bound>, lengths: &[usize]) -> Option<usize> {
+    fn extent(&self, step: Option<&BoundStep>, lengths: &[usize]) -> Option<usize> {
         let program = self.varying.as_ref()?;
         let kernel = &program.kernels[step?.kernel];
         let within = |i: &Instr| match i {
@@ -295,7 +295,7 @@ impl<D: Device> Code<D> {
         &self,
         stream: &mut D::Stream,
         fault: &D::Block,
-        steps: &[Bound],
+        steps: &[BoundStep],
         lengths: &[usize],
     ) -> Result<(), BackendError> {
         let mut report = [0; FAULT_BYTES];

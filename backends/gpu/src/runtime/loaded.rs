@@ -6,10 +6,10 @@ use eutectic_backend::{BackendError, Memory};
 use eutectic_ir::Tensor;
 
 use super::{
-    code::{Barriers, Bound, Code, FAULT_BYTES, Source},
+    code::{Barriers, BoundStep, Code, FAULT_BYTES, SlotSource},
     errors::{expect, wrong},
 };
-use crate::device::{Block, Device, Stream};
+use crate::device::{Device, DeviceMemory, Stream};
 
 /// Blocks by number; those that were let go are not there.
 type Blocks<D> = Vec<Option<Arc<<D as Device>::Block>>>;
@@ -41,7 +41,7 @@ impl<D: Device> GpuLoaded<D> {
         let device = &code.device;
         let mut new = GpuLoaded { code: code.clone(), params: self.params.clone(), loaded: self.loaded.clone() };
         let steps = || code.load.iter().enumerate().filter(|(n, _)| todo[*n]);
-        let read = |n: usize, step: &Bound| step.sources.contains(&Source::Param(n));
+        let read = |n: usize, step: &BoundStep| step.sources.contains(&SlotSource::Param(n));
         let mut stream = device.stream()?;
         for &(n, tensor) in given {
             let Some((name, ty)) = code.params.get(n) else {
@@ -58,7 +58,7 @@ impl<D: Device> GpuLoaded<D> {
             }
         }
         for write in steps().flat_map(|(_, step)| step.stores.iter().map(|&slot| step.sources[slot])) {
-            let Source::Loaded(n) = write else { continue };
+            let SlotSource::Loaded(n) = write else { continue };
             let old = &self.loaded[n];
             let is_new = match (&new.loaded[n], old) {
                 (Some(new), Some(old)) => !Arc::ptr_eq(new, old),
@@ -81,7 +81,7 @@ impl<D: Device> GpuLoaded<D> {
         let lengths = device.allocate(bytes.len(), Memory::Device)?;
         stream.upload(lengths.address(), &bytes)?;
         let at = |source| match source {
-            Source::Lengths(at) => lengths.address() + at as u64,
+            SlotSource::Lengths(at) => lengths.address() + at as u64,
             source => new.at(source),
         };
         let mut barriers = Barriers::default();
@@ -102,13 +102,13 @@ impl<D: Device> GpuLoaded<D> {
     }
 
     /// Where a source is, if all sessions share it.
-    pub fn at(&self, source: Source) -> u64 {
+    pub fn at(&self, source: SlotSource) -> u64 {
         let block = |block: &Option<Arc<D::Block>>| block.as_ref().map_or(0, |b| b.address());
         match source {
-            Source::Const(n) => self.code.constants[n].address(),
-            Source::Param(n) => block(&self.params[n]),
-            Source::Loaded(n) => block(&self.loaded[n]),
-            Source::Arena(_) | Source::Port(_) | Source::Lengths(_) => 0,
+            SlotSource::Const(n) => self.code.constants[n].address(),
+            SlotSource::Param(n) => block(&self.params[n]),
+            SlotSource::Loaded(n) => block(&self.loaded[n]),
+            SlotSource::Arena(_) | SlotSource::Port(_) | SlotSource::Lengths(_) => 0,
         }
     }
 
@@ -124,18 +124,18 @@ impl<D: Device> GpuLoaded<D> {
         let mut todo = Vec::new();
         for step in &self.code.load {
             let depends = step.sources.iter().any(|source| match *source {
-                Source::Param(n) => replaced(n),
-                Source::Loaded(n) => changed[n],
+                SlotSource::Param(n) => replaced(n),
+                SlotSource::Loaded(n) => changed[n],
                 _ => false,
             });
             for source in step.sources.iter().filter(|_| depends) {
                 match *source {
-                    Source::Param(n) if !replaced(n) && self.params[n].is_none() => released.push(n),
+                    SlotSource::Param(n) if !replaced(n) && self.params[n].is_none() => released.push(n),
                     _ => {}
                 }
             }
             for &slot in step.stores.iter().filter(|_| depends) {
-                if let Source::Loaded(n) = step.sources[slot] {
+                if let SlotSource::Loaded(n) = step.sources[slot] {
                     changed[n] = true;
                 }
             }
@@ -153,6 +153,6 @@ impl<D: Device> GpuLoaded<D> {
     /// Bytes of the device that sessions share.
     pub fn bytes(&self) -> usize {
         let shared = self.params.iter().chain(&self.loaded).flatten().map(|block| block.bytes());
-        shared.chain(self.code.constants.iter().map(Block::bytes)).sum()
+        shared.chain(self.code.constants.iter().map(DeviceMemory::bytes)).sum()
     }
 }

@@ -8,12 +8,12 @@ use eutectic_backend::{
 use eutectic_ir::Type;
 
 use super::{
-    buffer::Buffer,
-    code::{Barriers, Code, FAULT_BYTES, Source},
+    buffer::BoundBuffer,
+    code::{Barriers, Code, FAULT_BYTES, SlotSource},
     errors::{expect, part, wrong},
     loaded::GpuLoaded,
 };
-use crate::device::{Block, Device, Stream};
+use crate::device::{Device, DeviceMemory, Stream};
 
 /// So many ways to run stay recorded: which outputs are wanted, and what is bound.
 const RECORDED: usize = 8;
@@ -26,12 +26,12 @@ struct PortMemory<D: Device> {
     /// Where a tensor of the lengths of runs lies in it.
     placement: Placement,
     own: D::Block,
-    bound: Option<Box<Buffer<D>>>,
+    bound: Option<Box<BoundBuffer<D>>>,
 }
 
 /// What a run depends on besides the program: which outputs it wants, and where each port is.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Way {
+struct RunKey {
     wanted: Vec<bool>,
     ports: [Vec<u64>; 3],
 }
@@ -50,8 +50,8 @@ pub struct GpuSession<D: Device> {
     staged: Vec<u8>,
     /// Of inputs, outputs and states.
     places: [Vec<PortMemory<D>>; 3],
-    way: Way,
-    recorded: Vec<(Way, <D::Stream as Stream>::Graph)>,
+    way: RunKey,
+    recorded: Vec<(RunKey, <D::Stream as Stream>::Graph)>,
     /// Whether a run was submitted and not waited for.
     running: bool,
 }
@@ -123,7 +123,7 @@ impl<D: Device> GpuSession<D> {
             workspace: device.allocate(code.workspace, Memory::Device)?,
             fault: device.allocate(FAULT_BYTES, Memory::Device)?,
             places,
-            way: Way::default(),
+            way: RunKey::default(),
             recorded: Vec::new(),
             running: false,
             loaded,
@@ -170,12 +170,12 @@ impl<D: Device> GpuSession<D> {
         let GpuSession { loaded, stream, arena, workspace, fault, way, told, .. } = self;
         let code = &loaded.code;
         let all = way.wanted.iter().all(|wanted| *wanted);
-        let at = |source: Source| match source {
-            Source::Arena(at) => arena.address() + at as u64,
-            Source::Lengths(at) => told.address() + at as u64,
-            Source::Port(Port::Input(n)) => way.ports[0][n],
-            Source::Port(Port::Output(n)) => way.ports[1][n],
-            Source::Port(Port::State(n)) => way.ports[2][n],
+        let at = |source: SlotSource| match source {
+            SlotSource::Arena(at) => arena.address() + at as u64,
+            SlotSource::Lengths(at) => told.address() + at as u64,
+            SlotSource::Port(Port::Input(n)) => way.ports[0][n],
+            SlotSource::Port(Port::Output(n)) => way.ports[1][n],
+            SlotSource::Port(Port::State(n)) => way.ports[2][n],
             source => loaded.at(source),
         };
         let mut barriers = Barriers::default();
@@ -235,7 +235,7 @@ impl<D: Device> Session for GpuSession<D> {
     }
 
     fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
-        Ok(Box::new(Buffer::new(&self.loaded.code.device, bytes, memory)?))
+        Ok(Box::new(BoundBuffer::new(&self.loaded.code.device, bytes, memory)?))
     }
 
     fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
@@ -266,7 +266,7 @@ impl<D: Device> Session for GpuSession<D> {
         let buffer = match buffer {
             Some(buffer) => {
                 place.expect(buffer.bytes(), place.ty.bytes())?;
-                let buffer = (buffer as Box<dyn Any>).downcast::<Buffer<D>>().ok().filter(|b| b.is_of(&device));
+                let buffer = (buffer as Box<dyn Any>).downcast::<BoundBuffer<D>>().ok().filter(|b| b.is_of(&device));
                 Some(buffer.ok_or_else(|| place.wrong("a buffer of another device; ask this session for one".into()))?)
             }
             None => None,

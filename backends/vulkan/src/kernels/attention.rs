@@ -2,16 +2,16 @@
 //! expression.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, axes::Nest};
-use eutectic_gpu::{device::Shape, dialect::Dialect, emit::Emitter, lanes::Lanes, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, dialect::Dialect, emit::Emitter, lanes::SplitAxis, launch::Launch};
 
-use super::parts::{Epilogue, Operand, Tile, matrix, sums};
+use super::parts::{Epilogue, OperandTile, PrintedOperand, matrix, sums};
 use crate::{dialect::Wgsl, library::register};
 
 /// Prints it.
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
         return Err(vec!["no attention".into()]);
     };
@@ -33,7 +33,7 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
     };
     let threads = bq * bt / 16;
     let beside = threads / bq;
-    let operand = |n: usize, result: usize| Operand::print(dialect, &nests[n], result, &kernel.slots, n == 2);
+    let operand = |n: usize, result: usize| PrintedOperand::print(dialect, &nests[n], result, &kernel.slots, n == 2);
     let [q, k, v] = [operand(0, query.results[0])?, operand(1, key.results[0])?, operand(2, value.results[0])?];
     let epilogue = Epilogue::print(dialect, &own, &kernel.slots, 4)?;
     let before = [
@@ -78,8 +78,10 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
     (0..4).for_each(|i| body += &format!("var p{i} = vec4<{ty}>();\n"));
     body += &format!("for (var d0 = 0; d0 < {d}; d0 += {dc}) {{\nworkgroupBarrier();\n");
     let end = d.to_string();
-    body += &q.fetch(&Tile { memory: "queries", outer: bq, depth: dc, first: ["s0", "d0"], end: &end }, threads, ty);
-    body += &k.fetch(&Tile { memory: "keys", outer: bt, depth: dc, first: ["t0", "d0"], end: &end }, threads, ty);
+    body +=
+        &q.fetch(&OperandTile { memory: "queries", outer: bq, depth: dc, first: ["s0", "d0"], end: &end }, threads, ty);
+    body +=
+        &k.fetch(&OperandTile { memory: "keys", outer: bt, depth: dc, first: ["t0", "d0"], end: &end }, threads, ty);
     body += &format!(
         "workgroupBarrier();\nfor (var n = 0; n < {dc}; n += 1) {{\nlet x = queries[(n * {bq} + tq) / 4];\nlet y = keys[(n * {bt} + tt) / 4];\n"
     );
@@ -96,7 +98,7 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
         Some(bias) => {
             let nest = matrix(&Nest::of(bias.clone()), [batch, queries, keys]);
             let mut emitter =
-                Emitter::new(dialect, &kernel.slots, &nest, &["b", "s", "t"], Lanes { axis: 2, count: 1 }, "v");
+                Emitter::new(dialect, &kernel.slots, &nest, &["b", "s", "t"], SplitAxis { axis: 2, count: 1 }, "v");
             let value = emitter.value(bias.results[0]).swap_remove(0);
             if !emitter.problems.is_empty() {
                 return Err(emitter.problems);
@@ -109,7 +111,7 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
     }
     body += &format!("}}\nweights[(tt + j) * {bq} + tq + i] = score;\n}}\n}}\n");
     body += &v.fetch(
-        &Tile { memory: "values", outer: bt, depth: bt, first: ["e0", "t0"], end: &t.to_string() },
+        &OperandTile { memory: "values", outer: bt, depth: bt, first: ["e0", "t0"], end: &t.to_string() },
         threads,
         ty,
     );

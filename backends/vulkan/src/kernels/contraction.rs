@@ -1,24 +1,24 @@
 //! Products: a tile of the result in the registers of a block, operands and epilogue any expressions.
 
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
-use eutectic_gpu::{device::Shape, dialect::Dialect, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
 
-use super::parts::{Epilogue, Operand, Tile, matrix, sums};
+use super::parts::{Epilogue, OperandTile, PrintedOperand, matrix, sums};
 use crate::{dialect::Wgsl, library::register};
 
 /// Rows and columns of a block, its step along the depth, rows and columns of a thread, and what part of the device's rate it comes to.
-struct Form {
+struct TileForm {
     block: [usize; 2],
     depth: usize,
     thread: [usize; 2],
     rate: f64,
 }
 
-const FORMS: [Form; 4] = [
-    Form { block: [128, 128], depth: 16, thread: [8, 8], rate: 0.8 },
-    Form { block: [64, 64], depth: 16, thread: [4, 4], rate: 0.5 },
-    Form { block: [32, 64], depth: 16, thread: [4, 4], rate: 0.35 },
-    Form { block: [16, 32], depth: 32, thread: [4, 4], rate: 0.12 },
+const FORMS: [TileForm; 4] = [
+    TileForm { block: [128, 128], depth: 16, thread: [8, 8], rate: 0.8 },
+    TileForm { block: [64, 64], depth: 16, thread: [4, 4], rate: 0.5 },
+    TileForm { block: [32, 64], depth: 16, thread: [4, 4], rate: 0.35 },
+    TileForm { block: [16, 32], depth: 32, thread: [4, 4], rate: 0.12 },
 ];
 /// Most parts of the depth that have blocks of their own.
 const PARTS: usize = 16;
@@ -29,7 +29,7 @@ const ADDING: usize = 256;
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return Err(vec!["no product".into()]) };
     let sum = sums(&kernel.bodies());
     let ty = register(sum);
@@ -38,11 +38,11 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
     let own = matrix(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
     let ([b, m, k], n) = ([left.domain[0], left.domain[1], left.domain[2]], right.domain[2]);
     let (form, parts) = choose(shape, [b, m, n, k], sum.size());
-    let Form { block: [bm, bn], depth: bk, thread: [tm, tn], .. } = *form;
+    let TileForm { block: [bm, bn], depth: bk, thread: [tm, tn], .. } = *form;
     let threads = bm / tm * (bn / tn);
     let operands = [
-        Operand::print(dialect, &left, lhs.results[0], &kernel.slots, false)?,
-        Operand::print(dialect, &right, rhs.results[0], &kernel.slots, true)?,
+        PrintedOperand::print(dialect, &left, lhs.results[0], &kernel.slots, false)?,
+        PrintedOperand::print(dialect, &right, rhs.results[0], &kernel.slots, true)?,
     ];
     let epilogue = Epilogue::print(dialect, &own, &kernel.slots, 4)?;
     let [rows, columns] = [m.div_ceil(bm), n.div_ceil(bn)];
@@ -66,7 +66,7 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
         body += &format!("var c{i}_{j} = vec4<{ty}>();\n");
     }
     body += &format!("for (var k0 = begin; k0 < end; k0 += {bk}) {{\n");
-    let tile = |memory, outer, first| Tile { memory, outer, depth: bk, first: [first, "k0"], end: "end" };
+    let tile = |memory, outer, first| OperandTile { memory, outer, depth: bk, first: [first, "k0"], end: "end" };
     body += &operands[0].fetch(&tile("left", bm, "m0"), threads, ty);
     body += &operands[1].fetch(&tile("right", bn, "n0"), threads, ty);
     body += &format!("workgroupBarrier();\nfor (var kk = 0; kk < {bk}; kk += 1) {{\n");
@@ -126,7 +126,7 @@ pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launc
 }
 
 /// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps.
-fn choose(shape: &Shape, [b, m, n, k]: [usize; 4], size: usize) -> (&'static Form, usize) {
+fn choose(shape: &DeviceShape, [b, m, n, k]: [usize; 4], size: usize) -> (&'static TileForm, usize) {
     let mut best = (&FORMS[1], 1, f64::INFINITY);
     for form in FORMS.iter().filter(|form| size == 4 || form.block[0] < 128) {
         let [bm, bn] = form.block;

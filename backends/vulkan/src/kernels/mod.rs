@@ -5,7 +5,7 @@ mod contraction;
 mod parts;
 
 use eutectic_backend::{AnchorKernel, Kernel};
-use eutectic_gpu::{device::Shape, launch::Launch, map, ops, rows};
+use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};
 use eutectic_ir::DType;
 
 use crate::dialect::Wgsl;
@@ -14,7 +14,7 @@ use crate::dialect::Wgsl;
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &Wgsl, shape: &Shape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match &kernel.anchor {
         AnchorKernel::Map => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
         AnchorKernel::Rows { .. } => rows::print(dialect, shape, kernel).map(|launch| vec![launch]),

@@ -1,13 +1,13 @@
 //! The printed parts of tiled kernels: operands that are brought into shared memory, and epilogues.
 
 use eutectic_backend::{Body, Instr, axes::Nest};
-use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::Lanes};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 use eutectic_ir::DType;
 
 use crate::dialect::Wgsl;
 
 /// Element types and sizes of a kernel's buffers.
-pub type Slots = [(DType, usize)];
+pub type SlotTypes = [(DType, usize)];
 
 /// A body over three groups of axes, each as one axis.
 pub fn matrix(nest: &Nest, groups: [usize; 3]) -> Nest {
@@ -21,16 +21,16 @@ pub fn sums(bodies: &[&Body]) -> DType {
 }
 
 /// An operand, whose elements have an `outer` coordinate and one along the `depth`.
-pub struct Operand {
+pub struct PrintedOperand {
     text: String,
     values: Vec<String>,
-    lanes: Lanes,
+    lanes: SplitAxis,
     along: bool,
     outer: usize,
 }
 
 /// A tile of an operand in shared memory: outer neighbours side by side, in vectors of four.
-pub struct Tile<'a> {
+pub struct OperandTile<'a> {
     /// The shared array.
     pub memory: &'a str,
     /// Extents.
@@ -43,7 +43,7 @@ pub struct Tile<'a> {
     pub end: &'a str,
 }
 
-impl Operand {
+impl PrintedOperand {
     /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first.
     ///
     /// # Errors
@@ -52,13 +52,13 @@ impl Operand {
         dialect: &Wgsl,
         nest: &Nest,
         result: usize,
-        slots: &Slots,
+        slots: &SlotTypes,
         depth_first: bool,
-    ) -> Result<Operand, Vec<String>> {
+    ) -> Result<PrintedOperand, Vec<String>> {
         let (outer, depth, names) = if depth_first { (2, 1, ["b", "k", "o"]) } else { (1, 2, ["b", "o", "k"]) };
         let most = 4;
-        let of_outer = Lanes::best(nest, slots, outer, most);
-        let of_depth = Lanes::best(nest, slots, depth, most);
+        let of_outer = SplitAxis::best(nest, slots, outer, most);
+        let of_depth = SplitAxis::best(nest, slots, depth, most);
         let steps = |axis: usize| {
             let mut next = [0; 3];
             next[axis] = 1;
@@ -72,12 +72,12 @@ impl Operand {
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);
         }
-        Ok(Operand { text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
+        Ok(PrintedOperand { text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
     }
 
     /// Statements by which so many threads leave a tile in shared memory; what of it is outside of the operand is zeros.
-    pub fn fetch(&self, tile: &Tile<'_>, threads: usize, ty: &str) -> String {
-        let Tile { memory, outer, depth, first: [o0, k0], end } = *tile;
+    pub fn fetch(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
+        let OperandTile { memory, outer, depth, first: [o0, k0], end } = *tile;
         let count = self.lanes.count;
         let groups = outer * depth / count;
         let (o, k) = match self.along {
@@ -123,8 +123,8 @@ impl Epilogue {
     ///
     /// # Errors
     /// What cannot be printed.
-    pub fn print(dialect: &Wgsl, nest: &Nest, slots: &Slots, most: usize) -> Result<Epilogue, Vec<String>> {
-        let lanes = Lanes::best(nest, slots, 2, most);
+    pub fn print(dialect: &Wgsl, nest: &Nest, slots: &SlotTypes, most: usize) -> Result<Epilogue, Vec<String>> {
+        let lanes = SplitAxis::best(nest, slots, 2, most);
         let mut emitter = Emitter::new(dialect, slots, nest, &["b", "m", "n"], lanes, "v");
         for (id, instr) in nest.instrs.iter().enumerate() {
             if matches!(instr, Instr::Anchor { .. }) {

@@ -20,12 +20,12 @@ use crate::{
     args::Format,
     fault::{Fault, input},
     npy,
-    program::{Opened, Tensors},
+    program::{NamedTensors, Opened},
     timing::progress,
 };
 
 /// The image as it was and as the model gets it.
-struct Seen {
+struct SeenImage {
     image: RgbImage,
     prepared: Prepared,
 }
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         npy::write(&path, &results[at])?;
     }
     let masks = named.iter().find(|(name, _)| *name == "masks").zip(named.iter().find(|(name, _)| *name == "scores"));
-    let best = masks.map(|((_, masks), (_, scores))| Mask::best(masks, scores, seen.as_ref()));
+    let best = masks.map(|((_, masks), (_, scores))| PointMask::best(masks, scores, seen.as_ref()));
     if let Some(seen) = &seen {
         for path in &files.pictures {
             picture::write(path, &drawn(seen, best.as_ref(), embedding(&opened.model, &named)?))?;
@@ -103,7 +103,7 @@ impl Files {
 }
 
 /// Reads and prepares the image, if there is one, and checks that points lie in it.
-fn see(args: &Args, opened: &Opened) -> Result<Option<Seen>, Fault> {
+fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     let Some(path) = &args.image else { return Ok(None) };
     let Some((preprocessing, sides)) = opened.model.preprocessing() else {
         let problem = format!("--image: {} takes no pixels", args.job.program.model.display());
@@ -123,7 +123,7 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<Seen>, Fault> {
         ));
     }
     let prepared = preprocessing.apply(&image, sides);
-    Ok(Some(Seen { image, prepared }))
+    Ok(Some(SeenImage { image, prepared }))
 }
 
 /// The graph for an embedding, or for masks where points are given, with the tensors that files have besides.
@@ -147,16 +147,16 @@ fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]
 }
 
 /// The points as inputs; the last one is none, as the model expects. Without an image they are in pixels of the input.
-fn prompt(args: &Args, seen: Option<&Seen>) -> Tensors {
+fn prompt(args: &Args, seen: Option<&SeenImage>) -> NamedTensors {
     if args.points.is_empty() {
-        return Tensors::new();
+        return NamedTensors::new();
     }
     let number = args.points.len() + 1;
     let points = args.points.iter().map(|p| seen.map_or(*p, |s| s.prepared.point(*p))).chain([[0.0; 2]]);
     let labels = args.points.iter().map(|_| Label::In as i64).chain([Label::None as i64]);
     let points = Tensor::from_f64(DType::F32, &[1, 1, number, 2], points.flatten());
     let labels = Tensor::from_i64(DType::I64, &[1, 1, number], labels);
-    Tensors::from([("points".into(), points), ("labels".into(), labels)])
+    NamedTensors::from([("points".into(), points), ("labels".into(), labels)])
 }
 
 /// The result that a picture shows where there is no mask.
@@ -168,7 +168,7 @@ fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<
     })
 }
 
-fn drawn(seen: &Seen, mask: Option<&Mask>, embedding: &Tensor) -> RgbImage {
+fn drawn(seen: &SeenImage, mask: Option<&PointMask>, embedding: &Tensor) -> RgbImage {
     if let Some(mask) = mask {
         return picture::mask_over(&seen.image, &mask.logits);
     }
@@ -181,7 +181,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 }
 
 /// The mask that a point gives: of those for prompts that may mean several things, the one with the highest score.
-struct Mask {
+struct PointMask {
     /// Which of the model's masks it is, and how many there are.
     number: [usize; 2],
     score: f64,
@@ -189,19 +189,19 @@ struct Mask {
     logits: Vec<f32>,
 }
 
-impl Mask {
+impl PointMask {
     /// Chooses from masks [1 1 n h w] and scores [1 1 n].
-    fn best(masks: &Tensor, scores: &Tensor, seen: Option<&Seen>) -> Mask {
+    fn best(masks: &Tensor, scores: &Tensor, seen: Option<&SeenImage>) -> PointMask {
         let scores = scores.to_f64();
         let best = (1..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);
         let size = [masks.dims()[3], masks.dims()[4]];
         let logits = numbers(masks)[best * size[0] * size[1]..][..size[0] * size[1]].to_vec();
         let logits = seen.map_or(logits.clone(), |seen| seen.prepared.unprepare(&logits, size));
-        Mask { number: [best, scores.len()], score: scores[best], logits }
+        PointMask { number: [best, scores.len()], score: scores[best], logits }
     }
 }
 
-impl std::fmt::Display for Mask {
+impl std::fmt::Display for PointMask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let share = self.logits.iter().filter(|x| **x > 0.0).count() as f64 / self.logits.len().max(1) as f64;
         let [number, of] = self.number;

@@ -9,7 +9,7 @@ mod windows;
 use super::{
     relation::{Relation, RelationArg},
     sample::{Sampler, told},
-    typing::{Bindings, Bound, Slot, Status},
+    typing::{Bindings, Bound, Status, VarId},
 };
 use crate::{Attr, Dim, Shape};
 
@@ -36,7 +36,7 @@ pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, String> {
         .map(|dims| dims.into_iter().collect())
 }
 
-fn bind(slot: Slot, value: Bound, bindings: &mut Bindings) -> Result<Status, String> {
+fn bind(slot: VarId, value: Bound, bindings: &mut Bindings) -> Result<Status, String> {
     bindings.bind(slot, value).map(|()| Status::Done).map_err(told)
 }
 

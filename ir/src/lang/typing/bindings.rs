@@ -78,7 +78,7 @@ impl fmt::Display for DTypeClass {
 }
 
 /// The number of a variable in its [`Scope`].
-pub type Slot = usize;
+pub type VarId = usize;
 
 /// What a variable stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,12 +104,12 @@ pub struct Scope {
 
 impl Scope {
     /// The slot of `name`, if it is known.
-    pub fn find(&self, name: &str) -> Option<Slot> {
+    pub fn find(&self, name: &str) -> Option<VarId> {
         self.variables.iter().position(|(n, _)| &**n == name)
     }
 
     /// The slot of `name`, made where it is new; `Err` holds the kind that it has already where that differs.
-    pub fn slot(&mut self, name: &str, kind: SlotKind) -> Result<Slot, SlotKind> {
+    pub fn slot(&mut self, name: &str, kind: SlotKind) -> Result<VarId, SlotKind> {
         match self.find(name) {
             Some(slot) if self.variables[slot].1 == kind => Ok(slot),
             Some(slot) => Err(self.variables[slot].1),
@@ -121,7 +121,7 @@ impl Scope {
     }
 
     /// The name of a slot; `_` where the scope is another's.
-    pub fn name(&self, slot: Slot) -> &str {
+    pub fn name(&self, slot: VarId) -> &str {
         self.variables.get(slot).map_or("_", |v| &v.0)
     }
 }
@@ -163,12 +163,12 @@ pub struct Bindings(SmallVec<[Option<Bound>; 8]>);
 
 impl Bindings {
     /// The value of a slot.
-    pub fn get(&self, slot: Slot) -> Option<&Bound> {
+    pub fn get(&self, slot: VarId) -> Option<&Bound> {
         self.0.get(slot)?.as_ref()
     }
 
     /// The dimension in a slot.
-    pub fn dim(&self, slot: Slot) -> Option<&Dim> {
+    pub fn dim(&self, slot: VarId) -> Option<&Dim> {
         match self.get(slot) {
             Some(Bound::Dim(d)) => Some(d),
             _ => None,
@@ -176,7 +176,7 @@ impl Bindings {
     }
 
     /// The sequence of dimensions in a slot.
-    pub fn dims(&self, slot: Slot) -> Option<&Shape> {
+    pub fn dims(&self, slot: VarId) -> Option<&Shape> {
         match self.get(slot) {
             Some(Bound::Dims(s)) => Some(s),
             _ => None,
@@ -184,7 +184,7 @@ impl Bindings {
     }
 
     /// The attribute in a slot.
-    pub fn attr(&self, slot: Slot) -> Option<&Attr> {
+    pub fn attr(&self, slot: VarId) -> Option<&Attr> {
         match self.get(slot) {
             Some(Bound::Attr(a)) => Some(a),
             _ => None,
@@ -192,7 +192,7 @@ impl Bindings {
     }
 
     /// The op in a slot, and its attributes.
-    pub fn op(&self, slot: Slot) -> Option<(Op, &Attrs)> {
+    pub fn op(&self, slot: VarId) -> Option<(Op, &Attrs)> {
         match self.get(slot) {
             Some(Bound::Op(op, attrs)) => Some((*op, attrs)),
             _ => None,
@@ -203,7 +203,7 @@ impl Bindings {
     ///
     /// # Errors
     /// When it is bound to something else.
-    pub fn bind(&mut self, slot: Slot, value: Bound) -> Result<(), Mismatch> {
+    pub fn bind(&mut self, slot: VarId, value: Bound) -> Result<(), Mismatch> {
         if slot >= self.0.len() {
             self.0.resize(slot + 1, None);
         }
@@ -222,7 +222,7 @@ pub enum Mismatch {
     /// A variable would have to be two things.
     Conflict {
         /// The variable.
-        slot: Slot,
+        slot: VarId,
         /// What it was bound to first.
         old: Box<Bound>,
         /// What it would have to be here.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     super::sexp::{LangError, Sexp, Source},
-    Bindings, Bound, Mismatch, Scope, Slot, SlotKind, Status, is_variable,
+    Bindings, Bound, Mismatch, Scope, SlotKind, Status, VarId, is_variable,
 };
 use crate::{Dim, Shape, dim::MOST_TERMS};
 
@@ -16,7 +16,7 @@ pub enum DimPattern {
     /// A number.
     Number(i64),
     /// A variable.
-    Var(Slot),
+    Var(VarId),
     /// `(+ a b …)`.
     Sum(Vec<DimPattern>),
     /// `(* a b …)`.
@@ -174,7 +174,7 @@ pub enum DimsItem {
     /// One axis.
     One(DimPattern),
     /// `B..`: any number of axes.
-    Many(Slot),
+    Many(VarId),
 }
 
 impl DimsPattern {

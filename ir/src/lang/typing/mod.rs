@@ -10,7 +10,7 @@ mod dims;
 mod signature;
 mod types;
 
-pub use bindings::{Bindings, Bound, DTypeClass, Mismatch, Scope, Slot, SlotKind, Status};
+pub use bindings::{Bindings, Bound, DTypeClass, Mismatch, Scope, SlotKind, Status, VarId};
 pub use dims::{DimPattern, DimsItem, DimsPattern};
 pub use signature::{Signature, SignatureResult};
 pub use types::{DTypePattern, TypePattern, solve};

@@ -7,7 +7,7 @@ use super::{
         relation::RelationCall,
         sexp::{LangError, SexpKind, Source, read},
     },
-    Bindings, Bound, DTypeClass, Mismatch, Scope, Slot, SlotKind, TypePattern, is_variable, solve,
+    Bindings, Bound, DTypeClass, Mismatch, Scope, SlotKind, TypePattern, VarId, is_variable, solve,
 };
 use crate::{Attr, Type};
 
@@ -32,7 +32,7 @@ pub enum SignatureResult {
     /// Computed from the pattern.
     Pattern(TypePattern),
     /// Whatever the attribute in the slot says: a type, or the type of a constant.
-    Attr(Slot),
+    Attr(VarId),
 }
 
 impl Signature {

@@ -9,7 +9,7 @@ use super::{
         relation::RelationCall,
         sexp::{LangError, Sexp, SexpKind, Source},
     },
-    Bindings, Bound, DTypeClass, DimsPattern, Mismatch, Scope, Slot, SlotKind, Status,
+    Bindings, Bound, DTypeClass, DimsPattern, Mismatch, Scope, SlotKind, Status, VarId,
 };
 use crate::{DType, Type};
 
@@ -17,7 +17,7 @@ use crate::{DType, Type};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DTypePattern {
     /// A variable, of a class.
-    Var(Slot, DTypeClass),
+    Var(VarId, DTypeClass),
     /// One type.
     Fixed(DType),
 }

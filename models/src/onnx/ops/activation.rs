@@ -3,11 +3,11 @@
 use eutectic_ir::NodeId;
 
 use super::{
-    super::call::{Built, NodeCall},
-    Row, one, same,
+    super::call::{NodeCall, NodeResult},
+    OpRow, one, same,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     same("Sigmoid", 6, "sigmoid"),
     same("Tanh", 6, "tanh"),
     same("Softplus", 1, "softplus"),
@@ -50,19 +50,19 @@ pub(super) const OPS: &[Row] = &[
     one("Clip", 11, clip),
 ];
 
-fn relu(c: &mut NodeCall<'_, '_>) -> Built {
+fn relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     if c.dtype(x).is_float() { c.op("act", &[x], &[("kind", "relu".into())]) } else { c.with("max", x, 0.0) }
 }
 
 /// x where it is not negative, elsewhere x·slope.
-fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> Built {
+fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> NodeResult {
     let below = c.with("lt", x, 0.0)?;
     let scaled = c.apply("mul", [x, slope])?;
     c.apply("where", [below, scaled, x])
 }
 
-fn thresholded_relu(c: &mut NodeCall<'_, '_>) -> Built {
+fn thresholded_relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, alpha) = (c.input(0)?, c.float_or("alpha", 1.0)?);
     let above = c.with("gt", x, alpha)?;
     let zero = c.number(0.0, x)?;
@@ -70,7 +70,7 @@ fn thresholded_relu(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// scale·x for x ≥ 0, elsewhere scale·alpha·(e^(x/width) − 1).
-fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> Built {
+fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> NodeResult {
     let x = c.input(0)?;
     let below = c.with("lt", x, 0.0)?;
     let inner = if width == 1.0 { x } else { c.with("div", x, width)? };
@@ -81,33 +81,33 @@ fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> 
     if scale == 1.0 { Ok(both) } else { c.with("mul", both, scale) }
 }
 
-fn selu(c: &mut NodeCall<'_, '_>) -> Built {
+fn selu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (alpha, gamma) = (c.float_or("alpha", 1.673_263_2)?, c.float_or("gamma", 1.050_701)?);
     exponential(c, alpha, 1.0, gamma)
 }
 
 /// min(max(alpha·x + beta, 0), 1).
-fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta: f64) -> Built {
+fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
     let scaled = c.with("mul", x, alpha)?;
     let shifted = c.with("add", scaled, beta)?;
     clamp(c, shifted, 0.0, 1.0)
 }
 
 /// x·hard-sigmoid(x) with a slope of 1/6.
-fn hard_swish(c: &mut NodeCall<'_, '_>) -> Built {
+fn hard_swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let gate = hard_sigmoid(c, x, 1.0 / 6.0, 0.5)?;
     c.apply("mul", [x, gate])
 }
 
-fn softsign(c: &mut NodeCall<'_, '_>) -> Built {
+fn softsign(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let size = c.apply("abs", [x])?;
     let divisor = c.with("add", size, 1.0)?;
     c.apply("div", [x, divisor])
 }
 
-fn gelu(c: &mut NodeCall<'_, '_>) -> Built {
+fn gelu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let kind = match c.word("approximate")?.unwrap_or("none") {
         "none" => "gelu-erf",
@@ -117,14 +117,14 @@ fn gelu(c: &mut NodeCall<'_, '_>) -> Built {
     c.op("act", &[x], &[("kind", kind.into())])
 }
 
-fn mish(c: &mut NodeCall<'_, '_>) -> Built {
+fn mish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let soft = c.apply("softplus", [x])?;
     let gate = c.apply("tanh", [soft])?;
     c.apply("mul", [x, gate])
 }
 
-fn swish(c: &mut NodeCall<'_, '_>) -> Built {
+fn swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, alpha) = (c.input(0)?, c.float_or("alpha", 1.0)?);
     let inner = c.with("mul", x, alpha)?;
     let gate = c.apply("sigmoid", [inner])?;
@@ -132,7 +132,7 @@ fn swish(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// x + bias below −lambd, x − bias above lambd, 0 between them.
-fn shrink(c: &mut NodeCall<'_, '_>) -> Built {
+fn shrink(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, bias, lambd) = (c.input(0)?, c.float_or("bias", 0.0)?, c.float_or("lambd", 0.5)?);
     let (below, above) = (c.with("lt", x, -lambd)?, c.with("gt", x, lambd)?);
     let (up, down, zero) = (c.with("add", x, bias)?, c.with("sub", x, bias)?, c.number(0.0, x)?);
@@ -141,12 +141,12 @@ fn shrink(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// min(max(x, low), high) for numbers.
-fn clamp(c: &mut NodeCall<'_, '_>, x: NodeId, low: f64, high: f64) -> Built {
+fn clamp(c: &mut NodeCall<'_, '_>, x: NodeId, low: f64, high: f64) -> NodeResult {
     c.op("clamp", &[x], &[("min", low.into()), ("max", high.into())])
 }
 
 /// The bounds are inputs; where they are known, it is a `clamp`.
-fn clip(c: &mut NodeCall<'_, '_>) -> Built {
+fn clip(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let bounds = [(1, f64::NEG_INFINITY), (2, f64::INFINITY)];
     let number = |c: &NodeCall<'_, '_>, (at, open): (usize, f64)| match c.optional(at) {

@@ -3,11 +3,11 @@
 use eutectic_ir::NodeId;
 
 use super::{
-    super::call::{Built, NodeCall},
-    Row, one, same,
+    super::call::{NodeCall, NodeResult},
+    OpRow, one, same,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     same("Add", 7, "add"),
     same("Sub", 7, "sub"),
     same("Mul", 7, "mul"),
@@ -60,7 +60,7 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// The exponent may be of another element type.
-fn pow(c: &mut NodeCall<'_, '_>) -> Built {
+fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, y) = (c.input(0)?, c.input(1)?);
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
@@ -74,7 +74,7 @@ fn pow(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// With the sign of the divisor, or, as C's `fmod`, of the dividend: a − b·trunc(a/b).
-fn modulo(c: &mut NodeCall<'_, '_>) -> Built {
+fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (a, b) = (c.input(0)?, c.input(1)?);
     if !c.flag("fmod")? {
         return c.apply("mod", [a, b]);
@@ -86,19 +86,19 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// A commutative op over any number of inputs.
-fn all(op: &str, c: &mut NodeCall<'_, '_>) -> Built {
+fn all(op: &str, c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let (first, rest) = inputs.split_first().ok_or("it has no inputs")?;
     rest.iter().try_fold(*first, |a, b| c.apply(op, [a, *b]))
 }
 
-fn mean(c: &mut NodeCall<'_, '_>) -> Built {
+fn mean(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let sum = all("add", c)?;
     c.with("div", sum, c.inputs().len() as f64)
 }
 
 /// atan(x / √(1 − x²)).
-fn asin(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
+fn asin(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let square = c.apply("mul", [x, x])?;
     let one = c.number(1.0, x)?;
     let rest = c.apply("sub", [one, square])?;
@@ -108,7 +108,7 @@ fn asin(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
 }
 
 /// π/2 − asin x.
-fn acos(c: &mut NodeCall<'_, '_>) -> Built {
+fn acos(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let angle = asin(c, x)?;
     let quarter = c.number(std::f64::consts::FRAC_PI_2, x)?;
@@ -116,7 +116,7 @@ fn acos(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// (eˣ ∓ e⁻ˣ)/2.
-fn hyperbolic(op: &str, c: &mut NodeCall<'_, '_>) -> Built {
+fn hyperbolic(op: &str, c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let up = c.apply("exp", [x])?;
     let down = c.apply("neg", [x])?;
@@ -126,7 +126,7 @@ fn hyperbolic(op: &str, c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// sign(x)·log(|x| + √(x² + 1)): no cancellation for negative x.
-fn asinh(c: &mut NodeCall<'_, '_>) -> Built {
+fn asinh(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let size = c.apply("abs", [x])?;
     let square = c.apply("mul", [x, x])?;
@@ -136,13 +136,13 @@ fn asinh(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// log(x + √(x² − 1)).
-fn acosh(c: &mut NodeCall<'_, '_>) -> Built {
+fn acosh(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let square = c.apply("mul", [x, x])?;
     log_of_sum_with_root(c, x, square, -1.0)
 }
 
-fn log_of_sum_with_root(c: &mut NodeCall<'_, '_>, x: NodeId, square: NodeId, shift: f64) -> Built {
+fn log_of_sum_with_root(c: &mut NodeCall<'_, '_>, x: NodeId, square: NodeId, shift: f64) -> NodeResult {
     let shifted = c.with("add", square, shift)?;
     let root = c.apply("sqrt", [shifted])?;
     let sum = c.apply("add", [x, root])?;
@@ -150,7 +150,7 @@ fn log_of_sum_with_root(c: &mut NodeCall<'_, '_>, x: NodeId, square: NodeId, shi
 }
 
 /// log((1 + x)/(1 − x))/2.
-fn atanh(c: &mut NodeCall<'_, '_>) -> Built {
+fn atanh(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let one = c.number(1.0, x)?;
     let (above, below) = (c.apply("add", [one, x])?, c.apply("sub", [one, x])?);
@@ -159,7 +159,7 @@ fn atanh(c: &mut NodeCall<'_, '_>) -> Built {
     c.with("mul", log, 0.5)
 }
 
-fn is_infinite(c: &mut NodeCall<'_, '_>) -> Built {
+fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     match (c.int_or("detect_positive", 1)? != 0, c.int_or("detect_negative", 1)? != 0) {
         (true, false) => c.with("eq", x, f64::INFINITY),
@@ -175,13 +175,13 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> Built {
     }
 }
 
-fn cast(c: &mut NodeCall<'_, '_>) -> Built {
+fn cast(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let to = c.dtype_attr("to")?.ok_or("it does not say to which type")?;
     let x = c.input(0)?;
     c.cast(x, to)
 }
 
-fn cast_like(c: &mut NodeCall<'_, '_>) -> Built {
+fn cast_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, like) = (c.input(0)?, c.input(1)?);
     c.cast(x, c.dtype(like))
 }

@@ -4,21 +4,21 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Outputs, Row, many, one,
+    OpRow, Outputs, many, one,
 };
 
-pub(super) const OPS: &[Row] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
+pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
 
 /// [B S heads·D] as [B heads S D]; what has four axes is so already.
-fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> Built {
+fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
     match c.dims(x)[..] {
         [_, _, _, _] => Ok(x),
         [batch, rows, width] => {
             let heads = c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width % n == 0);
-            let heads = heads.ok_or_else(|| Why(format!("{width} is not split into heads by `{attr}`")))?;
+            let heads = heads.ok_or_else(|| NodeError(format!("{width} is not split into heads by `{attr}`")))?;
             let apart = c.reshape(x, &[batch, rows, heads, width / heads])?;
             c.transpose(apart, &[0, 2, 1, 3])
         }
@@ -73,7 +73,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
 }
 
 /// A mask as what is added to the scores: of truth values, 0 where they hold and −∞ elsewhere.
-fn additive(c: &mut NodeCall<'_, '_>, mask: NodeId, like: NodeId) -> Built {
+fn additive(c: &mut NodeCall<'_, '_>, mask: NodeId, like: NodeId) -> NodeResult {
     if c.dtype(mask) != DType::Bool {
         return c.cast(mask, c.dtype(like));
     }
@@ -82,7 +82,7 @@ fn additive(c: &mut NodeCall<'_, '_>, mask: NodeId, like: NodeId) -> Built {
 }
 
 /// A mask of fewer keys than there are hides the others.
-fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> Built {
+fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> NodeResult {
     let dims = c.dims(mask);
     match dims.last() {
         Some(&n) if n > 1 && n < keys => {
@@ -99,14 +99,14 @@ fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> Built {
 }
 
 /// Which keys each query sees: those up to its own place.
-fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> Built {
+fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> NodeResult {
     let (query, key) = (c.iota(&[queries, keys], 0, DType::I32)?, c.iota(&[queries, keys], 1, DType::I32)?);
     let last = c.with("add", query, past as f64)?;
     c.apply("le", [key, last])
 }
 
 /// Pairs of coordinates turn by the angle of their position; the caches are for each position, or for each token.
-fn rotary(c: &mut NodeCall<'_, '_>) -> Built {
+fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let input = c.input(0)?;
     let flat = c.rank(input) == 3;
     let x = heads(c, input, "num_heads")?;

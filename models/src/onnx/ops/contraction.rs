@@ -4,16 +4,16 @@ use eutectic_ir::NodeId;
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];
+pub(super) const OPS: &[OpRow] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];
 
 /// A vector is a row on the left and a column on the right; its axis is gone from the result.
-fn matmul(c: &mut NodeCall<'_, '_>) -> Built {
+fn matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (mut a, mut b) = (c.input(0)?, c.input(1)?);
     let (left, right) = (c.dims(a), c.dims(b));
     if let [k] = left[..] {
@@ -35,7 +35,7 @@ fn matmul(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// alpha·A·B + beta·C, where A and B may be transposed.
-fn gemm(c: &mut NodeCall<'_, '_>) -> Built {
+fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operand = |at: usize, attr: &str| {
         let x = c.input(at)?;
         if c.flag(attr)? { c.transpose(x, &[1, 0]) } else { Ok(x) }
@@ -51,13 +51,13 @@ fn gemm(c: &mut NodeCall<'_, '_>) -> Built {
 
 /// A value whose axes have names.
 #[derive(Clone)]
-struct Term {
+struct EinsumTerm {
     value: NodeId,
     axes: Vec<char>,
 }
 
 /// Sums over what the result does not name, two operands at a time, each pair as one batched product.
-fn einsum(c: &mut NodeCall<'_, '_>) -> Built {
+fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let text: String =
         c.word("equation")?.ok_or("it has no equation")?.chars().filter(|l| !l.is_whitespace()).collect();
     let (left, right) = text.split_once("->").map_or((text.as_str(), None), |(l, r)| (l, Some(r)));
@@ -80,7 +80,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> Built {
     for (axes, value) in names.into_iter().zip(inputs) {
         let rank = c.rank(value);
         let axes = spelled(axes, rank).filter(|a| a.len() == rank);
-        terms.push(Term { value, axes: axes.ok_or_else(|| format!("`{text}` does not fit {rank} axes"))? });
+        terms.push(EinsumTerm { value, axes: axes.ok_or_else(|| format!("`{text}` does not fit {rank} axes"))? });
     }
     let hidden = |l: &char| ('\u{e000}'..='\u{f8ff}').contains(l);
     let mut everything: Vec<char> = terms.iter().flat_map(|t| t.axes.clone()).collect();
@@ -105,7 +105,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> Built {
     }
     let mut terms = terms.into_iter();
     let mut all = terms.next().ok_or("it has no inputs")?;
-    let rest: Vec<Term> = terms.collect();
+    let rest: Vec<EinsumTerm> = terms.collect();
     for (i, next) in rest.iter().enumerate() {
         let later = |l: &char| wanted.contains(l) || rest[i + 1..].iter().any(|t| t.axes.contains(l));
         all = product(c, all, next.clone(), &later)?;
@@ -115,25 +115,31 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Σ over the axes that are not kept.
-fn summed(c: &mut NodeCall<'_, '_>, term: Term, kept: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bool) -> Result<EinsumTerm, NodeError> {
     let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
     let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
     let dims: Vec<usize> =
         c.dims(term.value).iter().enumerate().filter(|(i, _)| !gone.contains(i)).map(|(_, &n)| n).collect();
     let sum = c.reduce("reduce-sum", term.value, &gone)?;
-    Ok(Term { value: c.reshape(sum, &dims)?, axes })
+    Ok(EinsumTerm { value: c.reshape(sum, &dims)?, axes })
 }
 
 /// The axes in that order.
-fn arranged(c: &mut NodeCall<'_, '_>, term: &Term, order: &[char]) -> Built {
-    let at =
-        |l: &char| term.axes.iter().position(|a| a == l).ok_or_else(|| Why(format!("no operand has the axis {l}")));
+fn arranged(c: &mut NodeCall<'_, '_>, term: &EinsumTerm, order: &[char]) -> NodeResult {
+    let at = |l: &char| {
+        term.axes.iter().position(|a| a == l).ok_or_else(|| NodeError(format!("no operand has the axis {l}")))
+    };
     let perm: Vec<usize> = order.iter().map(at).collect::<Result<_, _>>()?;
     c.transpose(term.value, &perm)
 }
 
 /// Of two operands: axes of both that stay are the batch, axes of both that go are contracted.
-fn product(c: &mut NodeCall<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> bool) -> Result<Term, Why> {
+fn product(
+    c: &mut NodeCall<'_, '_>,
+    a: EinsumTerm,
+    b: EinsumTerm,
+    later: &dyn Fn(&char) -> bool,
+) -> Result<EinsumTerm, NodeError> {
     let a = {
         let kept = |l: &char| later(l) || b.axes.contains(l);
         summed(c, a, &kept)?
@@ -143,22 +149,24 @@ fn product(c: &mut NodeCall<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> 
         summed(c, b, &kept)?
     };
     let extent =
-        |c: &NodeCall<'_, '_>, t: &Term, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
-    let of = |t: &Term, f: &dyn Fn(&char) -> bool| -> Vec<char> { t.axes.iter().copied().filter(|l| f(l)).collect() };
+        |c: &NodeCall<'_, '_>, t: &EinsumTerm, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
+    let of =
+        |t: &EinsumTerm, f: &dyn Fn(&char) -> bool| -> Vec<char> { t.axes.iter().copied().filter(|l| f(l)).collect() };
     let batch = of(&a, &|l| b.axes.contains(l) && later(l));
     let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
     let (rows, columns) = (of(&a, &|l| !b.axes.contains(l)), of(&b, &|l| !a.axes.contains(l)));
     // An extent of 1 is repeated where the other operand has more.
-    let both = |axes: &[char]| -> Result<Vec<usize>, Why> {
-        let side = |t: &Term| axes.iter().map(|l| extent(c, t, l).unwrap_or(1)).collect::<Vec<_>>();
+    let both = |axes: &[char]| -> Result<Vec<usize>, NodeError> {
+        let side = |t: &EinsumTerm| axes.iter().map(|l| extent(c, t, l).unwrap_or(1)).collect::<Vec<_>>();
         c.broadcast(&side(&a), &side(&b))
     };
     let (batch_dims, inner_dims) = (both(&batch)?, both(&inner)?);
-    let own =
-        |c: &NodeCall<'_, '_>, t: &Term, axes: &[char]| axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>();
+    let own = |c: &NodeCall<'_, '_>, t: &EinsumTerm, axes: &[char]| {
+        axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>()
+    };
     let (row_dims, column_dims) = (own(c, &a, &rows), own(c, &b, &columns));
     let count = |dims: &[usize]| dims.iter().product::<usize>();
-    let matrix = |c: &mut NodeCall<'_, '_>, t: &Term, order: [&[char]; 3], dims: [&[usize]; 3]| {
+    let matrix = |c: &mut NodeCall<'_, '_>, t: &EinsumTerm, order: [&[char]; 3], dims: [&[usize]; 3]| {
         let ordered = arranged(c, t, &order.concat())?;
         let whole = c.expand(ordered, &dims.concat())?;
         c.reshape(whole, &dims.map(count))
@@ -167,5 +175,5 @@ fn product(c: &mut NodeCall<'_, '_>, a: Term, b: Term, later: &dyn Fn(&char) -> 
     let right = matrix(c, &b, [&batch, &inner, &columns], [&batch_dims, &inner_dims, &column_dims])?;
     let result = c.apply("matmul", [left, right])?;
     let value = c.reshape(result, &[batch_dims, row_dims, column_dims].concat())?;
-    Ok(Term { value, axes: [batch, rows, columns].concat() })
+    Ok(EinsumTerm { value, axes: [batch, rows, columns].concat() })
 }

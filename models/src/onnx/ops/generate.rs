@@ -3,11 +3,11 @@
 use eutectic_ir::{DType, Tensor};
 
 use super::{
-    super::call::{Built, NodeCall},
-    Row, one,
+    super::call::{NodeCall, NodeResult},
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Constant", 1, constant),
     one("ConstantOfShape", 9, constant_of_shape),
     one("Range", 11, range),
@@ -15,7 +15,7 @@ pub(super) const OPS: &[Row] = &[
     one("Trilu", 14, triangle),
 ];
 
-fn constant(c: &mut NodeCall<'_, '_>) -> Built {
+fn constant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if let Some(tensor) = c.tensor_attr("value")? {
         return Ok(tensor);
     }
@@ -32,7 +32,7 @@ fn constant(c: &mut NodeCall<'_, '_>) -> Built {
     c.constant(value.ok_or("its value is neither numbers nor a dense tensor")?)
 }
 
-fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> Built {
+fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims: Vec<usize> =
         c.known_ints(0)?.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative extent")?;
     let value = match c.tensor_attr("value")? {
@@ -43,7 +43,7 @@ fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// start, start + delta, … before limit.
-fn range(c: &mut NodeCall<'_, '_>) -> Built {
+fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dtype = c.dtype(c.input(0)?);
     let [start, limit, delta] = [c.known_number(0)?, c.known_number(1)?, c.known_number(2)?];
     let count = ((limit - start) / delta).ceil().max(0.0);
@@ -57,7 +57,7 @@ fn range(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// 1 where column − row is k.
-fn eye_like(c: &mut NodeCall<'_, '_>) -> Built {
+fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (dims, dtype) = (c.dims(x), c.dtype_attr("dtype")?.unwrap_or(c.dtype(x)));
     if dims.len() != 2 {
@@ -71,7 +71,7 @@ fn eye_like(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// What lies on and above the k-th diagonal of each matrix, or on and below it.
-fn triangle(c: &mut NodeCall<'_, '_>) -> Built {
+fn triangle(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let [.., rows, columns] = dims[..] else { return Err("its input has not two axes".into()) };

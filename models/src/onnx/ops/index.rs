@@ -4,13 +4,13 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Gather", 1, gather),
     one("GatherElements", 11, gather_elements),
     one("GatherND", 11, gather_nd),
@@ -24,7 +24,7 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// Negative ids count from the end; where none is known to be there, ids are taken as they are.
-fn gather(c: &mut NodeCall<'_, '_>) -> Built {
+fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
     let ids = match c.value(ids) {
@@ -35,13 +35,13 @@ fn gather(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Where negative ids count from the end.
-pub(super) fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> Built {
+pub(super) fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
 }
 
-fn gather_elements(c: &mut NodeCall<'_, '_>) -> Built {
+fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, ids) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -51,7 +51,7 @@ fn gather_elements(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
-pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> Built {
+pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> NodeResult {
     let (dims, wanted) = (c.dims(x), c.dims(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
     let mut stride = 1;
@@ -65,7 +65,7 @@ pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
 
-fn gather_nd(c: &mut NodeCall<'_, '_>) -> Built {
+fn gather_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, ids) = (c.input(0)?, c.input(1)?);
     let batch = c.int_or("batch_dims", 0)?;
     let (rows, at) = rows_at(c, x, ids, batch)?;
@@ -73,12 +73,17 @@ fn gather_nd(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// The last axis of ids names a place along the axes after the batch ones: what it names, as rows, and the number of each.
-pub(super) fn rows_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, batch: i64) -> Result<(NodeId, NodeId), Why> {
+pub(super) fn rows_at(
+    c: &mut NodeCall<'_, '_>,
+    x: NodeId,
+    ids: NodeId,
+    batch: i64,
+) -> Result<(NodeId, NodeId), NodeError> {
     let (dims, wanted) = (c.dims(x), c.dims(ids));
     let batch = usize::try_from(batch)
         .ok()
         .filter(|&b| b < wanted.len())
-        .ok_or_else(|| Why(format!("batch_dims is {batch}")))?;
+        .ok_or_else(|| NodeError(format!("batch_dims is {batch}")))?;
     let (depth, outer) = (wanted[wanted.len() - 1], &wanted[..wanted.len() - 1]);
     if batch + depth > dims.len() {
         return Err(format!("ids of {depth} coordinates after {batch} batch axes, for {} axes", dims.len()).into());
@@ -103,7 +108,7 @@ pub(super) fn rows_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, batch: i
 }
 
 /// The coordinate of the first, or the last, element that is equal to the extremum of its row; `keep` with an extent of 1.
-fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> Built {
+fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;
     let found = c.apply("eq", [x, extremum])?;
@@ -113,7 +118,7 @@ fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: b
     c.reduce(if last { "reduce-max" } else { "reduce-min" }, candidate, &[axis])
 }
 
-fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> Built {
+fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     let x = c.input(0)?;
     let mut dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -129,7 +134,7 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> Built {
 }
 
 /// 1 at the first of the largest elements; before opset 13 over all axes from `axis` on.
-fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> Built {
+fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
         let dims = c.dims(x);
@@ -140,7 +145,7 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> Built {
 }
 
 /// `values` are what stands for off and on; ids outside of the depth are off everywhere.
-fn one_hot(c: &mut NodeCall<'_, '_>) -> Built {
+fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
     let depth = c.known_number(1)?;
     if !(0.0..1e9).contains(&depth) {
@@ -164,7 +169,7 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Over j the x[j] where j ≤ i (or < i; or ≥, > in reverse): a masked reduction over an axis that is put in for it.
-fn cumulative(c: &mut NodeCall<'_, '_>, how: &str, neutral: f64) -> Built {
+fn cumulative(c: &mut NodeCall<'_, '_>, how: &str, neutral: f64) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.known_number(1)? as i64, dims.len())?;

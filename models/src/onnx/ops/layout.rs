@@ -4,13 +4,13 @@ use eutectic_ir::DType;
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Reshape", 5, reshape),
     one("Flatten", 1, flatten),
     one("Squeeze", 1, squeeze),
@@ -26,14 +26,16 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// An extent of 0 is that of the input, unless `allowzero`; −1 is what is left.
-fn reshape(c: &mut NodeCall<'_, '_>) -> Built {
+fn reshape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, wanted) = (c.input(0)?, c.known_ints(1)?);
     let dims = c.dims(x);
     let copies = !c.flag("allowzero")?;
     let extent = |(axis, &n): (usize, &i64)| match n {
-        0 if copies => dims.get(axis).map(|&n| Some(n)).ok_or_else(|| Why(format!("there is no axis {axis} to copy"))),
+        0 if copies => {
+            dims.get(axis).map(|&n| Some(n)).ok_or_else(|| NodeError(format!("there is no axis {axis} to copy")))
+        }
         -1 => Ok(None),
-        n => Ok(Some(usize::try_from(n).map_err(|_| Why(format!("an extent of {n}")))?)),
+        n => Ok(Some(usize::try_from(n).map_err(|_| NodeError(format!("an extent of {n}")))?)),
     };
     let extents: Vec<Option<usize>> = wanted.iter().enumerate().map(extent).collect::<Result<_, _>>()?;
     let open = extents.iter().filter(|n| n.is_none()).count();
@@ -47,7 +49,7 @@ fn reshape(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Two axes: those before `axis`, and the others.
-fn flatten(c: &mut NodeCall<'_, '_>) -> Built {
+fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     // The axis may also be behind the last one.
@@ -58,7 +60,7 @@ fn flatten(c: &mut NodeCall<'_, '_>) -> Built {
     c.reshape(x, &[dims[..axis].iter().product(), dims[axis..].iter().product()])
 }
 
-fn squeeze(c: &mut NodeCall<'_, '_>) -> Built {
+fn squeeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let gone: Vec<usize> = match c.list("axes", 1)? {
@@ -72,7 +74,7 @@ fn squeeze(c: &mut NodeCall<'_, '_>) -> Built {
     c.reshape(x, &kept)
 }
 
-fn unsqueeze(c: &mut NodeCall<'_, '_>) -> Built {
+fn unsqueeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let axes = c.list("axes", 1)?.ok_or("it does not say which axes")?;
     let mut extents = c.dims(x).into_iter();
@@ -85,7 +87,7 @@ fn unsqueeze(c: &mut NodeCall<'_, '_>) -> Built {
     c.reshape(x, &dims)
 }
 
-fn transpose(c: &mut NodeCall<'_, '_>) -> Built {
+fn transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let perm = match c.ints("perm")? {
@@ -96,7 +98,7 @@ fn transpose(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Both ways: an extent of 1 leaves that of the input.
-fn expand(c: &mut NodeCall<'_, '_>) -> Built {
+fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let wanted: Vec<usize> =
         c.known_ints(1)?.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative extent")?;
@@ -105,7 +107,7 @@ fn expand(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Each axis n times: an axis of extent 1 before it, repeated.
-fn tile(c: &mut NodeCall<'_, '_>) -> Built {
+fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, repeats) = (c.input(0)?, c.known_ints(1)?);
     let dims = c.dims(x);
     let times: Vec<usize> =
@@ -122,7 +124,7 @@ fn tile(c: &mut NodeCall<'_, '_>) -> Built {
     c.reshape(repeated, &all)
 }
 
-fn concat(c: &mut NodeCall<'_, '_>) -> Built {
+fn concat(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let first = c.input(0)?;
     let axis = c.axis(c.int("axis")?.ok_or("it does not say along which axis")?, c.rank(first))?;
@@ -130,7 +132,7 @@ fn concat(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// The extents, or from `start` to `end` of them.
-fn shape(c: &mut NodeCall<'_, '_>) -> Built {
+fn shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.dims(c.input(0)?);
     let rank = dims.len() as i64;
     let at = |axis: i64| (if axis < 0 { axis + rank } else { axis }).clamp(0, rank) as usize;
@@ -139,13 +141,13 @@ fn shape(c: &mut NodeCall<'_, '_>) -> Built {
     c.integers(&extents)
 }
 
-fn size(c: &mut NodeCall<'_, '_>) -> Built {
+fn size(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let count: usize = c.dims(c.input(0)?).iter().product();
     c.number_of(count as f64, DType::I64)
 }
 
 /// [N C H W] with C = b²·D as [N D H·b W·b].
-fn depth_to_space(c: &mut NodeCall<'_, '_>) -> Built {
+fn depth_to_space(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let &[n, channels, h, w] = c.dims(x).as_slice() else { return Err("its input has not four axes".into()) };
     let depth = channels / (b * b);
@@ -160,7 +162,7 @@ fn depth_to_space(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// [N C H·b W·b] as [N b²·C H W].
-fn space_to_depth(c: &mut NodeCall<'_, '_>) -> Built {
+fn space_to_depth(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let &[n, depth, h, w] = c.dims(x).as_slice() else { return Err("its input has not four axes".into()) };
     let apart = c.reshape(x, &[n, depth, h / b, b, w / b, b])?;
@@ -168,7 +170,7 @@ fn space_to_depth(c: &mut NodeCall<'_, '_>) -> Built {
     c.reshape(moved, &[n, depth * b * b, h / b, w / b])
 }
 
-fn block_size(c: &NodeCall<'_, '_>) -> Result<usize, Why> {
+fn block_size(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let size = c.int("blocksize")?.and_then(|b| usize::try_from(b).ok()).filter(|&b| b > 0 && b < 1 << 16);
-    size.ok_or_else(|| Why("its blocksize is no usable number".into()))
+    size.ok_or_else(|| NodeError("its blocksize is no usable number".into()))
 }

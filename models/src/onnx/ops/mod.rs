@@ -22,13 +22,13 @@ mod spatial;
 use eutectic_ir::NodeId;
 
 use super::{
-    call::{Built, NodeCall},
-    error::Why,
+    call::{NodeCall, NodeResult},
+    error::NodeError,
     is_own,
 };
 
 /// The families.
-const FAMILIES: &[&[Row]] = &[
+const FAMILIES: &[&[OpRow]] = &[
     arithmetic::OPS,
     activation::OPS,
     layout::OPS,
@@ -47,7 +47,7 @@ const FAMILIES: &[&[Row]] = &[
 ];
 
 /// Several outputs.
-type Outputs = Result<Vec<NodeId>, Why>;
+type Outputs = Result<Vec<NodeId>, NodeError>;
 
 /// How an op is mapped.
 #[derive(Clone, Copy)]
@@ -55,13 +55,13 @@ pub(super) enum Build {
     /// It is an op of ours without attributes.
     Op(&'static str),
     /// Its one output, from ops of ours.
-    One(fn(&mut NodeCall<'_, '_>) -> Built),
+    One(fn(&mut NodeCall<'_, '_>) -> NodeResult),
     /// Its outputs, in order; what is not there is not supported.
     Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
 }
 
 /// An op in one of its forms.
-struct Row {
+struct OpRow {
     name: &'static str,
     /// The op set from which on it has this form.
     since: i64,
@@ -69,21 +69,21 @@ struct Row {
 }
 
 /// An op that is one of ours.
-const fn same(name: &'static str, since: i64, op: &'static str) -> Row {
-    Row { name, since, build: Build::Op(op) }
+const fn same(name: &'static str, since: i64, op: &'static str) -> OpRow {
+    OpRow { name, since, build: Build::Op(op) }
 }
 
 /// An op with one output.
-const fn one(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Built) -> Row {
-    Row { name, since, build: Build::One(build) }
+const fn one(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> NodeResult) -> OpRow {
+    OpRow { name, since, build: Build::One(build) }
 }
 
 /// An op with several outputs.
-const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Outputs) -> Row {
-    Row { name, since, build: Build::Many(build) }
+const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Outputs) -> OpRow {
+    OpRow { name, since, build: Build::Many(build) }
 }
 
-fn rows() -> impl Iterator<Item = &'static Row> {
+fn rows() -> impl Iterator<Item = &'static OpRow> {
     FAMILIES.iter().copied().flatten()
 }
 

@@ -4,13 +4,13 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Outputs, Row, many, one,
+    OpRow, Outputs, many, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Softmax", 1, |c| over_rows(c, true, |c, x, axis| softmax(c, "softmax", x, axis))),
     one("Softmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "softmax", x, axis))),
     one("LogSoftmax", 1, |c| over_rows(c, true, |c, x, axis| softmax(c, "log-softmax", x, axis))),
@@ -39,8 +39,8 @@ pub(super) const OPS: &[Row] = &[
 pub(super) fn over_rows(
     c: &mut NodeCall<'_, '_>,
     rest: bool,
-    f: impl FnOnce(&mut NodeCall<'_, '_>, NodeId, usize) -> Built,
-) -> Built {
+    f: impl FnOnce(&mut NodeCall<'_, '_>, NodeId, usize) -> NodeResult,
+) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", if rest { 1 } else { -1 })?, dims.len())?;
@@ -52,12 +52,12 @@ pub(super) fn over_rows(
     c.reshape(result, &dims)
 }
 
-fn softmax(c: &mut NodeCall<'_, '_>, op: &str, x: NodeId, axis: usize) -> Built {
+fn softmax(c: &mut NodeCall<'_, '_>, op: &str, x: NodeId, axis: usize) -> NodeResult {
     c.op(op, &[x], &[("axis", (axis as i64).into())])
 }
 
 /// x − mean and 1/√(variance + eps) over some axes.
-fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], Why> {
+fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], NodeError> {
     let mean = c.reduce("reduce-mean", x, axes)?;
     let centred = c.apply("sub", [x, mean])?;
     let square = c.apply("mul", [centred, centred])?;
@@ -67,13 +67,13 @@ fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Res
 }
 
 /// The operand in the element type in which a norm is computed: f32 for halves, where `stash_type` says so.
-fn stashed(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
+fn stashed(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let stash = c.dtype_attr("stash_type")?.unwrap_or(DType::F32);
     if c.dtype(x).size() < stash.size() { c.cast(x, stash) } else { Ok(x) }
 }
 
 /// The extents of the axes from `axis` on, as one: what is normalised together.
-fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, usize), Why> {
+fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, usize), NodeError> {
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
     Ok((axis, dims[axis..].iter().product()))
@@ -111,7 +111,7 @@ fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(outputs)
 }
 
-fn root_mean_square(c: &mut NodeCall<'_, '_>) -> Built {
+fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
@@ -134,13 +134,13 @@ fn root_mean_square(c: &mut NodeCall<'_, '_>) -> Built {
     c.apply("mul", [normal, scale])
 }
 
-fn groups(c: &NodeCall<'_, '_>) -> Result<usize, Why> {
+fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int("num_groups")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
-    groups.ok_or_else(|| Why("it does not say how many groups".into()))
+    groups.ok_or_else(|| NodeError("it does not say how many groups".into()))
 }
 
 /// Each group of channels of [N C ..] normalised, then a gain and a bias for each channel, or for each group.
-fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> Built {
+fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> NodeResult {
     let x = c.input(0)?;
     let channels = *c.dims(x).get(1).ok_or("its input has no channels")?;
     if groups == 0 || channels % groups != 0 {
@@ -160,7 +160,7 @@ fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> Built {
     c.op("group-norm", &operands, &[("groups", (groups as i64).into()), ("eps", eps.into())])
 }
 
-fn batch(c: &mut NodeCall<'_, '_>) -> Built {
+fn batch(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.flag("training_mode")? || c.wants(1) {
         return Err("in training".into());
     }
@@ -175,7 +175,7 @@ fn batch(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// x divided by the length of its row; a row of zeros stays.
-fn unit_length(c: &mut NodeCall<'_, '_>) -> Built {
+fn unit_length(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", -1)?, c.rank(x))?;
     let length = match c.int_or("p", 2)? {
@@ -196,7 +196,7 @@ fn unit_length(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// (x − mean)/(deviation + 1e-9).
-fn mean_variance(c: &mut NodeCall<'_, '_>) -> Built {
+fn mean_variance(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let axes = c.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
@@ -211,7 +211,7 @@ fn mean_variance(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// x / (bias + alpha/size · Σ x²)^beta, the sum over the channels around each.
-fn local_response(c: &mut NodeCall<'_, '_>) -> Built {
+fn local_response(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (alpha, beta, bias) = (c.float_or("alpha", 1e-4)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
     let size = c.int("size")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);

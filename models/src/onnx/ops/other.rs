@@ -2,9 +2,9 @@
 
 use eutectic_ir::DType;
 
-use super::{super::call::NodeCall, Outputs, Row, many, one};
+use super::{super::call::NodeCall, OpRow, Outputs, many, one};
 
-pub(super) const OPS: &[Row] =
+pub(super) const OPS: &[OpRow] =
     &[one("Identity", 1, |c| c.input(0)), many("Dropout", 7, dropout), many("If", 1, branch)];
 
 /// In inference nothing is dropped.

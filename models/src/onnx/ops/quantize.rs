@@ -4,16 +4,16 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
+pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
 
 /// A scale or a zero point: one for the tensor, or one for each place along an axis.
-fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, Why> {
+fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, NodeError> {
     let Some(param) = c.optional(at) else { return Ok(None) };
     let (dims, rank) = (c.dims(param), c.rank(x));
     match dims[..] {
@@ -29,7 +29,7 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
 }
 
 /// (x − zero)·scale.
-fn dequantize(c: &mut NodeCall<'_, '_>) -> Built {
+fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
     let to = c.dtype(scale);
@@ -42,7 +42,7 @@ fn dequantize(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// round(x / scale) + zero, at the limits of the integers where it is beyond them.
-fn quantize(c: &mut NodeCall<'_, '_>) -> Built {
+fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
     let zero = param(c, 2, x)?;

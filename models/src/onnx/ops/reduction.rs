@@ -3,11 +3,11 @@
 use eutectic_ir::{DType, NodeId};
 
 use super::{
-    super::call::{Built, NodeCall},
-    Row, one,
+    super::call::{NodeCall, NodeResult},
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("ReduceSum", 1, |c| reduce(c, same, "reduce-sum", same)),
     one("ReduceMean", 1, |c| reduce(c, same, "reduce-mean", same)),
     one("ReduceMax", 1, |c| reduce(c, same, "reduce-max", same)),
@@ -20,16 +20,16 @@ pub(super) const OPS: &[Row] = &[
     one("ReduceLogSumExp", 1, log_sum_exp),
 ];
 
-fn same(_: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
+fn same(_: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     Ok(x)
 }
 
-fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
+fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.apply("mul", [x, x])
 }
 
 /// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
-fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::Why> {
+fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::NodeError> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
     if axes.is_empty() && !c.flag("noop_with_empty_axes")? {
@@ -46,10 +46,10 @@ fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>)
 
 fn reduce(
     c: &mut NodeCall<'_, '_>,
-    before: fn(&mut NodeCall<'_, '_>, NodeId) -> Built,
+    before: fn(&mut NodeCall<'_, '_>, NodeId) -> NodeResult,
     how: &str,
-    after: fn(&mut NodeCall<'_, '_>, NodeId) -> Built,
-) -> Built {
+    after: fn(&mut NodeCall<'_, '_>, NodeId) -> NodeResult,
+) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.dims(x))?;
     // The extremum of truth values is that of 0 and 1.
@@ -63,7 +63,7 @@ fn reduce(
 }
 
 /// log Σ eˣ⁻ᵐ + m with the largest m, or 0 where that is infinite.
-fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> Built {
+fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.dims(x))?;
     let largest = c.reduce("reduce-max", x, &axes)?;

@@ -5,13 +5,13 @@ use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Upsample", 7, |c| {
         let scales = c.floats("scales")?.ok_or("it has no scales")?;
         Sampling::asymmetric(c)?.scaled(c, &scales)
@@ -29,7 +29,7 @@ pub(super) const OPS: &[Row] = &[
 
 /// How elements between the given ones come about.
 #[derive(Clone, Copy)]
-enum Kernel {
+enum Interpolation {
     /// The element on the left, or on the right, as its distance says.
     Nearest(fn(f64) -> bool),
     /// A triangle.
@@ -39,11 +39,11 @@ enum Kernel {
 }
 
 /// Where an element of the result lies in the input, for its number, the scale, and the extents of input and result.
-type Place = fn(f64, f64, f64, f64) -> f64;
+type SourcePlace = fn(f64, f64, f64, f64) -> f64;
 
 struct Sampling {
-    kernel: Kernel,
-    place: Place,
+    kernel: Interpolation,
+    place: SourcePlace,
     /// Whether the kernel is widened where the result is smaller.
     antialias: bool,
     /// Whether elements outside count as nothing instead of repeating the edge.
@@ -52,29 +52,29 @@ struct Sampling {
 
 impl Sampling {
     /// What the op was before opset 11.
-    fn asymmetric(c: &NodeCall<'_, '_>) -> Result<Sampling, Why> {
+    fn asymmetric(c: &NodeCall<'_, '_>) -> Result<Sampling, NodeError> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
-            "nearest" => Kernel::Nearest(|_| false),
-            "linear" => Kernel::Linear,
+            "nearest" => Interpolation::Nearest(|_| false),
+            "linear" => Interpolation::Linear,
             other => return Err(format!("its mode `{other}` is not known").into()),
         };
         Ok(Sampling { kernel, place: |x, scale, _, _| x / scale, antialias: false, exclude_outside: false })
     }
 
-    fn read(c: &NodeCall<'_, '_>) -> Result<Sampling, Why> {
+    fn read(c: &NodeCall<'_, '_>) -> Result<Sampling, NodeError> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
-            "nearest" => Kernel::Nearest(match c.word("nearest_mode")?.unwrap_or("round_prefer_floor") {
+            "nearest" => Interpolation::Nearest(match c.word("nearest_mode")?.unwrap_or("round_prefer_floor") {
                 "round_prefer_floor" => |rest| rest > 0.5,
                 "round_prefer_ceil" => |rest| rest >= 0.5,
                 "floor" => |_| false,
                 "ceil" => |_| true,
                 other => return Err(format!("its nearest_mode `{other}` is not known").into()),
             }),
-            "linear" => Kernel::Linear,
-            "cubic" => Kernel::Cubic(c.float_or("cubic_coeff_a", -0.75)?),
+            "linear" => Interpolation::Linear,
+            "cubic" => Interpolation::Cubic(c.float_or("cubic_coeff_a", -0.75)?),
             other => return Err(format!("its mode `{other}` is not known").into()),
         };
-        let place: Place = match c.word("coordinate_transformation_mode")?.unwrap_or("half_pixel") {
+        let place: SourcePlace = match c.word("coordinate_transformation_mode")?.unwrap_or("half_pixel") {
             "half_pixel" => |x, scale, _, _| (x + 0.5) / scale - 0.5,
             "half_pixel_symmetric" => |x, scale, extent, result| {
                 let offset = extent / 2.0 * (1.0 - result / (scale * extent));
@@ -93,7 +93,7 @@ impl Sampling {
     }
 
     /// Each axis by its scale.
-    fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> Built {
+    fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> NodeResult {
         let x = c.input(0)?;
         let dims = c.dims(x);
         if scales.len() != dims.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
@@ -107,7 +107,7 @@ impl Sampling {
     }
 
     /// One axis with another extent.
-    fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> Built {
+    fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> NodeResult {
         let extent = c.dims(x)[axis];
         if scale == 1.0 && result == extent {
             return Ok(x);
@@ -117,7 +117,7 @@ impl Sampling {
             return Err(format!("{extent} elements of an axis as {result}").into());
         }
         let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
-        if let Kernel::Nearest(_) = self.kernel {
+        if let Interpolation::Nearest(_) = self.kernel {
             let ids = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64));
             let ids = c.constant(Tensor::from_i64(DType::I64, &[result], ids))?;
             return c.op("gather", &[x, ids], &[("axis", (axis as i64).into())]);
@@ -171,16 +171,16 @@ impl Sampling {
     }
 }
 
-impl Kernel {
+impl Interpolation {
     /// The weights of the elements around a place that is `rest` behind one of them, widened by 1/scale.
     fn weights(self, rest: f64, scale: f64) -> Vec<f64> {
         let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self {
-            Kernel::Nearest(right) => {
+            Interpolation::Nearest(right) => {
                 let right = rest == 1.0 || right(rest);
                 return if right { vec![0.0, 1.0] } else { vec![1.0, 0.0] };
             }
-            Kernel::Linear => (1.0, &|x| (1.0 - x).max(0.0)),
-            Kernel::Cubic(a) => (2.0, &move |x| match x {
+            Interpolation::Linear => (1.0, &|x| (1.0 - x).max(0.0)),
+            Interpolation::Cubic(a) => (2.0, &move |x| match x {
                 ..=1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
                 ..2.0 => ((x - 5.0) * x + 8.0) * x * a - 4.0 * a,
                 _ => 0.0,
@@ -195,7 +195,7 @@ impl Kernel {
 }
 
 /// Scales or sizes, of all axes or of some.
-fn resize(c: &mut NodeCall<'_, '_>) -> Built {
+fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let plan = Sampling::read(c)?;
     let x = c.input(0)?;
     let dims = c.dims(x);

@@ -8,15 +8,15 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Outputs, Row,
+    OpRow, Outputs,
     index::{elements_at, from_start, rows_at},
     many, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Scatter", 9, scatter_elements),
     one("ScatterElements", 11, scatter_elements),
     one("ScatterND", 11, scatter_nd),
@@ -25,7 +25,7 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// Updates on their way to places along an axis.
-struct Scatter {
+struct ScatterUpdates {
     /// [.. N ..]: what is there before.
     data: NodeId,
     /// [.. M ..], the other axes as those of `data`.
@@ -35,9 +35,13 @@ struct Scatter {
     hits: NodeId,
 }
 
-impl Scatter {
+impl ScatterUpdates {
     /// What is there after it. `pick` reads the updates of the numbers [.. N ..], which broadcasts as `hits` does.
-    fn result(self, c: &mut NodeCall<'_, '_>, pick: fn(&mut NodeCall<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
+    fn result(
+        self,
+        c: &mut NodeCall<'_, '_>,
+        pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
+    ) -> NodeResult {
         let how = c.word("reduction")?.unwrap_or("none");
         if c.dims(self.updates).contains(&0) {
             return Ok(self.data);
@@ -63,7 +67,11 @@ impl Scatter {
     }
 
     /// Of several updates of a place the last one counts.
-    fn last(self, c: &mut NodeCall<'_, '_>, pick: fn(&mut NodeCall<'_, '_>, &Scatter, NodeId) -> Built) -> Built {
+    fn last(
+        self,
+        c: &mut NodeCall<'_, '_>,
+        pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
+    ) -> NodeResult {
         let mut dims = c.dims(self.hits);
         let number = c.iota(&dims, self.axis + 1, DType::I64)?;
         let none = c.number_of(-1.0, DType::I64)?;
@@ -79,14 +87,14 @@ impl Scatter {
 }
 
 /// With an axis of extent 1 put in.
-fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> Built {
+fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> NodeResult {
     let mut dims = c.dims(x);
     dims.insert(axis, 1);
     c.reshape(x, &dims)
 }
 
 /// out[.. ids[.. j ..] ..] = updates[.. j ..]; ids and updates may be shorter than the data along the other axes.
-fn scatter_elements(c: &mut NodeCall<'_, '_>) -> Built {
+fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
@@ -101,16 +109,16 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> Built {
     pairs[axis] = dims[axis];
     let place = c.iota(&pairs, axis, DType::I64)?;
     let hits = c.apply("eq", [place, ids])?;
-    let pick = |c: &mut NodeCall<'_, '_>, s: &Scatter, number| elements_at(c, s.updates, number, s.axis);
-    Scatter { data, updates, axis, hits }.result(c, pick)
+    let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number| elements_at(c, s.updates, number, s.axis);
+    ScatterUpdates { data, updates, axis, hits }.result(c, pick)
 }
 
 /// As long as the data along all axes but one.
-fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> Built {
+fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> NodeResult {
     let mut wide = x;
     for (axis, (extent, wanted)) in c.dims(x).into_iter().zip(dims).enumerate().filter(|(axis, _)| *axis != but) {
         let after =
-            wanted.checked_sub(extent).ok_or_else(|| Why(format!("{extent} ids for {wanted} of axis {axis}")))?;
+            wanted.checked_sub(extent).ok_or_else(|| NodeError(format!("{extent} ids for {wanted} of axis {axis}")))?;
         if after > 0 {
             let after = ("after", (after as i64).into());
             wide = c.op(
@@ -124,7 +132,7 @@ fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, valu
 }
 
 /// The last axis of the ids names a place along the first axes of the data.
-fn scatter_nd(c: &mut NodeCall<'_, '_>) -> Built {
+fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let (rows, at) = rows_at(c, data, ids, 0)?;
@@ -139,16 +147,16 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> Built {
     let at = c.reshape(at, &[1, many, 1])?;
     let place = c.iota(&[count, many, 1], 0, DType::I64)?;
     let hits = c.apply("eq", [place, at])?;
-    let pick = |c: &mut NodeCall<'_, '_>, s: &Scatter, number: NodeId| {
+    let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number: NodeId| {
         let number = c.reshape(number, &[c.dims(number)[0]])?;
         c.op("gather", &[s.updates, number], &[("axis", 0.into())])
     };
-    let result = Scatter { data, updates, axis: 0, hits }.result(c, pick)?;
+    let result = ScatterUpdates { data, updates, axis: 0, hits }.result(c, pick)?;
     c.reshape(result, &dims)
 }
 
 /// A cache's new rows: updates [B .. S ..] from place `write_indices[b]` on, one after the other.
-fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> Built {
+fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, updates) = (c.input(0)?, c.input(1)?);
     let (dims, new) = (c.dims(data), c.dims(updates));
     let axis = c.axis(c.int_or("axis", -2)?, dims.len())?;

@@ -4,16 +4,16 @@ use eutectic_ir::NodeId;
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Outputs, Row, many, one,
+    OpRow, Outputs, many, one,
 };
 
-pub(super) const OPS: &[Row] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
+pub(super) const OPS: &[OpRow] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
 
 /// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.
-fn slice(c: &mut NodeCall<'_, '_>) -> Built {
+fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let starts = c.list("starts", 1)?.ok_or("it does not say where it starts")?;
@@ -81,7 +81,7 @@ fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
 }
 
 /// `pads` has the numbers before each axis, then those after; negative ones take away.
-fn pad(c: &mut NodeCall<'_, '_>) -> Built {
+fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let pads = c.list("pads", 1)?.ok_or("it does not say how much")?;
@@ -115,11 +115,11 @@ fn pad(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// Zeros before and behind an axis.
-pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> Built {
+pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> NodeResult {
     if edges == [0, 0] { Ok(x) } else { around(c, x, axis, edges, 0.0) }
 }
 
-fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> Built {
+fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> NodeResult {
     let [axis, before, after] = [axis, edges[0], edges[1]].map(|n| (n as i64).into());
     c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
 }
@@ -132,7 +132,7 @@ fn edges(
     [before, after]: [usize; 2],
     mode: &str,
     value: f64,
-) -> Built {
+) -> NodeResult {
     let mut dims = c.dims(x);
     let extent = dims[axis];
     if before + after == 0 {
@@ -140,7 +140,7 @@ fn edges(
     }
     let enough = |needed: usize| match before.max(after) {
         n if n <= needed => Ok(()),
-        n => Err(Why(format!("{n} elements of padding `{mode}` on an axis of {extent}"))),
+        n => Err(NodeError(format!("{n} elements of padding `{mode}` on an axis of {extent}"))),
     };
     let sides: [Option<NodeId>; 2] = match mode {
         "constant" => return around(c, x, axis, [before, after], value),
@@ -156,7 +156,7 @@ fn edges(
         "reflect" => {
             enough(extent.saturating_sub(1))?;
             let mut side = |at: usize, n: usize| match n {
-                0 => Ok::<_, Why>(None),
+                0 => Ok::<_, NodeError>(None),
                 n => c.slice_by(x, axis, at as i64, n, -1).map(Some),
             };
             [side(before, before)?, side(extent.saturating_sub(2), after)?]

@@ -4,13 +4,13 @@ use eutectic_ir::{Attr, NodeId};
 
 use super::{
     super::{
-        call::{Built, NodeCall},
-        error::Why,
+        call::{NodeCall, NodeResult},
+        error::NodeError,
     },
-    Row, one,
+    OpRow, one,
 };
 
-pub(super) const OPS: &[Row] = &[
+pub(super) const OPS: &[OpRow] = &[
     one("Conv", 1, conv),
     one("ConvTranspose", 1, conv_transpose),
     one("MaxPool", 1, max_pool),
@@ -21,7 +21,7 @@ pub(super) const OPS: &[Row] = &[
 ];
 
 /// A reduction over all axes behind the channels.
-fn global(c: &mut NodeCall<'_, '_>, how: &str) -> Built {
+fn global(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     let x = c.input(0)?;
     let axes: Vec<usize> = (2..c.rank(x)).collect();
     c.reduce(how, x, &axes)
@@ -43,13 +43,13 @@ struct Windows {
 
 impl Windows {
     /// From the attributes. Padding `SAME` is as much as gives ⌈extent/stride⌉ windows, the odd element at the end it names.
-    fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, Why> {
+    fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, NodeError> {
         let n = image.len();
         let numbers = |name: &str, default: Vec<usize>| match c.ints(name)? {
-            Some(given) if given.len() != default.len() => Err(Why(format!("{} numbers in {name}", given.len()))),
+            Some(given) if given.len() != default.len() => Err(NodeError(format!("{} numbers in {name}", given.len()))),
             Some(given) => given
                 .into_iter()
-                .map(|g| usable(g).ok_or_else(|| Why(format!("{g} in {name}"))))
+                .map(|g| usable(g).ok_or_else(|| NodeError(format!("{g} in {name}"))))
                 .collect::<Result<Vec<_>, _>>(),
             None => Ok(default),
         };
@@ -114,7 +114,7 @@ impl Windows {
 }
 
 /// The extents behind the channels: one or two.
-fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, Why> {
+fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
     match c.dims(x)[..] {
         [_, _, ref image @ ..] if matches!(image.len(), 1 | 2) => Ok(image.to_vec()),
         ref dims => Err(format!("{} spatial axes", dims.len().saturating_sub(2)).into()),
@@ -122,7 +122,7 @@ fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, Why> {
 }
 
 /// With a row for a single spatial axis.
-fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
+fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     match c.dims(x)[..] {
         [n, channels, width] => c.reshape(x, &[n, channels, 1, width]),
         _ => Ok(x),
@@ -130,20 +130,20 @@ fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> Built {
 }
 
 /// The result with as many axes as the input had.
-fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> Built {
+fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> NodeResult {
     match c.dims(y)[..] {
         [n, channels, 1, width] if rank == 3 => c.reshape(y, &[n, channels, width]),
         _ => Ok(y),
     }
 }
 
-fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, Why> {
+fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
     let shape = c.ints("kernel_shape")?.ok_or("it does not say how large its windows are")?;
-    let size = |n| usable(n).ok_or_else(|| Why(format!("windows of {n} elements")));
+    let size = |n| usable(n).ok_or_else(|| NodeError(format!("windows of {n} elements")));
     shape.into_iter().map(size).collect()
 }
 
-fn conv(c: &mut NodeCall<'_, '_>) -> Built {
+fn conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let (rank, image) = (c.rank(x), image(c, x)?);
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
@@ -156,7 +156,7 @@ fn conv(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// `output_padding` makes the result longer at its end; `output_shape` says how long it is, and so the padding.
-fn conv_transpose(c: &mut NodeCall<'_, '_>) -> Built {
+fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let (rank, image) = (c.rank(x), image(c, x)?);
     let n = image.len();
@@ -165,7 +165,9 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> Built {
     // `SAME` is about the result here.
     let mut windows = Windows::read(c, &size, &image)?;
     let checked = |given: Option<Vec<i64>>| match given {
-        Some(given) if given.iter().any(|&n| !(0..=1 << 40).contains(&n)) => Err(Why(format!("a result of {given:?}"))),
+        Some(given) if given.iter().any(|&n| !(0..=1 << 40).contains(&n)) => {
+            Err(NodeError(format!("a result of {given:?}")))
+        }
         given => Ok(given),
     };
     let longer = match checked(c.ints("output_padding")?)? {
@@ -214,7 +216,7 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> Built {
     c.apply("add", [y, bias])
 }
 
-fn max_pool(c: &mut NodeCall<'_, '_>) -> Built {
+fn max_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (rank, image, dtype) = (c.rank(x), image(c, x)?, c.dtype(x));
     let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
@@ -229,7 +231,7 @@ fn max_pool(c: &mut NodeCall<'_, '_>) -> Built {
     as_input(c, y, rank)
 }
 
-fn average_pool(c: &mut NodeCall<'_, '_>) -> Built {
+fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (rank, image) = (c.rank(x), image(c, x)?);
     let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
@@ -259,7 +261,7 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> Built {
 }
 
 /// (Σ |x|ᵖ)^(1/p) of each window: the mean of powers times the size of a window.
-fn lp_pool(c: &mut NodeCall<'_, '_>) -> Built {
+fn lp_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (rank, image, p) = (c.rank(x), image(c, x)?, c.int_or("p", 2)?);
     let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;

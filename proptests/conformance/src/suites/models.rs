@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use eutectic::{
     DType, Graph, Tensor, TextEncoder,
     engine::models::{
-        Activation, BertConfig, Form, Output, Weights, bert, minilm,
+        Activation, BertConfig, BertOutput, Form, Weights, bert, minilm,
         sam::{self, IGNORED_FOR_EMBEDDINGS, SamConfig},
         text::bind,
     },
@@ -50,7 +50,7 @@ pub fn bert(device: &Device, folder: &Path) {
     let folder = folder.join("tiny-bert");
     let config = BertConfig::open(folder.join("config.json")).unwrap_or_else(|e| panic!("{e}"));
     let (weights, expected) = (open(&folder.join("model.safetensors")), open(&folder.join("expected.safetensors")));
-    let outputs = &[Output::LastHiddenState, Output::SentenceEmbedding];
+    let outputs = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
     for name in ["gelu", "gelu_new", "relu", "silu", "tanh"] {
         let activation = Activation::named(name).expect("it is one");
         let config = BertConfig { activation, ..config.clone() };

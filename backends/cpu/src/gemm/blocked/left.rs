@@ -6,14 +6,14 @@ use crate::gemm::{
     left::Left,
     matrix::{Matrix, Stretch},
     micro::pack::{Lines, Panel},
-    product::Product,
+    product::ProductElement,
     segments::{LeftPart, Segments},
 };
 
 /// From so many panels on, a left operand whose rows are not dense is packed, and rows that clash in the cache are copied.
 const COPIED: usize = 3;
 
-impl<T: Product> Blocked<'_, T> {
+impl<T: ProductElement> Blocked<'_, T> {
     /// Packs or copies all rows of some terms up front, where they are not read at their strides. `None` if doing so block by
     /// block of rows is cheaper, that is unless they are read `again`, for several groups of panels.
     ///

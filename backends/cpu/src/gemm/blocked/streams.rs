@@ -11,7 +11,7 @@ use crate::gemm::{
         pack::Panel,
         table::Streams,
     },
-    product::{Extents, Product},
+    product::{Extents, ProductElement},
     right::Right,
     short::Short,
 };
@@ -33,7 +33,7 @@ struct StreamedPanels {
     size: usize,
 }
 
-impl<T: Product> Blocked<'_, T> {
+impl<T: ProductElement> Blocked<'_, T> {
     /// Computes the product if it is of such a kind.
     ///
     /// # Safety

@@ -11,8 +11,8 @@ use eutectic_ir::DType;
 
 use crate::{
     kernels::slots::Slots,
-    runtime::thunk::Launch,
-    simd::{Isa, arithmetic::Number},
+    runtime::thunk::ThunkContext,
+    simd::{Isa, arithmetic::Arithmetic},
     tile::{
         self, Frame, MAX_RANK, RowPart, Tile, TileProgram,
         program::{TileStep, TileValue},
@@ -129,7 +129,7 @@ impl Bias {
     ///
     /// # Safety
     /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have room for the program's registers.
-    unsafe fn run(&self, launch: &Launch<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
+    unsafe fn run(&self, launch: &ThunkContext<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
         let frame =
             Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
         // SAFETY: passed on from the caller; the result is one of the values.
@@ -154,7 +154,7 @@ impl Bias {
     /// evaluation.
     pub unsafe fn row(
         &self,
-        launch: &Launch<'_>,
+        launch: &ThunkContext<'_>,
         batch: &[usize],
         keys: Range<usize>,
         scratch: *mut u8,
@@ -173,9 +173,9 @@ impl Bias {
     ///
     /// # Safety
     /// As [`Bias::row`]; it must be of the scores' type.
-    pub unsafe fn add<T: Number>(
+    pub unsafe fn add<T: Arithmetic>(
         &self,
-        launch: &Launch<'_>,
+        launch: &ThunkContext<'_>,
         batch: &[usize],
         (queries, keys): (Range<usize>, Range<usize>),
         scores: &mut [T],

@@ -5,20 +5,20 @@ use eutectic_ir::DType;
 
 use crate::{
     gemm::{
-        computed::Computed, gathered::Gathered, left::Left, matrix::PartSize, product::Product, right::Right,
-        source::RowSource,
+        computed::ComputedOperand, gathered::Gathered, left::Left, matrix::PartSize, product::ProductElement,
+        right::Right, source::RowSource,
     },
     kernels::{
         operand::{Operand, in_place},
         slots::Slots,
     },
-    runtime::thunk::Launch,
+    runtime::thunk::ThunkContext,
     simd::Isa,
     tile::Frame,
 };
 
 /// The parts in which an operand would be evaluated, if each is evaluated once.
-pub type Parts = Option<Vec<PartSize>>;
+pub type EvaluatedParts = Option<Vec<PartSize>>;
 
 /// The left operand.
 pub enum Lhs {
@@ -27,7 +27,7 @@ pub enum Lhs {
     /// Copied part by part.
     Gathered(Gathered),
     /// Evaluated part by part.
-    Computed(Box<Computed>),
+    Computed(Box<ComputedOperand>),
 }
 
 impl Lhs {
@@ -35,12 +35,12 @@ impl Lhs {
     ///
     /// # Errors
     /// Everything that stands in the way.
-    pub fn compile<T: Product>(
+    pub fn compile<T: ProductElement>(
         lhs: &Grouped,
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
-        parts: Parts,
+        parts: EvaluatedParts,
     ) -> Result<Lhs, Vec<String>> {
         let matrices = lhs.matrices();
         let as_it_is = matrices.as_ref().is_some_and(|nest| in_place(nest, acc, slots).is_some());
@@ -48,8 +48,9 @@ impl Lhs {
             if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
                 return Ok(Lhs::Gathered(gathered));
             }
-            let computed =
-                matrices.zip(parts).and_then(|(nest, parts)| Computed::compile(&nest, &slots.types, isa, &parts));
+            let computed = matrices
+                .zip(parts)
+                .and_then(|(nest, parts)| ComputedOperand::compile(&nest, &slots.types, isa, &parts));
             if let Some(computed) = computed {
                 return Ok(Lhs::Computed(Box::new(computed)));
             }
@@ -57,25 +58,19 @@ impl Lhs {
         Operand::compile(lhs, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
     }
 
-    /// The matrix at a batch point, which is number `number` of all, from a row on; matrices have `rows`.
-    pub fn at<'a>(
-        &'a self,
-        frame: &'a Frame<'a>,
-        point: &[usize],
-        (number, rows): (usize, usize),
-        row: usize,
-    ) -> Left<'a> {
+    /// The matrix at a batch point from a row on; `before` are the rows of the matrices before it.
+    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], before: usize, row: usize) -> Left<'a> {
         match self {
             Lhs::Operand(lhs) => Left::Strided(lhs.matrix(frame.slots, point, row, 0)),
             Lhs::Gathered(lhs) => {
                 let buffer = frame.slots[lhs.slot].cast_const();
-                Left::Blocks(RowSource::Gathered(lhs, buffer, number * rows + row))
+                Left::Blocks(RowSource::Gathered(lhs, buffer, before + row))
             }
-            Lhs::Computed(lhs) => Left::Blocks(RowSource::Computed(lhs.at(frame, point, (row, 0)))),
+            Lhs::Computed(lhs) => Left::Blocks(RowSource::Computed(lhs.at(frame, point, row, 0))),
         }
     }
 
-    fn forms(&self) -> (Option<&Operand>, Option<&Computed>) {
+    fn forms(&self) -> (Option<&Operand>, Option<&ComputedOperand>) {
         match self {
             Lhs::Operand(lhs) => (Some(lhs), None),
             Lhs::Gathered(_) => (None, None),
@@ -89,7 +84,7 @@ pub enum Rhs {
     /// Read in place, or evaluated first.
     Operand(Box<Operand>),
     /// Evaluated part by part.
-    Computed(Box<Computed>),
+    Computed(Box<ComputedOperand>),
 }
 
 impl Rhs {
@@ -97,9 +92,15 @@ impl Rhs {
     ///
     /// # Errors
     /// Everything that stands in the way.
-    pub fn compile(rhs: &Grouped, acc: DType, slots: &mut Slots, isa: Isa, parts: Parts) -> Result<Rhs, Vec<String>> {
+    pub fn compile(
+        rhs: &Grouped,
+        acc: DType,
+        slots: &mut Slots,
+        isa: Isa,
+        parts: EvaluatedParts,
+    ) -> Result<Rhs, Vec<String>> {
         let evaluated = parts.zip(rhs.matrices()).filter(|(_, nest)| in_place(nest, acc, slots).is_none());
-        match evaluated.and_then(|(parts, nest)| Computed::compile(&nest, &slots.types, isa, &parts)) {
+        match evaluated.and_then(|(parts, nest)| ComputedOperand::compile(&nest, &slots.types, isa, &parts)) {
             Some(computed) => Ok(Rhs::Computed(Box::new(computed))),
             None => Operand::compile(rhs, acc, slots, isa).map(|rhs| Rhs::Operand(Box::new(rhs))),
         }
@@ -109,11 +110,11 @@ impl Rhs {
     pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], column: usize) -> Right<'a> {
         match self {
             Rhs::Operand(rhs) => Right::Strided(rhs.matrix(frame.slots, point, 0, column)),
-            Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, (0, column))),
+            Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, 0, column)),
         }
     }
 
-    fn forms(&self) -> (Option<&Operand>, Option<&Computed>) {
+    fn forms(&self) -> (Option<&Operand>, Option<&ComputedOperand>) {
         match self {
             Rhs::Operand(rhs) => (Some(rhs), None),
             Rhs::Computed(rhs) => (None, Some(rhs)),
@@ -128,7 +129,7 @@ macro_rules! both {
             ///
             /// # Safety
             /// As [`crate::runtime::thunk::Thunk::run`].
-            pub unsafe fn prepare(&self, launch: &Launch<'_>) {
+            pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
                 if let Some(operand) = self.forms().0 {
                     // SAFETY: passed on from the caller.
                     unsafe { operand.prepare(launch) };
@@ -142,7 +143,7 @@ macro_rules! both {
 
             /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
             pub fn registers(&self) -> usize {
-                self.forms().1.map_or(0, Computed::scratch)
+                self.forms().1.map_or(0, ComputedOperand::scratch)
             }
         }
     )*};

@@ -5,7 +5,7 @@ use eutectic_backend::grouped::{self, Grouped};
 use crate::gemm::{
     blocking::Blocking,
     matrix::PartSize,
-    product::{Extents, Product},
+    product::{Extents, ProductElement},
 };
 
 /// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.
@@ -64,7 +64,7 @@ pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
 /// second-level cache, and for all threads to share the work. A right operand that is not `packed` before is packed in each task:
 /// these are as high as may be, and if results are written directly, where they
 /// need not stay in the second-level cache, no more than needed.
-pub fn block<T: Product>(
+pub fn block<T: ProductElement>(
     e: Extents,
     points: usize,
     blocking: &Blocking<T>,

@@ -3,10 +3,10 @@
 use eutectic_backend::{BackendError, DeviceBuffer};
 
 use super::check::wrong;
-use crate::runtime::memory::Block;
+use crate::runtime::memory::Pages;
 
 /// A block that its holder may bind.
-pub struct CpuBuffer(Block);
+pub struct CpuBuffer(Pages);
 
 impl CpuBuffer {
     /// Of so many bytes.
@@ -15,11 +15,11 @@ impl CpuBuffer {
     /// When there is not as much memory.
     pub fn new(bytes: usize) -> Result<CpuBuffer, BackendError> {
         let full = || BackendError::Device(format!("no {bytes} bytes of memory are left"));
-        Block::try_new(bytes).map(CpuBuffer).ok_or_else(full)
+        Pages::try_new(bytes).map(CpuBuffer).ok_or_else(full)
     }
 
     /// Its memory.
-    pub fn block(&self) -> &Block {
+    pub fn block(&self) -> &Pages {
         &self.0
     }
 }

@@ -15,10 +15,10 @@ use crate::{
     kernels,
     machine::Machine,
     runtime::{
-        fault::Fault,
+        fault::IndexFault,
         memory::ALIGN,
         threads::{Pool, Workers},
-        thunk::{Launch, Thunk},
+        thunk::{Thunk, ThunkContext},
     },
 };
 
@@ -293,7 +293,7 @@ impl BoundStep {
     /// # Safety
     /// The table's pointers must be those that the sources tell, to memory of the sizes that the program states, which nobody else
     /// writes meanwhile.
-    unsafe fn run(&self, slots: &[Pointer], workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
+    unsafe fn run(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
         let launch = self.launch(slots, workers, fault);
         // SAFETY: `check` compared buffers with what the kernel states; there is room for what the thunk packs.
         unsafe {
@@ -309,21 +309,21 @@ impl BoundStep {
     ///
     /// # Safety
     /// As [`BoundStep::run`], for the slots from which the operand is packed, and its own.
-    pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &Fault) -> Result<(), BackendError> {
+    pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
         // SAFETY: passed on from the caller.
         unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
         self.report(fault)
     }
 
-    fn launch<'a>(&self, slots: &'a [Pointer], workers: &'a Workers, fault: &'a Fault) -> Launch<'a> {
+    fn launch<'a>(&self, slots: &'a [Pointer], workers: &'a Workers, fault: &'a IndexFault) -> ThunkContext<'a> {
         let slots = &slots[self.slots.clone()];
         // SAFETY: `Pointer` is transparent.
         let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
-        Launch { slots, workers, in_place: self.in_place, fault }
+        ThunkContext { slots, workers, in_place: self.in_place, fault }
     }
 
     /// What went wrong in it, if something did.
-    fn report(&self, fault: &Fault) -> Result<(), BackendError> {
+    fn report(&self, fault: &IndexFault) -> Result<(), BackendError> {
         match fault.take() {
             Some((index, extent)) => Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() }),
             None => Ok(()),
@@ -339,7 +339,7 @@ impl BoundSteps {
     pub unsafe fn run(
         &self,
         slots: &[Pointer],
-        (workers, fault): (&Workers, &Fault),
+        (workers, fault): (&Workers, &IndexFault),
         wanted: impl Fn(usize) -> bool,
         mut times: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
@@ -365,7 +365,7 @@ impl BoundSteps {
         n: usize,
         slots: &[Pointer],
         workers: &Workers,
-        fault: &Fault,
+        fault: &IndexFault,
     ) -> Result<(), BackendError> {
         // SAFETY: passed on from the caller.
         unsafe { self.steps[n].run(slots, workers, fault) }

@@ -14,19 +14,19 @@ use super::{
     pointer::{Aligned, NOWHERE, Pointer},
 };
 use crate::runtime::{
-    fault::Fault,
-    memory::{ALIGN, Block},
+    fault::IndexFault,
+    memory::{ALIGN, Pages},
     threads::Workers,
 };
 
 /// A part of a block that others share.
 #[derive(Clone)]
-struct Piece {
-    block: Arc<Block>,
+struct SharedPart {
+    block: Arc<Pages>,
     from: usize,
 }
 
-impl Piece {
+impl SharedPart {
     fn at(&self) -> *mut u8 {
         self.block.at().wrapping_add(self.from)
     }
@@ -42,12 +42,12 @@ pub struct CpuLoaded {
 #[derive(Clone)]
 struct Values {
     params: Vec<Option<Arc<Aligned>>>,
-    loaded: Vec<Option<Piece>>,
-    packed: Vec<Option<Piece>>,
+    loaded: Vec<Option<SharedPart>>,
+    packed: Vec<Option<SharedPart>>,
 }
 
 /// One thing to do when parameters arrive.
-struct Action {
+struct LoadAction {
     what: What,
     /// Parameters and results of other actions.
     reads: Vec<SlotSource>,
@@ -94,17 +94,17 @@ fn fits(code: &Code, n: usize, param: &Tensor) -> Result<(), BackendError> {
 }
 
 /// The load program and packing, in an order in which what is in between lives shortly.
-fn actions(code: &Code) -> Vec<Action> {
+fn actions(code: &Code) -> Vec<LoadAction> {
     let mut actions = Vec::new();
     let mut there = vec![false; code.loaded_bytes.len()];
     let mut packed = vec![false; code.packed.len()];
-    let mut pack = |there: &[bool], actions: &mut Vec<Action>| {
+    let mut pack = |there: &[bool], actions: &mut Vec<LoadAction>| {
         for (n, constant) in code.packed.iter().enumerate().filter(|(n, _)| !packed[*n]).collect::<Vec<_>>() {
             let from = code.run.steps[constant.step].slots.start;
             let reads: Vec<_> = constant.reads.iter().map(|&slot| code.run.sources[from + slot]).collect();
             if reads.iter().all(|read| !matches!(read, SlotSource::Loaded(n) if !there[*n])) {
                 packed[n] = true;
-                actions.push(Action { what: What::Pack(n), reads, writes: vec![SlotSource::Packed(n)] });
+                actions.push(LoadAction { what: What::Pack(n), reads, writes: vec![SlotSource::Packed(n)] });
             }
         }
     };
@@ -121,7 +121,7 @@ fn actions(code: &Code) -> Vec<Action> {
                 there[*n] = true;
             }
         }
-        actions.push(Action { what: What::Step(n), reads, writes });
+        actions.push(LoadAction { what: What::Step(n), reads, writes });
         pack(&there, &mut actions);
     }
     actions
@@ -137,7 +137,7 @@ impl Code {
 /// Some actions on their way.
 struct Loading<'a> {
     code: &'a Code,
-    actions: &'a [Action],
+    actions: &'a [LoadAction],
     todo: &'a [bool],
     values: Values,
     given: Vec<Option<Tensor>>,
@@ -148,7 +148,7 @@ struct Loading<'a> {
 impl<'a> Loading<'a> {
     fn new(
         code: &'a Code,
-        actions: &'a [Action],
+        actions: &'a [LoadAction],
         todo: &'a [bool],
         values: Values,
         given: Vec<Option<Tensor>>,
@@ -178,7 +178,7 @@ impl<'a> Loading<'a> {
             }
         }
         let workers = Workers::new(code.pool.clone(), code.scratch);
-        let (own, fault) = (Block::new(code.own_bytes), Fault::default());
+        let (own, fault) = (Pages::new(code.own_bytes), IndexFault::default());
         for (action, _) in self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo) {
             for source in action.reads.iter().chain(&action.writes) {
                 match *source {
@@ -187,8 +187,8 @@ impl<'a> Loading<'a> {
                         self.values.params[n] = self.given[n].as_ref().map(|t| Arc::new(Aligned::new(t)));
                     }
                     SlotSource::Loaded(n) if self.values.loaded[n].is_none() => {
-                        let block = Arc::new(Block::new(code.loaded_bytes[n]));
-                        self.values.loaded[n] = Some(Piece { block, from: 0 });
+                        let block = Arc::new(Pages::new(code.loaded_bytes[n]));
+                        self.values.loaded[n] = Some(SharedPart { block, from: 0 });
                     }
                     _ => {}
                 }
@@ -224,7 +224,7 @@ impl<'a> Loading<'a> {
     }
 
     /// The step of its program that an action runs, or has pack.
-    fn step(&self, action: &Action) -> usize {
+    fn step(&self, action: &LoadAction) -> usize {
         match action.what {
             What::Step(n) => n,
             What::Pack(n) => self.code.packed[n].step,
@@ -252,9 +252,9 @@ impl<'a> Loading<'a> {
             places.push((*write, bytes));
             bytes += size.next_multiple_of(ALIGN);
         }
-        let block = Arc::new(Block::new(bytes));
+        let block = Arc::new(Pages::new(bytes));
         for (write, from) in places {
-            let piece = Some(Piece { block: block.clone(), from });
+            let piece = Some(SharedPart { block: block.clone(), from });
             match write {
                 SlotSource::Loaded(n) => self.values.loaded[n] = piece,
                 SlotSource::Packed(n) => self.values.packed[n] = piece,
@@ -264,7 +264,7 @@ impl<'a> Loading<'a> {
     }
 
     /// A table of slots that has those of one step.
-    fn slots(&self, steps: &BoundSteps, step: usize, own: &Block) -> Vec<Pointer> {
+    fn slots(&self, steps: &BoundSteps, step: usize, own: &Pages) -> Vec<Pointer> {
         let mut slots = vec![NOWHERE; steps.sources.len()];
         for slot in steps.steps[step].slots.clone() {
             slots[slot] = self.values.at(self.code, steps.sources[slot], own);
@@ -275,8 +275,8 @@ impl<'a> Loading<'a> {
 
 impl Values {
     /// Where a source is, if all sessions share it; what a session has for itself is nowhere.
-    fn at(&self, code: &Code, source: SlotSource, own: &Block) -> Pointer {
-        let piece = |piece: &Option<Piece>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
+    fn at(&self, code: &Code, source: SlotSource, own: &Pages) -> Pointer {
+        let piece = |piece: &Option<SharedPart>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
         match source {
             SlotSource::Const(n) => Pointer(code.constants[n].at()),
             SlotSource::Param(n) => self.params[n].as_ref().map_or(NOWHERE, |p| Pointer(p.at())),
@@ -290,13 +290,13 @@ impl Values {
 
 impl CpuLoaded {
     /// As [`Values::at`].
-    pub fn at(&self, source: SlotSource, own: &Block) -> Pointer {
+    pub fn at(&self, source: SlotSource, own: &Pages) -> Pointer {
         self.values.at(&self.code, source, own)
     }
 
     /// Which actions a replacement of parameters takes: those that depend on them, and those whose results these read and that
     /// were let go.
-    fn dependents(&self, actions: &[Action], replaced: &[Option<Tensor>]) -> Vec<bool> {
+    fn dependents(&self, actions: &[LoadAction], replaced: &[Option<Tensor>]) -> Vec<bool> {
         let mut changed = vec![false; self.values.loaded.len()];
         let mut todo = vec![false; actions.len()];
         for (action, todo) in actions.iter().zip(&mut todo) {
@@ -362,7 +362,7 @@ impl CpuLoaded {
         let params = self.values.params.iter().zip(&self.code.params).filter(|(value, _)| value.is_some());
         let params: usize = params.map(|(_, (_, ty))| ty.bytes()).sum();
         let constants: usize = self.code.constants.iter().map(Aligned::bytes).sum();
-        let mut blocks: Vec<&Arc<Block>> =
+        let mut blocks: Vec<&Arc<Pages>> =
             self.values.loaded.iter().chain(&self.values.packed).flatten().map(|piece| &piece.block).collect();
         blocks.sort_unstable_by_key(|block| Arc::as_ptr(block));
         blocks.dedup_by(|a, b| Arc::ptr_eq(a, b));

@@ -2,25 +2,25 @@
 
 use eutectic_ir::Tensor;
 
-use crate::runtime::memory::Block;
+use crate::runtime::memory::Pages;
 
 /// A tensor at an address that suits its element type.
 pub struct Aligned {
     tensor: Tensor,
-    copy: Option<Block>,
+    copy: Option<Pages>,
 }
 
 impl Aligned {
     /// Copies it if its address does not suit.
     pub fn new(tensor: &Tensor) -> Aligned {
         let aligned = (tensor.bytes().as_ptr() as usize).is_multiple_of(tensor.dtype().size());
-        let copy = (!aligned).then(|| Block::of(tensor.bytes()));
+        let copy = (!aligned).then(|| Pages::of(tensor.bytes()));
         Aligned { tensor: tensor.clone(), copy }
     }
 
     /// Its first byte.
     pub fn at(&self) -> *mut u8 {
-        self.copy.as_ref().map_or(self.tensor.bytes().as_ptr().cast_mut(), Block::at)
+        self.copy.as_ref().map_or(self.tensor.bytes().as_ptr().cast_mut(), Pages::at)
     }
 
     /// How many bytes it has.

@@ -8,16 +8,16 @@ use std::{
 
 use eutectic_backend::BackendError;
 
-use super::work::Work;
+use super::work::Workspace;
 
 /// A session's thread. It is started by the first run that is submitted.
 pub struct Runner {
-    shared: Arc<Shared>,
+    shared: Arc<RunShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct RunShared {
     desk: Mutex<Desk>,
     changed: Condvar,
 }
@@ -29,14 +29,14 @@ enum Desk {
     #[default]
     Empty,
     /// To be done.
-    Open(Box<Work>),
+    Open(Box<Workspace>),
     /// Done.
-    Done(Box<Work>, Result<(), BackendError>),
+    Done(Box<Workspace>, Result<(), BackendError>),
     /// The session is gone.
     Closed,
 }
 
-impl Shared {
+impl RunShared {
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ impl Runner {
     /// # Errors
     /// When there can be none.
     pub fn new() -> Result<Runner, BackendError> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(RunShared::default());
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("eutectic-runs".into()).spawn(move || serve(&of_thread));
         let thread = thread.map_err(|e| BackendError::Device(format!("cannot start a thread: {e}")))?;
@@ -73,12 +73,12 @@ impl Runner {
     }
 
     /// Has a run done.
-    pub fn start(&self, work: Box<Work>) {
+    pub fn start(&self, work: Box<Workspace>) {
         self.shared.put(Desk::Open(work));
     }
 
     /// Waits for the run that was started last.
-    pub fn wait(&self) -> (Box<Work>, Result<(), BackendError>) {
+    pub fn wait(&self) -> (Box<Workspace>, Result<(), BackendError>) {
         self.shared.take(|desk| match desk {
             Desk::Done(work, result) => Ok((work, result)),
             other => Err(other),
@@ -86,7 +86,7 @@ impl Runner {
     }
 }
 
-fn serve(shared: &Shared) {
+fn serve(shared: &RunShared) {
     loop {
         let open = shared.take(|desk| match desk {
             Desk::Open(work) => Ok(Some(work)),

@@ -9,13 +9,13 @@ use super::{
     check::{expect, wrong},
     loaded::CpuLoaded,
     runner::Runner,
-    work::Work,
+    work::Workspace,
 };
 
 /// A session: what runs work on, which is with the runner during a run that was submitted.
 pub struct CpuSession {
     loaded: Arc<CpuLoaded>,
-    work: Option<Box<Work>>,
+    work: Option<Box<Workspace>>,
     runner: Option<Runner>,
     /// What went wrong in the run that was waited for last, until somebody asks.
     failed: Option<BackendError>,
@@ -23,12 +23,12 @@ pub struct CpuSession {
 
 impl CpuSession {
     pub fn new(loaded: Arc<CpuLoaded>) -> CpuSession {
-        let work = Some(Box::new(Work::new(&loaded)));
+        let work = Some(Box::new(Workspace::new(&loaded)));
         CpuSession { loaded, work, runner: None, failed: None }
     }
 
     /// What runs work on, once no run is under way.
-    fn idle(&mut self) -> &mut Work {
+    fn idle(&mut self) -> &mut Workspace {
         if self.work.is_none()
             && let Some(runner) = &self.runner
         {
@@ -61,7 +61,7 @@ impl Session for CpuSession {
 
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let loaded = self.loaded.clone();
-        let mut twin = Work::new(&loaded);
+        let mut twin = Workspace::new(&loaded);
         twin.set_lengths(&loaded, &self.idle().lengths)?;
         let states = self.idle().places[2].iter().zip(&mut twin.places[2]);
         states.for_each(|(from, to)| to.own.fill(from.memory().as_ref()));

@@ -15,7 +15,7 @@ use super::{
     loaded::CpuLoaded,
     pointer::Pointer,
 };
-use crate::runtime::{fault::Fault, memory::Block, threads::Workers};
+use crate::runtime::{fault::IndexFault, memory::Pages, threads::Workers};
 
 /// The memory of an input, output or state. Its own takes in bytes whose address kernels cannot take, too.
 pub struct PortMemory {
@@ -26,16 +26,16 @@ pub struct PortMemory {
     bytes: usize,
     /// Where a dense tensor of the lengths of a run lies in it.
     placement: Placement,
-    pub own: Block,
+    pub own: Pages,
     pub bound: Option<Box<CpuBuffer>>,
 }
 
 /// What runs work on.
-pub struct Work {
+pub struct Workspace {
     code: Arc<Code>,
-    arena: Block,
-    thunks_own: Block,
-    passing: Block,
+    arena: Pages,
+    thunks_own: Pages,
+    passing: Pages,
     /// Of inputs, outputs and states.
     pub places: [Vec<PortMemory>; 3],
     slots: Vec<Pointer>,
@@ -46,7 +46,7 @@ pub struct Work {
     /// With so much scratch memory.
     workers: Workers,
     scratch: usize,
-    fault: Fault,
+    fault: IndexFault,
     /// The lengths of runs, and the code for them, if they are not the longest.
     pub lengths: Vec<usize>,
     resolved: Option<Arc<Resolved>>,
@@ -55,11 +55,11 @@ pub struct Work {
 impl PortMemory {
     fn new(what: &'static str, (name, ty): &(String, Type), lengths: Lengths<'_>) -> PortMemory {
         let (name, placement, bytes) = (name.clone(), placement(ty, lengths), ty.bytes());
-        PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Block::new(bytes), bound: None }
+        PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Pages::new(bytes), bound: None }
     }
 
     /// Where it is now.
-    pub fn memory(&self) -> &Block {
+    pub fn memory(&self) -> &Pages {
         self.bound.as_ref().map_or(&self.own, |b| b.block())
     }
 
@@ -87,26 +87,26 @@ impl PortMemory {
     }
 }
 
-impl Work {
+impl Workspace {
     /// For a session of a loaded program.
-    pub fn new(loaded: &CpuLoaded) -> Work {
+    pub fn new(loaded: &CpuLoaded) -> Workspace {
         let code = loaded.code.clone();
         let lengths = code.varying.program().most();
         let list = |what, ports: &[(String, Type)]| {
             let at = code.varying.program().lengths(&lengths);
             ports.iter().map(|port| PortMemory::new(what, port, &at)).collect::<Vec<_>>()
         };
-        let mut work = Work {
-            arena: Block::new(code.arena_bytes),
-            thunks_own: Block::new(code.own_bytes),
-            passing: Block::new(code.passing_bytes),
+        let mut work = Workspace {
+            arena: Pages::new(code.arena_bytes),
+            thunks_own: Pages::new(code.own_bytes),
+            passing: Pages::new(code.passing_bytes),
             places: [list("input", &code.inputs), list("output", &code.outputs), list("state", &code.states)],
             slots: Vec::new(),
             late: Vec::new(),
             wanted: vec![true; code.outputs.len() + 1],
             workers: Workers::new(code.pool.clone(), code.scratch),
             scratch: code.scratch,
-            fault: Fault::default(),
+            fault: IndexFault::default(),
             lengths,
             resolved: None,
             code,
@@ -140,9 +140,9 @@ impl Work {
     pub fn set_lengths(&mut self, loaded: &CpuLoaded, lengths: &[usize]) -> Result<(), BackendError> {
         let resolved = self.code.resolved(lengths)?;
         if let Some(resolved) = &resolved {
-            let grow = |block: &mut Block, bytes| {
+            let grow = |block: &mut Pages, bytes| {
                 if block.bytes() < bytes {
-                    *block = Block::new(bytes);
+                    *block = Pages::new(bytes);
                 }
             };
             grow(&mut self.thunks_own, resolved.own_bytes);

@@ -4,7 +4,7 @@ use eutectic_ir::DType;
 
 use super::{Gather, TileRun, line};
 use crate::tile::{
-    access::{Access, TileGuard, all_hold},
+    access::{CompiledAccess, TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
     program::Scatter,
 };
@@ -185,7 +185,7 @@ impl TileRun<'_> {
 
     /// # Safety
     /// There must be room for an integer for each point along the mask's axes.
-    pub(super) unsafe fn coordinate(&self, access: &Access, mask: AxisMask, mut to: *mut i64) {
+    pub(super) unsafe fn coordinate(&self, access: &CompiledAccess, mask: AxisMask, mut to: *mut i64) {
         self.walk_points(mask, |point, axis, left| {
             let run = access.at(point, axis, &self.reader(point, axis));
             let n = left.min(run.len);

@@ -1,6 +1,6 @@
 //! Works shapes out, from a program and the extents of tiles.
 
-use super::{Stage, TOGETHER, TileLayout, TileShape, Walk, place};
+use super::{Stage, TOGETHER, TileLayout, TileShape, TileWalk, place};
 use crate::{
     simd::{pointwise::BLOCK, stream::LINE},
     tile::{
@@ -20,7 +20,7 @@ impl TileShape {
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> TileShape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
         let free = Free::new(program);
-        let mut steps: Vec<Walk> = Vec::with_capacity(program.steps.len());
+        let mut steps: Vec<TileWalk> = Vec::with_capacity(program.steps.len());
         for id in 0..program.steps.len() {
             steps.push(walk(program, &tile, id, &steps, &free));
         }
@@ -34,7 +34,7 @@ impl TileShape {
         let (all, longest) = (lines.iter().sum::<usize>(), lines.iter().max().copied().unwrap_or(0));
         let between = !program.steps.iter().zip(&steps).any(|(step, walk)| asks(step) && walk.loops.n >= BLOCK);
         let turns = |piece: usize| -> usize {
-            let of_step = |(step, walk): (&TileStep, &Walk)| match step {
+            let of_step = |(step, walk): (&TileStep, &TileWalk)| match step {
                 TileStep::Point { .. } if between => walk.loops.n.div_ceil(piece) * walk.loops.runs(),
                 TileStep::Point { .. } if asks(step) => walk.loops.n / BLOCK * walk.loops.runs(),
                 TileStep::Reduce { .. } => walk.rows,
@@ -76,7 +76,7 @@ impl TileProgram {
         tile: &Tile,
         id: usize,
         place: TileLayout,
-        walks: &[Walk],
+        walks: &[TileWalk],
         in_lines: impl Fn(usize) -> bool,
     ) -> Loops {
         let TileStep::Point { args, .. } = &self.steps[id] else { return Loops::default() };
@@ -96,7 +96,7 @@ impl TileProgram {
 }
 
 /// Some steps in order, with pointwise ones that go through the same runs together, where runs are more than a strip.
-fn stages(program: &TileProgram, walks: &[Walk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
+fn stages(program: &TileProgram, walks: &[TileWalk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
     let alike = |a: usize, b: usize| {
         program.values[a].mask == program.values[b].mask
             && walks[a].loops.goes_with(&walks[b].loops)
@@ -146,16 +146,16 @@ impl Free {
     }
 }
 
-fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &Free) -> Walk {
+fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free: &Free) -> TileWalk {
     let value = &program.values[id];
     match &program.steps[id] {
         TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => {
             let place = place(tile, strides, value.mask, free.to_read[id]);
-            Walk {
+            TileWalk {
                 place,
                 lines: (place == TileLayout::Lines).then_some(id),
                 n: tile.count(value.mask),
-                ..Walk::default()
+                ..TileWalk::default()
             }
         }
         TileStep::Pieces { pieces, .. } => {
@@ -163,11 +163,11 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &F
                 [(_, piece)] if free.to_read[id] && program.values[*piece].mask == value.mask => before[*piece].lines,
                 _ => None,
             };
-            Walk { lines, ..Walk::default() }
+            TileWalk { lines, ..TileWalk::default() }
         }
         TileStep::Reduce { arg, .. } => {
             let n = tile.count(program.values[*arg].mask & program.row);
-            Walk { n, rows: tile.count(value.mask), ..Walk::default() }
+            TileWalk { n, rows: tile.count(value.mask), ..TileWalk::default() }
         }
         TileStep::Point { args, .. } => {
             let place = value.direct.map_or(TileLayout::Apart, |write| {
@@ -179,8 +179,8 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[Walk], free: &F
             let loops = program.loops(tile, id, place, before, |_| true);
             let varies =
                 |&arg: &usize| before[arg].lines.is_some() && !matches!(program.steps[arg], TileStep::Affine { .. });
-            Walk { place, loops, varies: args.iter().any(varies), ..Walk::default() }
+            TileWalk { place, loops, varies: args.iter().any(varies), ..TileWalk::default() }
         }
-        _ => Walk::default(),
+        _ => TileWalk::default(),
     }
 }

@@ -1,0 +1,108 @@
+//! The portable kernels of each family, on shapes that Miri gets through (`backends/cpu/miri.sh`), beside their evaluation point by point.
+
+use eutectic_backend::{AnchorKernel, AttentionAxes, Backend, Body, EmptyRow, Instr};
+use eutectic_conformance::{
+    device::{program, run},
+    kernels::{
+        build::{Build, body, constant, map, push},
+        expected,
+    },
+};
+use eutectic_cpu::{Cpu, CpuOptions, Isa};
+use eutectic_ir::{DType, index::Index, ops::Reduction};
+
+/// Runs a kernel on so many threads; errors are relative to 1 + |x|.
+fn check(build: Build, anchor: AnchorKernel, body: Body, threads: usize) {
+    let (mut kernel, inputs) = build.kernel(anchor, body);
+    let expected = expected::kernel(&kernel, &inputs);
+    kernel.normalise();
+    let cpu = Cpu::new(CpuOptions { threads, isa: Isa::Portable, ..CpuOptions::default() });
+    let program = program(&kernel);
+    let outputs = run(cpu.compile(&program).unwrap(), &program, &inputs, &[]).unwrap();
+    for (output, expected) in outputs.iter().zip(expected) {
+        for (i, (got, want)) in output.to_f64().into_iter().zip(expected).enumerate() {
+            let Some(want) = want else { continue };
+            assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "element {i}: {got}, expected {want}");
+        }
+    }
+}
+
+#[test]
+fn maps() {
+    for (seed, domain) in [&[5][..], &[3, 4], &[2, 3, 37]].into_iter().enumerate() {
+        for threads in [1, 2] {
+            let mut build = Build::new(seed as u64);
+            let mut b = body(domain);
+            let (x, y) = (build.any(&mut b, DType::F32), build.pieces(&mut b, DType::F32));
+            let sum = map(&mut b, "add", &[x, y], DType::F32);
+            let result = map(&mut b, "tanh", &[sum], DType::F32);
+            build.store(domain, DType::F32, result);
+            check(build, AnchorKernel::Map, b, threads);
+        }
+    }
+}
+
+#[test]
+fn rows() {
+    for (seed, domain) in [[3, 1], [4, 7], [2, 70]].into_iter().enumerate() {
+        let mut build = Build::new(seed as u64);
+        let mut b = body(&domain);
+        let x = build.any(&mut b, DType::F32);
+        let most = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+        let shifted = map(&mut b, "sub", &[x, most], DType::F32);
+        let e = map(&mut b, "exp", &[shifted], DType::F32);
+        let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: e, dtype: DType::F32 });
+        let result = map(&mut b, "div", &[e, sum], DType::F32);
+        build.store(&domain, DType::F32, result);
+        check(build, AnchorKernel::Rows { axes: 1 }, b, 1);
+    }
+}
+
+/// An operand: a load in some layout, or half of one.
+fn operand(build: &mut Build, domain: &[usize], dtype: DType, half: bool) -> Body {
+    let mut b = body(domain);
+    let mut x = build.any(&mut b, dtype);
+    if half {
+        let half = constant(&mut b, 0.5, dtype);
+        x = map(&mut b, "mul", &[x, half], dtype);
+    }
+    b.results = vec![x];
+    b
+}
+
+#[test]
+fn contractions() {
+    let extents = [[1, 1, 1], [1, 20, 9], [20, 1, 9], [5, 7, 3], [17, 19, 12], [3, 4, 0]];
+    for (seed, [m, n, k]) in extents.into_iter().enumerate() {
+        for dtype in [DType::F32, DType::I32] {
+            for half in [false, dtype.is_float()] {
+                let mut build = Build::new(seed as u64);
+                let lhs = operand(&mut build, &[2, m, k], dtype, half);
+                let rhs = operand(&mut build, &[2, k, n], dtype, half);
+                let mut b = body(&[2, m, n]);
+                let product = push(&mut b, Instr::Anchor { dtype });
+                let residual = build.any(&mut b, dtype);
+                let result = map(&mut b, "add", &[product, residual], dtype);
+                build.store(&[2, m, n], dtype, result);
+                check(build, AnchorKernel::product(lhs, rhs), b, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn attentions() {
+    for (seed, [s, t, d, e]) in [[1, 1, 1, 1], [3, 5, 4, 2], [9, 17, 3, 5]].into_iter().enumerate() {
+        let mut build = Build::new(seed as u64);
+        let [query, key, value] = [[2, s, d], [2, t, d], [2, t, e]].map(|e| operand(&mut build, &e, DType::F32, false));
+        let bias = Some(operand(&mut build, &[2, s, t], DType::F32, true));
+        let mut b = body(&[2, s, e]);
+        let result = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        // Transposed, as models merge heads.
+        let at = eutectic_ir::index::flatten(&[1, 0, 2].map(Index::coord), &[s, 2, e]);
+        build.store_at(2 * s * e, at, DType::F32, result);
+        let (scale, softcap, axes) = (0.4.into(), 0.0.into(), AttentionAxes::matrices(1));
+        let empty = EmptyRow::Zeros;
+        check(build, AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty }, b, 1);
+    }
+}
