@@ -8,4 +8,5 @@ rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly -
 rustup component add miri rust-src --toolchain nightly
 # The isolation of Miri refuses `mmap` of files and the count of processors.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
-cargo +nightly miri test -p eutectic-cpu --lib --test portable "$@"
+cargo +nightly miri test -p eutectic-cpu --lib -- simd:: tile:: gemm:: kernels:: runtime::
+cargo +nightly miri test -p eutectic-cpu --test portable
