@@ -21,7 +21,7 @@ enum OutputTarget {
 }
 
 impl OutputFile {
-    /// Begins a file; what is there stays as it is until [`Output::done`].
+    /// Begins a file; what is there stays as it is until [`OutputFile::done`].
     ///
     /// # Errors
     /// When its folder cannot be written to, or it is a folder.

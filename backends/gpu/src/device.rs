@@ -73,7 +73,7 @@ pub trait DeviceMemory: Any + Send + Sync {
     /// Its bytes, if the host reaches them.
     fn host(&self) -> Option<&[u8]>;
 
-    /// See [`Block::host`].
+    /// See [`DeviceMemory::host`].
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 }
 

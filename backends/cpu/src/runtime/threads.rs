@@ -132,7 +132,7 @@ impl SharedTeam {
         SharedTeam { taken: (0..threads).map(|_| Taken::default()).collect(), ..SharedTeam::default() }
     }
 
-    /// Whether the current job has a task for whoever asks, who then must [`Team::find`] and do it.
+    /// Whether the current job has a task for whoever asks, who then must [`SharedTeam::find`] and do it.
     fn take(&self) -> bool {
         let mut left = self.left.load(Ordering::Relaxed);
         while left > 0 {
@@ -247,6 +247,9 @@ fn wait(looks: &mut usize) {
 mod tests {
     use super::*;
 
+    /// Jobs of a test; Miri takes seconds for each.
+    const JOBS: usize = if cfg!(miri) { 40 } else { 2000 };
+
     fn workers(threads: usize) -> Workers {
         Workers::new(Arc::new(Pool::new(threads, 64).unwrap()), 64)
     }
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn every_task_of_every_job_runs_once_on_a_scratch_of_its_own() {
         let workers = workers(3);
-        for job in 0..2000 {
+        for job in 0..JOBS {
             let tasks = job % 37;
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
             workers.for_each(tasks, job % 11 == 0, &|n, scratch| {
@@ -267,7 +270,7 @@ mod tests {
                 runs[n].fetch_add(1, Ordering::Relaxed);
             });
             assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1), "job {job}");
-            if job % 500 == 0 {
+            if job % (JOBS / 4) == 0 {
                 // Long enough to fall asleep.
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
@@ -299,7 +302,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let workers = Workers::new(pool.clone(), 64);
-                    for job in 0..500 {
+                    for job in 0..JOBS / 4 {
                         let runs: Vec<AtomicUsize> = (0..job % 37).map(|_| AtomicUsize::new(0)).collect();
                         workers.for_each(runs.len(), false, &|n, _| {
                             runs[n].fetch_add(1, Ordering::Relaxed);
