@@ -82,7 +82,9 @@ impl Cuda {
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            threads: 1024,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+            workspace: usize::MAX,
             // Those of Hopper; later ones are others.
             cluster: if major == 9 { 8 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
