@@ -137,6 +137,12 @@ impl Dialect for Wgsl {
         ty.into()
     }
 
+    /// llvmpipe (Mesa 22.3) compares wrongly what it sees to be widened from 32 bits with a constant: `i64(i & 7) < 24li` is false. So it is not let to
+    /// see it; the last extent of grids is 1.
+    fn convert(&self, ty: &str, x: &str) -> String {
+        if ty == register(DType::I64) { format!("(i64({x}) + i64(grid.z - 1u))") } else { format!("{ty}({x})") }
+    }
+
     fn function(&self, name: &str, dtype: DType, last: DType) -> Option<String> {
         let name = match name {
             "saturate" => format!("saturate_{}_{}", suffix(last), suffix(dtype)),

@@ -8,6 +8,7 @@ mod cycles;
 mod failures;
 mod features;
 mod suites;
+mod wide;
 
 use eutectic::{Backend, Compiler, Graph, Program, Tensor};
 use eutectic_backend::{BackendError, Executable};

@@ -71,8 +71,8 @@ macro_rules! long_suites {
     )* };
 }
 
-suites!(program, sessions, states, failures);
-long_suites!(ops, kernels, groups, products, halves, windows, extents, precision, decode, graphs, programs, rules);
+suites!(ops, program, sessions, states, failures);
+long_suites!(kernels, groups, products, halves, windows, extents, precision, decode, graphs, programs, rules);
 
 #[test]
 fn bert() {
