@@ -3,7 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
-use eutectic_backend::{BackendError, Cost, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 use eutectic_gpu::{
     cost::Costs,
     device::{Device, DeviceShape},
@@ -150,6 +153,10 @@ impl Device for Cuda {
             Ok(()) => self.costs.cost(&self.shape, kernel),
             Err(_) => Cost::IMPOSSIBLE,
         }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        self.costs.fit(&self.shape, measured)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {

@@ -2,7 +2,10 @@
 
 use std::any::Any;
 
-use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, Kernel, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 
 use crate::launch::Launch;
 
@@ -49,6 +52,12 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// As [`eutectic_backend::Backend::cost`].
     fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// As [`eutectic_backend::Backend::fit`].
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        let _ = measured;
+        None
+    }
 
     /// Compiles texts, in parallel.
     fn build(&self, launches: &[Launch]) -> Vec<Result<Self::Module, String>>;

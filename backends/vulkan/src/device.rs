@@ -11,7 +11,10 @@ use std::{
 };
 
 use ash::vk;
-use eutectic_backend::{BackendError, Cost, DTypes, Kernel, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, DTypes, Kernel, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 use eutectic_gpu::{
     cache::Cache,
     cost::Costs,
@@ -276,6 +279,10 @@ impl Device for Vulkan {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if self.refusals(kernel).is_empty() { self.costs.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        self.costs.fit(&self.shape, measured)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
