@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::{error::BackendError, kernel::Kernel, limits::Limits, program::Program, run::Executable};
+use crate::{
+    error::BackendError,
+    fit::{Fitted, Measured},
+    kernel::Kernel,
+    limits::Limits,
+    program::Program,
+    run::Executable,
+};
 
 /// What a kernel is predicted to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,6 +60,21 @@ pub trait Backend: Send + Sync {
 
     /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
     fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// Seconds of a kernel by itself: the least of several turns. Nothing where kernels are timed within runs of programs.
+    ///
+    /// # Errors
+    /// When it cannot be built, or the device failed.
+    fn measure(&self, kernel: &Kernel, turns: usize) -> Result<Option<f64>, BackendError> {
+        let _ = (kernel, turns);
+        Ok(None)
+    }
+
+    /// Costs near its own that predict what was measured as well as can be; nothing where there are no coefficients.
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        let _ = measured;
+        None
+    }
 
     /// Resolves a program to code that takes parameters.
     ///

@@ -1,4 +1,28 @@
-//! Fits coefficients of a cost model to measurements.
+//! Fits coefficients of a cost model to measurements, and says how well they predict.
+
+use crate::kernel::Kernel;
+
+/// A kernel and how long it took.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// On how many threads of the host it ran, where it ran there.
+    pub threads: usize,
+    /// Seconds of a run.
+    pub seconds: f64,
+}
+
+/// Coefficients that were fitted.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The file that they are read from.
+    pub file: String,
+    /// Seconds that each kernel was predicted to take before.
+    pub before: Vec<f64>,
+    /// Seconds that each is predicted to take by the file.
+    pub after: Vec<f64>,
+}
 
 /// What a coefficient's change by a factor e must gain, as a share of the mean error: what no measurement speaks of stays as it is.
 const INERTIA: f64 = 0.002;
@@ -43,9 +67,42 @@ pub fn off(pairs: impl ExactSizeIterator<Item = (f64, f64)>) -> f64 {
     pairs.map(|(predicted, measured)| (predicted / measured).ln().abs()).sum::<f64>() / count
 }
 
+/// How well predictions order what was measured: Spearman's rank correlation, 1 for the same order; equal numbers share their ranks.
+pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
+    let ranks = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+        let below = |x: f64| pairs.iter().filter(|pair| of(pair) < x).count() as f64;
+        let equal = |x: f64| pairs.iter().filter(|pair| of(pair) == x).count() as f64;
+        pairs.iter().map(|pair| below(of(pair)) + (equal(of(pair)) - 1.0) / 2.0).collect()
+    };
+    let (x, y) = (ranks(|pair| pair.0), ranks(|pair| pair.1));
+    let middle = (pairs.len() as f64 - 1.0) / 2.0;
+    let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum::<f64>();
+    sum(&x, &y) / (sum(&x, &x) * sum(&y, &y)).sqrt()
+}
+
+/// The factor by which half of the predictions are off at most; NaN where there is none.
+pub fn median_off(pairs: &[(f64, f64)]) -> f64 {
+    let mut factors: Vec<f64> =
+        pairs.iter().map(|(predicted, measured)| (predicted / measured).ln().abs().exp()).collect();
+    factors.sort_by(f64::total_cmp);
+    factors.get(factors.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_are_compared() {
+        let rising = [(1.0, 10.0), (2.0, 20.0), (3.0, 21.0), (4.0, 50.0)];
+        assert!((rank_correlation(&rising) - 1.0).abs() < 1e-12);
+        let falling = rising.map(|(x, y)| (x, -y));
+        assert!((rank_correlation(&falling) + 1.0).abs() < 1e-12);
+        // By hand: ranks 0 1 2 3 and 1 0 3 2, so 1 − 6·4 / (4·15).
+        let swapped = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0)];
+        assert!((rank_correlation(&swapped) - 0.6).abs() < 1e-12);
+        assert!((median_off(&[(1.0, 1.0), (2.0, 1.0), (1.0, 4.0)]) - 2.0).abs() < 1e-12);
+    }
 
     #[test]
     fn coefficients_are_found_again_and_others_stay() {

@@ -2,10 +2,13 @@
 
 use std::{fs, num::NonZeroUsize, sync::Arc};
 
-use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup};
+use eutectic_backend::{
+    Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup,
+    fit::{Fitted, Measured},
+};
 
 use crate::{
-    cost::{CostModel, Costs},
+    cost::{CostModel, Costs, fit},
     kernels,
     machine::Machine,
     runtime::exec,
@@ -113,6 +116,10 @@ impl Backend for Cpu {
             Some(shorter) if !self.model.cost(&shorter).seconds.is_finite() => Cost::IMPOSSIBLE,
             _ => self.model.cost(&kernel.longest()),
         }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        fit(self.model.costs(), measured)
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

@@ -16,6 +16,6 @@ mod simd;
 mod tile;
 
 pub use backend::{Cpu, CpuOptions};
-pub use cost::{Costs, ElementCosts, Fitted, Measured, MemoryCosts, OpClasses, ProductCosts, fit};
+pub use cost::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts, fit};
 pub use runtime::memory;
 pub use simd::Isa;

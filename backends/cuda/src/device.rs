@@ -3,7 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
-use eutectic_backend::{BackendError, Cost, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 use eutectic_gpu::{
     cost::Costs,
     device::{Device, DeviceShape},
@@ -82,7 +85,9 @@ impl Cuda {
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
+            threads: 1024,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+            workspace: usize::MAX,
             // Those of Hopper; later ones are others.
             cluster: if major == 9 { 8 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
@@ -148,6 +153,10 @@ impl Device for Cuda {
             Ok(()) => self.costs.cost(&self.shape, kernel),
             Err(_) => Cost::IMPOSSIBLE,
         }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        self.costs.fit(&self.shape, measured)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {

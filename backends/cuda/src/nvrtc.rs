@@ -1,16 +1,13 @@
 //! Kernels compiled by NVRTC, which needs no GPU, and kept on disk by text, architecture and version.
 
 use std::{
-    collections::hash_map::DefaultHasher,
     ffi::{CStr, CString},
-    fs,
-    hash::{Hash, Hasher},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    path::Path,
 };
 
 use cudarc::nvrtc::{result, sys};
 use eutectic_backend::BackendError;
+use eutectic_gpu::cache::Cache;
 
 /// What a kernel's text starts with; what a device lacks of it, no kernel for that device calls.
 const INTRINSICS: &str = concat!(include_str!("text/intrinsics.cu"), include_str!("text/hopper.cu"));
@@ -19,7 +16,7 @@ const INTRINSICS: &str = concat!(include_str!("text/intrinsics.cu"), include_str
 pub struct Nvrtc {
     architecture: String,
     /// Where compiled kernels are kept, and what their names depend on besides their text.
-    cache: Option<(PathBuf, String)>,
+    cache: Option<(Cache, String)>,
 }
 
 /// Where the loader looks for a library.
@@ -46,7 +43,7 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are there.
         unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
-        let cache = cache.map(|folder| (folder.to_path_buf(), format!("{architecture} {version} {major}.{minor}")));
+        let cache = cache.map(|folder| (Cache::new(folder), format!("{architecture} {version} {major}.{minor}")));
         Ok(Nvrtc { architecture: architecture.into(), cache })
     }
 
@@ -55,23 +52,13 @@ impl Nvrtc {
     /// # Errors
     /// What NVRTC says.
     pub fn compile(&self, text: &str) -> Result<Vec<u8>, String> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let file = self.cache.as_ref().map(|(folder, key)| {
-            let mut hashers = [DefaultHasher::new(), DefaultHasher::new()];
-            (1_u8, key, INTRINSICS, text).hash(&mut hashers[0]);
-            (2_u8, text, INTRINSICS, key).hash(&mut hashers[1]);
-            folder.join(format!("{:016x}{:016x}.cubin", hashers[0].finish(), hashers[1].finish()))
-        });
-        if let Some(code) = file.as_ref().and_then(|file| fs::read(file).ok()) {
+        let Some((cache, key)) = &self.cache else { return self.compile_anew(text) };
+        let name = Cache::name(&[key, INTRINSICS, text], "cubin");
+        if let Some(code) = cache.read(&name) {
             return Ok(code);
         }
         let code = self.compile_anew(text)?;
-        // A cache that cannot be written makes the next start slower, and nothing else.
-        if let (Some(file), Some((folder, _))) = (file, &self.cache) {
-            let own = folder.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-            let _ =
-                fs::create_dir_all(folder).and_then(|()| fs::write(&own, &code)).and_then(|()| fs::rename(own, file));
-        }
+        cache.write(&name, &code);
         Ok(code)
     }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use eutectic_backend::{Backend, BackendError, Cost, Executable, Kernel, Limits, Program};
+use eutectic_backend::{
+    Backend, BackendError, Cost, Executable, Kernel, Limits, Program,
+    fit::{Fitted, Measured},
+};
 
-use crate::{bounds::outside, device::Device, lengths::from_memory, runtime};
+use crate::{bounds::outside, device::Device, lengths::from_memory, measure, runtime};
 
 /// A backend on a device.
 pub struct Gpu<D: Device>(Arc<D>);
@@ -46,6 +49,14 @@ impl<D: Device> Backend for Gpu<D> {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
+    }
+
+    fn measure(&self, kernel: &Kernel, turns: usize) -> Result<Option<f64>, BackendError> {
+        measure::seconds(&*self.0, &kernel.longest(), turns).map(Some)
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        self.0.fit(measured)
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

@@ -1,7 +1,10 @@
 //! What a kernel takes, by roofline: bytes of its distinct loads and stores, arithmetic that it really does, its launch, and how full its
 //! waves of blocks are. Coefficients are data, fitted for a device.
 
-use eutectic_backend::{AnchorKernel, Body, Cost, Instr, Kernel, Store};
+use eutectic_backend::{
+    AnchorKernel, Body, Cost, Instr, Kernel, Store,
+    fit::{Fitted, Measured, coefficients, off},
+};
 use eutectic_ir::{
     DType, Type,
     index::{Atom, Index},
@@ -46,6 +49,21 @@ impl Costs {
     /// What of it is not right, with its line.
     pub fn read(text: &str) -> Result<Costs, String> {
         toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// Costs near these, of devices of that shape, that predict what was measured as well as can be.
+    pub fn fit(&self, shape: &Shape, measured: &[Measured]) -> Option<Fitted> {
+        let table = toml::Table::try_from(self).ok()?;
+        let start: Vec<f64> = table.values().map(toml::Value::as_float).collect::<Option<_>>()?;
+        let of = |numbers: &[f64]| -> Option<Costs> {
+            let values = numbers.iter().map(|&number| toml::Value::Float(number));
+            table.keys().cloned().zip(values).collect::<toml::Table>().try_into().ok()
+        };
+        let predicted =
+            |costs: &Costs| measured.iter().map(|m| costs.cost(shape, &m.kernel).seconds).collect::<Vec<_>>();
+        let error = |costs: Costs| off(predicted(&costs).into_iter().zip(measured.iter().map(|m| m.seconds)));
+        let found = of(&coefficients(&start, |numbers| of(numbers).map_or(f64::INFINITY, error)))?;
+        Some(Fitted { file: toml::to_string(&found).ok()?, before: predicted(self), after: predicted(&found) })
     }
 
     /// What a kernel takes.

@@ -2,7 +2,10 @@
 
 use std::any::Any;
 
-use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, Kernel, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 
 use crate::launch::Launch;
 
@@ -11,8 +14,12 @@ use crate::launch::Launch;
 pub struct DeviceShape {
     /// Processors that run blocks independently.
     pub processors: usize,
+    /// Most threads of a block: a power of two, of at least 128.
+    pub threads: usize,
     /// Most bytes of shared memory of a block.
     pub shared: usize,
+    /// Most bytes that a kernel may have for itself, as one buffer.
+    pub workspace: usize,
     /// Most blocks of a cluster, which see each other's shared memory; 0 where there are none, nor matrix units that read shared memory.
     pub cluster: usize,
     /// Operations from which on a library's product is worth a launch of its own; none where there is no library.
@@ -45,6 +52,12 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// As [`eutectic_backend::Backend::cost`].
     fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// As [`eutectic_backend::Backend::fit`].
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        let _ = measured;
+        None
+    }
 
     /// Compiles texts, in parallel.
     fn build(&self, launches: &[Launch]) -> Vec<Result<Self::Module, String>>;

@@ -4,8 +4,10 @@
 //! elements at once where [`lanes`] shows neighbours. [`map`] and [`rows`] are whole kernels; backends put products and attention around
 //! the bodies of theirs. A backend implements [`device::Device`] and is wrapped in a [`Gpu`].
 
+pub mod attention;
 mod backend;
 mod bounds;
+pub mod cache;
 pub mod cost;
 pub mod device;
 pub mod dialect;

@@ -4,6 +4,7 @@ use eutectic_backend::{Kernel, axes::Nest};
 
 use crate::{device::DeviceShape, dialect::Dialect, emit::Emitter, lanes::SplitAxis, launch::Launch};
 
+/// Threads of a block, where the device takes as many.
 const BLOCK: usize = 256;
 
 /// Prints it.
@@ -13,12 +14,13 @@ const BLOCK: usize = 256;
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
+    let block = BLOCK.min(shape.threads);
     // Not so many at once that processors idle.
-    let most = (points / (shape.processors * BLOCK)).next_power_of_two().clamp(1, 16);
+    let most = (points / (shape.processors * block)).next_power_of_two().clamp(1, 16);
     let lanes = SplitAxis::best(&nest, &kernel.slots, 0, most);
     let mut emitter = Emitter::new(dialect, &kernel.slots, &nest, &["i"], lanes, "v");
     let groups = points / lanes.count;
-    emitter.line(&dialect.each_point("i", groups, BLOCK));
+    emitter.line(&dialect.each_point("i", groups, block));
     // A point reads what it writes before it writes.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
@@ -26,6 +28,6 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
     if !emitter.problems.is_empty() {
         return Err(emitter.problems);
     }
-    let blocks = groups.div_ceil(BLOCK).min(shape.processors * 32);
-    Ok(Launch::new(dialect.kernel(&kernel.slots, BLOCK, &emitter.text), [blocks, 1, 1], BLOCK))
+    let blocks = groups.div_ceil(block).min(shape.processors * 32);
+    Ok(Launch::new(dialect.kernel(&kernel.slots, block, &emitter.text), [blocks, 1, 1], block))
 }

@@ -75,19 +75,19 @@ impl Schedule {
         let lanes = SplitAxis::best(nest, slots, usize::from(along), 8);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
-            let threads = points.div_ceil(4).next_power_of_two().min(1024);
+            let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
             // Few rows, so long that several blocks have enough of one.
             let fits = |blocks: usize| {
-                blocks <= shape.cluster && rows * blocks <= shape.processors && points >= blocks * 1024 * LEAST
+                blocks <= shape.cluster && rows * blocks <= shape.processors && points >= blocks * shape.threads * LEAST
             };
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
-            let wanted = (shape.processors * 1024 / rows).next_power_of_two();
+            let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
             let threads = wanted.min(points.next_power_of_two()).clamp(1, 32);
             Team {
                 threads,
-                rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(1024 / threads),
+                rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(shape.threads / threads),
                 along,
                 blocks: 1,
             }

@@ -20,7 +20,9 @@ pub struct Commands {
     sets: Vec<vk::DescriptorPool>,
     full: usize,
     pub dispatches: usize,
+    /// Barriers between dispatches, and those between copies and what is before and behind them.
     pub barriers: usize,
+    pub around_copies: usize,
 }
 
 impl Commands {
@@ -37,6 +39,7 @@ impl Commands {
             full: 0,
             dispatches: 0,
             barriers: 0,
+            around_copies: 0,
         })
     }
 
@@ -54,9 +57,17 @@ impl Commands {
             let info = vk::CommandBufferBeginInfo::default().flags(usage);
             device.begin_command_buffer(buffer, &info).map_err(failed("recording commands"))?;
             self.used += 1;
-            all_to_all(device, buffer);
+            self.all_to_all(buffer);
             Ok(buffer)
         }
+    }
+
+    /// All work behind it waits for all work before it.
+    pub fn all_to_all(&mut self, buffer: vk::CommandBuffer) {
+        let written = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+        let used = written | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+        wait_for(&self.shared.device, buffer, (WORK, written), (WORK, used));
+        self.around_copies += 1;
     }
 
     /// A set of descriptors.
@@ -97,9 +108,15 @@ impl Commands {
         args: &[u64],
     ) -> Result<(), BackendError> {
         let set = self.set(module)?;
+        let alignment = self.shared.found.features.alignment as u64;
         let mut places = Vec::with_capacity(module.bindings.len());
         for binding in &module.bindings {
             let (buffer, offset) = self.shared.place(args[binding.argument], binding.bytes)?;
+            if offset % alignment != 0 {
+                return Err(BackendError::Device(format!(
+                    "Vulkan: a buffer of a kernel at byte {offset}, no multiple of {alignment}: a defect of the backend"
+                )));
+            }
             places.push([vk::DescriptorBufferInfo { buffer, offset, range: binding.bytes }]);
         }
         let mut writes = Vec::with_capacity(places.len());
@@ -107,12 +124,12 @@ impl Commands {
             let write = vk::WriteDescriptorSet::default().dst_set(set).dst_binding(binding.number);
             writes.push(write.descriptor_type(vk::DescriptorType::STORAGE_BUFFER).buffer_info(place));
         }
-        let most = self.shared.found.limits.max_compute_work_group_count;
+        let most = self.shared.found.features.blocks;
         // Kernels number their blocks through both axes, and leave out those that are too many.
         let blocks = launch.grid.iter().product::<usize>();
-        let x = blocks.min(most[0] as usize);
+        let x = blocks.min(most[0]);
         let y = blocks.div_ceil(x);
-        if y > most[1] as usize {
+        if y > most[1] {
             return Err(BackendError::Device(format!(
                 "Vulkan: a kernel of {blocks} blocks; the device takes {} × {}",
                 most[0], most[1]
@@ -148,7 +165,8 @@ impl Commands {
                     .map_err(failed("resetting descriptors"))?;
             }
         }
-        (self.used, self.full, self.dispatches, self.barriers) = (0, 0, 0, 0);
+        (self.used, self.full) = (0, 0);
+        (self.dispatches, self.barriers, self.around_copies) = (0, 0, 0);
         Ok(())
     }
 }
@@ -166,13 +184,6 @@ impl Drop for Commands {
 const WORK: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
     vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
 );
-
-/// All work behind it waits for all work before it.
-pub fn all_to_all(device: &ash::Device, buffer: vk::CommandBuffer) {
-    let written = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
-    let used = written | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
-    wait_for(device, buffer, (WORK, written), (WORK, used));
-}
 
 /// Work of a kind that uses memory waits for work of a kind that wrote it.
 pub fn wait_for(

@@ -2,18 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     mem::ManuallyDrop,
     path::PathBuf,
     sync::{
-        Arc, Mutex, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use ash::vk;
-use eutectic_backend::{BackendError, Cost, DTypes, Kernel, Limits, Memory};
+use eutectic_backend::{
+    BackendError, Cost, DTypes, Kernel, Limits, Memory,
+    fit::{Fitted, Measured},
+};
 use eutectic_gpu::{
+    cache::Cache,
     cost::Costs,
     device::{Device, DeviceShape},
     launch::{Launch, Work},
@@ -24,6 +27,7 @@ use rayon::prelude::*;
 use crate::{
     dialect::Wgsl,
     errors::failed,
+    features::Features,
     instance::{DeviceFeatures, VulkanInstance},
     kernels,
     memory::{LogicalDevice, Region, lock},
@@ -52,13 +56,27 @@ pub struct VulkanOptions {
     pub costs: Option<Costs>,
     /// Whether validation layers watch; [`Vulkan::messages`] is what they say.
     pub validation: bool,
+    /// The loader's library; none for the one in the system's path.
+    pub loader: Option<PathBuf>,
+    /// What of the device is used at most.
+    pub most: Features,
+    /// Processors that run blocks independently, which Vulkan does not tell; none for a guess by the kind of the device.
+    pub processors: Option<usize>,
 }
 
 impl Default for VulkanOptions {
     /// The fastest device, a cache in the user's folder, no validation.
     fn default() -> VulkanOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("vulkan"));
-        VulkanOptions { ordinal: 0, cache, costs: None, validation: false }
+        VulkanOptions {
+            ordinal: 0,
+            cache,
+            costs: None,
+            validation: false,
+            loader: None,
+            most: Features::ALL,
+            processors: None,
+        }
     }
 }
 
@@ -68,8 +86,8 @@ pub struct Vulkan {
     dialect: Wgsl,
     shape: DeviceShape,
     costs: Costs,
-    /// Where the driver's compiled kernels are kept.
-    cache: Option<PathBuf>,
+    /// Where compiled kernels are kept.
+    cache: Option<Cache>,
     clearing: Mutex<Queue>,
 }
 
@@ -82,6 +100,8 @@ pub struct Counted {
     pub dispatches: usize,
     /// Barriers between dispatches in them.
     pub barriers: usize,
+    /// Barriers between copies and what is before and behind them.
+    pub around_copies: usize,
 }
 
 impl Vulkan {
@@ -90,8 +110,8 @@ impl Vulkan {
     /// # Errors
     /// When there is no loader, driver or such device, or what the device lacks.
     pub fn new(options: &VulkanOptions) -> Result<Vulkan, BackendError> {
-        let loaded = VulkanInstance::new(options.validation)?;
-        let mut devices = loaded.devices()?;
+        let loaded = VulkanInstance::new(options.loader.as_deref(), options.validation)?;
+        let mut devices = loaded.devices(&options.most)?;
         if options.ordinal >= devices.len() {
             let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
             return Err(BackendError::Device(format!(
@@ -101,22 +121,21 @@ impl Vulkan {
             )));
         }
         let found = devices.swap_remove(options.ordinal);
-        let file = options.cache.as_ref().map(|folder| {
-            let identity: String = found.identity.iter().map(|byte| format!("{byte:02x}")).collect();
-            folder.join(format!("{identity}.pipelines"))
-        });
         let costs = options.costs.unwrap_or_else(|| costs(found.kind == vk::PhysicalDeviceType::CPU));
         let shape = DeviceShape {
-            processors: found.processors,
-            shared: found.limits.max_compute_shared_memory_size as usize,
+            processors: options.processors.unwrap_or(found.processors).max(1),
+            threads: found.features.threads,
+            shared: found.features.shared,
+            workspace: binding(&found),
             cluster: 0,
             library: None,
         };
-        let dialect = Wgsl { subgroup: found.subgroup };
-        let known = file.as_ref().and_then(|file| fs::read(file).ok()).unwrap_or_default();
+        let dialect = Wgsl { subgroup: found.features.subgroup };
+        let cache = options.cache.as_deref().map(Cache::new);
+        let known = cache.as_ref().and_then(|cache| cache.read(&pipelines(&found))).unwrap_or_default();
         let shared = Arc::new(logical(loaded, found, &known)?);
         let clearing = Mutex::new(Queue::new(&shared)?);
-        Ok(Vulkan { shared, dialect, shape, costs, cache: file, clearing })
+        Ok(Vulkan { shared, dialect, shape, costs, cache, clearing })
     }
 
     /// What validation layers said since they were asked last.
@@ -127,15 +146,32 @@ impl Vulkan {
     /// What was put into the queue since the device was opened.
     pub fn counted(&self) -> Counted {
         let counts = &self.shared.counts;
-        let [submits, dispatches, barriers] =
-            [&counts.submits, &counts.dispatches, &counts.barriers].map(|count| count.load(Ordering::Relaxed));
-        Counted { submits, dispatches, barriers }
+        let all = [&counts.submits, &counts.dispatches, &counts.barriers, &counts.around_copies];
+        let [submits, dispatches, barriers, around_copies] = all.map(|count| count.load(Ordering::Relaxed));
+        Counted { submits, dispatches, barriers, around_copies }
+    }
+
+    /// How many buffers there are on it.
+    pub fn buffers(&self) -> usize {
+        self.shared.table.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Closes the device. What layers say of it to the end, such as what was not destroyed before it.
+    pub fn close(self) -> Vec<String> {
+        let messages = self.shared.loaded.messages.clone();
+        drop(self);
+        std::mem::take(&mut *lock(&messages))
     }
 
     fn module(&self, launch: &Launch) -> Result<Module, String> {
         let Work::Printed(text) = &launch.work else { return Err("Vulkan has no library of products".into()) };
-        let code = spirv::compile(text, &self.shared.found.kept)?;
-        Module::new(&self.shared, code, launch.block)
+        let found = &self.shared.found;
+        let code = spirv::cached(self.cache.as_ref(), text, &found.kept)?;
+        let lacks = found.features.lacks().into_iter().find(|(dtype, _)| code.has(*dtype));
+        match lacks {
+            Some((dtype, feature)) => Err(format!("{dtype} within a kernel; the device lacks {feature}")),
+            None => Module::new(&self.shared, code, launch.block),
+        }
     }
 
     /// Why kernels with some types are refused.
@@ -144,20 +180,33 @@ impl Vulkan {
             kernel.slots.iter().any(|slot| slot.0 == dtype)
                 || kernel.bodies().iter().any(|body| body.instrs.iter().any(|instr| instr.dtype() == dtype))
         };
-        let lacks = self.shared.found.lacks().into_iter().filter(|(dtype, _)| has(*dtype));
+        let lacks = self.shared.found.features.lacks().into_iter().filter(|(dtype, _)| has(*dtype));
         let lacks = lacks.map(|(dtype, feature)| format!("{dtype}; the device lacks {feature}"));
         lacks.chain(kernels::supports(&self.dialect, kernel).err().into_iter().flatten()).collect()
     }
+}
+
+/// Bytes of a buffer that a kernel sees at most: it finds elements by 32 bits.
+fn binding(found: &DeviceFeatures) -> usize {
+    found.features.binding.min(i32::MAX as usize) / 16 * 16
+}
+
+/// What the driver's compiled kernels are kept under: it can be of use to the same driver for the same device only.
+fn pipelines(found: &DeviceFeatures) -> String {
+    let identity: String = found.identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{identity}.pipelines")
 }
 
 /// A logical device with one queue.
 fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Result<LogicalDevice, BackendError> {
     let priorities = [1.0];
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(found.family).queue_priorities(&priorities)];
-    let features = vk::PhysicalDeviceFeatures::default().shader_int64(found.wide).shader_float64(found.doubles);
+    let features =
+        vk::PhysicalDeviceFeatures::default().shader_int64(found.features.int64).shader_float64(found.features.float64);
     let mut features13 = vk::PhysicalDeviceVulkan13Features::default()
-        .subgroup_size_control(found.subgroup.is_some())
-        .compute_full_subgroups(found.subgroup.is_some());
+        .maintenance4(true)
+        .subgroup_size_control(found.features.subgroup.is_some())
+        .compute_full_subgroups(found.features.subgroup.is_some());
     let info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_features(&features)
@@ -203,23 +252,22 @@ impl Device for Vulkan {
 
     fn describe(&self) -> String {
         let found = &self.shared.found;
-        let lacks: String = found.lacks().iter().map(|(_, feature)| format!(", without {feature}")).collect();
-        let subgroup = found.subgroup.map_or("none".into(), |size| size.to_string());
-        format!("{} ({}), {} GiB, subgroups of {subgroup}{lacks}", found.name, found.driver, found.bytes >> 30)
+        let features = &found.features;
+        let lacks: String = features.lacks().iter().map(|(_, feature)| format!(", without {feature}")).collect();
+        let subgroup = features.subgroup.map_or("none".into(), |size| size.to_string());
+        format!("{} ({}), {} GiB, subgroups of {subgroup}{lacks}", found.name, found.driver, features.memory >> 30)
     }
 
     fn limits(&self) -> Limits {
-        let limits = &self.shared.found.limits;
-        let lacks = self.shared.found.lacks();
+        let features = &self.shared.found.features;
         Limits {
-            alignment: (limits.min_storage_buffer_offset_alignment as usize).max(64),
-            // Kernels find elements by 32 bits.
-            binding: (limits.max_storage_buffer_range as usize).min(i32::MAX as usize) / 16 * 16,
-            capacity: self.shared.found.bytes,
-            // One binding a buffer, beside the workspace and the report of faults.
-            arguments: (limits.max_per_stage_descriptor_storage_buffers as usize - 2).min(64) * Limits::ARGUMENT,
+            alignment: features.alignment.max(64),
+            binding: binding(&self.shared.found),
+            capacity: features.memory,
+            // One binding a buffer, beside the workspace, the lengths of a run and the report of faults.
+            arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
-            dtypes: lacks.into_iter().fold(DTypes::ALL, |all, (dtype, _)| all.without(dtype)),
+            dtypes: features.lacks().into_iter().fold(DTypes::ALL, |all, (dtype, _)| all.without(dtype)),
             ..Limits::default()
         }
     }
@@ -231,6 +279,10 @@ impl Device for Vulkan {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if self.refusals(kernel).is_empty() { self.costs.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
+    }
+
+    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
+        self.costs.fit(&self.shape, measured)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
@@ -252,14 +304,12 @@ impl Device for Vulkan {
 }
 
 impl Drop for Vulkan {
-    /// Keeps what the driver compiled. A cache that cannot be written makes the next start slower, and nothing else.
+    /// Keeps what the driver compiled.
     fn drop(&mut self) {
-        let Some(file) = &self.cache else { return };
+        let Some(cache) = &self.cache else { return };
         // SAFETY: the cache is there as long as the device.
         if let Ok(data) = unsafe { self.shared.device.get_pipeline_cache_data(self.shared.cache) } {
-            let own = file.with_extension(std::process::id().to_string());
-            let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
-            let _ = folder.and_then(|()| fs::write(&own, data)).and_then(|()| fs::rename(&own, file));
+            cache.write(&pipelines(&self.shared.found), &data);
         }
     }
 }

@@ -17,3 +17,16 @@ pub fn failed(what: &'static str) -> impl Fn(vk::Result) -> BackendError {
         BackendError::Device(format!("Vulkan: {what}: {why}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_and_what_is_full_is_said() {
+        let said = |error| failed("submitting work")(error).to_string();
+        assert!(said(vk::Result::ERROR_DEVICE_LOST).contains("submitting work: the device was lost"));
+        assert!(said(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY).contains("no memory is left on the device"));
+        assert!(said(vk::Result::ERROR_OUT_OF_HOST_MEMORY).contains("no memory is left on the host"));
+    }
+}

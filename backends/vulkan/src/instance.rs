@@ -2,14 +2,14 @@
 
 use std::{
     ffi::{CStr, c_void},
-    sync::Mutex,
+    path::Path,
+    sync::{Arc, Mutex},
 };
 
 use ash::{Entry, Instance, ext, vk};
 use eutectic_backend::BackendError;
-use eutectic_ir::DType;
 
-use crate::{errors::failed, spirv::Kept};
+use crate::{errors::failed, features::Features, spirv::Kept};
 
 /// What validation layers said.
 pub type Messages = Mutex<Vec<String>>;
@@ -19,7 +19,7 @@ pub struct VulkanInstance {
     pub entry: Entry,
     pub instance: Instance,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
-    pub messages: Box<Messages>,
+    pub messages: Arc<Messages>,
 }
 
 /// What a device has of what kernels ask for.
@@ -30,17 +30,18 @@ pub struct DeviceFeatures {
     pub kind: vk::PhysicalDeviceType,
     pub family: u32,
     pub processors: usize,
-    pub bytes: usize,
-    pub limits: vk::PhysicalDeviceLimits,
+    /// What kernels are made for.
+    pub features: Features,
+    /// Threads of a subgroup, whatever kernels are made for.
+    pub subgroup: usize,
+    /// Bytes of one buffer at most.
+    pub buffer: u64,
     pub driver: String,
     /// By which the pipeline cache is told from those of other drivers.
     pub identity: [u8; vk::UUID_SIZE],
-    /// Threads that exchange values in registers, if shuffles are there and blocks are made of whole subgroups.
-    pub subgroup: Option<usize>,
-    pub wide: bool,
-    pub doubles: bool,
     pub kept: Kept,
-    pub timestamps: bool,
+    /// Nanoseconds of a tick, and which bits of a time count; none where there is no clock.
+    pub clock: Option<(f32, u64)>,
 }
 
 unsafe extern "system" fn report(
@@ -65,13 +66,17 @@ impl VulkanInstance {
     ///
     /// # Errors
     /// When there is no loader, no validation layer where it is asked for, or no driver.
-    pub fn new(validation: bool) -> Result<VulkanInstance, BackendError> {
+    pub fn new(loader: Option<&Path>, validation: bool) -> Result<VulkanInstance, BackendError> {
         // SAFETY: loading the loader runs no code of ours.
-        let entry = unsafe { Entry::load() }.map_err(|why| BackendError::Missing {
+        let entry = unsafe { loader.map_or_else(|| Entry::load(), |path| Entry::load_from(path)) };
+        let entry = entry.map_err(|why| BackendError::Missing {
             what: format!(
                 "the Vulkan loader (Debian: libvulkan1, and a driver such as mesa-vulkan-drivers) is missing ({why})"
             ),
-            places: vec!["libvulkan.so.1 in the loader's path (LD_LIBRARY_PATH, ld.so.cache)".into()],
+            places: vec![match loader {
+                Some(path) => path.display().to_string(),
+                None => "libvulkan.so.1 in the loader's path (LD_LIBRARY_PATH, ld.so.cache)".into(),
+            }],
         })?;
         let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3).application_name(c"eutectic");
         let (mut layers, mut extensions) = (Vec::new(), Vec::new());
@@ -102,7 +107,7 @@ impl VulkanInstance {
             what: format!("no Vulkan driver takes an instance ({why})"),
             places: vec!["the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into()],
         })?;
-        let mut loaded = VulkanInstance { entry, instance, messenger: None, messages: Box::default() };
+        let mut loaded = VulkanInstance { entry, instance, messenger: None, messages: Arc::default() };
         if validation {
             let utils = ext::debug_utils::Instance::new(&loaded.entry, &loaded.instance);
             let severity =
@@ -121,16 +126,16 @@ impl VulkanInstance {
         Ok(loaded)
     }
 
-    /// All devices that programs run on, the fastest kind first; or why there is none.
+    /// All devices that programs run on, the fastest kind first, of which at most so much is used; or why there is none.
     ///
     /// # Errors
     /// What each device lacks.
-    pub fn devices(&self) -> Result<Vec<DeviceFeatures>, BackendError> {
+    pub fn devices(&self, most: &Features) -> Result<Vec<DeviceFeatures>, BackendError> {
         // SAFETY: the instance is there.
         let physical = unsafe { self.instance.enumerate_physical_devices() }.map_err(failed("listing devices"))?;
         let (mut found, mut lacking) = (Vec::new(), Vec::new());
         for device in physical {
-            match self.look_at(device) {
+            match self.look_at(device, most) {
                 Ok(device) => found.push(device),
                 Err(why) => lacking.push(why),
             }
@@ -149,11 +154,13 @@ impl VulkanInstance {
         Ok(found)
     }
 
-    fn look_at(&self, physical: vk::PhysicalDevice) -> Result<DeviceFeatures, String> {
+    fn look_at(&self, physical: vk::PhysicalDevice, most: &Features) -> Result<DeviceFeatures, String> {
         let mut subgroups = vk::PhysicalDeviceSubgroupProperties::default();
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
         let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut memories = vk::PhysicalDeviceMaintenance3Properties::default();
+        let mut buffers = vk::PhysicalDeviceMaintenance4Properties::default();
         let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
         let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
         // SAFETY: the device is one of the instance's; the structures are those that its version has.
@@ -168,7 +175,9 @@ impl VulkanInstance {
                 .push_next(&mut subgroups)
                 .push_next(&mut sizes)
                 .push_next(&mut floats)
-                .push_next(&mut driver);
+                .push_next(&mut driver)
+                .push_next(&mut memories)
+                .push_next(&mut buffers);
             self.instance.get_physical_device_properties2(physical, &mut properties);
             let mut features =
                 vk::PhysicalDeviceFeatures2::default().push_next(&mut features13).push_next(&mut features12);
@@ -185,10 +194,6 @@ impl VulkanInstance {
         let family = queues.iter().position(|queue| queue.queue_flags.contains(vk::QueueFlags::COMPUTE));
         let Some(family) = family else { return Err(format!("{name}, which has no queue for compute")) };
         let limits = properties.limits;
-        if limits.max_compute_work_group_invocations < 1024 {
-            let has = limits.max_compute_work_group_invocations;
-            return Err(format!("{name}, whose work groups have {has} invocations; kernels take 1024"));
-        }
         let local =
             memory.memory_heaps_as_slice().iter().filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
         let shuffles = subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
@@ -196,6 +201,28 @@ impl VulkanInstance {
             && features13.compute_full_subgroups == vk::TRUE
             && features13.subgroup_size_control == vk::TRUE
             && sizes.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
+        let subgroup = subgroups.subgroup_size as usize;
+        let by_subgroups =
+            if shuffles { subgroup * sizes.max_compute_workgroup_subgroups as usize } else { usize::MAX };
+        let threads = limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]) as usize;
+        let buffers_of_kernel =
+            limits.max_per_stage_descriptor_storage_buffers.min(limits.max_descriptor_set_storage_buffers);
+        let features = Features {
+            int64: features.shader_int64 == vk::TRUE,
+            float64: features.shader_float64 == vk::TRUE,
+            subgroup: shuffles.then_some(subgroup),
+            threads: 1 << threads.min(by_subgroups).min(1024).max(1).ilog2(),
+            shared: limits.max_compute_shared_memory_size as usize,
+            blocks: [0, 1].map(|axis| limits.max_compute_work_group_count[axis] as usize),
+            buffers: buffers_of_kernel as usize,
+            binding: limits.max_storage_buffer_range as usize,
+            alignment: limits.min_storage_buffer_offset_alignment as usize,
+            memory: local.map(|heap| heap.size as usize).max().unwrap_or(0),
+        };
+        let features = features.within(most);
+        if let Some(what) = features.too_little() {
+            return Err(format!("{name}, which {what}"));
+        }
         // Vulkan does not say how many processors there are: NVIDIA's largest devices have about as many as a work group's grid is worth filling with.
         let processors = if properties.device_type == vk::PhysicalDeviceType::CPU { 4 } else { 128 };
         Ok(DeviceFeatures {
@@ -203,29 +230,24 @@ impl VulkanInstance {
             kind: properties.device_type,
             family: family as u32,
             processors,
-            bytes: local.map(|heap| heap.size as usize).max().unwrap_or(0),
+            features,
+            subgroup,
+            buffer: buffers.max_buffer_size.min(memories.max_memory_allocation_size),
             driver: driver.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned(),
             identity: properties.pipeline_cache_uuid,
-            subgroup: shuffles.then_some(subgroups.subgroup_size as usize),
-            wide: features.shader_int64 == vk::TRUE,
-            doubles: features.shader_float64 == vk::TRUE,
             kept: [
                 (16, floats.shader_signed_zero_inf_nan_preserve_float16 == vk::TRUE),
                 (32, floats.shader_signed_zero_inf_nan_preserve_float32 == vk::TRUE),
                 (64, floats.shader_signed_zero_inf_nan_preserve_float64 == vk::TRUE),
             ],
-            timestamps: limits.timestamp_period > 0.0 && queues[family].timestamp_valid_bits > 0,
-            limits,
+            clock: match queues[family].timestamp_valid_bits {
+                bits @ 1.. if limits.timestamp_period > 0.0 => {
+                    Some((limits.timestamp_period, u64::MAX >> (64 - bits.min(64))))
+                }
+                _ => None,
+            },
             name,
         })
-    }
-}
-
-impl DeviceFeatures {
-    /// The element types that it lacks, with the feature's name.
-    pub fn lacks(&self) -> Vec<(DType, &'static str)> {
-        let all = [(DType::I64, self.wide, "shaderInt64"), (DType::F64, self.doubles, "shaderFloat64")];
-        all.into_iter().filter(|(_, has, _)| !has).map(|(dtype, _, feature)| (dtype, feature)).collect()
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! The loader is opened at run time: programs that use this crate build and start without it, and [`open`] says what is missing.
 
+mod access;
 mod commands;
 mod device;
 mod dialect;
 mod errors;
+mod features;
 mod instance;
 mod kernels;
 mod library;
@@ -20,6 +22,7 @@ use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
 pub use device::{Counted, Vulkan, VulkanOptions, costs};
+pub use features::Features;
 
 /// The backend on a device.
 ///

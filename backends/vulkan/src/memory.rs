@@ -36,6 +36,8 @@ pub struct Counts {
     pub dispatches: AtomicUsize,
     /// Barriers between dispatches in them.
     pub barriers: AtomicUsize,
+    /// Barriers between copies and what is before and behind them.
+    pub around_copies: AtomicUsize,
 }
 
 /// A logical device, and what all that lives on it shares.
@@ -105,10 +107,20 @@ impl Region {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
+        let most = shared.found.buffer;
+        let full = |why: String| {
+            BackendError::Device(format!(
+                "no {size} bytes of memory are left on the device, which has {} bytes: {why}",
+                shared.found.features.memory
+            ))
+        };
+        if size > most {
+            return Err(full(format!("one buffer has at most {most}")));
+        }
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         // SAFETY: the device is there, and the buffer is bound to the memory that was allocated for it.
         let (buffer, allocation) = unsafe {
-            let buffer = shared.device.create_buffer(&info, None).map_err(failed("making a buffer"))?;
+            let buffer = shared.device.create_buffer(&info, None).map_err(|why| full(why.to_string()))?;
             let requirements = shared.device.get_buffer_memory_requirements(buffer);
             let wanted = AllocationCreateDesc {
                 name: "eutectic",
@@ -118,9 +130,7 @@ impl Region {
                 allocation_scheme: AllocationScheme::GpuAllocatorManaged,
             };
             let allocated = lock(&shared.allocator).allocate(&wanted);
-            let bound = allocated.map_err(|why| {
-                BackendError::Device(format!("no {size} bytes of memory are left on the device: {why}"))
-            });
+            let bound = allocated.map_err(|why| full(why.to_string()));
             let bound = bound.and_then(|allocation| {
                 let bound = shared.device.bind_buffer_memory(buffer, allocation.memory(), allocation.offset());
                 bound.map_err(failed("binding memory")).map(|()| allocation)

@@ -54,7 +54,8 @@ impl Module {
             module.layout = device.create_pipeline_layout(&layout, None).map_err(driver)?;
             let shader = vk::ShaderModuleCreateInfo::default().code(&code.words);
             let shader = device.create_shader_module(&shader, None).map_err(driver)?;
-            let subgroup = shared.found.subgroup.filter(|size| block.is_multiple_of(*size));
+            let found = &shared.found;
+            let subgroup = found.features.subgroup.map(|_| found.subgroup).filter(|size| block.is_multiple_of(*size));
             let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
                 .required_subgroup_size(subgroup.unwrap_or(0) as u32);
             let mut stage = vk::PipelineShaderStageCreateInfo::default()

@@ -1,6 +1,7 @@
 //! WGSL to SPIR-V by naga, and what naga leaves unsaid of floating point and of buffers that are one memory.
 
-use eutectic_gpu::launch::BEFORE_SLOTS;
+use eutectic_gpu::{cache::Cache, launch::BEFORE_SLOTS};
+use eutectic_ir::DType;
 use naga::{
     AddressSpace, ShaderStage,
     back::spv::{Options, PipelineOptions, WriterFlags, ZeroInitializeWorkgroupMemoryMode, write_vec},
@@ -8,7 +9,7 @@ use naga::{
     valid::{Capabilities, ValidationFlags, Validator},
 };
 
-use crate::dialect::{FAULT, SLOTS, WORKSPACE};
+use crate::access::{FAULT, SLOTS, WORKSPACE};
 
 /// A buffer of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Binding {
 }
 
 /// A compiled text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spirv {
     /// Its words.
     pub words: Vec<u32>,
@@ -34,6 +35,59 @@ pub struct Spirv {
 
 /// What a device keeps of floats: signed zeros, infinities and NaN, for each of these widths.
 pub type Kept = [(u32, bool); 3];
+
+/// Which compiler compiles: what another one made of a text is compiled anew.
+const NAGA: &str = "naga 30.0.1";
+
+/// A compiled text, from the cache where it has it.
+///
+/// # Errors
+/// As for [`compile`].
+pub fn cached(cache: Option<&Cache>, text: &str, kept: &Kept) -> Result<Spirv, String> {
+    let Some(cache) = cache else { return compile(text, kept) };
+    let name = Cache::name(&[NAGA, env!("CARGO_PKG_VERSION"), &format!("{kept:?}"), text], "spv");
+    if let Some(code) = cache.read(&name).and_then(|file| Spirv::from_file(&file)) {
+        return Ok(code);
+    }
+    let code = compile(text, kept)?;
+    cache.write(&name, &code.to_file());
+    Ok(code)
+}
+
+impl Spirv {
+    /// Whether it computes in a 64-bit type.
+    pub fn has(&self, dtype: DType) -> bool {
+        let capability = match dtype {
+            DType::F64 => FLOAT64,
+            DType::I64 => INT64,
+            _ => return false,
+        };
+        instructions(&self.words).any(|i| i[0] & 0xffff == CAPABILITY && i[1] == capability)
+    }
+
+    /// Its bindings and words as the words of a file.
+    fn to_file(&self) -> Vec<u8> {
+        let mut words = vec![u32::from(self.arguments), self.bindings.len() as u32];
+        for Binding { number, argument, bytes } in &self.bindings {
+            words.extend([*number, *argument as u32, *bytes as u32, (bytes >> 32) as u32]);
+        }
+        words.extend(&self.words);
+        words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+
+    fn from_file(file: &[u8]) -> Option<Spirv> {
+        let words: Vec<u32> = file.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let (&[arguments, bindings], rest) = words.split_first_chunk()?;
+        let (bindings, words) = rest.split_at_checked((bindings as usize).checked_mul(4)?)?;
+        let binding = |&[number, argument, low, high]: &[u32; 4]| Binding {
+            number,
+            argument: argument as usize,
+            bytes: u64::from(high) << 32 | u64::from(low),
+        };
+        let bindings = bindings.as_chunks().0.iter().map(binding).collect();
+        Some(Spirv { words: words.to_vec(), bindings, arguments: arguments != 0 })
+    }
+}
 
 /// Compiles a text.
 ///
@@ -83,22 +137,29 @@ pub fn compile(text: &str, kept: &Kept) -> Result<Spirv, String> {
 const ENTRY_POINT: u32 = 15;
 const EXECUTION_MODE: u32 = 16;
 const CAPABILITY: u32 = 17;
+const FLOAT64: u32 = 10;
+const INT64: u32 = 11;
 const VARIABLE: u32 = 59;
 const DECORATE: u32 = 71;
 const STORAGE_BUFFER: u32 = 12;
 const ALIASED: u32 = 20;
 const SIGNED_ZERO_INF_NAN_PRESERVE: [u32; 2] = [4466, 4461];
 
+/// What follows a module's header.
+fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
+    let mut rest = words.get(5..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let length = (rest.first()? >> 16).max(1) as usize;
+        let (instruction, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some(instruction)
+    })
+}
+
 /// Adds that signed zeros, infinities and NaN are kept where the module has floats of that width, and that buffers may be one memory: steps in place
 /// read and write the same.
 fn complete(words: &[u32], kept: &Kept) -> Vec<u32> {
-    let mut instructions = Vec::new();
-    let mut at = 5;
-    while at < words.len() {
-        let length = (words[at] >> 16) as usize;
-        instructions.push(&words[at..at + length]);
-        at += length;
-    }
+    let instructions: Vec<&[u32]> = instructions(words).collect();
     let op = |instruction: &[u32]| instruction[0] & 0xffff;
     let buffers: Vec<u32> =
         instructions.iter().filter(|i| op(i) == VARIABLE && i[3] == STORAGE_BUFFER).map(|i| i[2]).collect();
@@ -146,5 +207,24 @@ mod tests {
         for dtype in DType::ALL {
             assert!(!wgsl.literal(1.0, dtype).is_empty());
         }
+    }
+
+    #[test]
+    fn what_the_cache_gives_is_what_was_compiled() {
+        let wgsl = Wgsl { subgroup: None };
+        let slots = [(DType::F64, 4), (DType::I32, 12)];
+        let text = wgsl.text(&slots, 64, "", "store_s0(0, f64(load_s1(3)));\n");
+        let code = compile(&text, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(code.has(DType::F64) && !code.has(DType::I64));
+        assert_eq!(code.bindings.iter().map(|b| (b.argument, b.bytes)).collect::<Vec<_>>(), [(3, 32), (4, 48)]);
+        assert_eq!(Spirv::from_file(&code.to_file()), Some(code));
+        assert_eq!(Spirv::from_file(&[1, 0, 0, 0, 200, 0, 0, 0, 1, 2, 3, 4]), None);
+    }
+
+    #[test]
+    fn the_cache_is_of_the_compiler_that_is_there() {
+        let lock = include_str!("../../../Cargo.lock");
+        let version = lock.split("name = \"naga\"\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
+        assert_eq!(version.map(|version| format!("naga {version}")).as_deref(), Some(NAGA));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     mem::take,
+    ops::Range,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -14,7 +15,7 @@ use eutectic_gpu::{
 use gpu_allocator::MemoryLocation;
 
 use crate::{
-    commands::{Commands, all_to_all, wait_for},
+    commands::{Commands, wait_for},
     errors::failed,
     memory::{LogicalDevice, Region, lock},
     module::Module,
@@ -22,7 +23,7 @@ use crate::{
 
 /// Bytes that are staged at once.
 const STAGED: usize = 32 << 20;
-/// Notes of time.
+/// Notes of time that are made at once.
 const NOTES: u32 = 4096;
 
 /// Host memory that copies pass through.
@@ -67,6 +68,10 @@ pub struct Queue {
     commands: Commands,
     /// What was begun of it, and what is submitted next.
     open: Option<vk::CommandBuffer>,
+    /// What was put into it since all waits for all: bytes that came from the host, copies on the device, launches.
+    uploads: Vec<Range<u64>>,
+    copied: bool,
+    launched: bool,
     list: Vec<vk::CommandBuffer>,
     recorded: Option<(Commands, vk::CommandBuffer)>,
     fence: vk::Fence,
@@ -75,7 +80,7 @@ pub struct Queue {
     down: Staging,
     wanted: Vec<Fetched>,
     fetched: Vec<Fetched>,
-    notes: vk::QueryPool,
+    notes: Vec<vk::QueryPool>,
 }
 
 // SAFETY: its objects are used by one thread at a time, which holds it.
@@ -98,6 +103,9 @@ impl Queue {
             shared: shared.clone(),
             commands,
             open: None,
+            uploads: Vec::new(),
+            copied: false,
+            launched: false,
             list: Vec::new(),
             recorded: None,
             fence,
@@ -106,7 +114,7 @@ impl Queue {
             down: Staging::default(),
             wanted: Vec::new(),
             fetched: Vec::new(),
-            notes: vk::QueryPool::null(),
+            notes: Vec::new(),
         })
     }
 
@@ -121,7 +129,16 @@ impl Queue {
         self.fetched.clear();
         let buffer = self.commands.begin(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
         self.open = Some(buffer);
+        self.uploads.clear();
+        (self.copied, self.launched) = (false, false);
         Ok(buffer)
+    }
+
+    /// What comes next waits for what was put in.
+    fn settle(&mut self, buffer: vk::CommandBuffer) {
+        self.commands.all_to_all(buffer);
+        self.uploads.clear();
+        (self.copied, self.launched) = (false, false);
     }
 
     fn close(&mut self) -> Result<(), BackendError> {
@@ -137,7 +154,9 @@ impl Queue {
     fn submit(&mut self) -> Result<(), BackendError> {
         if !self.wanted.is_empty() {
             let buffer = self.open()?;
-            all_to_all(&self.shared.device, buffer);
+            if self.copied || self.launched || !self.uploads.is_empty() {
+                self.settle(buffer);
+            }
             let region = self.down.region.as_ref().map_or(vk::Buffer::null(), |region| region.buffer);
             for fetched in &self.wanted {
                 self.record_copy(
@@ -168,6 +187,7 @@ impl Queue {
         counts.submits.fetch_add(1, Ordering::Relaxed);
         counts.dispatches.fetch_add(self.commands.dispatches, Ordering::Relaxed);
         counts.barriers.fetch_add(self.commands.barriers, Ordering::Relaxed);
+        counts.around_copies.fetch_add(self.commands.around_copies, Ordering::Relaxed);
         self.running = true;
         Ok(())
     }
@@ -233,10 +253,14 @@ impl Stream for Queue {
             let staged = region.buffer;
             let Some(bytes) = region.host_mut() else { continue };
             bytes[at..at + part.len()].copy_from_slice(part);
-            let place = self.shared.place(to + (n * STAGED) as u64, part.len() as u64)?;
-            all_to_all(&self.shared.device, buffer);
+            let start = to + (n * STAGED) as u64;
+            let place = self.shared.place(start, part.len() as u64)?;
+            let bytes = start..start + part.len() as u64;
+            if self.copied || self.launched || self.uploads.iter().any(|u| u.start < bytes.end && bytes.start < u.end) {
+                self.settle(buffer);
+            }
+            self.uploads.push(bytes);
             self.record_copy(buffer, (staged, at as u64), place, part.len());
-            all_to_all(&self.shared.device, buffer);
         }
         Ok(())
     }
@@ -267,10 +291,12 @@ impl Stream for Queue {
             return Ok(());
         }
         let buffer = self.open()?;
-        all_to_all(&self.shared.device, buffer);
+        if self.copied || self.launched || !self.uploads.is_empty() {
+            self.settle(buffer);
+        }
+        self.copied = true;
         let [from, to] = [self.shared.place(from, bytes as u64)?, self.shared.place(to, bytes as u64)?];
         self.record_copy(buffer, from, to, bytes);
-        all_to_all(&self.shared.device, buffer);
         Ok(())
     }
 
@@ -280,6 +306,10 @@ impl Stream for Queue {
             return commands.dispatch(buffer, module, launch, args);
         }
         let buffer = self.open()?;
+        if self.copied || !self.uploads.is_empty() {
+            self.settle(buffer);
+        }
+        self.launched = true;
         self.commands.dispatch(buffer, module, launch, args)
     }
 
@@ -337,6 +367,7 @@ impl Stream for Queue {
         self.list.push(graph.1);
         self.commands.dispatches += graph.0.dispatches;
         self.commands.barriers += graph.0.barriers;
+        self.commands.around_copies += graph.0.around_copies;
         Ok(())
     }
 
@@ -348,53 +379,52 @@ impl Stream for Queue {
     }
 
     fn note(&mut self, n: usize) -> Result<(), BackendError> {
-        if !self.shared.found.timestamps || n >= NOTES as usize {
+        if self.shared.found.clock.is_none() {
             return Ok(());
         }
-        let device = &self.shared.device;
-        if self.notes == vk::QueryPool::null() {
+        let (pool, n) = (n / NOTES as usize, n as u32 % NOTES);
+        let shared = self.shared.clone();
+        while self.notes.len() <= pool {
             let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(NOTES);
             // SAFETY: the device is there.
-            self.notes = unsafe { device.create_query_pool(&info, None) }.map_err(failed("making notes of time"))?;
+            let made =
+                unsafe { shared.device.create_query_pool(&info, None) }.map_err(failed("making notes of time"))?;
+            self.notes.push(made);
         }
         let buffer = self.open()?;
+        let at = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
         // SAFETY: the pool has such a note, and no work that is under way writes it.
         unsafe {
-            self.shared.device.cmd_reset_query_pool(buffer, self.notes, n as u32, 1);
-            self.shared.device.cmd_write_timestamp(
-                buffer,
-                vk::PipelineStageFlags::BOTTOM_OF_PIPE,
-                self.notes,
-                n as u32,
-            );
+            shared.device.cmd_reset_query_pool(buffer, self.notes[pool], n, 1);
+            shared.device.cmd_write_timestamp(buffer, at, self.notes[pool], n);
         }
         Ok(())
     }
 
     fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError> {
-        if self.notes == vk::QueryPool::null() || from.max(to) >= NOTES as usize {
-            return Ok(0.0);
-        }
+        let Some((period, bits)) = self.shared.found.clock else { return Ok(0.0) };
         let read = |n: usize| {
             let mut ticks = [0_u64];
             let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+            let Some(pool) = self.notes.get(n / NOTES as usize) else { return Ok(0) };
             // SAFETY: it was written.
-            unsafe { self.shared.device.get_query_pool_results(self.notes, n as u32, &mut ticks, flags) }
+            unsafe { self.shared.device.get_query_pool_results(*pool, n as u32 % NOTES, &mut ticks, flags) }
                 .map(|()| ticks[0])
                 .map_err(failed("reading the time"))
         };
-        let ticks = read(to)?.wrapping_sub(read(from)?);
-        Ok(ticks as f64 * f64::from(self.shared.found.limits.timestamp_period) * 1e-9)
+        let ticks = read(to)?.wrapping_sub(read(from)?) & bits;
+        Ok(ticks as f64 * f64::from(period) * 1e-9)
     }
 }
 
 impl Drop for Queue {
+    /// Waits for what runs. What was not submitted is forgotten: where something failed, the memory that it mentions may be gone.
     fn drop(&mut self) {
-        let _ = self.wait();
+        let _ = self.finish();
         // SAFETY: nothing is under way.
         unsafe {
             self.shared.device.destroy_fence(self.fence, None);
-            self.shared.device.destroy_query_pool(self.notes, None);
+            self.notes.iter().for_each(|pool| self.shared.device.destroy_query_pool(*pool, None));
         }
     }
 }

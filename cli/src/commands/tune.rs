@@ -1,16 +1,22 @@
 //! `tune`: measures kernels on this machine and writes the costs that predict them best.
 
 use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt::Write as _,
     io::{self, Write, stdout},
+    num::NonZeroUsize,
     path::PathBuf,
+    sync::Arc,
+    thread,
 };
 
 use eutectic::{
-    Backend, Compiler, Cpu, CpuOptions, Graph,
+    Backend, Compiler, Graph, Setup,
     engine::{
-        backend::Step,
-        cpu::{Costs, Fitted, Measured, fit},
+        backend::{
+            Step,
+            fit::{Fitted, Measured, median_off, off, rank_correlation},
+        },
         ir::{lang::Source, text},
     },
 };
@@ -30,6 +36,7 @@ Examples:
   eutectic tune --out costs.toml                  a spread of kernels; takes a minute on an idle machine
   eutectic tune model.onnx --out costs.toml       the kernels of a model of yours
   eutectic bench model.onnx --costs costs.toml    with these costs
+  eutectic tune --backend vulkan --out gpu.toml   on a GPU: each kernel as a part of a recorded run
 
 Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Tune on
 a machine that does nothing else.";
@@ -61,22 +68,23 @@ pub struct Args {
 /// # Errors
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let backend = args.on.open()?;
-    if backend.name() != Cpu::default().name() {
-        let problem = format!("--backend {}: what its kernels cost is not fitted by this command", backend.name());
-        return Err(input(problem, "--backend cpu fits the costs of the processor"));
-    }
-    let rules = args.rules.load(&*backend)?;
     let unwritable = |e: io::Error| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
     // Better now than after a minute. What is there stays until the new one is whole.
     let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
-    let most = CpuOptions::default().threads;
     let programs = args.programs()?;
-    let bar = progress("measuring", Some((programs.len() * most.min(2)) as u64));
+    let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    // With one thread and with all, where that makes a difference.
+    let mut described = BTreeSet::new();
     let (mut kinds, mut measured) = (Vec::new(), Vec::new());
-    for threads in if most > 1 { vec![1, most] } else { vec![1] } {
-        let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
-        let compiler = Compiler::of(cpu, rules.clone());
+    for threads in [most, 1] {
+        let setup = Setup { threads: NonZeroUsize::new(threads), ..Setup::default() };
+        let backend = args.on.backend.open(&setup)?;
+        if !described.insert(backend.describe()) {
+            continue;
+        }
+        let rules = args.rules.load(&*backend)?;
+        let compiler = Compiler::on(backend, rules);
+        let bar = progress("measuring", Some(programs.len() as u64));
         for (program, graph) in &programs {
             for (kind, kernel) in kernels(&compiler, program, graph, threads, args.iters)? {
                 kinds.push(kind);
@@ -85,18 +93,43 @@ pub fn run(args: &Args) -> Result<(), Fault> {
             bar.inc(1);
         }
     }
-    drop(bar);
-    let start = Costs::default();
-    let fitted = fit(&start, &measured);
-    let written = fitted.costs.print().map_err(Fault::run)?;
+    if measured.is_empty() {
+        let problem = format!("--backend {}: none of the kernels has a time", args.on.backend.name);
+        return Err(input(problem, "the device needs a clock, and programs at least one kernel"));
+    }
+    let backend = args.on.open()?;
+    // Every fourth kernel is only predicted.
+    let is_held_out = |n: usize| n % 4 == 3;
+    let part = |held_out: bool| -> Vec<Measured> {
+        measured.iter().enumerate().filter(|(n, _)| is_held_out(*n) == held_out).map(|(_, m)| m.clone()).collect()
+    };
+    let none = || {
+        let problem = format!("--backend {}: its costs have no coefficients to fit", backend.name());
+        input(problem, "`eutectic devices` lists the backends")
+    };
+    let fitted = backend.fit(&part(false)).ok_or_else(none)?;
+    let mut fitted_for: BTreeMap<usize, Arc<dyn Backend>> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for m in part(true) {
+        let by = match fitted_for.entry(m.threads) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let setup = Setup { threads: NonZeroUsize::new(m.threads), costs: Some(fitted.file.clone()) };
+                new.insert(args.on.backend.open(&setup)?)
+            }
+        };
+        pairs.push((by.cost(&m.kernel).seconds, m.seconds));
+    }
+    let fitted = backend.fit(&measured).ok_or_else(none)?;
     let text = format!(
-        "# Fitted by `eutectic tune` to {} kernels, on {}.\n# What each is: costs/default.toml.\n\n{written}",
+        "# Fitted by `eutectic tune` to {} kernels, on {}.\n# What each is: the backend's own file in its folder costs/.\n\n{}",
         measured.len(),
-        Cpu::default().describe(),
+        backend.describe(),
+        fitted.file,
     );
     file.write_all(text.as_bytes()).map_err(unwritable)?;
     file.done().map_err(unwritable)?;
-    args.print(&fitted, &kinds, &measured)
+    args.print(&fitted, &kinds, &measured, &pairs)
 }
 
 /// The kernels of a program's plan, each with the time of its fastest run.
@@ -118,6 +151,14 @@ fn kernels(
     for run in session.profile(&inputs, 1 + iters as usize)?.iter().skip(1) {
         least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
     }
+    for (step, least) in lowered.run.iter().zip(&mut least) {
+        // As a part of a recorded run, where the backend records runs.
+        *least = compiler
+            .backend()
+            .measure(&lowered.kernels[step.kernel], iters as usize)
+            .map_err(eutectic::Error::from)?
+            .unwrap_or(*least);
+    }
     let of_step = |(step, seconds): (&Step, f64)| {
         let kernel = lowered.kernels[step.kernel].clone();
         (kernel.kind().to_string(), Measured { kernel, threads, seconds })
@@ -137,50 +178,60 @@ impl Args {
         self.models.iter().map(read).collect()
     }
 
-    fn print(&self, fitted: &Fitted, kinds: &[String], measured: &[Measured]) -> Result<(), Fault> {
+    fn print(
+        &self,
+        fitted: &Fitted,
+        kinds: &[String],
+        measured: &[Measured],
+        held_out: &[(f64, f64)],
+    ) -> Result<(), Fault> {
         let mut out = stdout().lock();
+        let factor = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
+        let (before, after) = (factor(&fitted.before), factor(&fitted.after));
+        let (order, median) = (rank_correlation(held_out), median_off(held_out));
+        let predictions = fitted.before.iter().zip(&fitted.after);
+        let all = kinds.iter().zip(measured).zip(predictions);
         if self.format == Format::Json {
-            let kernels: Vec<_> = kinds
-                .iter()
-                .zip(measured)
-                .map(|(kind, m)| {
+            let kernels: Vec<_> = all
+                .map(|((kind, m), (before, after))| {
                     json!({ "kernel": kind, "threads": m.threads, "domain": m.kernel.body.domain, "measured": m.seconds,
-                            "before": predicted(&Costs::default(), m), "after": predicted(&fitted.costs, m) })
+                            "before": before, "after": after })
                 })
                 .collect();
+            let held_out = json!({ "kernels": held_out.len(), "rank_correlation": order, "median_factor": median });
             return print_json(
                 &mut out,
-                &json!({ "kernels": kernels, "before": fitted.before, "after": fitted.after, "costs": fitted.costs }),
+                &json!({ "kernels": kernels, "before": before, "after": after, "held_out": held_out, "costs": fitted.file }),
             );
         }
         let mut rows = table(&["kernel", ">domain", ">threads", ">measured", ">before", ">after"]);
-        for (kind, m) in kinds.iter().zip(measured) {
+        for ((kind, m), (before, after)) in all {
             let domain: Vec<String> = m.kernel.body.domain.iter().map(usize::to_string).collect();
             rows.add_row([
                 kind.clone(),
                 domain.join(" "),
                 m.threads.to_string(),
                 seconds(m.seconds),
-                seconds(predicted(&Costs::default(), m)),
-                seconds(predicted(&fitted.costs, m)),
+                seconds(*before),
+                seconds(*after),
             ]);
         }
         writeln!(out, "{rows}")?;
         writeln!(
             out,
-            "{} kernels: predictions were off by a factor of {:.2}, and are by {:.2}; the costs are in {}",
+            "{} kernels: predictions were off by a factor of {before:.2}, and are by {after:.2}; the costs are in {}",
             thousands(measured.len()),
-            fitted.before,
-            fitted.after,
             self.out.display()
         )?;
+        if !held_out.is_empty() {
+            writeln!(
+                out,
+                "{} of them, predicted by costs that were fitted to the others: rank correlation {order:.3}, half are off by at most {median:.2}",
+                thousands(held_out.len())
+            )?;
+        }
         Ok(())
     }
-}
-
-fn predicted(costs: &Costs, measured: &Measured) -> f64 {
-    let cpu = Cpu::new(CpuOptions { threads: measured.threads, costs: costs.clone(), ..CpuOptions::default() });
-    cpu.cost(&measured.kernel).seconds
 }
 
 fn parsed(program: &str) -> Result<Graph, Fault> {

@@ -1,43 +1,15 @@
 //! Fits the coefficients of the cost model to kernels that were measured.
 
-use eutectic_backend::{
-    Kernel,
-    fit::{coefficients, off},
-};
+use eutectic_backend::fit::{Fitted, Measured, coefficients, off};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{coefficients::Costs, model::CostModel};
 
-/// A kernel and how long it took.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The kernel.
-    pub kernel: Kernel,
-    /// On how many threads it ran.
-    pub threads: usize,
-    /// Seconds of a run.
-    pub seconds: f64,
-}
-
-/// Coefficients, and how far off they are.
-#[derive(Clone, Debug)]
-pub struct Fitted {
-    /// The coefficients.
-    pub costs: Costs,
-    /// The factor by which predictions were off before: exp of the mean of |ln predicted/measured|.
-    pub before: f64,
-    /// The factor by which those of `costs` are.
-    pub after: f64,
-}
-
 /// Looks for coefficients near `start` under which predictions are as near to what was measured as can be, by the mean of
 /// |ln predicted/measured|: see [`eutectic_backend::fit`].
-pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
-    let before = error(start, measured);
-    let Ok(mut table) = Table::try_from(start) else {
-        return Fitted { costs: start.clone(), before: before.exp(), after: before.exp() };
-    };
+pub fn fit(start: &Costs, measured: &[Measured]) -> Option<Fitted> {
+    let mut table = Table::try_from(start).ok()?;
     let paths = paths(&table);
     let numbers: Vec<f64> = paths.iter().map(|path| number(&table, path)).collect();
     let costs_of = |table: &mut Table, numbers: &[f64]| {
@@ -46,18 +18,22 @@ pub fn fit(start: &Costs, measured: &[Measured]) -> Fitted {
     };
     let judge = |numbers: &[f64]| costs_of(&mut table.clone(), numbers).map_or(f64::INFINITY, |c| error(&c, measured));
     let found = coefficients(&numbers, judge);
-    let costs = costs_of(&mut table, &found).unwrap_or_else(|| start.clone());
-    let after = error(&costs, measured);
-    Fitted { costs, before: before.exp(), after: after.exp() }
+    let costs = costs_of(&mut table, &found)?;
+    Some(Fitted { file: costs.print().ok()?, before: predicted(start, measured), after: predicted(&costs, measured) })
 }
 
 /// The mean of |ln predicted/measured|.
 fn error(costs: &Costs, measured: &[Measured]) -> f64 {
+    off(predicted(costs, measured).into_iter().zip(measured.iter().map(|m| m.seconds)))
+}
+
+/// Seconds that kernels are predicted to take.
+fn predicted(costs: &Costs, measured: &[Measured]) -> Vec<f64> {
     let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
     let models: Vec<CostModel> = (1..=most).map(|threads| CostModel::new(costs.clone(), threads)).collect();
-    let predicted =
+    let of =
         |m: &Measured| models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
-    off(measured.iter().map(|m| (predicted(m), m.seconds)))
+    measured.iter().map(of).collect()
 }
 
 /// The places of all coefficients.
@@ -95,7 +71,7 @@ fn set(table: &mut Table, path: &[String], to: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eutectic_backend::{AnchorKernel, Body, Instr, Load, Store};
+    use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
     use eutectic_ir::{DType, Op, index::Index};
 
     /// `times` exponentials of each of n elements; without any, a copy.
@@ -122,12 +98,14 @@ mod tests {
         let kernels = sizes.into_iter().flat_map(|n| [0, 1, 4].map(|times| chain(n, times)));
         let measured: Vec<Measured> =
             kernels.map(|kernel| Measured { seconds: model.cost(&kernel).seconds, kernel, threads: 1 }).collect();
-        let fitted = fit(&start, &measured);
-        assert!(fitted.before > 1.5 && fitted.after < 1.05, "{} {}", fitted.before, fitted.after);
+        let fitted = fit(&start, &measured).unwrap();
+        let error = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
+        assert!(error(&fitted.before) > 1.5 && error(&fitted.after) < 1.05, "{fitted:?}");
+        let costs = Costs::parse(&fitted.file).unwrap();
         let ratio = |a: f64, b: f64| (a / b).max(b / a);
-        assert!(ratio(fitted.costs.element.transcendental, truth.element.transcendental) < 1.2, "{fitted:?}");
-        assert!(ratio(fitted.costs.memory.dram, truth.memory.dram) < 1.2, "{fitted:?}");
+        assert!(ratio(costs.element.transcendental, truth.element.transcendental) < 1.2, "{fitted:?}");
+        assert!(ratio(costs.memory.dram, truth.memory.dram) < 1.2, "{fitted:?}");
         // No kernel says anything about products.
-        assert_eq!(fitted.costs.product.f64, start.product.f64);
+        assert_eq!(costs.product.f64, start.product.f64);
     }
 }

@@ -5,5 +5,5 @@ mod fit;
 mod model;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
-pub use fit::{Fitted, Measured, fit};
+pub use fit::fit;
 pub use model::CostModel;

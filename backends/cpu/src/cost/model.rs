@@ -40,6 +40,11 @@ struct Tally {
 }
 
 impl CostModel {
+    /// Its coefficients.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
     /// The model for a number of threads.
     pub fn new(costs: Costs, threads: usize) -> CostModel {
         let e = &costs.element;

@@ -1,12 +1,13 @@
 //! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
 
-use eutectic_backend::{
-    AnchorKernel, AttentionAxes, Body, EmptyRow, Kernel,
-    axes::Nest,
-    intervals::{Mask, Visibility},
-    scores::Shares,
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Kernel, axes::Nest, scores::Shares};
+use eutectic_gpu::{
+    attention::{Sees, parts_of_keys, seen},
+    device::DeviceShape,
+    emit::Emitter,
+    lanes::SplitAxis,
+    launch::Launch,
 };
-use eutectic_gpu::{device::DeviceShape, emit::Emitter, lanes::SplitAxis, launch::Launch};
 
 use super::{
     attention_way::{AttentionWay, Groups, Units},
@@ -17,8 +18,6 @@ use crate::dialect::{CudaC, arguments, entry, method};
 
 /// Threads of a block that joins parts of the keys.
 const JOIN: usize = 128;
-/// Most tiles of scores that are looked at for being hidden.
-const LOOKED_AT: usize = 1 << 14;
 
 /// What is printed, whichever way.
 pub struct AttentionProblem<'a> {
@@ -105,9 +104,7 @@ impl<'a> AttentionProblem<'a> {
         let few = s <= 16 || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
         // Few queries: parts of the keys on processors of their own, of several tiles each.
-        let blocks = (b * s.div_ceil(queries) * chunks).max(1);
-        let most = (t / (2 * keys)).max(1).min(4 * self.shape.processors / blocks).max(1);
-        let splits = if blocks < self.shape.processors { 1 << most.ilog2() } else { 1 };
+        let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, t / keys);
         AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
     }
 
@@ -129,9 +126,9 @@ impl<'a> AttentionProblem<'a> {
             operands.push(operand);
         }
         let mut bias_lanes = 1;
-        let mut seen = None;
+        let mut sees = None;
         if let Some((nest, result)) = &self.bias {
-            seen = SeenKeys::of(nest, *result, [bq, bt]);
+            sees = seen(nest, *result, [bq, bt]);
             let printed = match units {
                 Units::Warpgroups(groups) => {
                     let room = groups.room(bt, e.max(1).next_multiple_of(16));
@@ -145,7 +142,7 @@ impl<'a> AttentionProblem<'a> {
         } else if matches!(units, Units::Warpgroups(_)) {
             before += warpgroup_attention::NOTHING_KEPT;
         }
-        before += &SeenKeys::print(seen.as_ref());
+        before += &print_seen(sees.as_deref());
         let head = arguments(slots, &before, &methods)
             + include_str!("../text/tiles.cu")
             + include_str!("../text/attention.cu");
@@ -215,62 +212,17 @@ fn up_to(n: usize, most: usize) -> usize {
     n.next_power_of_two().clamp(16, most)
 }
 
-/// Of a block of queries.
-struct Range {
-    /// The keys from the first to the last tile that is not hidden.
-    seen: [usize; 2],
-    /// Tiles, by their numbers, whose scores the bias leaves as they are: the longest run of them.
-    plain: [usize; 2],
-}
-
-/// What each block of queries sees.
-struct SeenKeys(Vec<Range>);
-
-impl SeenKeys {
-    /// None where every tile is seen by all, and no tile is plain.
-    fn of(bias: &Nest, result: usize, [bq, bt]: [usize; 2]) -> Option<SeenKeys> {
-        let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
-        let (blocks, tiles) = (s.div_ceil(bq), t.div_ceil(bt));
-        if b == 0 || blocks * tiles > LOOKED_AT || blocks * tiles == 0 {
-            return None;
-        }
-        let results = [result];
-        let mut mask = Mask::new(&bias.instrs, &results)?;
-        let of_block = |block: usize| {
-            let of_tile = |tile: usize| {
-                let (q, k) = (block * bq, tile * bt);
-                mask.of(&[0..b, q..s.min(q + bq), k..t.min(k + bt)])
-            };
-            let all: Vec<Visibility> = (0..tiles).map(of_tile).collect();
-            let first = all.iter().position(|v| *v != Visibility::Hidden);
-            let last = all.iter().rposition(|v| *v != Visibility::Hidden);
-            let (mut plain, mut start) = ([0, 0], 0);
-            for (tile, visibility) in all.iter().enumerate() {
-                if *visibility != Visibility::Plain {
-                    start = tile + 1;
-                } else if tile + 1 - start > plain[1] - plain[0] {
-                    plain = [start, tile + 1];
-                }
-            }
-            let seen = first.zip(last).map_or([0, 0], |(first, last)| [first * bt, t.min((last + 1) * bt)]);
-            Range { seen, plain }
-        };
-        let ranges: Vec<Range> = (0..blocks).map(of_block).collect();
-        ranges.iter().any(|range| range.seen != [0, t] || range.plain != [0, 0]).then_some(SeenKeys(ranges))
-    }
-
-    /// The functions that say which keys a block of queries looks at, and which tiles of them are plain.
-    fn print(seen: Option<&SeenKeys>) -> String {
-        let Some(SeenKeys(ranges)) = seen else {
-            return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();
-        };
-        let of = |Range { seen: [first, last], plain: [from, to] }: &Range| format!("{first}, {last}, {from}, {to}");
-        let list: Vec<_> = ranges.iter().map(of).collect();
-        format!(
-            "CONSTANT int RANGES[] = {{ {} }};\n\
+/// The functions that say which keys a block of queries looks at, and which tiles of them are plain.
+fn print_seen(seen: Option<&[Sees]>) -> String {
+    let Some(seen) = seen else {
+        return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();
+    };
+    let of = |Sees { keys: [first, last], plain: [from, to] }: &Sees| format!("{first}, {last}, {from}, {to}");
+    let list: Vec<_> = seen.iter().map(of).collect();
+    format!(
+        "CONSTANT int RANGES[] = {{ {} }};\n\
              FN void visible(int block, int& first, int& last) {{ first = RANGES[4 * block]; last = RANGES[4 * block + 1]; }}\n\
              FN bool is_plain(int block, int tile) {{ return tile >= RANGES[4 * block + 2] && tile < RANGES[4 * block + 3]; }}\n",
-            list.join(", ")
-        )
-    }
+        list.join(", ")
+    )
 }

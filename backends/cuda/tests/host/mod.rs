@@ -23,7 +23,14 @@ use rayon::prelude::*;
 pub struct Host;
 
 /// As many processors as keep schedules of small programs varied.
-pub const SHAPE: DeviceShape = DeviceShape { processors: 4, shared: 200 << 10, cluster: 1, library: Some(0.0) };
+pub const SHAPE: DeviceShape = DeviceShape {
+    processors: 4,
+    threads: 1024,
+    shared: 200 << 10,
+    workspace: usize::MAX,
+    cluster: 1,
+    library: Some(0.0),
+};
 
 type Run = unsafe extern "C" fn(*const u64, *const u32, u32, *const [u64; 16]);
 

@@ -109,9 +109,6 @@ impl Barriers {
 /// What a kernel writes where an index is out of range: whether one is, the step's number, the index and the extent.
 pub const FAULT_BYTES: usize = 32;
 
-/// What the lengths of each kernel start at multiples of.
-const LENGTHS_OF_A_KERNEL: usize = 16;
-
 /// Compiles a program.
 ///
 /// # Errors
@@ -184,6 +181,8 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     stream.wait()?;
     let mut lengths = Vec::new();
     let mut bytes = 0;
+    // They are a buffer of the kernel, like any other.
+    let alignment = device.limits().alignment;
     let places: Vec<Option<SlotSource>> = reading
         .iter()
         .map(|symbols| {
@@ -193,7 +192,7 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
                 lengths.push((extent.unwrap_or(usize::MAX), bytes));
                 bytes += LENGTH.size();
             }
-            bytes = bytes.next_multiple_of(LENGTHS_OF_A_KERNEL);
+            bytes = bytes.next_multiple_of(alignment);
             (!symbols.is_empty()).then_some(SlotSource::Lengths(first))
         })
         .collect();

@@ -42,6 +42,13 @@ impl<D: Device> GpuLoaded<D> {
         let mut new = GpuLoaded { code: code.clone(), params: self.params.clone(), loaded: self.loaded.clone() };
         let steps = || code.load.iter().enumerate().filter(|(n, _)| todo[*n]);
         let read = |n: usize, step: &BoundStep| step.sources.contains(&SlotSource::Param(n));
+        // What is loaded is that of the longest run.
+        let most = code.most();
+        let bytes = code.lengths_of(&most);
+        // Memory outlives the stream that works on it, also where something fails.
+        let [workspace, fault, lengths] =
+            [code.workspace, FAULT_BYTES, bytes.len()].map(|bytes| device.allocate(bytes, Memory::Device));
+        let (workspace, fault, lengths) = (workspace?, fault?, lengths?);
         let mut stream = device.stream()?;
         for &(n, tensor) in given {
             let Some((name, ty)) = code.params.get(n) else {
@@ -73,12 +80,6 @@ impl<D: Device> GpuLoaded<D> {
                 new.loaded[n] = Some(Arc::new(block));
             }
         }
-        let workspace = device.allocate(code.workspace, Memory::Device)?;
-        let fault = device.allocate(FAULT_BYTES, Memory::Device)?;
-        // What is loaded is that of the longest run.
-        let most = code.most();
-        let bytes = code.lengths_of(&most);
-        let lengths = device.allocate(bytes.len(), Memory::Device)?;
         stream.upload(lengths.address(), &bytes)?;
         let at = |source| match source {
             SlotSource::Lengths(at) => lengths.address() + at as u64,

@@ -14,6 +14,17 @@ struct TileForm {
     rate: f64,
 }
 
+impl TileForm {
+    fn threads(&self) -> usize {
+        self.block[0] / self.thread[0] * (self.block[1] / self.thread[1])
+    }
+
+    fn fits(&self, shape: &DeviceShape, size: usize) -> bool {
+        let [bm, bn] = self.block;
+        self.threads() <= shape.threads && (bm + bn) * self.depth * size <= shape.shared
+    }
+}
+
 const FORMS: [TileForm; 4] = [
     TileForm { block: [128, 128], depth: 16, thread: [8, 8], rate: 0.8 },
     TileForm { block: [64, 64], depth: 16, thread: [4, 4], rate: 0.5 },
@@ -23,7 +34,7 @@ const FORMS: [TileForm; 4] = [
 /// Most parts of the depth that have blocks of their own.
 const PARTS: usize = 16;
 /// Threads of a block that adds parts.
-const ADDING: usize = 256;
+const ADDING: usize = 128;
 
 /// Prints it.
 ///
@@ -39,7 +50,7 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     let ([b, m, k], n) = ([left.domain[0], left.domain[1], left.domain[2]], right.domain[2]);
     let (form, parts) = choose(shape, [b, m, n, k], sum.size());
     let TileForm { block: [bm, bn], depth: bk, thread: [tm, tn], .. } = *form;
-    let threads = bm / tm * (bn / tn);
+    let threads = form.threads();
     let operands = [
         PrintedOperand::print(dialect, &left, lhs.results[0], &kernel.slots, false)?,
         PrintedOperand::print(dialect, &right, rhs.results[0], &kernel.slots, true)?,
@@ -127,13 +138,13 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
 
 /// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps.
 fn choose(shape: &DeviceShape, [b, m, n, k]: [usize; 4], size: usize) -> (&'static TileForm, usize) {
-    let mut best = (&FORMS[1], 1, f64::INFINITY);
-    for form in FORMS.iter().filter(|form| size == 4 || form.block[0] < 128) {
+    let mut best = (&FORMS[3], 1, f64::INFINITY);
+    for form in FORMS.iter().filter(|form| form.fits(shape, size)) {
         let [bm, bn] = form.block;
         let blocks = (b * m.div_ceil(bm) * n.div_ceil(bn)).max(1);
         let steps = k.div_ceil(form.depth).max(1);
         let mut parts = 1;
-        while parts <= PARTS && steps >= parts {
+        while parts <= PARTS && steps >= parts && (parts == 1 || parts * b * m * n * size <= shape.workspace) {
             let waves = (blocks * parts).div_ceil(shape.processors) as f64;
             let step = (bm * bn * form.depth) as f64 / form.rate + 12_000.0;
             let adding = if parts > 1 { 800_000.0 } else { 0.0 };

@@ -1,0 +1,137 @@
+//! How a kernel sees its buffers: a binding for each, whose type follows from how the kernel's text accesses it.
+//!
+//! Elements of 4 and 8 bytes are what they are; narrower ones lie in 32-bit words. A word is written whole where neighbours are written at once, and
+//! else by an atomic exclusive or, which changes the bits of one element only.
+
+use std::collections::BTreeSet;
+
+use eutectic_ir::DType;
+
+use crate::library::register;
+
+/// The bindings of what every kernel may have; those of its slots follow.
+pub const WORKSPACE: usize = 0;
+/// Where faults are reported.
+pub const FAULT: usize = 1;
+/// The first slot's.
+pub const SLOTS: usize = 2;
+
+/// How a kernel sees a buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BufferView {
+    /// Element by element; narrow ones word by word.
+    Elements,
+    /// 16 bytes at once.
+    Quads,
+    /// Words that several threads write a part of.
+    Atomics,
+}
+
+/// A buffer that a kernel has, by what its text calls.
+pub struct BufferAccess {
+    slot: usize,
+    dtype: DType,
+    count: usize,
+    view: BufferView,
+    written: bool,
+}
+
+impl BufferAccess {
+    /// Of a slot, if a text that calls these names has it.
+    pub fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
+        let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
+        let stores = is_called("store");
+        let wide = is_called("quad") || is_called("put_quad");
+        let written = stores || is_called("put_quad") || is_called("put_word");
+        let view = match () {
+            () if stores && dtype.size() < 4 => BufferView::Atomics,
+            () if wide => BufferView::Quads,
+            () => BufferView::Elements,
+        };
+        let is_used = written || wide || is_called("load") || is_called("word");
+        is_used.then_some(BufferAccess { slot, dtype, count, view, written })
+    }
+
+    /// The type of what one access takes, and how many there are.
+    fn part(&self) -> (String, usize) {
+        let bytes = self.count * self.dtype.size();
+        let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
+        match self.view {
+            BufferView::Atomics => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
+            BufferView::Quads => {
+                (format!("vec{}<{element}>", 16 / self.dtype.size().max(4)), bytes.div_ceil(16).max(1))
+            }
+            BufferView::Elements => (element.into(), bytes.div_ceil(self.dtype.size().max(4)).max(1)),
+        }
+    }
+
+    /// Its binding, and the functions that a text may call on it.
+    pub fn declaration(&self) -> String {
+        let BufferAccess { slot: n, dtype, .. } = *self;
+        let (part, parts) = self.part();
+        let mode = if self.written { "read_write" } else { "read" };
+        let binding = SLOTS + n;
+        let mut text = format!("@group(0) @binding({binding}) var<storage, {mode}> s{n}: array<{part}, {parts}>;\n");
+        let element = if dtype.size() < 4 { "u32" } else { register(dtype) };
+        let lanes = 16 / dtype.size().max(4);
+        // A word or an element of at least 4 bytes.
+        let whole = match self.view {
+            BufferView::Elements => format!("s{n}[at]"),
+            BufferView::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
+            BufferView::Atomics => format!("atomicLoad(&s{n}[at])"),
+        };
+        let put = |value: &str| match self.view {
+            BufferView::Atomics => format!("atomicStore(&s{n}[at], {value});"),
+            _ => format!("{whole} = {value};"),
+        };
+        let each = |value: &dyn Fn(usize) -> String| (0..lanes).map(value).collect::<Vec<_>>();
+        let name = dtype.name();
+        let quad = format!("vec{lanes}<{element}>");
+        if dtype.size() >= 4 {
+            text += &format!("fn load_s{n}(at: i32) -> {element} {{ return {whole}; }}\n");
+        } else {
+            let value = if dtype.size() == 2 {
+                format!("select(low_{name}(word), high_{name}(word), (at & 1) == 1)")
+            } else {
+                format!("byte_{name}(word, u32(at) & 3u)")
+            };
+            let (register, by) = (register(dtype), 4 / dtype.size());
+            text += &format!("fn word_s{n}(at: i32) -> u32 {{ return {whole}; }}\n");
+            text += &format!(
+                "fn load_s{n}(at: i32) -> {register} {{ let word = word_s{n}(at / {by}); return {value}; }}\n"
+            );
+        }
+        if self.view != BufferView::Elements {
+            let value = match self.view {
+                BufferView::Quads => format!("s{n}[at]"),
+                _ => format!("{quad}({})", each(&|lane| format!("atomicLoad(&s{n}[at * 4 + {lane}])")).join(", ")),
+            };
+            text += &format!("fn quad_s{n}(at: i32) -> {quad} {{ return {value}; }}\n");
+        }
+        if !self.written {
+            return text;
+        }
+        if dtype.size() >= 4 {
+            text += &format!("fn store_s{n}(at: i32, value: {element}) {{ {} }}\n", put("value"));
+        } else {
+            text += &format!("fn put_word_s{n}(at: i32, value: u32) {{ {} }}\n", put("value"));
+        }
+        match self.view {
+            BufferView::Elements => {}
+            BufferView::Quads => text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ s{n}[at] = value; }}\n"),
+            BufferView::Atomics => {
+                let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();
+                text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ {stores} }}\n");
+                // Others change the bits beside it; those of the element are this thread's.
+                let (by, bits, mask) =
+                    (4 / dtype.size(), 8 * dtype.size(), if dtype.size() == 2 { "0xffffu" } else { "0xffu" });
+                text += &format!(
+                    "fn store_s{n}(at: i32, value: {}) {{ let shift = {bits}u * (u32(at) % {by}u); let word = atomicLoad(&s{n}[at / {by}]); \
+                     atomicXor(&s{n}[at / {by}], (((word >> shift) ^ bits_{name}(value)) & {mask}) << shift); }}\n",
+                    register(dtype)
+                );
+            }
+        }
+        text
+    }
+}

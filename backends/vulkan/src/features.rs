@@ -1,0 +1,116 @@
+//! What of a device kernels and memory are made for; tests lower it to that of other devices.
+
+use eutectic_ir::DType;
+
+/// What a device has, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// 64-bit integers.
+    pub int64: bool,
+    /// 64-bit floats.
+    pub float64: bool,
+    /// Threads that exchange values in registers, if shuffles are there and blocks can be made of whole subgroups; a power of two.
+    pub subgroup: Option<usize>,
+    /// Threads of a block: a power of two.
+    pub threads: usize,
+    /// Bytes of shared memory of a block.
+    pub shared: usize,
+    /// Blocks along both axes of a grid.
+    pub blocks: [usize; 2],
+    /// Buffers of a kernel.
+    pub buffers: usize,
+    /// Bytes of a buffer that a kernel sees.
+    pub binding: usize,
+    /// What buffers of a kernel start at multiples of.
+    pub alignment: usize,
+    /// Bytes of its memory.
+    pub memory: usize,
+}
+
+impl Features {
+    /// Whatever there is.
+    pub const ALL: Features = Features {
+        int64: true,
+        float64: true,
+        subgroup: Some(usize::MAX),
+        threads: usize::MAX,
+        shared: usize::MAX,
+        blocks: [usize::MAX; 2],
+        buffers: usize::MAX,
+        binding: usize::MAX,
+        alignment: 1,
+        memory: usize::MAX,
+    };
+
+    /// No more than Vulkan promises of every device, but for buffers, of which it promises four and kernels take eight.
+    pub const LEAST: Features = Features {
+        int64: false,
+        float64: false,
+        subgroup: None,
+        threads: 128,
+        shared: 16 << 10,
+        blocks: [65535; 2],
+        buffers: 8,
+        binding: 128 << 20,
+        alignment: 256,
+        memory: 1 << 30,
+    };
+
+    /// At most these.
+    pub fn within(self, most: &Features) -> Features {
+        Features {
+            int64: self.int64 && most.int64,
+            float64: self.float64 && most.float64,
+            subgroup: self.subgroup.zip(most.subgroup).map(|(has, most)| has.min(most)),
+            threads: self.threads.min(most.threads),
+            shared: self.shared.min(most.shared),
+            blocks: [0, 1].map(|axis| self.blocks[axis].min(most.blocks[axis])),
+            buffers: self.buffers.min(most.buffers),
+            binding: self.binding.min(most.binding),
+            alignment: self.alignment.max(most.alignment),
+            memory: self.memory.min(most.memory),
+        }
+    }
+
+    /// What kernels cannot do without, with what there is of it.
+    pub fn too_little(&self) -> Option<String> {
+        let least = Features::LEAST;
+        let counts = [
+            (self.threads, least.threads, "invocations of a work group"),
+            (self.shared, least.shared, "bytes of shared memory"),
+            (self.buffers, least.buffers, "storage buffers of a stage"),
+            (self.binding, least.binding, "bytes of a storage buffer's range"),
+        ];
+        let lacking = counts.into_iter().find(|(has, least, _)| has < least);
+        lacking.map(|(has, least, what)| format!("has {has} {what}; kernels take {least}"))
+    }
+
+    /// The element types that it lacks, with the feature's name.
+    pub fn lacks(&self) -> Vec<(DType, &'static str)> {
+        let all = [(DType::I64, self.int64, "shaderInt64"), (DType::F64, self.float64, "shaderFloat64")];
+        all.into_iter().filter(|(_, has, _)| !has).map(|(dtype, _, feature)| (dtype, feature)).collect()
+    }
+}
+
+impl Default for Features {
+    /// Whatever there is.
+    fn default() -> Features {
+        Features::ALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_has_too_little_is_told_by_what() {
+        assert_eq!(Features::ALL.within(&Features::LEAST), Features::LEAST);
+        assert_eq!(Features::LEAST.within(&Features::ALL), Features::LEAST);
+        assert_eq!(Features::LEAST.too_little(), None);
+        let few = Features { buffers: 4, ..Features::ALL };
+        assert_eq!(few.too_little().unwrap(), "has 4 storage buffers of a stage; kernels take 8");
+        let names: Vec<_> = Features::LEAST.lacks().into_iter().map(|(_, feature)| feature).collect();
+        assert_eq!(names, ["shaderInt64", "shaderFloat64"]);
+    }
+}

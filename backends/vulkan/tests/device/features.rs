@@ -1,0 +1,78 @@
+//! Devices that have less than this one: each thing that is lacking has a path, or a refusal that names it.
+
+use eutectic_backend::Backend;
+use eutectic_conformance::suites::SUITES;
+use eutectic_vulkan::{Features, VulkanOptions};
+
+use crate::{
+    bare, graph, open,
+    suites::{checks, passes},
+};
+
+fn lowered(most: Features) -> VulkanOptions {
+    VulkanOptions { most, ..bare() }
+}
+
+/// Schedules for so many processors: other tiles, and sums and keys in parts.
+fn wide() -> VulkanOptions {
+    VulkanOptions { processors: Some(128), ..bare() }
+}
+
+/// What other devices are like.
+const DEVICES: [Features; 3] = [
+    Features::LEAST,
+    // Exchanges among less than a subgroup, and grids of more than one axis.
+    Features { subgroup: Some(4), blocks: [3, 65535], ..Features::ALL },
+    Features { float64: false, threads: 256, alignment: 64, ..Features::ALL },
+];
+
+#[test]
+fn programs_run_on_devices_that_have_less() {
+    for options in DEVICES.map(lowered).into_iter().chain([wide()]) {
+        for suite in ["sessions", "program"] {
+            passes(options.clone(), checks(suite, ""));
+        }
+        // Whose programs count in 64 bits.
+        if options.most.int64 {
+            passes(options, checks("states", ""));
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes on lavapipe"]
+fn all_suites_on_devices_that_have_less() {
+    for options in DEVICES.map(lowered).into_iter().chain([wide()]) {
+        println!("{:?}, {:?} processors", options.most, options.processors);
+        for suite in SUITES.iter().filter(|suite| suite.name != "rules") {
+            passes(options.clone(), checks(suite.name, ""));
+        }
+    }
+}
+
+#[test]
+fn what_is_lacking_is_named() {
+    let Some(device) = open(lowered(Features::LEAST)) else { return };
+    let said = device.describe();
+    assert!(said.contains("without shaderInt64") && said.contains("subgroups of none"), "{said}");
+    let compiler = eutectic::Compiler::new(device).unwrap_or_else(|e| panic!("{e}"));
+    let refused = |text: &str, what: &str| {
+        let error = compiler.compile(&graph(text)).map(|_| ()).expect_err("it lacks something").to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    refused("(graph \"g\" (input x i64[6]) (output y (add x x)))", "shaderInt64");
+    refused("(graph \"g\" (input x f64[6]) (output y (add x x)))", "shaderFloat64");
+    // 160 MiB in one buffer.
+    refused(
+        "(graph \"g\" (input x f32[41943040]) (output y (neg x)))",
+        "bytes of one buffer; the device takes 134217728",
+    );
+}
+
+#[test]
+fn a_device_that_has_too_little_is_not_opened() {
+    let options = lowered(Features { buffers: 4, ..Features::ALL });
+    let error = eutectic_vulkan::on(&options).map(|_| ()).expect_err("kernels take more").to_string();
+    let named = error.contains("which has 4 storage buffers of a stage; kernels take 8");
+    assert!(named || error.contains("missing"), "{error}");
+}
