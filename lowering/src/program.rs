@@ -10,7 +10,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    build::{self, KernelOfClasses},
+    build::{self, KernelOfClasses, Positions},
     copy::copy,
     memory,
     search::Searched,
@@ -161,10 +161,10 @@ impl Lowering<'_> {
 
     /// Builds a block's kernels; `call` says where a failure is.
     fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
-        let mut kernels = Vec::new();
+        let (mut kernels, positions) = (Vec::new(), Positions::default());
         for (parts, _) in &block.searched.priced.kernels {
             let KernelOfClasses { kernel, classes, reads, parts: of_kernel } =
-                build::kernel(&block.classes, &block.searched.plan, parts)
+                build::kernel(&block.classes, &block.searched.plan, parts, &positions)
                     .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
             let kernel = self.kernel(kernel);
             kernels.push(BuiltKernel { kernel, classes, reads, parts: of_kernel, load: parts.load });
@@ -315,7 +315,9 @@ impl Lowering<'_> {
 
     fn finish(mut self, alignment: usize) -> Lowered {
         let program = &mut self.program;
-        for buffer in &mut program.buffers {
+        let run = self.run.iter().map(|(step, _)| step);
+        let used = drop_unread(&program.kernels, &mut program.load, run, program.buffers.len());
+        for (buffer, _) in program.buffers.iter_mut().zip(used).filter(|(_, used)| *used) {
             let bytes = memory::bytes(buffer, alignment);
             if let Place::Loaded(at) = &mut buffer.place {
                 *at = program.load_bytes;
@@ -343,10 +345,35 @@ fn origin_of(block: &PlannedBlock, class: ClassId, call: &BlockCall) -> Origin {
     call.origins.iter().find(|(from, _)| *from == body).map_or(body, |(_, to)| to.clone())
 }
 
-/// Drops the kernels of copies that nobody makes, and the buffers in the arena whose place another took.
+/// Drops the steps of loading whose results nobody reads, as numbers of rows that went into an index map. Says which buffers the
+/// others read, or write.
+fn drop_unread<'s>(
+    kernels: &[Kernel],
+    load: &mut Vec<Step>,
+    run: impl Iterator<Item = &'s Step>,
+    buffers: usize,
+) -> Vec<bool> {
+    let mut read = vec![false; buffers];
+    let reads = |step: &Step| step.buffers.len() - kernels[step.kernel].stores.len();
+    run.for_each(|step| step.buffers[..reads(step)].iter().for_each(|&buffer| read[buffer] = true));
+    let mut kept: Vec<Step> = Vec::with_capacity(load.len());
+    for step in load.drain(..).rev() {
+        let (from, to) = step.buffers.split_at(reads(&step));
+        if to.iter().any(|&buffer| read[buffer]) {
+            from.iter().for_each(|&buffer| read[buffer] = true);
+            kept.push(step);
+        }
+    }
+    kept.iter().flat_map(|step| &step.buffers).for_each(|&buffer| read[buffer] = true);
+    load.extend(kept.into_iter().rev());
+    read
+}
+
+/// Drops the kernels of copies that nobody makes, the buffers in the arena whose place another took, and those of steps that were dropped.
 fn drop_unused(program: &mut Program) {
     let mut kernels = vec![false; program.kernels.len()];
-    let mut buffers: Vec<bool> = program.buffers.iter().map(|b| !matches!(b.place, Place::Arena(_))).collect();
+    let mut buffers: Vec<bool> =
+        program.buffers.iter().map(|b| !matches!(b.place, Place::Arena(_) | Place::Loaded(_))).collect();
     for step in program.load.iter().chain(&program.run) {
         kernels[step.kernel] = true;
         step.buffers.iter().for_each(|&b| buffers[b] = true);

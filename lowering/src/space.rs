@@ -13,7 +13,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    build::{self, KernelOfClasses},
+    build::{self, KernelOfClasses, Positions},
     copy::copy,
     plan::{ClassFacts, Plan, PlanError, PlanKernel},
     rates::Rates,
@@ -29,6 +29,7 @@ pub struct Space<'a> {
     pub(crate) rates: Rates,
     limits: Limits,
     refused: &'a Refused,
+    positions: Positions,
     costs: RefCell<FxHashMap<u128, Cost>>,
     work: Cell<u64>,
     /// Every op a kernel of its own; its choices are those that were asked for last.
@@ -79,6 +80,7 @@ impl<'a> Space<'a> {
             rates: Rates::of(backend, short),
             limits: backend.limits(),
             refused,
+            positions: Positions::default(),
             costs: RefCell::default(),
             work: Cell::default(),
             unfused: RefCell::new(unfused),
@@ -159,7 +161,7 @@ impl<'a> Space<'a> {
         }
         // Building and pricing an op takes several times as long as walking over it.
         self.spend(4 * kernel.interior.len());
-        let cost = match build::kernel(self.classes, plan, kernel) {
+        let cost = match build::kernel(self.classes, plan, kernel, &self.positions) {
             Ok(built) if self.takes(&built.kernel) => self.cost_of(&built),
             _ => Cost::IMPOSSIBLE,
         };
@@ -214,13 +216,15 @@ impl<'a> Space<'a> {
         let c = &self.classes.classes[class];
         let reasons: Vec<String> = (0..c.nodes.len())
             .map(|node| {
-                let why = self.alone(class, node, |plan, kernel| match build::kernel(self.classes, plan, kernel) {
-                    Ok(KernelOfClasses { kernel, .. }) => {
-                        let refused = self.backend.supports(&kernel).err().unwrap_or_default();
-                        let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
-                        [self.limits.exceeded(&kernel), refused, later].concat().join(", ")
+                let why = self.alone(class, node, |plan, kernel| {
+                    match build::kernel(self.classes, plan, kernel, &self.positions) {
+                        Ok(KernelOfClasses { kernel, .. }) => {
+                            let refused = self.backend.supports(&kernel).err().unwrap_or_default();
+                            let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
+                            [self.limits.exceeded(&kernel), refused, later].concat().join(", ")
+                        }
+                        Err(why) => why,
                     }
-                    Err(why) => why,
                 });
                 format!("`{}`: {}", c.nodes[node].op, if why.is_empty() { "too expensive".into() } else { why })
             })

@@ -1,10 +1,12 @@
 //! From a kernel of a plan to the description that backends price and print: expressions with composed index maps.
 
 mod place;
+mod positions;
 mod scope;
 mod value;
 
 use place::Placed;
+pub use positions::Positions;
 use scope::{BodyScope, KernelBuilder, attr};
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, Store};
@@ -35,18 +37,24 @@ pub struct KernelOfClasses {
     pub parts: Vec<(usize, ClassId)>,
 }
 
-/// Builds the description of one kernel of a plan, in normal form.
+/// Builds the description of one kernel of a plan, in normal form. `positions` is what was learnt of ids from kernels of the same e-graph.
 ///
 /// # Errors
 /// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
 /// does not follow from the anchor's domain by a bijection.
-pub fn kernel(classes: &EClasses, plan: &Plan, parts: &PlanKernel) -> Result<KernelOfClasses, String> {
+pub fn kernel(
+    classes: &EClasses,
+    plan: &Plan,
+    parts: &PlanKernel,
+    positions: &Positions,
+) -> Result<KernelOfClasses, String> {
     if parts.interior.len() > MOST_CLASSES {
         return Err(format!("it would compute more than {MOST_CLASSES} ops"));
     }
     let interior = parts.interior.iter().copied().collect();
     let (above, slots) = (FxHashSet::default(), Vec::new());
-    let mut builder = KernelBuilder { classes, plan, parts, interior, above, slots, anchor: None, row: None };
+    let mut builder =
+        KernelBuilder { classes, plan, parts, positions, interior, above, slots, anchor: None, row: None };
     builder.build()
 }
 

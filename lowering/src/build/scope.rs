@@ -8,6 +8,7 @@ use eutectic_ir::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::positions::Positions;
 use crate::plan::{Plan, PlanKernel};
 
 /// Most instructions of a body: an op that is read at many places is computed at each.
@@ -18,6 +19,8 @@ pub(super) struct KernelBuilder<'a> {
     pub classes: &'a EClasses,
     pub plan: &'a Plan,
     pub parts: &'a PlanKernel,
+    /// What is known of ids.
+    pub positions: &'a Positions,
     /// What the kernel computes.
     pub interior: FxHashSet<ClassId>,
     /// Of that, anchors and reductions and what reads one.

@@ -2,7 +2,7 @@
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
-    Attr, Shape,
+    Attr, Dim, Shape,
     eclasses::{ClassId, ENode},
     index::{Atom, Index, flatten, unflatten},
     ops::{Access, Anchor, Class, Leaf},
@@ -161,12 +161,17 @@ impl KernelBuilder<'_> {
             let guards = [guards, &piece.guards].concat();
             let mut at = piece.at;
             if let Some((ids, ids_at)) = piece.via {
-                let id = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
                 let extent = self.shape(node.operands[piece.operand])?[axis].clone();
-                let dtype = scope.body.instrs[id].dtype();
-                let id = scope.push(Instr::Within { arg: id, extent, guards: guards.clone(), dtype })?;
-                at[axis] = Index::atom(Atom::Value(id));
+                at[axis] = match self.position(node.operands[ids], &ids_at, &extent) {
+                    Some(position) => position,
+                    None => {
+                        let arg = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
+                        let dtype = scope.body.instrs[arg].dtype();
+                        let id = scope.push(Instr::Within { arg, extent, guards: guards.clone(), dtype })?;
+                        Index::atom(Atom::Value(id))
+                    }
+                };
             }
             let value = self.value(node.operands[piece.operand], at, guards, scope)?;
             pieces.push((piece.guards, value));
@@ -175,6 +180,13 @@ impl KernelBuilder<'_> {
             ([(guards, value)], _) if guards.is_empty() => Ok(ClassValue::Value(*value)),
             (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
         }
+    }
+
+    /// The id that a class of them has at a place, where that follows from the place and lies in an axis.
+    fn position(&self, ids: ClassId, at: &[Index], extent: &Dim) -> Option<Index> {
+        let extent = extent.known()?;
+        let affine = self.positions.of(self.classes, self.plan, ids)?;
+        affine.fits(&self.dims(ids).ok()?, extent).then(|| affine.at(at))
     }
 }
 

@@ -69,6 +69,12 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
     ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),
+    ("decompose/conv-winograd", "?g: :shape of reshape is with axes 2 and 3 swapped", MERGED),
+    (
+        "simplify/rows-of-",
+        "root 0: operand 0 instead of reshape",
+        "a product with a matrix has as many rows, however many axes they lie along",
+    ),
     (
         "fold/",
         "operand 0 instead of reshape",
