@@ -7,6 +7,7 @@ mod npy;
 mod output;
 mod program;
 mod report;
+mod screen;
 mod table;
 mod timing;
 

@@ -13,7 +13,9 @@ use eutectic_ir::{
     outline::{self, Block, Outlined},
 };
 use eutectic_lowering::{
-    Lowered, PlannedBlock, SearchOptions, Space, Strategy, lower,
+    Lowered, PlannedBlock, SearchOptions, Space, Strategy,
+    apart::{Apart, apart},
+    lower,
     report::{self, KernelReport},
     search,
 };
@@ -278,6 +280,12 @@ impl Compiler {
             .iter()
             .map(|block| report::describe(&Space::new(&block.classes, &*self.backend), &block.searched))
             .collect()
+    }
+
+    /// For each distinct block, the pairs of kernels of which one reads what the other stores, and why they are not one.
+    pub fn apart(&self, planned: &Planned) -> Vec<Vec<Apart>> {
+        let pairs = |block: &PlannedBlock| apart(&Space::new(&block.classes, &*self.backend), &block.searched);
+        planned.blocks.iter().map(pairs).collect()
     }
 }
 

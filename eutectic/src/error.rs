@@ -6,6 +6,7 @@ use eutectic_ir::{
     lang::{Errors, sexp::nearest},
 };
 use eutectic_lowering::{PlanError, Space, program::LowerError};
+#[cfg(feature = "text")]
 use eutectic_models::{OpenError, ShapeError, TokensError};
 use eutectic_rewrites::{LoadError, RewriteError};
 
@@ -53,12 +54,15 @@ pub enum Error {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// A directory that holds no usable model.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Model(#[from] Box<OpenError>),
     /// A batch for which a model has no program.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Batch(#[from] ShapeError),
     /// A text that has no tokens.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Text(#[from] TokensError),
     /// A name that is no backend's.

@@ -204,7 +204,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn steps(&self, steps: &[StepTime]) -> comfy_table::Table {
+    fn steps(&self, steps: &[StepTime]) -> crate::table::Table {
         let total: f64 = steps.iter().map(|s| s.measured).sum();
         let mut table = table(&[">#", "kernel", "where", ">predicted", ">measured", ">ratio", ">share"]);
         for (at, step) in steps.iter().enumerate() {

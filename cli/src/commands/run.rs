@@ -128,7 +128,7 @@ fn run_texts(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-fn similarity_table(similarities: &[Vec<f64>]) -> comfy_table::Table {
+fn similarity_table(similarities: &[Vec<f64>]) -> crate::table::Table {
     let titles: Vec<String> =
         (0..=similarities.len()).map(|n| if n == 0 { ">".into() } else { format!(">{n}") }).collect();
     let mut table = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
