@@ -6,12 +6,12 @@ use std::{
     process::ExitCode,
 };
 
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet, renderer::DecorStyle};
+use anstream::{AutoStream, ColorChoice};
 use eutectic::{
     Error,
     engine::{backend::BackendError, rewrites::LoadError},
 };
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet, renderer::DecorStyle};
-use anstream::{AutoStream, ColorChoice};
 use miette::{Diagnostic, Report};
 use serde_json::{Value, json};
 

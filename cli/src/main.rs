@@ -6,6 +6,7 @@ mod fault;
 mod infer;
 mod npy;
 mod output;
+mod plan_file;
 mod profile;
 mod program;
 mod report;

@@ -51,7 +51,8 @@ pub fn read(path: &Path) -> Result<Tensor, Fault> {
     } else {
         fs::read(path)
     };
-    let bytes = bytes.map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
+    let bytes =
+        bytes.map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
     parse(bytes).map_err(|problem| {
         input(
             format!("{place}: not a usable .npy file: {problem}"),

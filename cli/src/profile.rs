@@ -93,8 +93,19 @@ impl KernelStep {
 /// The table of a run's kernels.
 pub fn as_table(steps: &[KernelStep]) -> Table {
     let total: f64 = steps.iter().map(KernelStep::seconds).sum();
-    let titles =
-        [">#", "kernel", "where", "?>predicted", ">measured", "?>p90", "?>p99", ">ratio", ">GFLOP/s", ">GB/s", ">share"];
+    let titles = [
+        ">#",
+        "kernel",
+        "where",
+        "?>predicted",
+        ">measured",
+        "?>p90",
+        "?>p99",
+        ">ratio",
+        ">GFLOP/s",
+        ">GB/s",
+        ">share",
+    ];
     let mut rows = table(&titles);
     let rate = |rate: Option<f64>| rate.map_or("–".into(), |rate| format!("{rate:.1}"));
     for (at, step) in steps.iter().enumerate() {

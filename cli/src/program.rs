@@ -47,7 +47,7 @@ const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 #[command(next_help_heading = "Program")]
 pub struct ProgramArgs {
     /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form (- for stdin)
-    #[arg(value_name = "MODEL|FILE")]
+    #[arg(value_name = "MODEL|FILE", help_heading = None)]
     pub model: PathBuf,
     /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
     #[arg(long, value_name = "NAME")]
@@ -538,6 +538,7 @@ pub fn onnx_fault(error: OnnxError) -> Fault {
 
 /// Values of inputs.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Inputs")]
 pub struct InputFiles {
     /// An input of the graph from a file (- for stdin); others are random; dimensions without a number take the array's; may be repeated
     #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]

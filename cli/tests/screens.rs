@@ -112,10 +112,9 @@ fn screens_are_as_they_were_looked_at() {
     let path = dir.file("layer.graph", LAYER);
     let graph = path.to_str().expect("UTF-8");
     for columns in [80, 200] {
-        for (name, args) in [
-            ("opt", &["opt", graph, "--print", "kernels"][..]),
-            ("explain", &["explain", graph, "--quick"][..]),
-        ] {
+        for (name, args) in
+            [("opt", &["opt", graph, "--print", "kernels"][..]), ("explain", &["explain", graph, "--quick"][..])]
+        {
             let screen = masked(&plain(&on_terminal(args, columns, &[("NO_COLOR", "1")])));
             insta::assert_snapshot!(format!("{name}-{columns}"), screen);
         }

@@ -67,7 +67,10 @@ mod tests {
         let known: Vec<_> = BACKENDS.iter().map(|backend| backend.name).collect();
         assert_eq!(
             error,
-            format!("no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: {}", known.join(", "))
+            format!(
+                "no backend is named `cqu`, did you mean `cpu`?; `eutectic devices` lists them: {}",
+                known.join(", ")
+            )
         );
     }
 }

@@ -47,6 +47,9 @@ pub enum Error {
         /// What they are for.
         what: String,
     },
+    /// A plan that was found before and is of something else.
+    #[error("the plan does not fit: {0}")]
+    Plan(String),
     /// A plan that could not be lowered.
     #[error(transparent)]
     Lower(#[from] LowerError),

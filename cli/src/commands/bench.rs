@@ -17,6 +17,7 @@ use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
     npy, output,
+    plan_file::PlanFile,
     profile::{self, KernelStep},
     program::{InputFiles, NamedTensors},
     table::{bytes, duration, heading, prose, seconds, table, thousands},
@@ -31,6 +32,7 @@ Examples:
   eutectic bench demo --duration 10                           for ten seconds
   eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 --csv times.csv
   eutectic bench model.onnx --input x=@x.npy --reference y.npy
+  eutectic bench demo --save-plan demo.plan; eutectic bench demo --plan demo.plan
   eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy --format json
 
 --ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each
@@ -47,7 +49,7 @@ pub struct Args {
     #[command(flatten)]
     inputs: InputFiles,
     /// Token ids of a built-in model, i64[batch seq]
-    #[arg(long, value_name = "FILE.npy")]
+    #[arg(long, value_name = "FILE.npy", help_heading = "Inputs")]
     ids: Option<PathBuf>,
     /// Where the first output goes
     #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
@@ -58,6 +60,12 @@ pub struct Args {
     /// Shows predicted and measured time, GFLOP/s and GB/s of each kernel
     #[arg(long, help_heading = "Results")]
     explain: bool,
+    /// Writes the plan: which kernels compute what; --plan runs it without a search
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    save_plan: Option<PathBuf>,
+    /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
+    #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
+    plan: Option<PathBuf>,
     /// Writes the times as comma-separated values
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     csv: Option<PathBuf>,
@@ -92,9 +100,15 @@ fn positive(text: &str) -> Result<f64, String> {
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let points = sweep::points(&args.measure.sweep);
-    if points.len() > 1 && (args.output.is_some() || args.reference.is_some()) {
-        let help = "leave out --sweep, or measure without --output and --reference";
-        return Err(input("--output and --reference are about one result, a sweep has several", help));
+    let single = [
+        ("--output", args.output.is_some()),
+        ("--reference", args.reference.is_some()),
+        ("--plan", args.plan.is_some()),
+        ("--save-plan", args.save_plan.is_some()),
+    ];
+    if let Some((flag, _)) = single.iter().find(|(_, given)| *given && points.len() > 1) {
+        let problem = format!("{flag} is about one program, a sweep has several");
+        return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
     let mut benches = Vec::new();
     for point in points {
@@ -145,7 +159,14 @@ impl<'a> Bench<'a> {
         let (params, source) = job.program.params(&graph)?;
         let inputs = job.program.inputs(&graph, given)?;
         let bar = progress("compiling", None);
-        let (planned, mut session) = compiler.compile_planned(&graph)?;
+        let (planned, mut session) = match &args.plan {
+            Some(path) => PlanFile::read(path)?.compile(&compiler, &graph)?,
+            None => compiler.compile_planned(&graph)?,
+        };
+        if let Some(path) = &args.save_plan {
+            let model = job.program.model.to_string_lossy();
+            PlanFile::of(&planned, &model, compiler.backend().describe()).write(path)?;
+        }
         session.load_named(|name| params.get(name).cloned())?;
         drop(bar);
         // In a file, numbers begin anywhere.
@@ -226,7 +247,8 @@ impl<'a> Bench<'a> {
         writeln!(out, "inputs    {}", inputs.join(", "))?;
         writeln!(out, "weights   {}", self.source)?;
         writeln!(out, "compiled  in {}, packing aside", duration(self.planned.times.total()))?;
-        let mut table = table(&[">kernels", "?>peak memory", ">runs", ">predicted", ">p50", ">p90", ">p99", "?>fastest"]);
+        let mut table =
+            table(&[">kernels", "?>peak memory", ">runs", ">predicted", ">p50", ">p90", ">p99", "?>fastest"]);
         table.add_row(self.summary());
         writeln!(out, "{table}")?;
         if let Some(LargestError { absolute, relative }) = self.error {

@@ -116,7 +116,7 @@ impl Args {
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         for (glob, wanted) in &globs {
             if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
-                return Err(super::rules::no_rule(glob, &rules));
+                return Err(crate::args::no_rule(glob, &rules));
             }
         }
         let chosen = |p: &Probe| {

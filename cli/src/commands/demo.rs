@@ -14,9 +14,9 @@ use eutectic::{
 use crate::{
     args::Compile,
     fault::Fault,
+    profile::hint,
     program::{NamedTensors, ProgramArgs},
     report::{self, Size},
-    profile::hint,
     table::{bytes, duration, faint, hanging, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     compile: Compile,
     /// Tokens of the text
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 128)]
     seq: usize,
 }
 
@@ -90,7 +90,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     if let Some(hint) = times.last().and_then(|times| hint(chosen, times.median())) {
         writeln!(out, "{hint}")?;
     }
-    let next = "next: eutectic explain demo, eutectic explain demo --html demo.html, eutectic opt demo, eutectic --help";
+    let next =
+        "next: eutectic explain demo, eutectic explain demo --html demo.html, eutectic opt demo, eutectic --help";
     writeln!(out, "\n{}", faint(prose(next)))?;
     Ok(())
 }
@@ -146,7 +147,8 @@ fn memory(out: &mut impl Write, planned: &Planned, size: &Size) -> Result<(), Fa
     let ratio = size.intermediate_bytes as f64 / peak.max(1) as f64;
     writeln!(out, "\n{}", heading("Memory of a run"))?;
     let (peak, all) = (bytes(peak as f64), bytes(size.intermediate_bytes as f64));
-    let text = format!("{peak} at its peak; the results of all ops of the graph together take {all}, {ratio:.1} times that");
+    let text =
+        format!("{peak} at its peak; the results of all ops of the graph together take {all}, {ratio:.1} times that");
     Ok(writeln!(out, "{}", prose(text))?)
 }
 
@@ -208,17 +210,8 @@ impl Contest {
     fn print(&self, out: &mut impl Write, times: &[Times], errors: &[f64]) -> Result<(), Fault> {
         let rounds = times[0].0.len();
         writeln!(out, "\n{}", heading(format!("Measured: {rounds} rounds, in turn")))?;
-        let mut table = table(&[
-            "plan",
-            ">kernels",
-            "?>memory",
-            ">predicted",
-            ">p50",
-            "?>p10",
-            "?>p90",
-            ">faster",
-            ">error",
-        ]);
+        let mut table =
+            table(&["plan", ">kernels", "?>memory", ">predicted", ">p50", "?>p10", "?>p90", ">faster", ">error"]);
         for (at, ((name, _), planned)) in CONTENDERS.iter().zip(&self.planned).enumerate() {
             let (program, measured) = (&planned.lowered.program, &times[at]);
             table.add_row([

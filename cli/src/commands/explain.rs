@@ -11,6 +11,7 @@ use std::{
 use eutectic::{
     Compiler, Error, Graph, Planned,
     engine::{
+        ir::lang::sexp::did_you_mean,
         lowering::{
             apart::{Apart, Reason},
             report::{FusedOp, KernelReport},
@@ -49,16 +50,16 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// Kernels by number, model part or op
-    #[arg(default_value = "*", value_name = "KERNEL|GLOB")]
+    #[arg(help_heading = None, default_value = "*", value_name = "KERNEL|GLOB")]
     glob: String,
     /// Leaves out what each rule gains, for which the program is planned again without it
-    #[arg(long)]
+    #[arg(help_heading = None, long)]
     quick: bool,
     /// Writes a page for a browser instead, which needs no other file: the graph of all kernels, with measured times
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = None, long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Runs that are measured for the page; 0 leaves measuring out
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20)]
     iters: usize,
 }
 
@@ -122,7 +123,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let kernels = all.len();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
-        let help = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
+        let list = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
+        let names: BTreeSet<String> = explanations(&compiler, &planned).iter().flat_map(Explanation::names).collect();
+        let guess = did_you_mean(&args.glob, names.iter().map(String::as_str));
+        let help = guess.map_or(list.clone(), |guess| format!("{guess} {list}"));
         return Err(input(format!("no kernel has the number, model part or op `{}`", args.glob), help));
     }
     let gains = if args.quick { Gains::new() } else { gains(args, &compiler, &graph, &planned, &chosen)? };
@@ -146,7 +150,8 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
         let number = |call: usize, at: usize| numbers.get(call, at).to_string();
         for (at, report) in kernels.iter().enumerate() {
             let read = |pair: &Apart| {
-                let between: Vec<String> = pair.between.iter().map(|(op, origin)| format!("{op} of {origin}")).collect();
+                let between: Vec<String> =
+                    pair.between.iter().map(|(op, origin)| format!("{op} of {origin}")).collect();
                 Read {
                     from: pair.from,
                     number: number(stretch.calls.start, pair.from),
@@ -267,6 +272,13 @@ impl Explanation {
         let mut all = ops.chain([(self.report.anchor, &self.report.origin)]);
         self.numbers.iter().any(|number| wanted.is_match(number))
             || all.any(|(op, origin)| wanted.is_match(op.name()) || wanted.is_match(origin.path()))
+    }
+
+    /// What it can be asked for by.
+    fn names(&self) -> Vec<String> {
+        let ops =
+            self.report.fused.iter().map(|f| (f.op, &f.origin)).chain([(self.report.anchor, &self.report.origin)]);
+        ops.flat_map(|(op, origin)| [op.to_string(), origin.path().to_string()]).collect()
     }
 
     fn print(&self, out: &mut impl Write, gains: &Gains) -> Result<(), Fault> {

@@ -43,22 +43,22 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// A text to embed (minilm); may be repeated
-    #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(help_heading = None, long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     texts: Vec<OsString>,
     /// The image that a model looks at: PNG or JPEG (sam)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = None, long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// A point of what a mask is wanted of, in pixels of the image from its top left; may be repeated (sam)
-    #[arg(long = "point", value_name = "X,Y", value_parser = point)]
+    #[arg(help_heading = None, long = "point", value_name = "X,Y", value_parser = point)]
     points: Vec<[f64; 2]>,
     /// Where the result goes: the numbers (*.npy), or a picture (*.png): the mask over the image, or the embedding's first three
     /// principal components beside it; may be repeated (sam)
-    #[arg(long = "out", value_name = "FILE.npy|FILE.png")]
+    #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     results: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
-    #[arg(long = "output", value_name = "[NAME=]FILE.npy")]
+    #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy")]
     outputs: Vec<PathBuf>,
 }
 

@@ -87,10 +87,7 @@ mod tests {
     fn points_are_all_combinations() {
         let sweeps: Vec<Sweep> = ["threads=1,2", "B=8,16"].map(|text| text.parse().unwrap()).into();
         let points: Vec<String> = points(&sweeps).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            points,
-            ["threads = 1, B = 8", "threads = 1, B = 16", "threads = 2, B = 8", "threads = 2, B = 16"]
-        );
+        assert_eq!(points, ["threads = 1, B = 8", "threads = 1, B = 16", "threads = 2, B = 8", "threads = 2, B = 16"]);
         assert!("threads".parse::<Sweep>().is_err() && "threads=0".parse::<Sweep>().is_err());
         assert!("B=x".parse::<Sweep>().is_err() && "=1".parse::<Sweep>().is_err());
     }

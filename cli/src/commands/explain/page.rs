@@ -177,10 +177,15 @@ impl Page<'_> {
     fn details(&self, numbers: &Numbers, call: usize, at: usize) -> Option<Value> {
         let block = self.planned.outlined.calls[call].block;
         let Explanation { report, steps, reads, .. } = self.explained.iter().find(|e| e.of == (block, at))?;
-        let ops: Vec<_> =
-            report.fused.iter().map(|f| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain })).collect();
-        let rules: Vec<_> =
-            steps.iter().map(|s| json!({ "rule": s.rule, "name": s.base, "origin": s.origin, "times": s.times })).collect();
+        let ops: Vec<_> = report
+            .fused
+            .iter()
+            .map(|f| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain }))
+            .collect();
+        let rules: Vec<_> = steps
+            .iter()
+            .map(|s| json!({ "rule": s.rule, "name": s.base, "origin": s.origin, "times": s.times }))
+            .collect();
         let read = |r: &Read| {
             let joined = if let Reason::Dearer(seconds) = r.why { Some(seconds) } else { None };
             json!({ "kernel": numbers.get(call, r.from), "name": r.name, "between": r.between, "joined_s": joined,
