@@ -138,12 +138,6 @@ impl Rules {
         for directory in &self.directories {
             rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
         }
-        for glob in self.without.iter().chain(&self.only) {
-            let wanted = pattern(glob)?;
-            if !rules.iter().any(|rule| wanted.is_match(&*rule.name)) {
-                return Err(no_rule(glob, &rules));
-            }
-        }
         let choice = rewrites::Choice {
             without: self.without.clone(),
             only: self.only.clone(),

@@ -109,7 +109,7 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
 /// An error, or all those that it is about, for programs.
 fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
     if let Some(related) = diagnostic.related() {
-        return related.flat_map(|error| listed(error)).collect();
+        return related.flat_map(listed).collect();
     }
     let place = Place::of(diagnostic);
     vec![json!({

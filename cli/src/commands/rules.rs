@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 
 use clap::Subcommand;
 use eutectic::{
-    Compiler, Error, RuleSet,
+    Compiler, Error,
     engine::rewrites::{Rule, circles, lint},
 };
 use eutectic_checker::worth;
