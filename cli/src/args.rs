@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use eutectic::{
     BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
-    engine::{backend::BackendError, rewrites},
+    engine::{backend::BackendError, ir::lang::sexp::did_you_mean, rewrites},
     packs,
 };
 use globset::{Glob, GlobMatcher};
@@ -170,6 +170,13 @@ pub fn load_directory_partly(directory: &Path) -> Result<(RuleSet, Vec<Fault>), 
     Ok((added, errors.into_iter().map(|error| Error::from(error).into()).collect()))
 }
 
+/// No rule is of that name.
+pub fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
+    let guess = did_you_mean(glob, rules.iter().map(|rule| &*rule.name));
+    let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
+    input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
+}
+
 /// A pattern of names: `*` stands for anything, a slash or a dot too.
 ///
 /// # Errors
@@ -189,7 +196,7 @@ pub struct CommonArgs {
     #[command(flatten)]
     pub compile: Compile,
     /// How to print
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(help_heading = None, long, value_enum, default_value_t)]
     pub format: Format,
 }
 
@@ -219,10 +226,10 @@ pub struct DeviceArgs {
     #[command(flatten)]
     pub on: BackendArg,
     /// Threads that a run uses [default: all that the process may use]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Device", long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Device", long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
 }
 
@@ -253,10 +260,10 @@ pub struct Compile {
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Optimizes repeated layers each for itself
-    #[arg(long)]
+    #[arg(help_heading = "Compilation", long)]
     pub no_outline: bool,
     /// How the plan is searched
-    #[arg(long, value_name = "STRATEGY", value_enum, default_value_t = StrategyName::Local)]
+    #[arg(help_heading = "Compilation", long, value_name = "STRATEGY", value_enum, default_value_t = StrategyName::Local)]
     pub strategy: StrategyName,
     #[command(flatten)]
     pub rules: Rules,

@@ -6,13 +6,20 @@ use std::{
     process::ExitCode,
 };
 
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet, renderer::DecorStyle};
+use anstream::{AutoStream, ColorChoice};
 use eutectic::{
     Error,
     engine::{backend::BackendError, rewrites::LoadError},
 };
-use miette::{Diagnostic, GraphicalReportHandler, Report};
+use miette::{Diagnostic, Report};
+use serde_json::{Value, json};
 
-use crate::table::plain;
+use crate::{
+    args::Format,
+    screen,
+    table::{hanging, plain},
+};
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -39,6 +46,17 @@ pub fn input(message: impl fmt::Display, help: impl Into<String>) -> Fault {
     Fault::Input(Report::new(Plain { message: message.to_string(), help: Some(help.into()) }))
 }
 
+/// Wrong usage, or help that was asked for: prints it, and gives the exit code.
+pub fn usage(error: &clap::Error, format: Format) -> ExitCode {
+    if error.use_stderr() && format == Format::Json {
+        let text = error.render().to_string();
+        return Fault::input(text.trim().trim_start_matches("error: ")).report(format);
+    }
+    // As for other output: where it goes to may be closed.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 impl Fault {
     /// Wrong input that says itself what to do.
     pub fn input(message: impl fmt::Display) -> Fault {
@@ -50,15 +68,19 @@ impl Fault {
         Fault::Run(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
-    /// Prints it on stderr, in colour where that is a terminal, and gives the exit code.
-    pub fn report(&self) -> ExitCode {
+    /// Prints it on stderr, for people or for programs, and gives the exit code.
+    pub fn report(&self, format: Format) -> ExitCode {
         let (report, code) = match self {
             Fault::Closed => return ExitCode::SUCCESS,
             Fault::Input(report) => (report, 2),
             Fault::Run(report) => (report, 1),
         };
+        let text = match format {
+            Format::Table => render(report.as_ref()),
+            Format::Json => format!("{}\n", json!({ "errors": listed(report.as_ref()), "exit_code": code })),
+        };
         // There is nobody left to tell if this fails.
-        let _ = io::stderr().write_all(render(report.as_ref()).as_bytes());
+        let _ = io::stderr().write_all(text.as_bytes());
         ExitCode::from(code)
     }
 }
@@ -77,13 +99,77 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
         };
         return format!("error: {diagnostic}\n{shown}{rest}");
     }
-    let mut text = String::new();
-    let drawn = diagnostic.source_code().is_some();
-    if drawn && GraphicalReportHandler::new().render_report(&mut text, diagnostic).is_ok() {
-        return text.trim_start_matches('\n').into();
+    if let Some(place) = Place::of(diagnostic) {
+        return place.drawn(diagnostic);
     }
-    let help = diagnostic.help().map_or(String::new(), |help| format!("\n  help: {help}"));
-    plain(&format!("error: {diagnostic}{help}\n"))
+    let help = diagnostic.help().map_or(String::new(), |help| format!("\n{}", hanging(format!("  help: {help}"), 8)));
+    format!("{}{}\n", plain(&hanging(format!("error: {diagnostic}"), 7)), plain(&help))
+}
+
+/// An error, or all those that it is about, for programs.
+fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
+    if let Some(related) = diagnostic.related() {
+        return related.flat_map(listed).collect();
+    }
+    let place = Place::of(diagnostic);
+    vec![json!({
+        "message": diagnostic.to_string(),
+        "help": diagnostic.help().map(|help| help.to_string()),
+        "file": place.as_ref().map(|place| &place.file),
+        "line": place.as_ref().map(|place| place.line + place.lines_before()),
+        "column": place.as_ref().map(Place::column),
+    })]
+}
+
+/// Where in a file an error is: the lines around it.
+struct Place {
+    file: String,
+    /// The number of the first line of the text, from 1 on.
+    line: usize,
+    text: String,
+    /// What is wrong, in bytes of the text, and what is said of it there.
+    span: std::ops::Range<usize>,
+    label: String,
+}
+
+impl Place {
+    fn of(diagnostic: &dyn Diagnostic) -> Option<Place> {
+        let source = diagnostic.source_code()?;
+        let label = diagnostic.labels()?.next()?;
+        let contents = source.read_span(label.inner(), 1, 1).ok()?;
+        let text = String::from_utf8_lossy(contents.data()).into_owned();
+        let start = label.offset().saturating_sub(contents.span().offset()).min(text.len());
+        Some(Place {
+            file: contents.name().unwrap_or_default().into(),
+            line: contents.line() + 1,
+            span: start..(start + label.len()).min(text.len()),
+            label: label.label().unwrap_or_default().into(),
+            text,
+        })
+    }
+
+    fn lines_before(&self) -> usize {
+        self.text[..self.span.start].matches('\n').count()
+    }
+
+    /// From 1 on.
+    fn column(&self) -> usize {
+        self.text[..self.span.start].chars().rev().take_while(|c| *c != '\n').count() + 1
+    }
+
+    fn drawn(&self, diagnostic: &dyn Diagnostic) -> String {
+        let (message, help) = (diagnostic.to_string(), diagnostic.help().map(|help| help.to_string()));
+        let mark = AnnotationKind::Primary.span(self.span.clone()).label(&self.label);
+        let snippet = Snippet::source(&self.text).line_start(self.line).path(&self.file).annotation(mark);
+        let mut group = Level::ERROR.primary_title(&message).element(snippet);
+        if let Some(help) = &help {
+            group = group.element(Level::HELP.message(help));
+        }
+        let coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
+        let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
+        let renderer = renderer.decor_style(DecorStyle::Unicode).term_width(screen::width().unwrap_or(140));
+        renderer.render(&[group]) + "\n"
+    }
 }
 
 impl From<Error> for Fault {

@@ -3,18 +3,26 @@
 mod args;
 mod commands;
 mod fault;
+mod infer;
 mod npy;
 mod output;
+mod plan_file;
+mod profile;
 mod program;
 mod report;
+mod screen;
 mod table;
 mod timing;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{commands as c, fault::Fault};
+use crate::{
+    args::Format,
+    commands as c,
+    fault::{Fault, usage},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +33,8 @@ Examples:
                                                        an ONNX model; `eutectic inspect` says what is in it
   eutectic explain minilm '*attention*'                how these kernels came about
   eutectic bench minilm --weights DIR --threads 1      how long a run takes
+  eutectic explain minilm --random --html plan.html    a page with the graph of kernels
+  eutectic completions bash > /etc/bash_completion.d/eutectic
 
 Exit codes: 0 success; 1 a failure while running; 2 wrong usage or bad input.";
 
@@ -51,10 +61,15 @@ enum Command {
     Rules(c::rules::Args),
     Ops(c::ops::Args),
     Devices(c::devices::Args),
+    Completions(c::completions::Args),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let format = asked_format();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, format),
+    };
     let done: Result<(), Fault> = match cli.command {
         Command::Demo(args) => c::demo::run(&args),
         Command::Run(args) => c::run::run(&args),
@@ -66,6 +81,14 @@ fn main() -> ExitCode {
         Command::Rules(args) => c::rules::run(&args),
         Command::Ops(args) => c::ops::run(&args),
         Command::Devices(args) => c::devices::run(&args),
+        Command::Completions(args) => c::completions::run(&args, Cli::command()),
     };
-    done.map_or_else(|fault| fault.report(), |()| ExitCode::SUCCESS)
+    done.map_or_else(|fault| fault.report(format), |()| ExitCode::SUCCESS)
+}
+
+/// How errors are printed: as results are. Wrong usage is an error too, so this reads the arguments before they are understood.
+fn asked_format() -> Format {
+    let args: Vec<_> = std::env::args_os().collect();
+    let apart = args.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
+    if apart || args.iter().any(|arg| arg == "--format=json") { Format::Json } else { Format::Table }
 }

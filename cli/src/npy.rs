@@ -1,7 +1,12 @@
-//! The `.npy` format of NumPy: dense arrays, little-endian, row-major
+//! The `.npy` format of NumPy: dense arrays, little-endian; those in Fortran order are put into row-major order as they are read
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use std::{fs, ops::Range, path::Path};
+use std::{
+    fs,
+    io::{Read, Write, stdin, stdout},
+    ops::Range,
+    path::Path,
+};
 
 use eutectic::{DType, Tensor};
 
@@ -40,13 +45,25 @@ impl AsRef<[u8]> for FilePart {
 /// When the file cannot be read, is no `.npy` file, or holds what tensors cannot.
 pub fn read(path: &Path) -> Result<Tensor, Fault> {
     let place = path.display();
-    let bytes = fs::read(path).map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read"))?;
+    let bytes = if is_standard(path) {
+        let mut bytes = Vec::new();
+        stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        fs::read(path)
+    };
+    let bytes =
+        bytes.map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
     parse(bytes).map_err(|problem| {
         input(
             format!("{place}: not a usable .npy file: {problem}"),
             "write it with numpy.save, as a dense array of a plain little-endian number type",
         )
     })
+}
+
+/// Whether a path means stdin or stdout.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
@@ -63,16 +80,45 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     let start = at + length;
     let header = std::str::from_utf8(bytes.get(at..start).ok_or_else(short)?).map_err(|e| e.to_string())?;
     let dtype = element_type(header)?;
-    if field(header, "fortran_order")?.starts_with("True") {
-        return Err("it is in Fortran order; use numpy.ascontiguousarray".into());
-    }
+    let columns_first = field(header, "fortran_order")?.starts_with("True");
     let dims = shape(header)?;
     let end = bytes.len();
     let data = FilePart(bytes, start..end);
     if dtype == DType::Bool && data.as_ref().iter().any(|b| *b > 1) {
         return Err("a truth value is neither 0 nor 1".into());
     }
-    Tensor::new(dtype, &dims, data).map_err(|e| e.to_string())
+    if !columns_first {
+        return Tensor::new(dtype, &dims, data).map_err(|e| e.to_string());
+    }
+    let backwards: Vec<usize> = dims.iter().rev().copied().collect();
+    let given = Tensor::new(dtype, &backwards, data).map_err(|e| e.to_string())?;
+    Tensor::new(dtype, &dims, rows_first(given.bytes(), dtype.size(), &dims)).map_err(|e| e.to_string())
+}
+
+/// The elements of an array whose first index runs fastest, in the order in which the last one does.
+fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
+    let strides: Vec<usize> = dims
+        .iter()
+        .scan(size, |stride, &dim| {
+            let this = *stride;
+            *stride *= dim;
+            Some(this)
+        })
+        .collect();
+    let mut at = vec![0; dims.len()];
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for _ in 0..bytes.len() / size {
+        let from: usize = at.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        ordered.extend_from_slice(&bytes[from..from + size]);
+        for axis in (0..dims.len()).rev() {
+            at[axis] += 1;
+            if at[axis] < dims[axis] {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+    ordered
 }
 
 /// What follows `'name':` in the header, which is a Python dictionary of three fields.
@@ -122,6 +168,9 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
     })?;
     let prefix = prefix.to_le_bytes();
     let bytes = [MAGIC, &[1, 0], &prefix, header.as_bytes(), tensor.bytes()].concat();
+    if is_standard(path) {
+        return Ok(stdout().lock().write_all(&bytes)?);
+    }
     output::write(path, &bytes).map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
 }
 
@@ -155,6 +204,16 @@ mod tests {
     }
 
     #[test]
+    fn columns_may_come_first() {
+        // numpy.save of numpy.asfortranarray(numpy.arange(6, dtype="<i4").reshape(1, 2, 3)).
+        let mut bytes = b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'fortran_order': True, 'shape': (1, 2, 3), }".to_vec();
+        bytes.resize(127, b' ');
+        bytes.push(b'\n');
+        bytes.extend([0_i32, 3, 1, 4, 2, 5].into_iter().flat_map(i32::to_le_bytes));
+        assert_eq!(parse(bytes).unwrap(), Tensor::from_i64(DType::I32, &[1, 2, 3], 0..6));
+    }
+
+    #[test]
     fn damage_is_an_error() {
         let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
         let file = |header: &str| {
@@ -165,7 +224,7 @@ mod tests {
         for end in 0..file(header).len() {
             assert!(parse(file(header)[..end].to_vec()).is_err(), "{end}");
         }
-        for (from, to) in [("<f4", ">f4"), ("False", "True"), ("(2,)", "(3,)"), ("(2,)", "2"), ("(2,)", "(-2,)")] {
+        for (from, to) in [("<f4", ">f4"), ("(2,)", "(3,)"), ("(2,)", "2"), ("(2,)", "(-2,)")] {
             assert!(parse(file(&header.replace(from, to))).is_err(), "{to}");
         }
         let huge = "(18446744073709551615, 18446744073709551615)";

@@ -1,8 +1,10 @@
 //! The program that a command works on: a built-in model, an ONNX file or a graph in text form, with its parameters and inputs.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     fs,
+    io::{Read, stdin},
     path::{Path, PathBuf},
 };
 
@@ -10,7 +12,13 @@ use clap::{Args, ValueEnum};
 use eutectic::{
     DType, Graph, NodeId, Shape, Tensor,
     engine::{
-        ir::{Class, index::Index, lang::Source, ops::ViewCall, text},
+        ir::{
+            Class,
+            index::Index,
+            lang::{Source, sexp::did_you_mean},
+            ops::ViewCall,
+            text,
+        },
         models::{
             BertConfig, BertOutput, Weights,
             bert::{self, IGNORED},
@@ -38,8 +46,8 @@ const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramArgs {
-    /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form
-    #[arg(value_name = "MODEL|FILE")]
+    /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form (- for stdin)
+    #[arg(value_name = "MODEL|FILE", help_heading = None)]
     pub model: PathBuf,
     /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
     #[arg(long, value_name = "NAME")]
@@ -63,12 +71,18 @@ pub struct ProgramArgs {
     /// .safetensors file or a checkpoint of torch
     #[arg(long, value_name = "PATH", conflicts_with = "random")]
     pub weights: Option<PathBuf>,
+    /// A parameter of the graph from a file, in place of what it is otherwise; may be repeated
+    #[arg(long = "param", value_name = "NAME=@FILE.npy", value_parser = named_file)]
+    pub params: Vec<(String, PathBuf)>,
     /// Random parameters, also for a model whose weights can be had
     #[arg(long)]
     pub random: bool,
     /// Where random parameters and inputs start from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// What stdin gave, where the model is `-`: it can be read once only.
+    #[arg(skip)]
+    pub stdin: OnceCell<Vec<u8>>,
 }
 
 /// In which ops a built-in model is written.
@@ -126,9 +140,16 @@ impl ProgramArgs {
             form,
             result,
             weights: None,
+            params: Vec::new(),
             random: true,
             seed: 1,
+            stdin: OnceCell::new(),
         }
+    }
+
+    /// Whether it is a model that is built in.
+    pub fn is_built_in(&self) -> bool {
+        self.builtin().is_some() || self.vision().is_some()
     }
 
     /// The built-in model of that name, if it is one.
@@ -216,10 +237,8 @@ impl ProgramArgs {
             (None, name) => {
                 let name = name.as_deref().unwrap_or(kind.presets()[0]);
                 let unknown = || {
-                    input(
-                        format!("--preset {name}: {} has none of that name", kind.name()),
-                        format!("it has {presets}"),
-                    )
+                    let help = suggestion(name, "it has", kind.presets().iter().copied());
+                    input(format!("--preset {name}: {} has none of that name", kind.name()), help)
                 };
                 kind.preset(name).ok_or_else(unknown)?
             }
@@ -288,7 +307,7 @@ impl ProgramArgs {
     }
 
     /// Whether it is an ONNX file, by its name.
-    fn is_onnx(&self) -> bool {
+    pub fn is_onnx(&self) -> bool {
         self.model.extension().is_some_and(|e| e == "onnx")
     }
 
@@ -313,23 +332,38 @@ impl ProgramArgs {
         }
     }
 
-    fn read(&self) -> Result<Graph, Fault> {
+    /// The text of a graph, from a file or from stdin.
+    fn bytes(&self) -> Result<Vec<u8>, Fault> {
+        if !npy::is_standard(&self.model) {
+            return fs::read(&self.model).map_err(|e| {
+                let known = BUILTINS.iter().map(|b| b.name).chain(Vision::ALL.into_iter().map(Vision::name));
+                let guess = suggestion(&self.model.to_string_lossy(), "built-in models are", known);
+                let help = format!("{guess}; anything else is the path of an ONNX model or a graph");
+                let place = self.model.display();
+                input(format!("no built-in model is named `{place}`, and as a file it cannot be read: {e}"), help)
+            });
+        }
+        if let Some(bytes) = self.stdin.get() {
+            return Ok(bytes.clone());
+        }
+        let mut bytes = Vec::new();
+        stdin().lock().read_to_end(&mut bytes).map_err(|e| Fault::run(format!("stdin cannot be read: {e}")))?;
+        Ok(self.stdin.get_or_init(|| bytes).clone())
+    }
+
+    /// The graph of a file in text form; symbols stay open.
+    pub fn parsed(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
-        let bytes = fs::read(&self.model).map_err(|e| {
-            let known: Vec<_> =
-                BUILTINS.iter().map(|b| b.name).chain(Vision::ALL.into_iter().map(Vision::name)).collect();
-            let help = format!(
-                "built-in models are {}; anything else is the path of an ONNX model or a graph",
-                known.join(", ")
-            );
-            input(format!("no built-in model is named `{place}`, and as a file it cannot be read: {e}"), help)
-        })?;
+        let bytes = self.bytes()?;
         self.only_for_builtin()?;
         let text = String::from_utf8(bytes).map_err(|e| {
             input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
         })?;
-        let graph = text::parse(&Source::new(place.to_string(), text)).map_err(|e| Fault::Input(e.into()))?;
-        self.bind(&graph)
+        text::parse(&Source::new(place.to_string(), text)).map_err(|e| Fault::Input(e.into()))
+    }
+
+    fn read(&self) -> Result<Graph, Fault> {
+        self.bind(&self.parsed()?)
     }
 
     fn bind(&self, graph: &Graph) -> Result<Graph, Fault> {
@@ -337,8 +371,8 @@ impl ProgramArgs {
         let symbols = graph.symbols();
         let known: Vec<&str> = symbols.iter().map(|s| &**s).collect();
         if let Some((name, _)) = self.shape.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
-            return Err(input(format!("--shape {name}: {place} has no such dimension"), known));
+            let help = suggestion(name, "it has", known.iter().copied());
+            return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
         }
         let values = self.shapes();
         let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();
@@ -350,11 +384,44 @@ impl ProgramArgs {
         graph.bind(&values).map_err(|e| Fault::input(format!("{place}: {e}")))
     }
 
+    /// The parameters that are given each in a file.
+    ///
+    /// # Errors
+    /// When a file is no usable `.npy` file, or a name is there twice.
+    pub fn given_params(&self) -> Result<NamedTensors, Fault> {
+        read_named("--param", &self.params)
+    }
+
     /// The parameters of the graph, and where they come from, in a few words.
     ///
     /// # Errors
     /// When the weights cannot be read or do not fit, or are missing for a model whose weights can be had.
     pub fn params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
+        let given = self.given_params()?;
+        let types: BTreeMap<&str, &eutectic::Type> =
+            graph.named("param").map(|(name, id)| (name, graph.ty(id))).collect();
+        for (name, value) in &given {
+            let Some(ty) = types.get(name.as_str()) else {
+                let help = suggestion(name, "the parameters are", types.keys().copied());
+                return Err(input(format!("--param {name}: there is no parameter of that name"), help));
+            };
+            if value.ty() != **ty {
+                let help = "give an array of exactly this element type and shape";
+                return Err(input(format!("parameter `{name}` is {ty}, but {} was given", value.ty()), help));
+            }
+        }
+        if !types.is_empty() && given.len() == types.len() {
+            return Ok((given, "each from its file".into()));
+        }
+        let (mut params, mut source) = self.other_params(graph)?;
+        if !given.is_empty() {
+            source = format!("{source}; {} from files of their own", given.len());
+        }
+        params.extend(given);
+        Ok((params, source))
+    }
+
+    fn other_params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
         if let Some(opened) = self.opened()? {
             return self.image_params(&opened, graph, opened.model.ignored());
         }
@@ -386,9 +453,10 @@ impl ProgramArgs {
         let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
         if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
             let names: Vec<_> = inputs.iter().map(|(name, id)| format!("{name} {}", graph.ty(*id))).collect();
+            let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
             return Err(input(
                 format!("there is no input named `{name}`"),
-                format!("the inputs are {}", names.join(", ")),
+                format!("{guess}the inputs are {}", names.join(", ")),
             ));
         }
         let mut values = NamedTensors::new();
@@ -458,7 +526,7 @@ pub fn onnx_fault(error: OnnxError) -> Fault {
             format!("add {}", open.iter().map(|name| format!("--shape {name}=N")).collect::<Vec<_>>().join(" "))
         }
         OnnxError::NoSuchDim { known, .. } if known.is_empty() => "all its dimensions are numbers".into(),
-        OnnxError::NoSuchDim { known, .. } => format!("it has {}", known.join(", ")),
+        OnnxError::NoSuchDim { name, known, .. } => suggestion(name, "it has", known.iter().map(String::as_str)),
         OnnxError::Unsupported { .. } => "`eutectic inspect` shows what is in the file".into(),
         OnnxError::Tensors { .. } => {
             "external data lies beside the model, in its folder; --random needs no values".into()
@@ -470,8 +538,9 @@ pub fn onnx_fault(error: OnnxError) -> Fault {
 
 /// Values of inputs.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Inputs")]
 pub struct InputFiles {
-    /// An input of the graph from a file; others are random; may be repeated
+    /// An input of the graph from a file (- for stdin); others are random; dimensions without a number take the array's; may be repeated
     #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
     pub files: Vec<(String, PathBuf)>,
 }
@@ -482,13 +551,30 @@ impl InputFiles {
     /// # Errors
     /// When a file is no usable `.npy` file, or a name is there twice.
     pub fn read(&self) -> Result<NamedTensors, Fault> {
-        let mut tensors = NamedTensors::new();
-        for (name, path) in &self.files {
-            if tensors.insert(name.clone(), npy::read(path)?).is_some() {
-                return Err(input(format!("--input {name} is given twice"), "give each input once"));
-            }
+        read_named("--input", &self.files)
+    }
+}
+
+fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensors, Fault> {
+    let mut tensors = NamedTensors::new();
+    for (name, path) in files {
+        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
+            return Err(input(format!("{flag} {name} is given twice"), "give each name once"));
         }
-        Ok(tensors)
+    }
+    Ok(tensors)
+}
+
+/// The name that may have been meant, and those that there are.
+pub fn suggestion<'n>(name: &str, are: &str, known: impl Iterator<Item = &'n str>) -> String {
+    /// More are no help.
+    const LISTED: usize = 24;
+    let known: Vec<&str> = known.collect();
+    let guess = did_you_mean(name, known.iter().copied()).map_or(String::new(), |guess| guess + " ");
+    match known.len() {
+        0 => "there is none".into(),
+        n if n > LISTED => format!("{guess}{are} {} and {} more", known[..LISTED].join(", "), n - LISTED),
+        _ => format!("{guess}{are} {}", known.join(", ")),
     }
 }
 

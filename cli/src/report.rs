@@ -1,19 +1,22 @@
 //! What is said of a compiled program: its graph's size, its kernels, and what was fused into each.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    time::Duration,
+};
 
-use comfy_table::Table;
 use eutectic::{
     Compiler, Graph, NodeId, Planned,
     engine::{
-        ir::Class,
+        ir::{Class, Origin},
         lowering::report::{FusedOp, KernelReport},
     },
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::table::{bytes, count, faint, seconds, table, thousands};
+use crate::table::{Table, bytes, count, faint, seconds, table, thousands};
 
 /// The size of a graph as it was given.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,39 +72,72 @@ impl Size {
 pub struct Repeat {
     /// Which block.
     pub block: usize,
-    /// How often it is called in a row.
-    pub times: usize,
+    /// The calls, in order.
+    pub calls: Range<usize>,
 }
 
 /// The calls of a program in order, repetitions together.
 pub fn stretches(planned: &Planned) -> Vec<Repeat> {
+    let mut first = 0;
     let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
-    calls.map(|same| Repeat { block: same[0].block, times: same.len() }).collect()
+    calls
+        .map(|same| {
+            let calls = first..first + same.len();
+            first = calls.end;
+            Repeat { block: same[0].block, calls }
+        })
+        .collect()
+}
+
+/// The numbers of a program's kernels, the same in all reports: of a run, by its steps, from 1 on; of those that run once when
+/// parameters are loaded, `L1` and so on.
+pub struct Numbers(HashMap<(usize, usize), String>);
+
+impl Numbers {
+    /// Of a program.
+    pub fn of(planned: &Planned) -> Numbers {
+        let steps = planned.lowered.steps.iter().enumerate();
+        let mut numbers: HashMap<_, _> =
+            steps.filter_map(|(at, step)| Some(((*step)?, (at + 1).to_string()))).collect();
+        let mut loads = 0;
+        for (call, body) in planned.outlined.calls.iter().enumerate() {
+            let kernels = &planned.blocks[body.block].searched.priced.kernels;
+            for (at, _) in kernels.iter().enumerate().filter(|(_, (kernel, _))| kernel.load) {
+                loads += 1;
+                numbers.insert((call, at), format!("L{loads}"));
+            }
+        }
+        Numbers(numbers)
+    }
+
+    /// The number of a call's kernel.
+    pub fn get(&self, call: usize, kernel: usize) -> &str {
+        self.0.get(&(call, kernel)).map_or("–", String::as_str)
+    }
+}
+
+/// The model part that one of a block is in a call.
+pub fn origin_in(planned: &Planned, call: usize, origin: &Origin) -> Origin {
+    let known = &planned.outlined.calls[call].origins;
+    known.iter().find(|(from, _)| from == origin).map_or_else(|| origin.clone(), |(_, to)| to.clone())
 }
 
 /// The tables of a program's kernels: one for each stretch, with a title.
 pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     let blocks = compiler.describe(planned);
-    let mut number = 0;
+    let numbers = Numbers::of(planned);
     let mut tables = Vec::new();
-    for Repeat { block, times } in stretches(planned) {
+    for Repeat { block, calls } in stretches(planned) {
         let kernels = &blocks[block];
         let run = kernels.iter().filter(|k| !k.load).count();
         let total: f64 = kernels.iter().filter(|k| !k.load).map(|k| k.cost.seconds).sum();
-        let repeated = if times > 1 { format!(", {times} times") } else { String::new() };
+        let repeated = if calls.len() > 1 { format!(", {} times", calls.len()) } else { String::new() };
         let plural = if run == 1 { "" } else { "s" };
         let title = format!("{}{repeated}: {run} kernel{plural}, predicted {}", place(kernels), seconds(total));
-        let mut table = table(&[">#", "kernel", "where", "fused into it", ">predicted", ">bytes", ">flop"]);
-        for kernel in kernels {
-            // Numbers go on through repetitions: the first of them is shown.
-            let label = if kernel.load {
-                faint("load")
-            } else {
-                number += 1;
-                number.to_string()
-            };
+        let mut table = table(&[">#", "kernel", "where", "fused into it", ">predicted", "?>bytes", "?>flop"]);
+        for (at, kernel) in kernels.iter().enumerate() {
             table.add_row([
-                label,
+                numbers.get(calls.start, at).to_string(),
                 kernel.anchor.to_string(),
                 kernel.origin.to_string(),
                 fused(kernel),
@@ -110,7 +146,6 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
                 count(kernel.cost.flops),
             ]);
         }
-        number += run * (times - 1);
         tables.push((title, table));
     }
     tables
@@ -168,16 +203,20 @@ fn counted(ops: &[&FusedOp]) -> String {
 /// The kernels for programs.
 pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
     let blocks = compiler.describe(planned);
-    let kernel = |k: &KernelReport| {
+    let numbers = Numbers::of(planned);
+    let kernel = |calls: &Range<usize>, at: usize, k: &KernelReport| {
         let fused: Vec<_> =
             k.fused.iter().map(|f| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain })).collect();
         json!({
+            "numbers": calls.clone().map(|call| numbers.get(call, at)).collect::<Vec<_>>(),
             "anchor": k.anchor.name(), "origin": k.origin.path(), "fused": fused, "stores": k.stores, "load": k.load,
             "predicted_s": k.cost.seconds, "bytes": k.cost.bytes, "flops": k.cost.flops,
         })
     };
-    let stretch =
-        |s: Repeat| json!({ "times": s.times, "kernels": blocks[s.block].iter().map(kernel).collect::<Vec<_>>() });
+    let stretch = |Repeat { block, calls }: Repeat| {
+        let kernels = blocks[block].iter().enumerate().map(|(at, k)| kernel(&calls, at, k));
+        json!({ "times": calls.len(), "kernels": kernels.collect::<Vec<_>>() })
+    };
     stretches(planned).into_iter().map(stretch).collect()
 }
 

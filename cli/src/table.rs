@@ -1,18 +1,11 @@
-//! How results are shown: tables, numbers with units, and headings.
+//! How results are shown: numbers with units, headings, and text that fits.
 
-use std::{
-    fmt::Display,
-    io::{IsTerminal, stdout},
-    time::Duration,
-};
+use std::{fmt::Display, time::Duration};
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets::UTF8_HORIZONTAL_ONLY,
-};
 use eutectic::engine::ir::lang::sexp::is_unseen;
 
-/// A line above, below the titles and at the end; none between rows.
-const STYLE: TableStyle = UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
+use crate::screen;
+pub use crate::screen::{Table, table};
 
 /// A text from a file as a terminal may have it: control characters, which it would obey, are written as escapes.
 pub fn plain(text: &str) -> String {
@@ -23,28 +16,26 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// An empty table; columns whose title starts with `>` hold numbers and are aligned to the right.
-pub fn table(titles: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
-    let cell = |title: &&str| Cell::new(title.trim_start_matches('>')).add_attribute(Attribute::Bold);
-    table.set_header(titles.iter().map(cell));
-    for (column, title) in table.column_iter_mut().zip(titles) {
-        if title.starts_with('>') {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// A heading, bold on a terminal.
+/// A heading, bold where colours are shown.
 pub fn heading(text: impl Display) -> String {
-    if stdout().is_terminal() { format!("\x1b[1;36m{text}\x1b[0m") } else { text.to_string() }
+    screen::styled("1;36", &prose(text))
 }
 
-/// Something of less interest, dimmed on a terminal.
+/// Something of less interest, dimmed where colours are shown.
 pub fn faint(text: impl Display) -> String {
-    if stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+    screen::styled("2", &text.to_string())
+}
+
+/// A paragraph, broken between words where the terminal ends; later lines are indented as the first one is.
+pub fn prose(text: impl Display) -> String {
+    let text = text.to_string();
+    let indent = text.len() - text.trim_start_matches(' ').len();
+    hanging(text, indent)
+}
+
+/// A paragraph whose later lines are indented by so much.
+pub fn hanging(text: impl Display, indent: usize) -> String {
+    screen::fit(&text.to_string(), screen::width(), indent)
 }
 
 /// `12,345`.

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 #[derive(Clone, Debug, Default)]
 pub struct Times(pub Vec<f64>);
 
-/// What is said of times: the middle, and where the middle 80 % lie; in milliseconds.
+/// What is said of times: the middle, and where most lie; in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     /// The median.
@@ -23,6 +23,8 @@ pub struct Spread {
     pub p10_ms: f64,
     /// A tenth is slower.
     pub p90_ms: f64,
+    /// A hundredth is slower.
+    pub p99_ms: f64,
 }
 
 impl Times {
@@ -43,7 +45,7 @@ impl Times {
     /// Median and spread.
     pub fn spread(&self) -> Spread {
         let ms = |share| self.quantile(share) * 1e3;
-        Spread { median_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9) }
+        Spread { median_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9), p99_ms: ms(0.99) }
     }
 }
 
@@ -64,7 +66,7 @@ pub fn interleaved(
 ) -> Result<Vec<Times>, Fault> {
     let mut times = vec![Times::default(); contenders.len()];
     let begin = Instant::now();
-    for round in 0..warmup + iters {
+    for round in 0..warmup.saturating_add(iters) {
         let counted = round.saturating_sub(warmup);
         if limit.is_some_and(|limit| counted >= 3 && begin.elapsed() > limit) {
             break;
@@ -81,14 +83,18 @@ pub fn interleaved(
     Ok(times)
 }
 
-/// Shows on stderr what is being done, if that is a terminal.
+/// Shows on stderr what is being done, if that is a terminal that can show a line anew.
 pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
-    if !stderr().is_terminal() {
+    if !stderr().is_terminal() || !anstyle_query::term_supports_ansi_color() {
         return ProgressBar::hidden();
     }
     let bar = steps.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    let template =
-        if steps.is_some() { "{spinner:.cyan} {msg} {wide_bar:.cyan} {pos}/{len}" } else { "{spinner:.cyan} {msg}" };
+    let template = match (steps.is_some(), anstyle_query::no_color()) {
+        (true, true) => "{spinner} {msg} {wide_bar} {pos}/{len}",
+        (true, false) => "{spinner:.cyan} {msg} {wide_bar:.cyan} {pos}/{len}",
+        (false, true) => "{spinner} {msg}",
+        (false, false) => "{spinner:.cyan} {msg}",
+    };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
     let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
     bar.set_message(what);

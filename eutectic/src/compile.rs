@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    hash::{Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,16 +10,20 @@ use std::{
 use eutectic_backend::{Backend, BackendError, Cost, Program};
 use eutectic_ir::{
     Graph, GraphError, Origin,
+    eclasses::EClasses,
     lang::Source,
     outline::{self, Block, Outlined},
 };
 use eutectic_lowering::{
-    Lowered, PlannedBlock, SearchOptions, Space, Strategy, lower,
+    Lowered, Plan, PlannedBlock, SearchOptions, Searched, Space, Strategy,
+    apart::{Apart, apart},
+    lower,
     report::{self, KernelReport},
     search,
 };
 use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, Why, optimize, why};
 use rayon::prelude::*;
+use rustc_hash::FxHasher;
 
 use crate::{
     Error, Session, extract,
@@ -161,13 +166,26 @@ impl Compiler {
     /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something or has too
     /// little memory.
     pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
-        self.settled(graph, |_| Ok(())).map(|(planned, ())| planned)
+        self.settled(graph, None, |_| Ok(())).map(|(planned, ())| planned)
+    }
+
+    /// As [`Compiler::compile_planned`], by plans that were found before: one for each distinct block, of a [`Planned`] of the same graph,
+    /// rules and backend. The graph is rewritten, and nothing is searched.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`]; and when the plans are of something else, as their `fingerprints` ([`Planned::fingerprints`]) say.
+    pub fn compile_by(&self, graph: &Graph, plans: &[Plan], fingerprints: &[u64]) -> Result<(Planned, Session), Error> {
+        let given = GivenPlans { plans, fingerprints };
+        let (planned, executable) = self.settled(graph, Some(given), |program| self.backend.compile(program))?;
+        let session = Session::new(planned.lowered.program.clone(), executable);
+        Ok((planned, session))
     }
 
     /// Plans a graph, and plans it again without what is refused by `build` or by the backend, or for less memory, until nothing is.
     fn settled<T>(
         &self,
         graph: &Graph,
+        given: Option<GivenPlans<'_>>,
         build: impl Fn(&Program) -> Result<T, BackendError>,
     ) -> Result<(Planned, T), Error> {
         let graph = &*bound(graph)?;
@@ -178,7 +196,10 @@ impl Compiler {
         })?;
         let mut round = Round::default();
         loop {
-            let blocks = timed(&mut times.plan, || each(&rewritten, |rewritten| self.plan_block(rewritten, &round)))?;
+            let blocks = timed(&mut times.plan, || match given {
+                Some(given) => self.by(given, &rewritten),
+                None => each(&rewritten, |rewritten| self.plan_block(rewritten, &round)),
+            })?;
             let alignment = self.backend.limits().alignment;
             let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks, alignment))?;
             let built = if round.fits(&lowered.program, &*self.backend)? {
@@ -187,13 +208,50 @@ impl Compiler {
                     problems => Err(BackendError::Unsupported { backend: self.backend.name().into(), problems }),
                 }
             } else {
+                // Another search may find a plan that takes less; one that is given stays what it is.
+                if given.is_some() {
+                    return Err(Error::Plan("it takes more memory than the device has".into()));
+                }
                 continue;
             };
             match built {
                 Ok(built) => return Ok((Planned { outlined, rewritten, blocks, lowered, times }, built)),
+                Err(error) if given.is_some() => return Err(error.into()),
                 Err(error) => round.learn(error, &lowered.program)?,
             }
         }
+    }
+
+    /// The blocks by plans that were found before.
+    fn by(&self, given: GivenPlans<'_>, rewritten: &[Rewritten]) -> Result<Vec<PlannedBlock>, Error> {
+        let found: Vec<u64> = rewritten.iter().map(|rewritten| fingerprint(&rewritten.classes)).collect();
+        if found != given.fingerprints || found.len() != given.plans.len() {
+            let why = "it was made for another graph, with other rules, or by another version; make it anew";
+            return Err(Error::Plan(why.into()));
+        }
+        let block = |(rewritten, plan): (&Rewritten, &Plan)| {
+            let classes = rewritten.classes.clone();
+            let count = classes.classes.len();
+            let known = |(class, &node): (usize, &usize)| node < classes.classes[class].nodes.len().max(1);
+            let fits = plan.choice.len() == count
+                && plan.stored.len() == count
+                && plan.host.len() == count
+                && plan.choice.iter().enumerate().all(known)
+                && plan.host.iter().all(|&host| host < count);
+            if !fits {
+                return Err(Error::Plan("it names classes or e-nodes that are not there".into()));
+            }
+            let space = Space::new(&classes, &*self.backend);
+            let priced = space.price(plan).map_err(|e| Error::Plan(e.to_string()))?;
+            if !priced.seconds.is_finite() {
+                return Err(Error::Plan(format!("the backend `{}` cannot build a kernel of it", self.backend.name())));
+            }
+            let greedy_seconds = priced.seconds;
+            let plan = plan.clone();
+            let searched = Searched { plan, priced, greedy_seconds, tried: 0, work: 0, cut_short: false };
+            Ok(PlannedBlock { searched, classes })
+        };
+        rewritten.iter().zip(given.plans).map(block).collect()
     }
 
     fn plan_block(&self, rewritten: &Rewritten, round: &Round) -> Result<PlannedBlock, Error> {
@@ -257,7 +315,7 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::compile`].
     pub fn compile_planned(&self, graph: &Graph) -> Result<(Planned, Session), Error> {
-        let (planned, executable) = self.settled(graph, |program| self.backend.compile(program))?;
+        let (planned, executable) = self.settled(graph, None, |program| self.backend.compile(program))?;
         let session = Session::new(planned.lowered.program.clone(), executable);
         Ok((planned, session))
     }
@@ -279,9 +337,41 @@ impl Compiler {
             .map(|block| report::describe(&Space::new(&block.classes, &*self.backend), &block.searched))
             .collect()
     }
+
+    /// For each distinct block, the pairs of kernels of which one reads what the other stores, and why they are not one.
+    pub fn apart(&self, planned: &Planned) -> Vec<Vec<Apart>> {
+        let pairs = |block: &PlannedBlock| apart(&Space::new(&block.classes, &*self.backend), &block.searched);
+        planned.blocks.iter().map(pairs).collect()
+    }
+}
+
+/// Plans that were found before, and what they were found in.
+#[derive(Clone, Copy)]
+struct GivenPlans<'a> {
+    plans: &'a [Plan],
+    fingerprints: &'a [u64],
+}
+
+/// What tells one saturated e-graph from another: a plan means nothing in another one.
+fn fingerprint(classes: &EClasses) -> u64 {
+    let mut hasher = FxHasher::default();
+    for class in &classes.classes {
+        (class.ty.to_string(), class.scalar.map(f64::to_bits), class.constant, class.nodes.len()).hash(&mut hasher);
+        for node in &class.nodes {
+            (node.op.name(), &node.operands[..]).hash(&mut hasher);
+            node.attrs.iter().for_each(|attr| attr.to_string().hash(&mut hasher));
+        }
+    }
+    classes.outputs.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Planned {
+    /// For each distinct block, what tells its e-graph from others: plans are of one e-graph.
+    pub fn fingerprints(&self) -> Vec<u64> {
+        self.blocks.iter().map(|block| fingerprint(&block.classes)).collect()
+    }
+
     /// The program that the plan computes: the graph that was planned as rules have rewritten it and the search has chosen.
     /// Outputs, inputs and parameters keep their names; inputs and parameters that nothing reads any more are left out.
     ///

@@ -6,6 +6,7 @@ use eutectic_ir::{
     lang::{Errors, sexp::nearest},
 };
 use eutectic_lowering::{PlanError, Space, program::LowerError};
+#[cfg(feature = "text")]
 use eutectic_models::{OpenError, ShapeError, TokensError};
 use eutectic_rewrites::{LoadError, RewriteError};
 
@@ -46,6 +47,9 @@ pub enum Error {
         /// What they are for.
         what: String,
     },
+    /// A plan that was found before and is of something else.
+    #[error("the plan does not fit: {0}")]
+    Plan(String),
     /// A plan that could not be lowered.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -53,12 +57,15 @@ pub enum Error {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// A directory that holds no usable model.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Model(#[from] Box<OpenError>),
     /// A batch for which a model has no program.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Batch(#[from] ShapeError),
     /// A text that has no tokens.
+    #[cfg(feature = "text")]
     #[error(transparent)]
     Text(#[from] TokensError),
     /// A name that is no backend's.

@@ -1,5 +1,7 @@
 //! Eutectic makes tensor programs fast by declarative graph rewriting. This crate is what other programs embed.
 //!
+//! # A graph
+//!
 //! Build or load a graph, compile it for a backend, run it:
 //!
 //! ```
@@ -20,6 +22,58 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # An ONNX file
+//!
+//! With the feature `onnx`. Dimensions that the file leaves open get a number; the file's weights are the program's parameters.
+//!
+#![cfg_attr(feature = "onnx", doc = "```")]
+#![cfg_attr(not(feature = "onnx"), doc = "```ignore")]
+//! use eutectic::{Compiler, Cpu, Tensor, engine::models::onnx::Model};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/mlp-new.onnx");
+//! let model = Model::open(path)?.import(&[("batch".to_string(), 2)].into())?;
+//! let weights = model.params()?;
+//!
+//! let mut session = Compiler::new(Cpu::default())?.compile(&model.graph)?;
+//! session.load_named(|name| weights.get(name).cloned())?;
+//! let y = session.run(&[Tensor::from_f32(&[2, 12], &[1.0; 24])?])?;
+//! assert_eq!(y[0].dims(), [2, 5]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A text model
+//!
+//! With the feature `text`. A folder with `config.json`, `model.safetensors` and `tokenizer.json`, as Hugging Face has them:
+//!
+#![cfg_attr(feature = "text", doc = "```")]
+#![cfg_attr(not(feature = "text"), doc = "```ignore")]
+//! use eutectic::{Compiler, Cpu, TextEncoder};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/tiny-bert");
+//! let mut encoder = TextEncoder::open(folder, Compiler::new(Cpu::default())?)?;
+//! let embeddings = encoder.encode(&["A cat sat on the mat.", "Felines rest on rugs."])?;
+//! let cosine: f32 = embeddings[0].iter().zip(&embeddings[1]).map(|(a, b)| a * b).sum();
+//! assert!(cosine <= 1.0 + 1e-6);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! None is on unless it is asked for: graphs, rules, plans and the backend for processors need none.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `models` | weights from files (safetensors, checkpoints of torch), builders of models |
+//! | `onnx` | the reader of ONNX files |
+//! | `text` | tokens, and text models from a folder |
+//! | `vision` | images, and models that take them |
+//! | `cuda`, `vulkan` | backends for GPUs |
+//! | `full` | all of these |
 
 mod backends;
 mod compile;
@@ -30,6 +84,7 @@ mod loaded;
 mod ports;
 mod round;
 mod session;
+#[cfg(feature = "text")]
 mod text;
 
 pub use backends::{BACKENDS, Listed};
@@ -42,6 +97,7 @@ pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::RuleSet;
 pub use loaded::Loaded;
 pub use session::Session;
+#[cfg(feature = "text")]
 pub use text::TextEncoder;
 
 /// The crates behind this one, for what the facade does not show.
@@ -50,6 +106,7 @@ pub mod engine {
     pub use eutectic_cpu as cpu;
     pub use eutectic_ir as ir;
     pub use eutectic_lowering as lowering;
+    #[cfg(feature = "models")]
     pub use eutectic_models as models;
     pub use eutectic_rewrites as rewrites;
 }

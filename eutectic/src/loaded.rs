@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eutectic_backend::{Executable, Program};
-use eutectic_ir::Tensor;
+use eutectic_ir::{Tensor, lang::sexp::did_you_mean};
 
 use crate::{Error, Session};
 
@@ -60,6 +60,7 @@ pub(crate) fn position<'a>(
     names.clone().position(|name| name == wanted).ok_or_else(|| {
         let names: Vec<_> = names.collect();
         let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-        Error::Arguments(vec![format!("the program has no {what} `{wanted}`; it has {known}")])
+        let guess = did_you_mean(wanted, names.into_iter()).map_or(String::new(), |guess| format!("; {guess}"));
+        Error::Arguments(vec![format!("the program has no {what} `{wanted}`; it has {known}{guess}")])
     })
 }

@@ -4,6 +4,7 @@
 //! ([`plan`]). [`build`] turns a kernel of a plan into the description that backends print from; [`space`] prices plans;
 //! [`mod@search`] looks for a cheap one; [`program`] puts plans of outlined blocks together, with buffers from [`memory`].
 
+pub mod apart;
 pub mod build;
 mod copy;
 mod domain;

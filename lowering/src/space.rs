@@ -211,22 +211,26 @@ impl<'a> Space<'a> {
         ask(&plan, &PlanKernel { stores: vec![class], interior, reads, load: false })
     }
 
+    /// Why a kernel of a plan cannot be built, for people.
+    pub(crate) fn refusal(&self, plan: &Plan, kernel: &PlanKernel) -> String {
+        let why = match build::kernel(self.classes, plan, kernel, &self.positions) {
+            Ok(KernelOfClasses { kernel, .. }) => {
+                let refused = self.backend.supports(&kernel).err().unwrap_or_default();
+                let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
+                [self.limits.exceeded(&kernel), refused, later].concat().join(", ")
+            }
+            Err(why) => why,
+        };
+        if why.is_empty() { "too expensive".into() } else { why }
+    }
+
     /// Why a class cannot be computed, for people.
     pub(crate) fn obstacle(&self, class: ClassId) -> String {
         let c = &self.classes.classes[class];
         let reasons: Vec<String> = (0..c.nodes.len())
             .map(|node| {
-                let why = self.alone(class, node, |plan, kernel| {
-                    match build::kernel(self.classes, plan, kernel, &self.positions) {
-                        Ok(KernelOfClasses { kernel, .. }) => {
-                            let refused = self.backend.supports(&kernel).err().unwrap_or_default();
-                            let later = self.refused.0.get(&kernel).cloned().into_iter().collect();
-                            [self.limits.exceeded(&kernel), refused, later].concat().join(", ")
-                        }
-                        Err(why) => why,
-                    }
-                });
-                format!("`{}`: {}", c.nodes[node].op, if why.is_empty() { "too expensive".into() } else { why })
+                let why = self.alone(class, node, |plan, kernel| self.refusal(plan, kernel));
+                format!("`{}`: {why}", c.nodes[node].op)
             })
             .collect();
         let place = c.origins.first().cloned().unwrap_or_default();

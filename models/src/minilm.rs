@@ -1,11 +1,8 @@
 //! all-MiniLM-L6-v2: sentence embeddings of 384 numbers (<https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2>).
 
-use std::path::Path;
-
-use crate::{
-    bert::BertConfig,
-    text::{OpenError, TextModel},
-};
+use crate::bert::BertConfig;
+#[cfg(feature = "text")]
+use crate::text::{OpenError, TextModel};
 
 /// The model was made for at most so many tokens ("input text longer than 256 word pieces is truncated"); its
 /// `tokenizer.json` says 128, which sentence-transformers overrides, too.
@@ -25,6 +22,7 @@ pub fn config() -> BertConfig {
 ///
 /// # Errors
 /// Everything that is missing or wrong, and how to get the files.
-pub fn open(dir: impl AsRef<Path>) -> Result<TextModel, Box<OpenError>> {
+#[cfg(feature = "text")]
+pub fn open(dir: impl AsRef<std::path::Path>) -> Result<TextModel, Box<OpenError>> {
     TextModel::open("minilm", dir, MAX_TOKENS, HELP)
 }

@@ -21,16 +21,16 @@ pub struct Args {
     #[command(flatten)]
     compile: Compile,
     /// Looks for the smallest set of rules with which the result differs from the one without by more than --tolerance
-    #[arg(long)]
+    #[arg(help_heading = None, long)]
     bisect: bool,
     /// The difference that counts, relative to the largest element of the result
-    #[arg(long, value_name = "X", default_value_t = 1e-3)]
+    #[arg(help_heading = None, long, value_name = "X", default_value_t = 1e-3)]
     tolerance: f64,
     /// Timed runs of each program; 0 leaves measuring out
-    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 11)]
     iters: usize,
     /// How to print
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
 }
 

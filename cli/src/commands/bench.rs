@@ -1,19 +1,26 @@
 //! `bench`: how long a program takes, as a whole and kernel by kernel.
 
+mod sweep;
+
 use std::{
+    fmt::Write as _,
     io::{Write, stdout},
     path::PathBuf,
+    time::Duration,
 };
 
 use eutectic::{Compiler, DeviceBuffer, Memory, Planned, Session, Tensor};
 use serde_json::{Value, json};
 
+use self::sweep::{Point, Sweep};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
-    npy,
+    npy, output,
+    plan_file::PlanFile,
+    profile::{self, KernelStep},
     program::{InputFiles, NamedTensors},
-    table::{bytes, duration, heading, seconds, table, thousands},
+    table::{bytes, duration, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
 
@@ -22,9 +29,14 @@ Examples:
   eutectic bench minilm --weights DIR --threads 1             the last hidden state, 1 x 128 tokens
   eutectic bench bert-base --batch 4 --seq 64 --iters 50      random weights
   eutectic bench model.graph --shape B=8 --explain            predicted beside measured time of each kernel
+  eutectic bench demo --duration 10                           for ten seconds
+  eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 --csv times.csv
+  eutectic bench model.onnx --input x=@x.npy --reference y.npy
+  eutectic bench demo --save-plan demo.plan; eutectic bench demo --plan demo.plan
   eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy --format json
 
---ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration.";
+--ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each
+point of a sweep; with --explain, one for each kernel.";
 
 /// Measures how long a program takes
 #[derive(clap::Args)]
@@ -32,23 +44,54 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
+    #[command(flatten)]
+    measure: Measure,
+    #[command(flatten)]
+    inputs: InputFiles,
+    /// Token ids of a built-in model, i64[batch seq]
+    #[arg(long, value_name = "FILE.npy", help_heading = "Inputs")]
+    ids: Option<PathBuf>,
+    /// Where the first output goes
+    #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
+    output: Option<PathBuf>,
+    /// What the first output should be: the largest difference is shown
+    #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
+    reference: Option<PathBuf>,
+    /// Shows predicted and measured time, GFLOP/s and GB/s of each kernel
+    #[arg(long, help_heading = "Results")]
+    explain: bool,
+    /// Writes the plan: which kernels compute what; --plan runs it without a search
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    save_plan: Option<PathBuf>,
+    /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
+    #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
+    plan: Option<PathBuf>,
+    /// Writes the times as comma-separated values
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    csv: Option<PathBuf>,
+}
+
+/// How it is measured.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Measuring")]
+struct Measure {
     /// Runs that are timed
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
     /// Runs before them
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: u32,
-    #[command(flatten)]
-    inputs: InputFiles,
-    /// Token ids of a built-in model, i64[batch seq]
-    #[arg(long, value_name = "FILE.npy")]
-    ids: Option<PathBuf>,
-    /// Where the first output goes
-    #[arg(long, value_name = "FILE.npy")]
-    output: Option<PathBuf>,
-    /// Shows predicted and measured time of each kernel
-    #[arg(long)]
-    explain: bool,
+    /// Runs until so much time has passed, three times at least, instead of --iters times
+    #[arg(long, value_name = "SECONDS", value_parser = positive, conflicts_with = "iters")]
+    duration: Option<f64>,
+    /// Measures at each of some values: of threads, batch, seq, or a symbolic dimension; all combinations of several
+    #[arg(long, value_name = "NAME=N,N,…")]
+    sweep: Vec<Sweep>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| *x > 0.0 && *x <= 1e6);
+    number.ok_or("expected a number of seconds, as in 2.5".into())
 }
 
 /// Runs the command.
@@ -56,34 +99,191 @@ pub struct Args {
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let compiler = args.job.compile.compiler()?;
-    let graph = args.job.program.graph()?;
-    let (params, source) = args.job.program.params(&graph)?;
-    let inputs = args.job.program.inputs(&graph, args.given()?)?;
-    let bar = progress("compiling", None);
-    let (planned, mut session) = compiler.compile_planned(&graph)?;
-    session.load_named(|name| params.get(name).cloned())?;
-    drop(bar);
-    // In a file, numbers begin anywhere.
-    let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
-    let inputs = placed.collect::<Result<NamedTensors, eutectic::Error>>()?;
-    let mut bench = Bench { args, compiler: &compiler, planned: &planned, inputs, source, times: Times::default() };
-    let first = bench.measure(&mut session)?;
-    if let (Some(path), Some(tensor)) = (&args.output, first) {
-        npy::write(path, &tensor)?;
+    let points = sweep::points(&args.measure.sweep);
+    let single = [
+        ("--output", args.output.is_some()),
+        ("--reference", args.reference.is_some()),
+        ("--plan", args.plan.is_some()),
+        ("--save-plan", args.save_plan.is_some()),
+    ];
+    if let Some((flag, _)) = single.iter().find(|(_, given)| *given && points.len() > 1) {
+        let problem = format!("{flag} is about one program, a sweep has several");
+        return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
-    let steps = if args.explain { bench.profile(&mut session)? } else { Vec::new() };
-    match args.job.format {
-        Format::Json => print_json(&mut stdout().lock(), &bench.json(&steps)),
-        Format::Table => bench.print(&steps),
+    let mut benches = Vec::new();
+    for point in points {
+        benches.push(Bench::at(args, point)?);
+    }
+    if let Some(path) = &args.csv {
+        let text = csv(&benches);
+        let write = output::write(path, text.as_bytes());
+        write.map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
+    }
+    let mut out = stdout().lock();
+    match (args.job.format, &benches[..]) {
+        (Format::Json, [bench]) => print_json(&mut out, &bench.json()),
+        (Format::Json, all) => print_json(&mut out, &all.iter().map(Bench::json).collect::<Vec<_>>()),
+        (Format::Table, [bench]) => bench.print(&mut out),
+        (Format::Table, all) => print_sweep(&mut out, all),
+    }
+}
+
+/// What was measured at a point of a sweep.
+struct Bench<'a> {
+    args: &'a Args,
+    point: Point,
+    compiler: Compiler,
+    planned: Planned,
+    inputs: NamedTensors,
+    source: String,
+    times: Times,
+    steps: Vec<KernelStep>,
+    error: Option<LargestError>,
+}
+
+/// How far a result is from a reference, at most.
+struct LargestError {
+    absolute: f64,
+    /// As a share of the reference's largest number.
+    relative: f64,
+}
+
+impl<'a> Bench<'a> {
+    fn at(args: &'a Args, point: Point) -> Result<Bench<'a>, Fault> {
+        let mut job = args.job.clone();
+        point.set(&mut job);
+        let given = args.given(&job)?;
+        job.program.infer(&given)?;
+        let compiler = job.compile.compiler()?;
+        let graph = job.program.graph()?;
+        let (params, source) = job.program.params(&graph)?;
+        let inputs = job.program.inputs(&graph, given)?;
+        let bar = progress("compiling", None);
+        let (planned, mut session) = match &args.plan {
+            Some(path) => PlanFile::read(path)?.compile(&compiler, &graph)?,
+            None => compiler.compile_planned(&graph)?,
+        };
+        if let Some(path) = &args.save_plan {
+            let model = job.program.model.to_string_lossy();
+            PlanFile::of(&planned, &model, compiler.backend().describe()).write(path)?;
+        }
+        session.load_named(|name| params.get(name).cloned())?;
+        drop(bar);
+        // In a file, numbers begin anywhere.
+        let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
+        let inputs = placed.collect::<Result<NamedTensors, eutectic::Error>>()?;
+        let (times, steps) = (Times::default(), Vec::new());
+        let mut bench = Bench { args, point, compiler, planned, inputs, source, times, steps, error: None };
+        let first = bench.measure(&mut session)?;
+        if let (Some(path), Some(tensor)) = (&args.output, &first) {
+            npy::write(path, tensor)?;
+        }
+        if let (Some(path), Some(tensor)) = (&args.reference, &first) {
+            bench.error = Some(LargestError::of(tensor, &npy::read(path)?)?);
+        }
+        if args.explain {
+            let runs = [args.measure.warmup as usize, bench.times.0.len()];
+            bench.steps = profile::measured(&bench.compiler, &bench.planned, &mut session, &bench.inputs, runs)?;
+        }
+        Ok(bench)
+    }
+
+    /// Times runs into buffers that are reused; gives the first output.
+    fn measure(&mut self, session: &mut Session) -> Result<Option<Tensor>, Fault> {
+        let first = session.run_named(|name| self.inputs.get(name).cloned())?.into_iter().next();
+        let program = session.program();
+        let names: Vec<String> = program.inputs.iter().map(|(name, _)| name.clone()).collect();
+        let sizes: Vec<usize> = program.outputs.iter().map(|(_, ty)| ty.bytes()).collect();
+        let host = |bytes: usize| session.buffer(bytes, Memory::Host);
+        let mut outputs: Vec<Box<dyn DeviceBuffer>> = sizes.into_iter().map(host).collect::<Result<_, _>>()?;
+        let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();
+        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().filter_map(|buffer| buffer.host_mut()).collect();
+        let measure = &self.args.measure;
+        let limit = measure.duration.map(Duration::from_secs_f64);
+        let (warmup, iters) = (measure.warmup as usize, measure.iters as usize);
+        let bar = progress("measuring", limit.is_none().then_some((warmup + iters) as u64));
+        let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));
+        let iters = if limit.is_some() { usize::MAX - warmup } else { iters };
+        self.times = interleaved(&mut [run], warmup, iters, limit, &bar)?.remove(0);
+        drop(bar);
+        Ok(first)
+    }
+
+    fn json(&self) -> Value {
+        let program = &self.planned.lowered.program;
+        let times: Vec<f64> = self.times.0.iter().map(|s| s * 1e3).collect();
+        let dims: serde_json::Map<_, _> =
+            self.inputs.iter().map(|(name, tensor)| (name.clone(), json!(tensor.ty().to_string()))).collect();
+        let mut value = json!({
+            "model": self.args.job.program.model.to_string_lossy(),
+            "device": self.compiler.backend().describe(),
+            "weights": self.source,
+            "inputs": dims,
+            "at": self.point.json(),
+            "warmup": self.args.measure.warmup,
+            "times_ms": times,
+            "predicted_ms": self.planned.seconds() * 1e3,
+            "kernels": program.run.len(),
+            "arena_bytes": program.arena_bytes,
+            "compile_ms": self.planned.times.total().as_secs_f64() * 1e3,
+        });
+        let spread = json!(self.times.spread());
+        if let (Some(value), Some(spread)) = (value.as_object_mut(), spread.as_object()) {
+            value.extend(spread.clone());
+            if let Some(LargestError { absolute, relative }) = self.error {
+                value.insert("largest_error".into(), json!({ "absolute": absolute, "relative": relative }));
+            }
+            if self.args.explain {
+                value.insert("steps".into(), self.steps.iter().zip(1..).map(|(s, n)| s.json(n)).collect());
+            }
+        }
+        value
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<(), Fault> {
+        let inputs: Vec<_> = self.inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
+        writeln!(out, "{}", heading(self.args.job.program.model.display()))?;
+        writeln!(out, "on        {}", self.compiler.backend().describe())?;
+        writeln!(out, "inputs    {}", inputs.join(", "))?;
+        writeln!(out, "weights   {}", self.source)?;
+        writeln!(out, "compiled  in {}, packing aside", duration(self.planned.times.total()))?;
+        let mut table =
+            table(&[">kernels", "?>peak memory", ">runs", ">predicted", ">p50", ">p90", ">p99", "?>fastest"]);
+        table.add_row(self.summary());
+        writeln!(out, "{table}")?;
+        if let Some(LargestError { absolute, relative }) = self.error {
+            let text = format!("largest error {absolute:.2e}, {relative:.1e} of the reference's largest number");
+            writeln!(out, "{}", prose(text))?;
+        }
+        if self.args.explain {
+            writeln!(out, "\n{}", profile::as_table(&self.steps))?;
+        }
+        if let Some(hint) = profile::hint(self.planned.seconds(), self.times.median()) {
+            writeln!(out, "{hint}")?;
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let program = &self.planned.lowered.program;
+        vec![
+            thousands(program.run.len()),
+            bytes(program.arena_bytes as f64),
+            thousands(self.times.0.len()),
+            seconds(self.planned.seconds()),
+            seconds(self.times.median()),
+            seconds(self.times.quantile(0.9)),
+            seconds(self.times.quantile(0.99)),
+            seconds(self.times.quantile(0.0)),
+        ]
     }
 }
 
 impl Args {
-    fn given(&self) -> Result<NamedTensors, Fault> {
+    fn given(&self, job: &CommonArgs) -> Result<NamedTensors, Fault> {
         let mut given = self.inputs.read()?;
         if let Some(path) = &self.ids {
-            if self.job.program.builtin().is_none() {
+            if job.program.builtin().is_none() {
                 return Err(input(
                     "--ids is for built-in models",
                     "give the inputs of a graph file with --input NAME=@FILE.npy",
@@ -95,132 +295,75 @@ impl Args {
     }
 }
 
-struct Bench<'a> {
-    args: &'a Args,
-    compiler: &'a Compiler,
-    planned: &'a Planned,
-    inputs: NamedTensors,
-    source: String,
-    times: Times,
-}
-
-/// A step of the run program: the kernel, its place, and what it takes.
-struct StepTime {
-    kernel: String,
-    origin: String,
-    predicted: Option<f64>,
-    measured: f64,
-}
-
-impl Bench<'_> {
-    /// Times runs into buffers that are reused; gives the first output.
-    fn measure(&mut self, session: &mut Session) -> Result<Option<Tensor>, Fault> {
-        let first = session.run_named(|name| self.inputs.get(name).cloned())?.into_iter().next();
-        let program = session.program();
-        let names: Vec<String> = program.inputs.iter().map(|(name, _)| name.clone()).collect();
-        let sizes: Vec<usize> = program.outputs.iter().map(|(_, ty)| ty.bytes()).collect();
-        let host = |bytes: usize| session.buffer(bytes, Memory::Host);
-        let mut outputs: Vec<Box<dyn DeviceBuffer>> = sizes.into_iter().map(host).collect::<Result<_, _>>()?;
-        let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();
-        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().filter_map(|buffer| buffer.host_mut()).collect();
-        let (warmup, iters) = (self.args.warmup as usize, self.args.iters as usize);
-        let bar = progress("measuring", Some((warmup + iters) as u64));
-        let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));
-        self.times = interleaved(&mut [run], warmup, iters, None, &bar)?.remove(0);
-        drop(bar);
-        Ok(first)
-    }
-
-    /// The median time of each step.
-    fn profile(&self, session: &mut Session) -> Result<Vec<StepTime>, Fault> {
-        let inputs: Vec<Tensor> =
-            session.program().inputs.iter().filter_map(|(name, _)| self.inputs.get(name).cloned()).collect();
-        let program = &self.planned.lowered.program;
-        let mut times = vec![Times::default(); program.run.len()];
-        let (warmup, iters) = (self.args.warmup as usize, self.args.iters as usize);
-        for run in session.profile(&inputs, warmup + iters)?.iter().skip(warmup) {
-            times.iter_mut().zip(run).for_each(|(times, &seconds)| times.0.push(seconds));
+impl LargestError {
+    fn of(result: &Tensor, reference: &Tensor) -> Result<LargestError, Fault> {
+        if result.dims() != reference.dims() {
+            let problem = format!("--reference is {}, the first output {}", reference.ty(), result.ty());
+            return Err(input(problem, "give an array of the output's shape"));
         }
-        let costs = self.planned.step_costs();
-        let step = |((step, times), cost): ((&eutectic::engine::backend::Step, &Times), &Option<_>)| StepTime {
-            kernel: program.kernels[step.kernel].kind().into(),
-            origin: step.origin.to_string(),
-            predicted: cost.map(|c: eutectic::engine::backend::Cost| c.seconds),
-            measured: times.median(),
-        };
-        Ok(program.run.iter().zip(&times).zip(&costs).map(step).collect())
-    }
-
-    fn json(&self, steps: &[StepTime]) -> Value {
-        let program = &self.planned.lowered.program;
-        let times: Vec<f64> = self.times.0.iter().map(|s| s * 1e3).collect();
-        let dims: serde_json::Map<_, _> =
-            self.inputs.iter().map(|(name, tensor)| (name.clone(), json!(tensor.ty().to_string()))).collect();
-        let mut value = json!({
-            "model": self.args.job.program.model.to_string_lossy(),
-            "device": self.compiler.backend().describe(),
-            "weights": self.source,
-            "inputs": dims,
-            "warmup": self.args.warmup,
-            "times_ms": times,
-            "predicted_ms": self.planned.seconds() * 1e3,
-            "kernels": program.run.len(),
-            "arena_bytes": program.arena_bytes,
-            "compile_ms": self.planned.times.total().as_secs_f64() * 1e3,
+        let (got, want) = (result.to_f64(), reference.to_f64());
+        let apart = got.iter().zip(&want).map(|(got, want)| match (got - want).abs() {
+            _ if got == want || got.is_nan() && want.is_nan() => 0.0,
+            apart if apart.is_nan() => f64::INFINITY,
+            apart => apart,
         });
-        let spread = json!(self.times.spread());
-        if let (Some(value), Some(spread)) = (value.as_object_mut(), spread.as_object()) {
-            value.extend(spread.clone());
-            if self.args.explain {
-                let step = |s: &StepTime| json!({ "kernel": s.kernel, "origin": s.origin, "predicted_us": s.predicted.map(|p| p * 1e6), "measured_us": s.measured * 1e6 });
-                value.insert("steps".into(), steps.iter().map(step).collect());
-            }
-        }
-        value
+        let absolute = apart.fold(0.0, f64::max);
+        let largest = want.iter().filter(|x| x.is_finite()).fold(0.0_f64, |most, x| most.max(x.abs()));
+        Ok(LargestError { absolute, relative: absolute / largest.max(f64::MIN_POSITIVE) })
     }
+}
 
-    fn print(&self, steps: &[StepTime]) -> Result<(), Fault> {
-        let mut out = stdout().lock();
-        let program = &self.planned.lowered.program;
-        let inputs: Vec<_> = self.inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
-        writeln!(out, "{}", heading(self.args.job.program.model.display()))?;
-        writeln!(out, "on        {}", self.compiler.backend().describe())?;
-        writeln!(out, "inputs    {}", inputs.join(", "))?;
-        writeln!(out, "weights   {}", self.source)?;
-        writeln!(out, "compiled  in {}, packing aside", duration(self.planned.times.total()))?;
-        let mut table = table(&[">kernels", ">peak memory", ">predicted", ">median", ">10 % below", ">90 % below"]);
-        table.add_row([
-            thousands(program.run.len()),
-            bytes(program.arena_bytes as f64),
-            seconds(self.planned.seconds()),
-            seconds(self.times.median()),
-            seconds(self.times.quantile(0.1)),
-            seconds(self.times.quantile(0.9)),
-        ]);
-        writeln!(out, "{table}")?;
-        if self.args.explain {
-            writeln!(out, "\n{}", self.steps(steps))?;
-        }
-        Ok(())
+fn print_sweep(out: &mut impl Write, benches: &[Bench<'_>]) -> Result<(), Fault> {
+    let names: Vec<String> = benches[0].point.names().map(|name| format!(">{name}")).collect();
+    let rest = [">kernels", "?>peak memory", "?>runs", ">predicted", ">p50", ">p90", ">p99", "?>fastest"];
+    let titles: Vec<&str> = names.iter().map(String::as_str).chain(rest).collect();
+    let mut rows = table(&titles);
+    for bench in benches {
+        rows.add_row(bench.point.values().map(|n| n.to_string()).chain(bench.summary()));
     }
+    writeln!(out, "{}", heading(benches[0].args.job.program.model.display()))?;
+    writeln!(out, "{rows}")?;
+    for bench in benches.iter().filter(|bench| bench.args.explain) {
+        writeln!(out, "\n{}\n{}", heading(&bench.point), profile::as_table(&bench.steps))?;
+    }
+    Ok(())
+}
 
-    fn steps(&self, steps: &[StepTime]) -> comfy_table::Table {
-        let total: f64 = steps.iter().map(|s| s.measured).sum();
-        let mut table = table(&[">#", "kernel", "where", ">predicted", ">measured", ">ratio", ">share"]);
-        for (at, step) in steps.iter().enumerate() {
-            table.add_row([
-                (at + 1).to_string(),
-                step.kernel.clone(),
-                step.origin.clone(),
-                step.predicted.map_or("–".into(), seconds),
-                seconds(step.measured),
-                step.predicted.map_or("–".into(), |p| format!("{:.2}", step.measured / p)),
-                format!("{:.1} %", 100.0 * step.measured / total),
-            ]);
+/// Times as comma-separated values.
+fn csv(benches: &[Bench<'_>]) -> String {
+    let names: String = benches[0].point.names().map(|name| format!("{},", quoted(name))).collect();
+    let explain = benches[0].args.explain;
+    let columns = match explain {
+        true => "kernel,name,origin,predicted_us,measured_us,p90_us,p99_us,bytes,flops",
+        false => "runs,predicted_ms,p50_ms,p90_ms,p99_ms,fastest_ms,kernels,arena_bytes",
+    };
+    let mut text = format!("{names}{columns}\n");
+    for bench in benches {
+        let at: String = bench.point.values().map(|n| format!("{n},")).collect();
+        if !explain {
+            let ms = |share| bench.times.quantile(share) * 1e3;
+            let program = &bench.planned.lowered.program;
+            let (runs, predicted) = (bench.times.0.len(), bench.planned.seconds() * 1e3);
+            let (kernels, arena) = (program.run.len(), program.arena_bytes);
+            let [p50, p90, p99, fastest] = [0.5, 0.9, 0.99, 0.0].map(ms);
+            let _ = writeln!(text, "{at}{runs},{predicted},{p50},{p90},{p99},{fastest},{kernels},{arena}");
         }
-        let predicted: f64 = steps.iter().filter_map(|s| s.predicted).sum();
-        let ratio = format!("{:.2}", total / predicted);
-        table.add_row(["", "all", "", &seconds(predicted), &seconds(total), &ratio, ""]);
-        table
+        for (step, number) in bench.steps.iter().zip(1..) {
+            let us = |share| step.times.quantile(share) * 1e6;
+            let known = |of: fn(&eutectic::engine::backend::Cost) -> f64| {
+                step.predicted.as_ref().map_or(String::new(), |cost| of(cost).to_string())
+            };
+            let (name, origin) = (quoted(&step.kernel), quoted(&step.origin));
+            let [p50, p90, p99] = [0.5, 0.9, 0.99].map(us);
+            let [predicted, bytes, flops] = [known(|c| c.seconds * 1e6), known(|c| c.bytes), known(|c| c.flops)];
+            let _ = writeln!(text, "{at}{number},{name},{origin},{predicted},{p50},{p90},{p99},{bytes},{flops}");
+        }
     }
+    text
+}
+
+/// A field of a CSV file (RFC 4180).
+fn quoted(text: &str) -> String {
+    let special = text.contains([',', '"', '\n', '\r']);
+    if special { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }

@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let (probes, mut faults) = args.probes()?;
     if probes.is_empty() && !faults.is_empty() {
-        return ended(faults);
+        return ended(faults, args.format);
     }
     let checker = Checker::new(args.options()?).map_err(Error::from)?;
     let reports = checker.check_all(&probes).map_err(Error::from)?;
@@ -79,14 +79,14 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         0 => {}
         n => faults.insert(0, Fault::run(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
     }
-    ended(faults)
+    ended(faults, args.format)
 }
 
 /// Prints all faults but the last, which gives the exit code: what did not load is to be mended first.
-fn ended(mut faults: Vec<Fault>) -> Result<(), Fault> {
+fn ended(mut faults: Vec<Fault>, format: Format) -> Result<(), Fault> {
     let last = faults.pop();
     for fault in &faults {
-        let _ = fault.report();
+        let _ = fault.report(format);
     }
     last.map_or(Ok(()), Err)
 }
@@ -116,7 +116,7 @@ impl Args {
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         for (glob, wanted) in &globs {
             if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
-                return Err(super::rules::no_rule(glob, &rules));
+                return Err(crate::args::no_rule(glob, &rules));
             }
         }
         let chosen = |p: &Probe| {

@@ -14,9 +14,10 @@ use eutectic::{
 use crate::{
     args::Compile,
     fault::Fault,
-    program::{FormName, NamedTensors, ProgramArgs, ResultName},
+    profile::hint,
+    program::{NamedTensors, ProgramArgs},
     report::{self, Size},
-    table::{bytes, duration, faint, heading, seconds, table, thousands},
+    table::{bytes, duration, faint, hanging, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
 
@@ -38,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     compile: Compile,
     /// Tokens of the text
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 128)]
     seq: usize,
 }
 
@@ -64,23 +65,15 @@ const RULES: usize = 16;
 /// # Errors
 /// When the encoder cannot be compiled with these rules, or stdout cannot be written to.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let program = ProgramArgs {
-        model: PathBuf::from("demo"),
-        preset: None,
-        shape: Vec::new(),
-        batch: None,
-        seq: Some(args.seq),
-        form: FormName::Composite,
-        result: ResultName::Hidden,
-        weights: None,
-        random: true,
-        seed: 1,
-    };
+    let program = ProgramArgs { seq: Some(args.seq), ..ProgramArgs::random(PathBuf::from("demo")) };
     let compiler = args.compile.compiler()?;
     let graph = program.graph()?;
     let (params, _) = program.params(&graph)?;
     let inputs = program.inputs(&graph, NamedTensors::new())?;
-    let chosen = compiler.plan(&graph)?;
+    let chosen = {
+        let _bar = progress("planning", None);
+        compiler.plan(&graph)?
+    };
     let size = Size::of(&graph);
     let mut out = stdout().lock();
     introduce(&mut out, &compiler, &size, args.seq)?;
@@ -93,13 +86,19 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let errors = contest.errors(&reference)?;
     contest.print(&mut out, &times, &errors)?;
     judge(&mut out, &reference, &errors)?;
-    writeln!(out, "\n{}", faint("next: eutectic explain demo, eutectic opt demo, eutectic --help"))?;
+    let chosen = contest.planned.last().map_or(f64::NAN, Planned::seconds);
+    if let Some(hint) = times.last().and_then(|times| hint(chosen, times.median())) {
+        writeln!(out, "{hint}")?;
+    }
+    let next =
+        "next: eutectic explain demo, eutectic explain demo --html demo.html, eutectic opt demo, eutectic --help";
+    writeln!(out, "\n{}", faint(prose(next)))?;
     Ok(())
 }
 
 fn introduce(out: &mut impl Write, compiler: &Compiler, size: &Size, seq: usize) -> Result<(), Fault> {
     writeln!(out, "{}", heading("A transformer encoder: 4 layers, hidden 256, post-norm"))?;
-    writeln!(out, "graph     {}", size.describe())?;
+    writeln!(out, "{}", hanging(format!("graph     {}", size.describe()), 10))?;
     writeln!(out, "input     one text of {seq} tokens; weights from a fixed seed")?;
     writeln!(out, "device    {}", compiler.backend().describe())?;
     Ok(())
@@ -109,7 +108,7 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
     let fired = report::rules(compiler, planned);
     let total: usize = fired.iter().map(|r| r.changes).sum();
     writeln!(out, "\n{}", heading(format!("Rules: {} fired, {} times", fired.len(), thousands(total))))?;
-    let mut table = table(&["rule", ">times", ">took", "says"]);
+    let mut table = table(&["rule", ">times", "?>took", "says"]);
     for rule in fired.iter().take(RULES) {
         table.add_row([rule.name.clone(), thousands(rule.changes), duration(rule.time), rule.doc.clone()]);
     }
@@ -128,14 +127,14 @@ fn plan(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<
     writeln!(
         out,
         "{}",
-        faint(format!(
+        faint(prose(format!(
             "found in {}: outlining {}, rewriting {}, planning {}, lowering {}",
             duration(times.total()),
             duration(times.outline),
             duration(times.rewrite),
             duration(times.plan),
             duration(times.lower),
-        ))
+        )))
     )?;
     for (title, table) in report::kernels(compiler, planned) {
         writeln!(out, "\n{title}\n{table}")?;
@@ -148,10 +147,9 @@ fn memory(out: &mut impl Write, planned: &Planned, size: &Size) -> Result<(), Fa
     let ratio = size.intermediate_bytes as f64 / peak.max(1) as f64;
     writeln!(out, "\n{}", heading("Memory of a run"))?;
     let (peak, all) = (bytes(peak as f64), bytes(size.intermediate_bytes as f64));
-    Ok(writeln!(
-        out,
-        "{peak} at its peak; the results of all ops of the graph together take {all}, {ratio:.1} times that"
-    )?)
+    let text =
+        format!("{peak} at its peak; the results of all ops of the graph together take {all}, {ratio:.1} times that");
+    Ok(writeln!(out, "{}", prose(text))?)
 }
 
 /// The same program by each strategy, ready to run.
@@ -212,17 +210,8 @@ impl Contest {
     fn print(&self, out: &mut impl Write, times: &[Times], errors: &[f64]) -> Result<(), Fault> {
         let rounds = times[0].0.len();
         writeln!(out, "\n{}", heading(format!("Measured: {rounds} rounds, in turn")))?;
-        let mut table = table(&[
-            "plan",
-            ">kernels",
-            ">memory",
-            ">predicted",
-            ">median",
-            ">10 % below",
-            ">90 % below",
-            ">faster",
-            ">largest error",
-        ]);
+        let mut table =
+            table(&["plan", ">kernels", "?>memory", ">predicted", ">p50", "?>p10", "?>p90", ">faster", ">error"]);
         for (at, ((name, _), planned)) in CONTENDERS.iter().zip(&self.planned).enumerate() {
             let (program, measured) = (&planned.lowered.program, &times[at]);
             table.add_row([
@@ -266,11 +255,11 @@ fn judge(out: &mut impl Write, reference: &[Vec<f64>], errors: &[f64]) -> Result
     writeln!(
         out,
         "{}",
-        faint(format!(
-            "errors are against the interpreter in f64; the chosen plan uses {:.0} % of the tolerance, {TOLERANCE:.0e} of the \
+        faint(prose(format!(
+            "the largest errors are against the interpreter in f64; the chosen plan uses {:.0} % of the tolerance, {TOLERANCE:.0e} of the \
              largest number, {size:.2}",
             100.0 * share
-        ))
+        )))
     )?;
     if share.is_nan() || share > 1.0 {
         return Err(Fault::run("the chosen plan's result is wrong; please report this"));

@@ -1,15 +1,22 @@
-//! `explain`: how kernels came about: which rules, in order, and what was fused and why.
+//! `explain`: how kernels came about: which rules, in order, what was fused and why, and why the rest was not.
+
+mod page;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{Write, stdout},
+    path::PathBuf,
 };
 
 use eutectic::{
-    Compiler, Planned,
+    Compiler, Error, Graph, Planned,
     engine::{
-        lowering::report::{FusedOp, KernelReport},
-        rewrites::Applied,
+        ir::lang::sexp::did_you_mean,
+        lowering::{
+            apart::{Apart, Reason},
+            report::{FusedOp, KernelReport},
+        },
+        rewrites::{Applied, Choice},
     },
 };
 use globset::GlobMatcher;
@@ -18,8 +25,9 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, pattern, print_json},
     fault::{Fault, input},
-    report::stretches,
-    table::{bytes, count, faint, heading, seconds},
+    report::{Numbers, stretches},
+    table::{bytes, count, faint, hanging, heading, seconds},
+    timing::progress,
 };
 
 const EXAMPLES: &str = "\
@@ -28,10 +36,12 @@ Examples:
   eutectic explain demo 3                        the third
   eutectic explain minilm '*attention*' --random those of that model part
   eutectic explain minilm matmul --random        those around that op
+  eutectic explain demo --html plan.html         a page for a browser: the graph of kernels, measured
   eutectic explain model.graph --rules DIR --format json
 
-For each kernel: what it costs, the rules that led from the program as written to what the kernel computes, in the order
-in which they were applied, and the ops fused into it, each with what storing its result instead would cost.";
+For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order
+in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its
+result instead would cost; and the kernels whose results it reads, with what one kernel for both would cost.";
 
 /// Says how the kernels of a program's plan came about
 #[derive(clap::Args)]
@@ -40,25 +50,62 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// Kernels by number, model part or op
-    #[arg(default_value = "*", value_name = "KERNEL|GLOB")]
+    #[arg(help_heading = None, default_value = "*", value_name = "KERNEL|GLOB")]
     glob: String,
+    /// Leaves out what each rule gains, for which the program is planned again without it
+    #[arg(help_heading = None, long)]
+    quick: bool,
+    /// Writes a page for a browser instead, which needs no other file: the graph of all kernels, with measured times
+    #[arg(help_heading = None, long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Runs that are measured for the page; 0 leaves measuring out
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20)]
+    iters: usize,
 }
 
 /// A kernel and how it came about.
 struct Explanation {
-    number: String,
+    /// Its number in each call of its block.
+    numbers: Vec<String>,
+    /// Its block, and its number there.
+    of: (usize, usize),
     report: KernelReport,
-    times: usize,
     steps: Vec<RuleRun>,
+    reads: Vec<Read>,
 }
 
 /// Rule applications in a row, of one rule to one model part.
 struct RuleRun {
+    /// Its name; with the op that it was applied to, where it is for several.
     rule: String,
+    /// Its name in rule files.
+    base: String,
     doc: String,
     origin: String,
     times: usize,
 }
+
+/// A kernel of which this one reads a result.
+struct Read {
+    /// In the block.
+    from: usize,
+    number: String,
+    name: String,
+    /// What is read.
+    between: String,
+    why: Reason,
+}
+
+/// What the plan is without a rule.
+enum Without {
+    /// So many predicted seconds longer.
+    Longer(f64),
+    /// There is none.
+    Nothing(String),
+}
+
+/// What each rule gains, by its name in rule files.
+type Gains = BTreeMap<String, Without>;
 
 /// Runs the command.
 ///
@@ -67,38 +114,60 @@ struct RuleRun {
 pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
     let compiler = args.job.compile.compiler()?;
-    let planned = compiler.plan(&args.job.program.graph()?)?;
+    let graph = args.job.program.graph()?;
+    let planned = {
+        let _bar = progress("planning", None);
+        compiler.plan(&graph)?
+    };
     let all = explanations(&compiler, &planned);
     let kernels = all.len();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
-        let help = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
+        let list = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
+        let names: BTreeSet<String> = explanations(&compiler, &planned).iter().flat_map(Explanation::names).collect();
+        let guess = did_you_mean(&args.glob, names.iter().map(String::as_str));
+        let help = guess.map_or(list.clone(), |guess| format!("{guess} {list}"));
         return Err(input(format!("no kernel has the number, model part or op `{}`", args.glob), help));
+    }
+    let gains = if args.quick { Gains::new() } else { gains(args, &compiler, &graph, &planned, &chosen)? };
+    if let Some(path) = &args.html {
+        return page::write(args, path, &compiler, &graph, &planned, &chosen, &gains);
     }
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
-        return print_json(&mut out, &chosen.iter().map(Explanation::json).collect::<Vec<_>>());
+        return print_json(&mut out, &chosen.iter().map(|e| e.json(&gains)).collect::<Vec<_>>());
     }
-    chosen.iter().try_for_each(|explanation| explanation.print(&mut out))
+    chosen.iter().try_for_each(|explanation| explanation.print(&mut out, &gains))
 }
 
 /// Every kernel of the plan, repeated blocks once.
 fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
-    let blocks = compiler.describe(planned);
-    let (mut all, mut number) = (Vec::new(), 0);
+    let (blocks, apart) = (compiler.describe(planned), compiler.apart(planned));
+    let numbers = Numbers::of(planned);
+    let mut all = Vec::new();
     for stretch in stretches(planned) {
-        let first = number;
-        for (at, report) in blocks[stretch.block].iter().enumerate() {
-            let label = if report.load {
-                "load".into()
-            } else {
-                number += 1;
-                number.to_string()
+        let kernels = &blocks[stretch.block];
+        let number = |call: usize, at: usize| numbers.get(call, at).to_string();
+        for (at, report) in kernels.iter().enumerate() {
+            let read = |pair: &Apart| {
+                let between: Vec<String> =
+                    pair.between.iter().map(|(op, origin)| format!("{op} of {origin}")).collect();
+                Read {
+                    from: pair.from,
+                    number: number(stretch.calls.start, pair.from),
+                    name: kernels[pair.from].anchor.to_string(),
+                    between: between.join(", "),
+                    why: pair.why.clone(),
+                }
             };
-            let steps = steps(compiler, planned, stretch.block, at);
-            all.push(Explanation { number: label, report: report.clone(), times: stretch.times, steps });
+            all.push(Explanation {
+                numbers: stretch.calls.clone().map(|call| number(call, at)).collect(),
+                of: (stretch.block, at),
+                report: report.clone(),
+                steps: steps(compiler, planned, stretch.block, at),
+                reads: apart[stretch.block].iter().filter(|pair| pair.to == at).map(read).collect(),
+            });
         }
-        number = first + (number - first) * stretch.times;
     }
     all
 }
@@ -127,38 +196,113 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
             Some(last) => last.times += 1,
             None => {
                 let doc = compiler.rules().get(&applied.rule).map_or("", |rule| rule.doc.lines().next().unwrap_or(""));
-                steps.push(RuleRun { rule, doc: doc.into(), origin, times: 1 });
+                let base = applied.rule.to_string();
+                steps.push(RuleRun { rule, base, doc: doc.into(), origin, times: 1 });
             }
         }
     }
     steps
 }
 
+/// Plans the program again without each of the rules that led to some kernels.
+fn gains(
+    args: &Args,
+    compiler: &Compiler,
+    graph: &Graph,
+    planned: &Planned,
+    of: &[Explanation],
+) -> Result<Gains, Fault> {
+    let rules: BTreeSet<&str> = of.iter().flat_map(|e| &e.steps).map(|step| &*step.base).collect();
+    let bar = progress("planning without each rule", Some(rules.len() as u64));
+    let mut gains = Gains::new();
+    for rule in rules {
+        let choice = Choice {
+            without: vec![rule.into()],
+            fp: args.job.compile.rules.fp.into(),
+            precision: args.job.compile.rules.precision.into(),
+            ..Choice::default()
+        };
+        let less = compiler.clone().with_rules(compiler.rules().choose(&choice).map_err(Error::from)?);
+        let without = match less.plan(graph) {
+            Ok(less) => Without::Longer(less.seconds() - planned.seconds()),
+            Err(error) => Without::Nothing(error.to_string().lines().next().unwrap_or_default().into()),
+        };
+        gains.insert(rule.into(), without);
+        bar.inc(1);
+    }
+    Ok(gains)
+}
+
+/// `12 µs more`, `12 µs less`, or nothing.
+fn more(difference: f64) -> String {
+    match difference {
+        d if d.abs() < 0.5e-9 => "no more".into(),
+        d if d > 0.0 => format!("{} more", seconds(d)),
+        d => format!("{} less", seconds(-d)),
+    }
+}
+
+impl Without {
+    fn describe(&self) -> String {
+        match self {
+            Without::Longer(difference) => format!("without it a run would take {}", more(*difference)),
+            Without::Nothing(why) => format!("without it there is no plan: {why}"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Without::Longer(difference) => json!({ "without_s": difference }),
+            Without::Nothing(why) => json!({ "needed": why }),
+        }
+    }
+}
+
+/// Why two kernels are two, in words.
+fn in_words(why: &Reason) -> String {
+    match why {
+        Reason::Dearer(difference) => format!("one kernel for both would take {}", more(*difference)),
+        Reason::Impossible(why) => format!("no kernel can do both: {why}"),
+    }
+}
+
 impl Explanation {
     fn is_meant(&self, wanted: &GlobMatcher) -> bool {
         let ops = self.report.fused.iter().map(|f| (f.op, &f.origin));
         let mut all = ops.chain([(self.report.anchor, &self.report.origin)]);
-        wanted.is_match(&self.number)
+        self.numbers.iter().any(|number| wanted.is_match(number))
             || all.any(|(op, origin)| wanted.is_match(op.name()) || wanted.is_match(origin.path()))
     }
 
-    fn print(&self, out: &mut impl Write) -> Result<(), Fault> {
+    /// What it can be asked for by.
+    fn names(&self) -> Vec<String> {
+        let ops =
+            self.report.fused.iter().map(|f| (f.op, &f.origin)).chain([(self.report.anchor, &self.report.origin)]);
+        ops.flat_map(|(op, origin)| [op.to_string(), origin.path().to_string()]).collect()
+    }
+
+    fn print(&self, out: &mut impl Write, gains: &Gains) -> Result<(), Fault> {
         let KernelReport { anchor, origin, cost, stores, .. } = &self.report;
-        let repeated = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
-        writeln!(out, "{}", heading(format!("{}: {anchor} in {origin}{repeated}", self.number)))?;
+        let repeated = match &self.numbers[1..] {
+            [] => String::new(),
+            others => format!(", and the same as {}", others.join(", ")),
+        };
+        writeln!(out, "{}", heading(format!("{}: {anchor} in {origin}{repeated}", self.numbers[0])))?;
         let plural = if *stores == 1 { "" } else { "s" };
-        writeln!(
-            out,
-            "  predicted {}: {} moved, {}flop, {stores} result{plural} stored",
+        let line = format!(
+            "  predicted {}: {} moved, {} flop, {stores} result{plural} stored",
             seconds(cost.seconds),
             bytes(cost.bytes),
             count(cost.flops)
-        )?;
-        for RuleRun { rule, doc, origin, times } in &self.steps {
+        );
+        writeln!(out, "{}", hanging(line, 4))?;
+        for RuleRun { rule, base, doc, origin, times } in &self.steps {
             let times = if *times > 1 { format!(" x {times}") } else { String::new() };
-            writeln!(out, "  by {rule}{times} in {origin}")?;
-            if !doc.is_empty() {
-                writeln!(out, "       {}", faint(doc))?;
+            writeln!(out, "{}", hanging(format!("  by {rule}{times} in {origin}"), 5))?;
+            for line in [Some(doc.clone()), gains.get(base).map(Without::describe)].into_iter().flatten() {
+                if !line.is_empty() {
+                    writeln!(out, "{}", hanging(format!("       {}", faint(line)), 7))?;
+                }
             }
         }
         if self.steps.is_empty() {
@@ -171,24 +315,37 @@ impl Explanation {
         {
             let FusedOp { op, origin, gain } = &same[0];
             let times = if same.len() > 1 { format!(" x {}", same.len()) } else { String::new() };
-            let why = gain.map_or(String::new(), |gain| {
-                let word = if gain >= 0.0 { "more" } else { "less" };
-                faint(format!(": storing it would cost {} {word}", seconds(gain.abs())))
-            });
-            writeln!(out, "  with {op}{times} of {origin}{why}")?;
+            let why = gain.map_or(String::new(), |gain| faint(format!(": storing it would cost {}", more(gain))));
+            writeln!(out, "{}", hanging(format!("  with {op}{times} of {origin}{why}"), 7))?;
+        }
+        for Read { number, name, between, why, .. } in &self.reads {
+            let why = faint(format!(": {}", in_words(why)));
+            writeln!(out, "{}", hanging(format!("  after {number}, {name}, which stores {between}{why}"), 8))?;
         }
         Ok(writeln!(out)?)
     }
 
-    fn json(&self) -> Value {
-        let step = |s: &RuleRun| json!({ "rule": s.rule, "doc": s.doc, "origin": s.origin, "times": s.times });
+    fn json(&self, gains: &Gains) -> Value {
+        let step = |s: &RuleRun| {
+            json!({ "rule": s.rule, "doc": s.doc, "origin": s.origin, "times": s.times,
+                    "gain": gains.get(&s.base).map(Without::json) })
+        };
         let fused = |f: &FusedOp| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain });
+        let read = |r: &Read| {
+            let (joined, reason) = match &r.why {
+                Reason::Dearer(difference) => (Some(*difference), None),
+                Reason::Impossible(why) => (None, Some(why)),
+            };
+            json!({ "kernel": r.number, "between": r.between, "joined_s": joined, "impossible": reason })
+        };
         json!({
-            "kernel": self.number, "anchor": self.report.anchor.name(), "origin": self.report.origin.path(),
-            "times": self.times, "stores": self.report.stores, "load": self.report.load,
+            "kernel": self.numbers[0], "numbers": self.numbers, "anchor": self.report.anchor.name(),
+            "origin": self.report.origin.path(),
+            "times": self.numbers.len(), "stores": self.report.stores, "load": self.report.load,
             "predicted_s": self.report.cost.seconds, "bytes": self.report.cost.bytes, "flops": self.report.cost.flops,
             "rules": self.steps.iter().map(step).collect::<Vec<_>>(),
             "fused": self.report.fused.iter().map(fused).collect::<Vec<_>>(),
+            "reads": self.reads.iter().map(read).collect::<Vec<_>>(),
         })
     }
 }

@@ -3,6 +3,7 @@
 pub mod ablate;
 pub mod bench;
 pub mod check;
+pub mod completions;
 pub mod demo;
 pub mod devices;
 pub mod explain;

@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 
-use eutectic::engine::ir::{Attr, Class, Op, ops::Default as AttrDefault};
+use eutectic::engine::ir::{Attr, Class, Op, lang::sexp::did_you_mean, ops::Default as AttrDefault};
 use serde_json::json;
 
 use crate::{
@@ -41,7 +41,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
     let ops: Vec<Op> = Op::all().filter(|op| wanted.is_match(op.name())).collect();
     if ops.is_empty() {
-        return Err(input(format!("no op is named `{}`", args.glob), "`eutectic ops` lists all of them"));
+        let guess = did_you_mean(&args.glob, Op::all().map(|op| op.name())).map_or(String::new(), |guess| guess + " ");
+        let help = format!("{guess}`eutectic ops` lists all of them");
+        return Err(input(format!("no op is named `{}`", args.glob), help));
     }
     let mut out = stdout().lock();
     if args.format == Format::Json {

@@ -37,17 +37,17 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// Prints the program as it is after a phase, each block for itself; may be repeated
-    #[arg(long, value_name = "PHASE|all", value_enum)]
+    #[arg(help_heading = None, long, value_name = "PHASE|all", value_enum)]
     print_after_phase: Vec<PhaseName>,
     /// What to print of the result
-    #[arg(long, value_name = "SECTION", value_enum, value_delimiter = ',',
+    #[arg(help_heading = None, long, value_name = "SECTION", value_enum, value_delimiter = ',',
           default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
     print: Vec<Section>,
     /// Prints the graph as Graphviz DOT, and nothing else
-    #[arg(long)]
+    #[arg(help_heading = None, long)]
     dot: bool,
     /// Also searches all plans, where they are few, and says how much better the best one is
-    #[arg(long)]
+    #[arg(help_heading = None, long)]
     gap: bool,
 }
 

@@ -4,18 +4,15 @@ use std::io::{Write, stdout};
 
 use clap::Subcommand;
 use eutectic::{
-    Compiler, Error, RuleSet,
-    engine::{
-        ir::lang::sexp::did_you_mean,
-        rewrites::{Rule, circles, lint},
-    },
+    Compiler, Error,
+    engine::rewrites::{Rule, circles, lint},
 };
 use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{
-    args::{BackendArg, Format, Rules, pattern, print_json},
-    fault::{Fault, input},
+    args::{BackendArg, Format, Rules, no_rule, pattern, print_json},
+    fault::Fault,
     table::{heading, table, thousands},
 };
 
@@ -76,7 +73,7 @@ struct Selection {
     #[command(flatten)]
     rules: Rules,
     /// How to print
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
 }
 
@@ -113,7 +110,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
     }
     for pack in chosen.chunk_by(|a, b| a.pack() == b.pack()) {
         writeln!(out, "{}", heading(format!("{}: {} rules, phase {}", pack[0].pack(), pack.len(), pack[0].phase)))?;
-        let mut table = table(&["rule", "says", "promises", "where"]);
+        let mut table = table(&["rule", "says", "promises", "?where"]);
         for rule in pack {
             let once = if rule.once { ", once" } else { "" };
             table.add_row([rule.name.to_string(), rule.doc.clone(), format!("{}{once}", rule.contract), rule.place()]);
@@ -152,10 +149,4 @@ fn find(selection: &Selection) -> Result<(), Fault> {
         0 => Ok(()),
         n => Err(Fault::input(format!("{n} suspicious rule{}", if n == 1 { "" } else { "s" }))),
     }
-}
-
-pub(super) fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
-    let guess = did_you_mean(glob, rules.iter().map(|rule| &*rule.name));
-    let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
-    input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
 }

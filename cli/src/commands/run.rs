@@ -6,7 +6,7 @@ mod vision;
 use std::{
     ffi::OsString,
     io::{Write, stdout},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use eutectic::{DType, Tensor, TextEncoder};
@@ -16,7 +16,7 @@ use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
     npy,
-    program::{InputFiles, NamedTensors},
+    program::{InputFiles, NamedTensors, suggestion},
     table::{faint, heading, table},
     timing::progress,
 };
@@ -27,7 +27,8 @@ Examples:
   eutectic run minilm --weights DIR --text \"a cat\" --format json         all numbers
   eutectic run model.graph --shape B=2 --seed 7                          random parameters and inputs
   eutectic run model.graph --input x=@x.npy --weights w.safetensors --output y.npy
-  eutectic run model.onnx --shape batch=1 --input x=@x.npy --output y.npy
+  eutectic run model.onnx --input x=@x.npy --output y.npy                  the array says how large the batch is
+  eutectic run model.graph --param w=@w.npy --input x=@- --output - < x.npy > y.npy
   eutectic run sam --preset vit-b --weights sam_vit_b.pth --image photo.jpg --point 320,200 --out mask.png
   eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
   eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy     random parameters
@@ -42,22 +43,22 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// A text to embed (minilm); may be repeated
-    #[arg(long = "text", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(help_heading = None, long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     texts: Vec<OsString>,
     /// The image that a model looks at: PNG or JPEG (sam)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = None, long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// A point of what a mask is wanted of, in pixels of the image from its top left; may be repeated (sam)
-    #[arg(long = "point", value_name = "X,Y", value_parser = point)]
+    #[arg(help_heading = None, long = "point", value_name = "X,Y", value_parser = point)]
     points: Vec<[f64; 2]>,
     /// Where the result goes: the numbers (*.npy), or a picture (*.png): the mask over the image, or the embedding's first three
     /// principal components beside it; may be repeated (sam)
-    #[arg(long = "out", value_name = "FILE.npy|FILE.png")]
+    #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     results: Vec<PathBuf>,
     #[command(flatten)]
     inputs: InputFiles,
-    /// Where an output goes: the first one, or the one of that name; may be repeated
-    #[arg(long = "output", value_name = "[NAME=]FILE.npy")]
+    /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
+    #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy")]
     outputs: Vec<PathBuf>,
 }
 
@@ -128,7 +129,7 @@ fn run_texts(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-fn similarity_table(similarities: &[Vec<f64>]) -> comfy_table::Table {
+fn similarity_table(similarities: &[Vec<f64>]) -> crate::table::Table {
     let titles: Vec<String> =
         (0..=similarities.len()).map(|n| if n == 0 { ">".into() } else { format!(">{n}") }).collect();
     let mut table = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
@@ -179,9 +180,12 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
         return Err(input(format!("{} embeds texts, and no --text was given", args.job.program.model.display()), help));
     }
     let compiler = args.job.compile.compiler()?;
-    let graph = args.job.program.graph()?;
-    let (params, source) = args.job.program.params(&graph)?;
-    let inputs = args.job.program.inputs(&graph, args.inputs.read()?)?;
+    let given = args.inputs.read()?;
+    let mut program = args.job.program.clone();
+    program.infer(&given)?;
+    let graph = program.graph()?;
+    let (params, source) = program.params(&graph)?;
+    let inputs = program.inputs(&graph, given)?;
     let files = output_files(args, graph.outputs())?;
     let bar = progress("compiling and running", None);
     let mut session = compiler.compile(&graph)?;
@@ -196,6 +200,10 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
 }
 
 fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors, source: &str) -> Result<(), Fault> {
+    // An array on stdout stands alone.
+    if args.outputs.iter().chain(&args.results).any(|path| is_to_stdout(path)) {
+        return Ok(());
+    }
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
         let values = |t: &Tensor| match t.dtype() {
@@ -235,6 +243,11 @@ fn number(x: f64, finite: Value) -> Value {
     }
 }
 
+/// Whether an output goes to stdout: `-`, or `NAME=-`.
+fn is_to_stdout(path: &Path) -> bool {
+    npy::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
+}
+
 /// Which output goes into which file.
 fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<Vec<(usize, PathBuf)>, Fault> {
     let file = |path: &PathBuf| {
@@ -243,9 +256,9 @@ fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<V
             Some((Some(at), file)) => Ok((at, file.into())),
             None if !outputs.is_empty() => Ok((0, path.clone())),
             _ => {
-                let names: Vec<_> = outputs.iter().map(|(name, _)| name.as_str()).collect();
                 let problem = format!("--output {}: there is no output of that name", path.display());
-                Err(input(problem, format!("the outputs are {}", names.join(", "))))
+                let name = named.map_or("", |(name, _)| name);
+                Err(input(problem, suggestion(name, "the outputs are", outputs.iter().map(|(name, _)| name.as_str()))))
             }
         }
     };

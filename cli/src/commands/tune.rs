@@ -59,7 +59,7 @@ pub struct Args {
     #[command(flatten)]
     rules: Rules,
     /// How to print
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
 }
 

@@ -9,8 +9,8 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, pattern, print_json},
-    commands::{explain::applied, rules::no_rule},
+    args::{CommonArgs, Format, no_rule, pattern, print_json},
+    commands::explain::applied,
     fault::Fault,
     table::{faint, heading},
 };
@@ -24,7 +24,7 @@ pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
     /// Most near misses of a rule that are shown
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 5)]
     most: usize,
 }
 

@@ -1,0 +1,94 @@
+//! Sweeps: the values that threads, batches and dimensions take in turn.
+
+use std::{fmt, num::NonZeroUsize, str::FromStr};
+
+use serde_json::Value;
+
+use crate::args::CommonArgs;
+
+/// What is varied, and the values that it takes: `threads=1,2,4`.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    name: String,
+    values: Vec<usize>,
+}
+
+impl FromStr for Sweep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sweep, String> {
+        let wrong = || "expected NAME=N,N,…, as in threads=1,2,4".to_string();
+        let (name, values) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+        let values: Vec<usize> =
+            values.split(',').map(|n| n.trim().parse()).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        if name == "threads" && values.contains(&0) {
+            return Err("a run takes at least one thread".into());
+        }
+        Ok(Sweep { name: name.into(), values })
+    }
+}
+
+/// A value for each sweep.
+#[derive(Clone, Debug, Default)]
+pub struct Point(Vec<(String, usize)>);
+
+/// All combinations, the last sweep's values in turn; one point without a sweep.
+pub fn points(sweeps: &[Sweep]) -> Vec<Point> {
+    sweeps.iter().fold(vec![Point::default()], |points, sweep| {
+        let with = |point: &Point, &value: &usize| Point([&point.0[..], &[(sweep.name.clone(), value)]].concat());
+        points.iter().flat_map(|point| sweep.values.iter().map(move |value| with(point, value))).collect()
+    })
+}
+
+impl Point {
+    /// Sets the arguments.
+    pub fn set(&self, job: &mut CommonArgs) {
+        for (name, value) in &self.0 {
+            match name.as_str() {
+                "threads" => job.compile.device.threads = NonZeroUsize::new(*value),
+                "batch" if job.program.is_built_in() => job.program.batch = Some(*value),
+                "seq" if job.program.is_built_in() => job.program.seq = Some(*value),
+                _ => {
+                    job.program.shape.retain(|(known, _)| known != name);
+                    job.program.shape.push((name.clone(), i64::try_from(*value).unwrap_or(i64::MAX)));
+                }
+            }
+        }
+    }
+
+    /// What is varied.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().map(|(_, value)| *value)
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        self.0.iter().map(|(name, value)| (name.clone(), (*value).into())).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_all_combinations() {
+        let sweeps: Vec<Sweep> = ["threads=1,2", "B=8,16"].map(|text| text.parse().unwrap()).into();
+        let points: Vec<String> = points(&sweeps).iter().map(ToString::to_string).collect();
+        assert_eq!(points, ["threads = 1, B = 8", "threads = 1, B = 16", "threads = 2, B = 8", "threads = 2, B = 16"]);
+        assert!("threads".parse::<Sweep>().is_err() && "threads=0".parse::<Sweep>().is_err());
+        assert!("B=x".parse::<Sweep>().is_err() && "=1".parse::<Sweep>().is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Numbers for dimensions that follow from the arrays that are given.
+
+use eutectic::{
+    Dim, Shape,
+    engine::models::{builtin::Builtin, onnx},
+};
+
+use crate::{
+    fault::{Fault, input},
+    program::{NamedTensors, ProgramArgs, onnx_fault},
+};
+
+impl ProgramArgs {
+    /// Gives dimensions that have no number the one that arrays for inputs and parameters have there.
+    ///
+    /// # Errors
+    /// When the model cannot be read, or two arrays contradict each other.
+    pub fn infer(&mut self, given: &NamedTensors) -> Result<(), Fault> {
+        if let Some(builtin) = self.builtin() {
+            self.infer_built_in(builtin, given);
+            return Ok(());
+        }
+        if self.vision().is_some() {
+            let pixels = given.get("pixels").filter(|pixels| pixels.dims().len() == 4);
+            self.batch = self.batch.or(pixels.map(|pixels| pixels.dims()[0]));
+            return Ok(());
+        }
+        let given: NamedTensors = given.clone().into_iter().chain(self.given_params()?).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let mut found: Vec<(String, i64, String)> = Vec::new();
+        for (name, shape) in self.ports()? {
+            let Some(value) = given.get(&name).filter(|value| value.dims().len() == shape.rank()) else { continue };
+            for (dim, &extent) in shape.iter().zip(value.dims()) {
+                let Some((symbol, number)) = solve(dim, extent) else { continue };
+                match found.iter().find(|(known, _, _)| *known == symbol) {
+                    Some((_, other, by)) if *other != number => {
+                        let problem = format!("`{symbol}` is {other} by `{by}` and {number} by `{name}`");
+                        return Err(input(problem, "give arrays whose extents agree"));
+                    }
+                    Some(_) => {}
+                    None => found.push((symbol, number, name.clone())),
+                }
+            }
+        }
+        for (symbol, number, _) in found {
+            if !self.shape.iter().any(|(name, _)| *name == symbol) {
+                self.shape.push((symbol, number));
+            }
+        }
+        Ok(())
+    }
+
+    fn infer_built_in(&mut self, builtin: &Builtin, given: &NamedTensors) {
+        let Some([batch, seq]) = given.get("ids").and_then(|ids| <[usize; 2]>::try_from(ids.dims()).ok()) else {
+            return;
+        };
+        if self.extents(builtin) != (batch, seq) {
+            self.batch = self.batch.or(Some(batch));
+            self.seq = self.seq.or(Some(seq));
+        }
+    }
+
+    /// The inputs and parameters of a file, with extents that may be open.
+    fn ports(&self) -> Result<Vec<(String, Shape)>, Fault> {
+        if self.is_onnx() {
+            let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
+            let shape = |(name, port): (&str, Result<&onnx::ModelPort, &str>)| {
+                Some((name.to_string(), port.ok()?.shape.clone()?))
+            };
+            return Ok(model.inputs().filter_map(shape).collect());
+        }
+        let graph = self.parsed()?;
+        let open = graph.symbols();
+        let ports = graph.named("input").chain(graph.named("param"));
+        let shape = |(name, id)| {
+            let shape: &Shape = graph.shape(id)?;
+            let is_open = |dim: &Dim| dim.symbols().iter().all(|symbol| open.contains(&symbol.name));
+            shape.iter().all(is_open).then(|| (String::from(name), shape.clone()))
+        };
+        Ok(ports.filter_map(shape).collect())
+    }
+}
+
+/// The number that a dimension's only symbol must have for the dimension to be an extent.
+fn solve(dim: &Dim, extent: usize) -> Option<(String, i64)> {
+    let symbols = dim.symbols();
+    let [symbol] = &symbols[..] else { return None };
+    let name = symbol.name.to_string();
+    let at = |number: i64| dim.bind(&|of| (of == name).then_some(Dim::Known(number))).known();
+    let extent = i64::try_from(extent).ok()?;
+    // It is a polynomial; of one that is no line, this finds nothing.
+    let (zero, one) = (at(0)?, at(1)?);
+    let slope = one.checked_sub(zero).filter(|slope| *slope != 0)?;
+    let number = extent.checked_sub(zero)?.checked_div(slope)?;
+    (number >= 0 && at(number) == Some(extent)).then_some((name, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_symbol_of_an_extent_is_found() {
+        let b = Dim::symbol("B");
+        assert_eq!(solve(&b, 7), Some(("B".into(), 7)));
+        assert_eq!(solve(&(&b * &Dim::Known(2)), 6), Some(("B".into(), 3)));
+        assert_eq!(solve(&(&b * &Dim::Known(2)), 7), None);
+        assert_eq!(solve(&(&b * &b), 9), None);
+        assert_eq!(solve(&(&b * &Dim::symbol("C")), 9), None);
+        assert_eq!(solve(&Dim::Known(3), 3), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Plans as files: what a search has found, to be kept, compared, and run without a search.
+
+use std::path::Path;
+
+use eutectic::{
+    Compiler, Graph, Planned, Session,
+    engine::lowering::{Plan, print},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    fault::{Fault, input},
+    output,
+};
+
+/// The form of the file; another one is another number.
+const FORM: u32 = 1;
+
+/// A plan in a file.
+#[derive(Serialize, Deserialize)]
+pub struct PlanFile {
+    /// [`FORM`].
+    eutectic_plan: u32,
+    /// For people: of which model, for what device.
+    model: String,
+    device: String,
+    predicted_s: f64,
+    /// The kernels, in the canonical print of `opt --print plan`: equal plans have equal text.
+    kernels: Vec<String>,
+    blocks: Vec<BlockPlan>,
+}
+
+/// The plan of a block.
+#[derive(Serialize, Deserialize)]
+struct BlockPlan {
+    /// What tells the block's e-graph from others.
+    fingerprint: String,
+    /// For each class, the e-node that computes it.
+    choice: Vec<usize>,
+    /// The classes that are stored.
+    stored: Vec<usize>,
+    /// The classes that the kernel of another one stores, with that one.
+    host: Vec<[usize; 2]>,
+}
+
+impl PlanFile {
+    /// The plan of a program.
+    pub fn of(planned: &Planned, model: &str, device: String) -> PlanFile {
+        let blocks = planned.blocks.iter().zip(planned.fingerprints()).map(|(block, fingerprint)| {
+            let Plan { choice, stored, host } = &block.searched.plan;
+            let stored = (0..stored.len()).filter(|&class| stored[class]);
+            let guests = host.iter().enumerate().filter(|(class, host)| *class != **host);
+            BlockPlan {
+                fingerprint: format!("{fingerprint:016x}"),
+                choice: choice.clone(),
+                stored: stored.collect(),
+                host: guests.map(|(class, &host)| [class, host]).collect(),
+            }
+        });
+        PlanFile {
+            eutectic_plan: FORM,
+            model: model.into(),
+            device,
+            predicted_s: planned.seconds(),
+            kernels: print::program(&planned.lowered.program).lines().map(String::from).collect(),
+            blocks: blocks.collect(),
+        }
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Fault> {
+        let text = serde_json::to_string_pretty(self).map_err(Fault::run)?;
+        output::write(path, text.as_bytes())
+            .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no plan.
+    pub fn read(path: &Path) -> Result<PlanFile, Fault> {
+        let wrong = |problem: &dyn std::fmt::Display| {
+            input(
+                format!("--plan {}: {problem}", path.display()),
+                "`eutectic bench MODEL --save-plan FILE` writes such a file",
+            )
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(&format!("it is no plan: {e}")))?;
+        if file.eutectic_plan != FORM {
+            return Err(wrong(&format!("it is of form {}, this version reads form {FORM}", file.eutectic_plan)));
+        }
+        Ok(file)
+    }
+
+    /// Compiles a graph by the plan.
+    ///
+    /// # Errors
+    /// When the plan is of another graph, other rules or another backend.
+    pub fn compile(&self, compiler: &Compiler, graph: &Graph) -> Result<(Planned, Session), Fault> {
+        let plan = |block: &BlockPlan| {
+            let count = block.choice.len();
+            let (mut stored, mut host) = (vec![false; count], (0..count).collect::<Vec<_>>());
+            for &class in &block.stored {
+                *stored.get_mut(class)? = true;
+            }
+            for &[class, by] in &block.host {
+                *host.get_mut(class)? = by;
+            }
+            Some(Plan { choice: block.choice.clone(), stored, host })
+        };
+        let damaged = || input("--plan: it names classes that are not there", "make it anew with --save-plan");
+        let plans = self.blocks.iter().map(plan).collect::<Option<Vec<_>>>().ok_or_else(damaged)?;
+        let fingerprints = self.blocks.iter().map(|block| u64::from_str_radix(&block.fingerprint, 16));
+        let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
+        Ok(compiler.compile_by(graph, &plans, &fingerprints)?)
+    }
+}

@@ -1,0 +1,122 @@
+//! Screens: what tables look like on terminals of different widths, in a pipe, and without colours.
+#![cfg(unix)]
+
+mod common;
+
+use std::{collections::BTreeSet, process::Command};
+
+use common::{Dir, eutectic};
+
+/// The screens that are looked at; numbers that are measured differ from run to run.
+const SCREENS: [&[&str]; 5] = [
+    &["demo", "--seq", "8"],
+    &["opt", "demo", "--seq", "8", "--print", "phases,rules,kernels,times"],
+    &["explain", "demo", "*attention*", "--seq", "8", "--quick"],
+    &["bench", "demo", "--seq", "8", "--iters", "3", "--warmup", "1", "--explain"],
+    &["rules", "list", "fuse/*"],
+];
+
+/// What a command shows on a terminal of so many columns, by `script` of util-linux.
+fn on_terminal(args: &[&str], columns: u16, environment: &[(&str, &str)]) -> String {
+    let quoted = |arg: &str| format!("'{arg}'");
+    let command: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
+    let line =
+        format!("stty cols {columns} rows 50 -onlcr; {} {}", quoted(env!("CARGO_BIN_EXE_eutectic")), command.join(" "));
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--echo", "never", "--command", &line, "/dev/null"]);
+    script.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("CLICOLOR");
+    let output = script.envs(environment.iter().copied()).output().expect("`script` of util-linux is there");
+    let text = String::from_utf8(output.stdout).expect("it prints UTF-8");
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+/// Without escape sequences, and without the progress that was wiped off again.
+fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    for line in text.lines() {
+        // What comes after the last carriage return is what stays.
+        let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
+        let mut rest = line;
+        while let Some(at) = rest.find("\x1b[") {
+            shown.push_str(&rest[..at]);
+            let end = rest[at + 2..].find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |n| at + 3 + n);
+            rest = &rest[end..];
+        }
+        shown.push_str(rest);
+        shown.push('\n');
+    }
+    shown
+}
+
+/// The words of a screen: what numbers, times and wrapping do not change.
+fn words(text: &str) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().all(|c| c.is_alphabetic() || c == '-') && text.len() > 2;
+    let parts = text.split(|c: char| c.is_whitespace() || "./,:()[]".contains(c));
+    parts.filter(|part| word(part)).map(String::from).collect()
+}
+
+#[test]
+fn screens_fit_and_no_word_is_split() {
+    for args in SCREENS {
+        let piped = eutectic(args).good();
+        assert!(!piped.contains('\x1b'), "{args:?}: {piped}");
+        for columns in [80, 200] {
+            let screen = plain(&on_terminal(args, columns, &[]));
+            for line in screen.lines() {
+                let width = line.chars().count();
+                assert!(width <= usize::from(columns), "{args:?} at {columns}: {width} columns: {line}");
+            }
+            let strange: Vec<_> = words(&screen).difference(&words(&piped)).cloned().collect();
+            assert!(strange.is_empty(), "{args:?} at {columns}: {strange:?} in\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_that_have_them() {
+    let args = ["rules", "list", "fuse/*"];
+    assert!(on_terminal(&args, 100, &[]).contains("\x1b[1"));
+    for environment in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let screen = on_terminal(&args, 100, &[environment]);
+        assert!(!screen.contains('\x1b'), "{environment:?}: {screen}");
+    }
+    // Neither does the progress of a longer command draw then.
+    let screen = on_terminal(&["opt", "demo", "--seq", "8"], 100, &[("TERM", "dumb")]);
+    assert!(!screen.contains('\x1b') && !screen.contains("compiling"), "{screen}");
+}
+
+#[test]
+fn a_terminal_without_a_width_has_80_columns() {
+    let screen = plain(&on_terminal(&["rules", "list", "fuse/*"], 0, &[]));
+    let longest = screen.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|width| (60..=80).contains(&width)), "{longest:?}: {screen}");
+}
+
+/// Digits become 9s, and what depends on the machine is left out.
+fn masked(screen: &str) -> String {
+    screen.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect()
+}
+
+const LAYER: &str = r#"
+(graph "layer"
+  (input x f32[16 32])
+  (param w f32[32 64])
+  (param b f32[64])
+  (output y (softmax (act (add (matmul x w) b) :kind relu))))
+"#;
+
+#[test]
+fn screens_are_as_they_were_looked_at() {
+    let dir = Dir::new();
+    let path = dir.file("layer.graph", LAYER);
+    let graph = path.to_str().expect("UTF-8");
+    for columns in [80, 200] {
+        for (name, args) in
+            [("opt", &["opt", graph, "--print", "kernels"][..]), ("explain", &["explain", graph, "--quick"][..])]
+        {
+            let screen = masked(&plain(&on_terminal(args, columns, &[("NO_COLOR", "1")])));
+            insta::assert_snapshot!(format!("{name}-{columns}"), screen);
+        }
+    }
+}
