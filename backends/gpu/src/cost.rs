@@ -52,7 +52,7 @@ impl Costs {
     }
 
     /// Costs near these, of devices of that shape, that predict what was measured as well as can be.
-    pub fn fit(&self, shape: &Shape, measured: &[Measured]) -> Option<Fitted> {
+    pub fn fit(&self, shape: &DeviceShape, measured: &[Measured]) -> Option<Fitted> {
         let table = toml::Table::try_from(self).ok()?;
         let start: Vec<f64> = table.values().map(toml::Value::as_float).collect::<Option<_>>()?;
         let of = |numbers: &[f64]| -> Option<Costs> {
