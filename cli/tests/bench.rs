@@ -56,7 +56,9 @@ fn a_duration_ends_and_kernels_have_rates() {
 fn a_result_is_held_against_a_reference() {
     let dir = Dir::new();
     let (graph, y) = (utf8(dir.file("layer.graph", LAYER)), utf8(dir.path("y.npy")));
-    let of = |extra: &[&str]| json(&[&["bench", &graph, "--shape", "B=4", "--iters", "1", "--format", "json"], extra].concat());
+    let of = |extra: &[&str]| {
+        json(&[&["bench", &graph, "--shape", "B=4", "--iters", "1", "--format", "json"], extra].concat())
+    };
     of(&["--output", &y]);
     assert_eq!(of(&["--reference", &y])["largest_error"]["absolute"], 0.0);
     let other = of(&["--reference", &y, "--seed", "2"]);

@@ -40,7 +40,11 @@ fn the_page_says_what_explain_says() {
     let data = data(&page);
     let kernels = data["kernels"].as_array().expect("kernels");
     assert!(!kernels.is_empty() && kernels.iter().all(|k| k["measured_us"].as_f64().is_some()), "{kernels:?}");
-    assert!(data["roof"]["flops"].as_f64() > Some(1e8) && data["roof"]["bytes"].as_f64() > Some(1e8), "{}", data["roof"]);
+    assert!(
+        data["roof"]["flops"].as_f64() > Some(1e8) && data["roof"]["bytes"].as_f64() > Some(1e8),
+        "{}",
+        data["roof"]
+    );
     let last = kernels.last().expect("one");
     assert!(last["details"]["ops"].is_array(), "{last}");
     // Each kernel but the first reads another one's result, and what keeps them apart is said.
