@@ -31,6 +31,7 @@ mod ports;
 mod round;
 mod session;
 mod text;
+mod units;
 
 pub use backends::{BACKENDS, Listed};
 pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};
