@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use crate::{
     Error, Session, extract,
     round::{self, Round},
-    units::{Units, joined},
+    units::{PlanUnits, joined},
 };
 
 /// How to compile.
@@ -174,7 +174,7 @@ impl Compiler {
     ) -> Result<(Planned, T), Error> {
         let graph = &*bound(graph)?;
         let mut times = StageTimes::default();
-        let units = Units::of(graph)?;
+        let units = PlanUnits::of(graph)?;
         let outlined = timed(&mut times.outline, || self.outlined(&units));
         let rewritten = timed(&mut times.rewrite, || {
             let all: Vec<&Block> = outlined.iter().flat_map(|part| &part.blocks).collect();
@@ -224,7 +224,7 @@ impl Compiler {
             let choice = searched.map_or_else(|_| extract::fewest_ops(&classes), |s| s.plan.choice);
             Ok(extract::program(&graph.name, &classes, &choice)?)
         };
-        self.outlined(&Units::of(graph)?).iter().flat_map(|part| &part.blocks).map(after).collect()
+        self.outlined(&PlanUnits::of(graph)?).iter().flat_map(|part| &part.blocks).map(after).collect()
     }
 
     /// What became of the `wanted` rules on a graph, and where they nearly match; each block is looked at once.
@@ -234,7 +234,7 @@ impl Compiler {
     pub fn why(&self, graph: &Graph, wanted: impl Fn(&str) -> bool) -> Result<Vec<Why>, Error> {
         let graph = &*bound(graph)?;
         let mut all: Vec<Why> = Vec::new();
-        for block in self.outlined(&Units::of(graph)?).iter().flat_map(|part| &part.blocks) {
+        for block in self.outlined(&PlanUnits::of(graph)?).iter().flat_map(|part| &part.blocks) {
             for one in why(&block.graph, &self.rules, &self.options.rewrite, &wanted)? {
                 match all.iter_mut().find(|w| w.rule == one.rule) {
                     Some(known) => known.join(one),
@@ -246,7 +246,7 @@ impl Compiler {
     }
 
     /// Each part, cut into blocks.
-    fn outlined(&self, units: &Units<'_>) -> Vec<Outlined> {
+    fn outlined(&self, units: &PlanUnits<'_>) -> Vec<Outlined> {
         let of =
             |graph: &Cow<'_, Graph>| if self.options.outline { outline::outline(graph) } else { outline::whole(graph) };
         units.graphs.iter().map(of).collect()

@@ -9,7 +9,7 @@ use eutectic_ir::{
 };
 use eutectic_lowering::{
     Lowered, PlannedBlock,
-    link::{Piece, link},
+    link::{LinkUnit, link},
     lower,
     stages::{Staged, has_loops, stages},
 };
@@ -17,28 +17,28 @@ use eutectic_lowering::{
 use crate::Error;
 
 /// A graph in parts without loops.
-pub(crate) struct Units<'g> {
+pub(crate) struct PlanUnits<'g> {
     /// The parts.
     pub graphs: Vec<Cow<'g, Graph>>,
-    tree: Tree<'g>,
+    tree: UnitTree<'g>,
 }
 
-enum Tree<'g> {
+enum UnitTree<'g> {
     /// A part.
     Whole(usize),
     /// A graph with loops: the part of each stage that computes something, and what runs between them.
-    Cut { graph: Cow<'g, Graph>, staged: Box<Staged>, stages: Vec<Option<usize>>, bodies: Vec<Tree<'g>> },
+    Cut { graph: Cow<'g, Graph>, staged: Box<Staged>, stages: Vec<Option<usize>>, bodies: Vec<UnitTree<'g>> },
 }
 
-impl<'g> Units<'g> {
+impl<'g> PlanUnits<'g> {
     /// Of a graph.
     ///
     /// # Errors
     /// When a graph with loops has extents at run time.
-    pub fn of(graph: &'g Graph) -> Result<Units<'g>, Error> {
+    pub fn of(graph: &'g Graph) -> Result<PlanUnits<'g>, Error> {
         let mut graphs = Vec::new();
-        let tree = Tree::of(Cow::Borrowed(graph), &mut graphs)?;
-        Ok(Units { graphs, tree })
+        let tree = UnitTree::of(Cow::Borrowed(graph), &mut graphs)?;
+        Ok(PlanUnits { graphs, tree })
     }
 
     /// The program: that of the only part, or those of all of them linked. Each part has its outlined form; `blocks` are the planned
@@ -52,18 +52,18 @@ impl<'g> Units<'g> {
         for (graph, outlined) in self.graphs.iter().zip(outlined) {
             let of_part = &blocks[block..block + outlined.blocks.len()];
             let lowered = lower(graph, outlined, of_part, limits.alignment)?;
-            pieces.push(Some(Piece { lowered, calls: call }));
+            pieces.push(Some(LinkUnit { lowered, calls: call }));
             (block, call) = (block + outlined.blocks.len(), call + outlined.calls.len());
         }
         Ok(self.tree.link(&mut pieces, limits)?.lowered)
     }
 }
 
-impl<'g> Tree<'g> {
-    fn of(graph: Cow<'g, Graph>, graphs: &mut Vec<Cow<'g, Graph>>) -> Result<Tree<'g>, Error> {
+impl<'g> UnitTree<'g> {
+    fn of(graph: Cow<'g, Graph>, graphs: &mut Vec<Cow<'g, Graph>>) -> Result<UnitTree<'g>, Error> {
         if !has_loops(&graph) {
             graphs.push(graph);
-            return Ok(Tree::Whole(graphs.len() - 1));
+            return Ok(UnitTree::Whole(graphs.len() - 1));
         }
         let staged = stages(&graph)?;
         let mut of_stages = Vec::new();
@@ -73,20 +73,20 @@ impl<'g> Tree<'g> {
                 graphs.len() - 1
             }));
         }
-        let bodies = staged.loops.iter().map(|of| Tree::of(Cow::Owned(of.body.clone()), graphs));
+        let bodies = staged.loops.iter().map(|of| UnitTree::of(Cow::Owned(of.body.clone()), graphs));
         let bodies = bodies.collect::<Result<_, _>>()?;
-        Ok(Tree::Cut { graph, staged: Box::new(staged), stages: of_stages, bodies })
+        Ok(UnitTree::Cut { graph, staged: Box::new(staged), stages: of_stages, bodies })
     }
 
     /// The program of this part of the tree; each piece is taken once.
-    fn link(&self, pieces: &mut [Option<Piece>], limits: &Limits) -> Result<Piece, Error> {
+    fn link(&self, pieces: &mut [Option<LinkUnit>], limits: &Limits) -> Result<LinkUnit, Error> {
         match self {
-            Tree::Whole(part) => Ok(pieces[*part].take().expect("each part is in one place of the tree")),
-            Tree::Cut { graph, staged, stages, bodies } => {
+            UnitTree::Whole(part) => Ok(pieces[*part].take().expect("each part is in one place of the tree")),
+            UnitTree::Cut { graph, staged, stages, bodies } => {
                 let bodies = bodies.iter().map(|body| body.link(pieces, limits)).collect::<Result<Vec<_>, _>>()?;
                 let stages: Vec<_> = stages.iter().map(|stage| stage.and_then(|part| pieces[part].take())).collect();
                 let lowered = link(graph, staged, &stages, &bodies, limits)?;
-                Ok(Piece { lowered, calls: 0 })
+                Ok(LinkUnit { lowered, calls: 0 })
             }
         }
     }

@@ -22,7 +22,7 @@ const MOST_STEPS: usize = 1 << 18;
 
 /// A program of a stage or a body. Its steps name calls of blocks; these are the first of them, in the whole program.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct LinkUnit {
     /// The program, and the steps' calls counted from the piece's first one.
     pub lowered: Lowered,
     /// The number of that call.
@@ -36,8 +36,8 @@ pub struct Piece {
 pub fn link(
     graph: &Graph,
     staged: &Staged,
-    stages: &[Option<Piece>],
-    bodies: &[Piece],
+    stages: &[Option<LinkUnit>],
+    bodies: &[LinkUnit],
     limits: &Limits,
 ) -> Result<Lowered, LowerError> {
     let mut linker = Linker {
@@ -63,7 +63,7 @@ pub fn link(
 }
 
 /// A stretch of the arena, from the first moment to the last; stage `i` is moment `2i`, the loop behind it the next one.
-struct Life {
+struct ArenaSpan {
     bytes: usize,
     first: usize,
     last: usize,
@@ -73,7 +73,7 @@ struct Linker<'a> {
     program: Program,
     steps: Vec<Option<(usize, usize)>>,
     kernels: FxHashMap<Kernel, usize>,
-    lives: Vec<Life>,
+    lives: Vec<ArenaSpan>,
     /// Buffers of the arena: in which stretch, from which byte on.
     placed: Vec<(BufferId, usize, usize)>,
     /// The buffers of inputs and of what stages and loops hand on, the latter with their stretch.
@@ -92,7 +92,11 @@ impl Linker<'_> {
 
     /// A stretch of the arena.
     fn life(&mut self, bytes: usize, moment: usize) -> usize {
-        self.lives.push(Life { bytes: bytes.next_multiple_of(self.limits.alignment), first: moment, last: moment });
+        self.lives.push(ArenaSpan {
+            bytes: bytes.next_multiple_of(self.limits.alignment),
+            first: moment,
+            last: moment,
+        });
         self.lives.len() - 1
     }
 
@@ -188,7 +192,7 @@ impl Linker<'_> {
         Ok((buffers, kernels))
     }
 
-    fn stage(&mut self, graph: &Graph, at: usize, piece: &Piece) -> Result<(), LowerError> {
+    fn stage(&mut self, graph: &Graph, at: usize, piece: &LinkUnit) -> Result<(), LowerError> {
         let (program, moment) = (&piece.lowered.program, 2 * at);
         let by_name: FxHashMap<String, NodeId> = graph.nodes().map(|(id, _)| (value(id), id)).collect();
         let (buffers, kernels) = self.splice(program, moment, &mut |linker, place| {
@@ -224,7 +228,7 @@ impl Linker<'_> {
         self.steps.push(None);
     }
 
-    fn repeat(&mut self, graph: &Graph, moment: usize, of: &StagedLoop, piece: &Piece) -> Result<(), LowerError> {
+    fn repeat(&mut self, graph: &Graph, moment: usize, of: &StagedLoop, piece: &LinkUnit) -> Result<(), LowerError> {
         let program = &piece.lowered.program;
         let count = of.times.saturating_mul(program.run.len()).saturating_add(self.program.run.len());
         if count > MOST_STEPS {
@@ -355,7 +359,7 @@ fn bound(step: &Step, buffers: &[BufferId], kernels: &[usize]) -> Step {
 }
 
 /// Which call each step of a piece is of, in the whole program.
-fn named(piece: &Piece) -> impl Iterator<Item = Option<(usize, usize)>> + '_ {
+fn named(piece: &LinkUnit) -> impl Iterator<Item = Option<(usize, usize)>> + '_ {
     piece.lowered.steps.iter().map(|step| step.map(|(call, kernel)| (piece.calls + call, kernel)))
 }
 

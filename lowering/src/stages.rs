@@ -76,7 +76,7 @@ pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
         let (op, operands) = ("loop".into(), String::new());
         return Err(GraphError { op, operands, origin: Origin::default(), problem, help: help.into() });
     }
-    let cut = Cut::new(graph);
+    let cut = StageCut::new(graph);
     let mut loops = Vec::new();
     for (at, &id) in cut.loops.iter().enumerate() {
         loops.push(cut.staged(id, at)?);
@@ -89,7 +89,7 @@ pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
 }
 
 /// Where each value is computed.
-struct Cut<'g> {
+struct StageCut<'g> {
     graph: &'g Graph,
     /// Whether results need a value.
     live: Vec<bool>,
@@ -108,8 +108,8 @@ fn leaf(graph: &Graph, id: NodeId) -> Option<Leaf> {
     }
 }
 
-impl<'g> Cut<'g> {
-    fn new(graph: &'g Graph) -> Cut<'g> {
+impl<'g> StageCut<'g> {
+    fn new(graph: &'g Graph) -> StageCut<'g> {
         let mut live = vec![false; graph.len()];
         let mut wanted: Vec<NodeId> = graph.results().map(|(_, id)| *id).collect();
         while let Some(id) = wanted.pop() {
@@ -118,7 +118,7 @@ impl<'g> Cut<'g> {
             }
         }
         let (runtime, level) = (vec![false; graph.len()], vec![0; graph.len()]);
-        let mut cut = Cut { graph, live, loops: Vec::new(), runtime, level };
+        let mut cut = StageCut { graph, live, loops: Vec::new(), runtime, level };
         for (id, node) in graph.nodes() {
             let at = id.0 as usize;
             let of = |o: &NodeId| o.0 as usize;
