@@ -17,9 +17,9 @@ use eutectic_ir::{
 use eutectic_lowering::{
     Lowered, Plan, PlannedBlock, SearchOptions, Searched, Space, Strategy,
     apart::{Apart, apart},
-    lower,
     report::{self, KernelReport},
     search,
+    stages::has_loops,
 };
 use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, Why, optimize, why};
 use rayon::prelude::*;
@@ -28,6 +28,7 @@ use rustc_hash::FxHasher;
 use crate::{
     Error, Session, extract,
     round::{self, Round},
+    units::{PlanUnits, joined},
 };
 
 /// How to compile.
@@ -190,9 +191,11 @@ impl Compiler {
     ) -> Result<(Planned, T), Error> {
         let graph = &*bound(graph)?;
         let mut times = StageTimes::default();
-        let outlined = timed(&mut times.outline, || self.outlined(graph));
+        let units = PlanUnits::of(graph)?;
+        let outlined = timed(&mut times.outline, || self.outlined(&units));
         let rewritten = timed(&mut times.rewrite, || {
-            each(&outlined.blocks, |block| optimize(&block.graph, &self.rules, &self.options.rewrite))
+            let all: Vec<&Block> = outlined.iter().flat_map(|part| &part.blocks).collect();
+            each(&all, |block| optimize(&block.graph, &self.rules, &self.options.rewrite))
         })?;
         let mut round = Round::default();
         loop {
@@ -200,8 +203,8 @@ impl Compiler {
                 Some(given) => self.by(given, &rewritten),
                 None => each(&rewritten, |rewritten| self.plan_block(rewritten, &round)),
             })?;
-            let alignment = self.backend.limits().alignment;
-            let lowered = timed(&mut times.lower, || lower(graph, &outlined, &blocks, alignment))?;
+            let limits = self.backend.limits();
+            let lowered = timed(&mut times.lower, || units.lower(&outlined, &blocks, &limits))?;
             let built = if round.fits(&lowered.program, &*self.backend)? {
                 match round::refusals(&lowered.program, &*self.backend) {
                     refusals if refusals.is_empty() => build(&lowered.program),
@@ -215,7 +218,9 @@ impl Compiler {
                 continue;
             };
             match built {
-                Ok(built) => return Ok((Planned { outlined, rewritten, blocks, lowered, times }, built)),
+                Ok(built) => {
+                    return Ok((Planned { outlined: joined(outlined), rewritten, blocks, lowered, times }, built));
+                }
                 Err(error) if given.is_some() => return Err(error.into()),
                 Err(error) => round.learn(error, &lowered.program)?,
             }
@@ -276,7 +281,7 @@ impl Compiler {
             let choice = searched.map_or_else(|_| extract::fewest_ops(&classes), |s| s.plan.choice);
             Ok(extract::program(&graph.name, &classes, &choice)?)
         };
-        self.outlined(graph).blocks.iter().map(after).collect()
+        self.outlined(&PlanUnits::of(graph)?).iter().flat_map(|part| &part.blocks).map(after).collect()
     }
 
     /// What became of the `wanted` rules on a graph, and where they nearly match; each block is looked at once.
@@ -286,7 +291,7 @@ impl Compiler {
     pub fn why(&self, graph: &Graph, wanted: impl Fn(&str) -> bool) -> Result<Vec<Why>, Error> {
         let graph = &*bound(graph)?;
         let mut all: Vec<Why> = Vec::new();
-        for block in &self.outlined(graph).blocks {
+        for block in self.outlined(&PlanUnits::of(graph)?).iter().flat_map(|part| &part.blocks) {
             for one in why(&block.graph, &self.rules, &self.options.rewrite, &wanted)? {
                 match all.iter_mut().find(|w| w.rule == one.rule) {
                     Some(known) => known.join(one),
@@ -297,8 +302,11 @@ impl Compiler {
         Ok(all)
     }
 
-    fn outlined(&self, graph: &Graph) -> Outlined {
-        if self.options.outline { outline::outline(graph) } else { outline::whole(graph) }
+    /// Each part, cut into blocks.
+    fn outlined(&self, units: &PlanUnits<'_>) -> Vec<Outlined> {
+        let of =
+            |graph: &Cow<'_, Graph>| if self.options.outline { outline::outline(graph) } else { outline::whole(graph) };
+        units.graphs.iter().map(of).collect()
     }
 
     /// Compiles a graph whose symbolic dims are bound to numbers, or are extents at run time ([`eutectic_ir::Dim::between`]). What the
@@ -376,11 +384,21 @@ impl Planned {
     /// Outputs, inputs and parameters keep their names; inputs and parameters that nothing reads any more are left out.
     ///
     /// # Errors
-    /// When a plan holds what does not fit its ops: a defect.
+    /// When the graph has loops, whose bodies are programs of their own; when a plan holds what does not fit its ops: a defect.
     ///
     /// # Panics
     /// When `graph` is not the one that was planned.
     pub fn chosen(&self, graph: &Graph) -> Result<Graph, Error> {
+        if has_loops(graph) {
+            return Err(GraphError {
+                op: "loop".into(),
+                operands: String::new(),
+                origin: Origin::default(),
+                problem: "what is chosen for a program with loops is no one graph".into(),
+                help: "look at its blocks".into(),
+            }
+            .into());
+        }
         Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
     }
 

@@ -86,6 +86,7 @@ mod round;
 mod session;
 #[cfg(feature = "text")]
 mod text;
+mod units;
 
 pub use backends::{BACKENDS, Listed};
 pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{DType, Shape, Tensor, Type};
+use crate::{DType, Shape, Tensor, Type, graph::SubGraph};
 
 /// The attributes of a node: one for each that its op declares, in that order.
 pub type Attrs = SmallVec<[Attr; 2]>;
@@ -30,6 +30,8 @@ pub enum Attr {
     Type(Type),
     /// The value of a constant.
     Tensor(Tensor),
+    /// The body of a loop.
+    Graph(SubGraph),
 }
 
 /// An `f64` with total equality: by bits, all NaNs being one.
@@ -95,6 +97,14 @@ impl Attr {
     pub fn shape(&self) -> Option<&Shape> {
         match self {
             Attr::Shape(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The body, if it is one.
+    pub fn graph(&self) -> Option<&SubGraph> {
+        match self {
+            Attr::Graph(g) => Some(g),
             _ => None,
         }
     }
@@ -181,6 +191,7 @@ impl fmt::Display for Attr {
             Attr::DType(d) => write!(f, "{d}"),
             Attr::Type(t) => write!(f, "{t}"),
             Attr::Tensor(t) => write!(f, "{t}"),
+            Attr::Graph(g) => f.write_str(&g.name),
         }
     }
 }

@@ -54,7 +54,7 @@ fn label(graph: &Graph, id: NodeId) -> String {
     let node = graph.node(id);
     let mut text = node.op.to_string();
     for (def, value) in node.op.def().attrs.iter().zip(&node.attrs) {
-        let shown = !matches!(def.kind, AttrKind::Tensor | AttrKind::Type) && !def.is_default(value);
+        let shown = !matches!(def.kind, AttrKind::Tensor | AttrKind::Type | AttrKind::Graph) && !def.is_default(value);
         if shown {
             let _ = write!(text, " :{} {value}", def.name);
         }

@@ -2,9 +2,11 @@
 
 mod build;
 mod control;
+mod subgraph;
 mod surface;
 mod verify;
 
+pub use subgraph::SubGraph;
 pub use surface::DotAxes;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};

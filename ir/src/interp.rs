@@ -7,7 +7,7 @@ use crate::{
     graph::Node,
     index::{Index, flatten},
     ops::{
-        Leaf, Piece, ViewCall, ViewMap,
+        Leaf, Loop, Piece, ViewCall, ViewMap,
         eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, offsets},
     },
 };
@@ -58,6 +58,11 @@ pub fn interpret<S: Scalar>(
         return Err(InterpError::Unbound(symbol.to_string()));
     }
     let leaves = leaves(graph, given)?;
+    run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor))
+}
+
+/// The results of a graph, whose leaves have the values that `leaf` gives; nothing for what is computed.
+fn run<S: Scalar>(graph: &Graph, leaf: &dyn Fn(NodeId) -> Option<Value<S>>) -> Result<Vec<Value<S>>, InterpError> {
     let last_use = last_uses(graph);
     let mut values: Vec<Vec<Value<S>>> = vec![Vec::new(); graph.len()];
     for (id, node) in graph.nodes() {
@@ -66,8 +71,8 @@ pub fn interpret<S: Scalar>(
         if last_use[at] == 0 {
             continue;
         }
-        values[at] = match (&leaves[at], node.op.def().class) {
-            (Some(tensor), _) => vec![Value::from_tensor(tensor)],
+        values[at] = match (leaf(id), node.op.def().class) {
+            (Some(value), _) => vec![value],
             (None, Class::Project) => vec![projected(node, &values[node.operands[0].0 as usize])],
             _ => {
                 let operands: SmallVec<[&Value<S>; 4]> =
@@ -142,8 +147,49 @@ pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> R
                 origin: node.origin.clone(),
             })
         }
+        (_, Class::Loop) => repeated(node, operands),
         _ => Ok(vec![iota(node)]),
     }
+}
+
+/// The results of a loop: the body, so many times.
+fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
+    let Loop { body, times, carried, scanned } =
+        Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let inputs: Vec<NodeId> = body.named("input").map(|(_, id)| id).collect();
+    let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
+    let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
+    for time in 0..times {
+        let given = |at: usize| match at {
+            at if at < carried => last[at].clone(),
+            at if at < carried + scanned => part(operands[at], time),
+            at => operands[at].clone(),
+        };
+        let mut results = run(body, &|id| match inputs.iter().position(|input| *input == id) {
+            Some(at) => Some(given(at)),
+            None => match (body.node(id).op.def().class, body.node(id).attrs.first()) {
+                (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(Value::from_tensor(tensor)),
+                _ => None,
+            },
+        })?;
+        all.iter_mut().zip(results.drain(carried..)).for_each(|(all, one)| all.push(one));
+        last = results;
+    }
+    let outputs = body.outputs()[carried..].iter().zip(all);
+    let stacked = outputs.map(|((_, id), all)| {
+        let (dtype, dims) = result(body.node(*id));
+        let elements = all.iter().flat_map(|one| (0..one.count()).map(|i| one.get(i)));
+        Value::from_elements(dtype, &[&[times], dims.as_slice()].concat(), elements)
+    });
+    last.extend(stacked.collect::<Vec<_>>());
+    Ok(last)
+}
+
+/// What is at a place of the outermost axis.
+fn part<S: Scalar>(x: &Value<S>, at: usize) -> Value<S> {
+    let dims = &x.dims[1..];
+    let count = dims.iter().product::<usize>();
+    Value::from_elements(x.dtype, dims, (at * count..(at + 1) * count).map(|i| x.get(i)))
 }
 
 fn result(node: &Node) -> (crate::DType, Vec<usize>) {

@@ -3,12 +3,14 @@
 //! A [`Plan`] says which e-node computes each class, which classes are stored, and which kernel stores them
 //! ([`plan`]). [`build`] turns a kernel of a plan into the description that backends print from; [`space`] prices plans;
 //! [`mod@search`] looks for a cheap one; [`program`] puts plans of outlined blocks together, with buffers from [`memory`].
+//! Graphs with loops are cut at them ([`stages`]), and the programs of the parts linked ([`mod@link`]).
 
 pub mod apart;
 pub mod build;
 mod copy;
 mod domain;
 mod kernels;
+pub mod link;
 pub mod memory;
 pub mod plan;
 pub mod print;
@@ -18,6 +20,7 @@ pub mod report;
 pub mod search;
 mod settle;
 pub mod space;
+pub mod stages;
 mod walk;
 
 pub use plan::{Plan, PlanError};

@@ -40,19 +40,12 @@ fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: u
     order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
     let mut peak = 0;
     for life in order {
-        let mut taken: Vec<(usize, usize)> = placed
+        let taken = placed
             .iter()
             .filter(|(_, other)| other.first <= life.last && life.first <= other.last)
             .map(|(at, other)| (*at, at + other.bytes))
             .collect();
-        taken.sort_unstable();
-        let mut at = 0;
-        for (start, end) in taken {
-            if at + life.bytes <= start {
-                break;
-            }
-            at = at.max(end);
-        }
+        let at = gap(taken, life.bytes);
         peak = peak.max(at + life.bytes);
         placed.push((at, life));
     }
@@ -62,6 +55,19 @@ fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: u
         }
     }
     Arena { bytes: peak, in_place }
+}
+
+/// The first place of so many bytes between those that are taken.
+pub(crate) fn gap(mut taken: Vec<(usize, usize)>, bytes: usize) -> usize {
+    taken.sort_unstable();
+    let mut at = 0;
+    for (start, end) in taken {
+        if at + bytes <= start {
+            break;
+        }
+        at = at.max(end);
+    }
+    at
 }
 
 /// A stretch of the arena: the buffers that take turns in it, from the step that first writes to the one that last reads.

@@ -225,6 +225,13 @@ impl RuleReader<'_> {
         let signature = op.signature();
         let (least, most) = match op.def().class {
             Class::Project => (1, 1),
+            Class::Loop => {
+                return self.wrong(
+                    sexp.span.clone(),
+                    format!("`{op}` has a body: rules do not match or make loops"),
+                    "write a rule about what is in the body",
+                );
+            }
             Class::Leaf(leaf) if leaf != Leaf::Iota => {
                 return self.wrong(
                     sexp.span.clone(),

@@ -4,7 +4,7 @@ use eutectic_ir::{DType, Origin, Type};
 
 use crate::{
     kernel::Slot,
-    program::{Buffer, InPlace, Place, Program, Step},
+    program::{Buffer, BufferId, InPlace, Part, Place, Program, Step},
 };
 
 impl Program {
@@ -15,6 +15,9 @@ impl Program {
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
             let what = format!("buffer {id} of {} {} does not fit its place", buffer.count, buffer.dtype);
             problems.push((Origin::default(), what));
+        }
+        for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
+            problems.push((Origin::default(), format!("buffer {id} is no part of buffer {}", part.of)));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
             for step in steps {
@@ -46,6 +49,16 @@ impl Program {
             Place::Loaded(at) => within(*at, self.load_bytes),
             Place::Arena(at) => within(*at, self.arena_bytes),
         }
+    }
+
+    /// Whether a buffer lies where it is said to, in another one.
+    fn is_part(&self, id: BufferId, part: Part) -> bool {
+        let (Some(buffer), Some(whole)) = (self.buffers.get(id), self.buffers.get(part.of)) else { return false };
+        let (Place::Arena(at), Place::Arena(from)) = (&buffer.place, &whole.place) else { return false };
+        buffer.dtype == whole.dtype
+            && !self.parts.contains_key(&part.of)
+            && part.at.checked_add(buffer.count).is_some_and(|end| end <= whole.count)
+            && *at == from + part.at * buffer.dtype.size()
     }
 
     /// Whether a step of the load program or of a run binds buffers that there are then, of the types and sizes that its kernel states.
@@ -137,6 +150,30 @@ mod tests {
             let problems = program(at, in_place).problems();
             assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");
         }
+    }
+
+    #[test]
+    fn parts_lie_in_their_wholes() {
+        let mut program = program(16, &[]);
+        program.buffers.push(Buffer { dtype: DType::F32, count: 2, place: Place::Arena(8) });
+        program.parts.insert(2, Part { of: 0, at: 2 });
+        assert_eq!(program.problems(), []);
+        for part in [Part { of: 1, at: 2 }, Part { of: 0, at: 3 }, Part { of: 2, at: 0 }, Part { of: 9, at: 0 }] {
+            program.parts.insert(2, part);
+            assert!(program.problems()[0].1.contains("is no part of"), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn who_reads_the_whole_needs_who_writes_a_part() {
+        let mut program = program(16, &[]);
+        program.outputs = vec![("y".into(), Type::tensor(DType::F32, &[4]))];
+        program.buffers.push(Buffer { dtype: DType::F32, count: 4, place: Place::Output(0) });
+        program.buffers.push(Buffer { dtype: DType::F32, count: 4, place: Place::Arena(16) });
+        program.run = vec![Step::new(0, vec![0, 3], Origin::default()), Step::new(0, vec![1, 2], Origin::default())];
+        assert_eq!(program.needed_for(), [[false, false], [true, false]]);
+        program.parts.insert(3, Part { of: 1, at: 0 });
+        assert_eq!(program.needed_for(), [[true, false], [true, false]]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ impl DTypes {
 pub struct Limits {
     /// Buffers start at multiples of this many bytes: a power of two.
     pub alignment: usize,
+    /// Whether a part of a buffer may start at any multiple of its element type's size.
+    pub any_part: bool,
     /// Most bytes of one buffer.
     pub binding: usize,
     /// Most bytes of all buffers of a session together: parameters that runs read, constants, what the load program keeps, the arena
@@ -88,6 +90,7 @@ impl Default for Limits {
         const ANY: usize = usize::MAX;
         Limits {
             alignment: 64,
+            any_part: false,
             binding: ANY,
             capacity: ANY,
             arguments: ANY,

@@ -1,5 +1,7 @@
 //! Programs: the kernels of a plan in order, and the buffers between them.
 
+use std::collections::BTreeMap;
+
 use eutectic_ir::{DType, Origin, Symbol, Tensor, Type};
 
 use crate::kernel::{Kernel, Slot};
@@ -35,6 +37,15 @@ pub enum Place {
     Output(usize),
     /// The `n`th state: kept from run to run. A step that writes it comes after those that read what it held before.
     State(usize),
+}
+
+/// Where a buffer lies in another one: both are in the arena of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The buffer that it is a part of, which is no part itself.
+    pub of: BufferId,
+    /// The element of that buffer that it begins with.
+    pub at: usize,
 }
 
 /// One launch: a kernel and the buffers for its slots.
@@ -81,6 +92,8 @@ pub struct Program {
     pub kernels: Vec<Kernel>,
     /// All buffers.
     pub buffers: Vec<Buffer>,
+    /// The buffers that are parts of others: what a time of a loop is given of a value, or gives.
+    pub parts: BTreeMap<BufferId, Part>,
     /// Run once, when the parameters arrive.
     pub load: Vec<Step>,
     /// Run each time.
@@ -105,6 +118,7 @@ impl Program {
     /// For each step of the run program, which outputs need it, in their order; and last, whether a state does.
     pub fn needed_for(&self) -> Vec<Vec<bool>> {
         let of_states = self.outputs.len();
+        let whole = |buffer: BufferId| self.parts.get(&buffer).map_or(buffer, |part| part.of);
         // Who needs what is in each buffer before the steps that were looked at.
         let mut wanted = vec![vec![false; of_states + 1]; self.buffers.len()];
         for (buffer, wanted) in self.buffers.iter().zip(&mut wanted) {
@@ -118,9 +132,9 @@ impl Program {
             let mut needed = vec![false; of_states + 1];
             let join = |to: &mut [bool], from: &[bool]| to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
             for store in &self.kernels[step.kernel].stores {
-                join(&mut needed, &wanted[step.buffers[store.slot]]);
+                join(&mut needed, &wanted[whole(step.buffers[store.slot])]);
             }
-            step.buffers.iter().for_each(|&buffer| join(&mut wanted[buffer], &needed));
+            step.buffers.iter().for_each(|&buffer| join(&mut wanted[whole(buffer)], &needed));
             needed
         };
         let mut steps: Vec<_> = self.run.iter().rev().map(step).collect();

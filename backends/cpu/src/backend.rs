@@ -102,7 +102,7 @@ impl Backend for Cpu {
     }
 
     fn limits(&self) -> Limits {
-        Limits { rank: MAX_RANK, capacity: memory(), ..Limits::default() }
+        Limits { any_part: true, rank: MAX_RANK, capacity: memory(), ..Limits::default() }
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {

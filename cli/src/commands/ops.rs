@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-const CLASSES: &[&str] = &["leaf", "pointwise", "view", "update", "anchor", "composite", "project"];
+const CLASSES: &[&str] = &["leaf", "pointwise", "view", "update", "anchor", "composite", "project", "loop"];
 
 fn class_of(op: Op) -> &'static str {
     match op.def().class {
@@ -83,6 +83,7 @@ fn class_of(op: Op) -> &'static str {
         Class::Anchor(_) => "anchor",
         Class::Composite => "composite",
         Class::Project => "project",
+        Class::Loop => "loop",
     }
 }
 

@@ -16,6 +16,8 @@ impl Graph {
         let mut names = BTreeSet::new();
         for (id, node) in self.nodes() {
             problems.extend(self.verify_node(id, node));
+            let bodies = node.attrs.iter().filter_map(Attr::graph);
+            problems.extend(bodies.filter_map(|body| body.verify().err()).flatten());
             if let (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) =
                 (node.op.def().class, node.attrs.first())
                 && !names.insert(name.clone())

@@ -45,6 +45,8 @@ pub enum AttrKind {
     Type,
     /// A constant's value.
     Tensor,
+    /// A body.
+    Graph,
 }
 
 /// The default of an attribute.
@@ -158,7 +160,8 @@ impl AttrKind {
             | (AttrKind::Shape, value @ Attr::Shape(_))
             | (AttrKind::DType, value @ Attr::DType(_))
             | (AttrKind::Type, value @ Attr::Type(_))
-            | (AttrKind::Tensor, value @ Attr::Tensor(_)) => value,
+            | (AttrKind::Tensor, value @ Attr::Tensor(_))
+            | (AttrKind::Graph, value @ Attr::Graph(_)) => value,
             _ => return None,
         })
     }
@@ -179,6 +182,7 @@ impl fmt::Display for AttrKind {
             AttrKind::DType => f.write_str("an element type, such as f32"),
             AttrKind::Type => f.write_str("a type, such as f32[2 128]"),
             AttrKind::Tensor => f.write_str("a constant, such as f32[2] { 1.0 2.0 }"),
+            AttrKind::Graph => f.write_str("the name of a body, which (sub NAME statement …) makes"),
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum Class {
     Composite,
     /// Takes one result out of a tuple.
     Project,
+    /// Runs a body so many times, one after the other: programs are cut there, and the body is planned once.
+    Loop,
 }
 
 /// Where a view reads; or why no map says that, for extents at run time that lie where no map can follow them.

@@ -8,6 +8,7 @@ mod attention;
 mod attributes;
 mod class;
 mod contraction;
+mod control;
 mod convolution;
 pub mod eval;
 mod group;
@@ -22,6 +23,7 @@ mod view;
 
 pub use attributes::{AttrDef, AttrKind, Default};
 pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap};
+pub use control::Loop;
 pub use group::{Group, Trait};
 
 use std::{fmt, sync::OnceLock};
@@ -50,6 +52,7 @@ const FAMILIES: &[&[OpDef]] = &[
     attention::OPS,
     layer::OPS,
     project::OPS,
+    control::OPS,
 ];
 
 /// The declaration of an op.
@@ -153,6 +156,9 @@ impl Op {
             return part
                 .cloned()
                 .ok_or_else(|| Mismatch::Form(format!("there is no result {at} among {}", parts.len())));
+        }
+        if let Class::Loop = self.def().class {
+            return control::infer(attrs, operands);
         }
         self.signature().infer(attrs, operands)
     }

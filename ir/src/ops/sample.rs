@@ -19,7 +19,7 @@ impl Op {
     /// Attributes and operand types that fit the signature, small and often odd; `None` for the ops whose result is whatever
     /// an attribute says (inputs, parameters, constants) and for `get`, whose operand no signature describes.
     pub fn sample(self, random: Random<'_>) -> Option<(Attrs, Vec<Type>)> {
-        let given = |kind| matches!(kind, AttrKind::Name | AttrKind::Type | AttrKind::Tensor);
+        let given = |kind| matches!(kind, AttrKind::Name | AttrKind::Type | AttrKind::Tensor | AttrKind::Graph);
         if self.def().signature.is_empty() || self.def().attrs.iter().any(|a| given(a.kind)) {
             return None;
         }
@@ -64,7 +64,7 @@ impl AttrKind {
             AttrKind::Word(words) => Attr::from(words[random(words.len())]),
             AttrKind::DType => Attr::DType(DType::ALL[random(DType::ALL.len())]),
             AttrKind::Shape => Attr::from((0..random(4)).map(|_| 1 + random(4) as i64).collect::<Vec<_>>().as_slice()),
-            AttrKind::Name | AttrKind::Type | AttrKind::Tensor => return None,
+            AttrKind::Name | AttrKind::Type | AttrKind::Tensor | AttrKind::Graph => return None,
         })
     }
 }

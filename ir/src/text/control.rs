@@ -1,4 +1,4 @@
-//! Reads bodies, branches and loops; they are inlined while they are read.
+//! Reads bodies, and branches and loops that are inlined while they are read.
 
 use std::rc::Rc;
 
@@ -99,7 +99,7 @@ impl Parser<'_> {
         values.into_iter().collect()
     }
 
-    fn known_body(&mut self, sexp: &Sexp) -> Option<Rc<Graph>> {
+    pub(super) fn known_body(&mut self, sexp: &Sexp) -> Option<Rc<Graph>> {
         match text(sexp).and_then(|name| self.bodies.get(name)) {
             Some(body) => body.clone(),
             None => {

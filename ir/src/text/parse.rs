@@ -9,6 +9,7 @@ use super::control;
 use crate::{
     Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
     dim::MOST_TERMS,
+    graph::SubGraph,
     lang::{
         Errors, LangError, Sexp, SexpKind, Source,
         sexp::{nearest, read},
@@ -302,6 +303,7 @@ impl<'a> Parser<'a> {
                 let ty = self.ty(first)?;
                 return self.tensor(&items[1], &ty, elements).map(|t| (Attr::Tensor(t), 2));
             }
+            AttrKind::Graph => self.known_body(first).map(|body| Attr::Graph(SubGraph::from((*body).clone()))),
         };
         match read {
             Some(attr) => Some((attr, 1)),

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    Attr, Class, Graph, NodeId,
-    graph::Node,
+    Attr, Class, Graph, NodeId, Op,
+    graph::{Node, SubGraph},
     lang::sexp::quote,
     ops::{AttrDef, AttrKind},
 };
@@ -20,27 +20,55 @@ pub struct Style {
 
 /// Prints a graph, one node a line; [`super::parse`] reads it back.
 pub fn print(graph: &Graph, style: Style) -> String {
-    let names = names(graph);
     let mut text = format!("(graph {}", quote(&graph.name));
     for extent in graph.extents() {
         let (least, most) = extent.bounds.unwrap_or_default();
         let least = if least == 0 { String::new() } else { format!(" :least {least}") };
         let _ = write!(text, "\n  (dim {extent}{least} :most {most})");
     }
+    let closed = statements(graph, style, "\n  ", &mut Bodies::default(), &mut text);
+    text.push_str(if closed { ")\n" } else { "\n)\n" });
+    text
+}
+
+/// The names of the bodies that were printed.
+#[derive(Clone, Default)]
+struct Bodies<'g>(FxHashMap<&'g SubGraph, String>);
+
+/// Prints the statements of a graph, each behind `line`, the bodies of its loops before them; whether a parenthesis may stand behind
+/// the last one, because no comment does.
+fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodies<'g>, text: &mut String) -> bool {
+    for body in graph.nodes().flat_map(|(_, node)| node.attrs.iter().filter_map(Attr::graph)) {
+        if bodies.0.contains_key(body) {
+            continue;
+        }
+        // What a body's own loops run is named in it; names of bodies and ops are apart.
+        let mut inner = bodies.clone();
+        let mut of_body = String::new();
+        let closed = statements(body, style, &format!("{line}  "), &mut inner, &mut of_body);
+        let taken = |name: &str| Op::named(name).is_some() || inner.0.values().any(|n| n == name);
+        let mut name = body.name.clone();
+        while name.is_empty() || taken(&name) {
+            name.push('\'');
+        }
+        let end = if closed { ")" } else { &format!("{line})") };
+        let _ = write!(text, "{line}(sub {}{of_body}{end}", word(&name));
+        bodies.0.insert(body, name);
+    }
+    let names = names(graph);
     let mut comment = String::new();
     for (id, node) in graph.nodes() {
-        let _ = write!(text, "{comment}\n  {}", statement(id, node, &names));
+        let _ = write!(text, "{comment}{line}{}", statement(id, node, &names, bodies));
         comment = if style.types { format!(" ; {}", node.ty) } else { String::new() };
     }
     for (statement, results) in [("output", graph.outputs()), ("update", graph.updates())] {
         for (name, value) in results {
-            let _ = write!(text, "{comment}\n  ({statement} {} {})", word(name), names[value.0 as usize]);
+            let _ = write!(text, "{comment}{line}({statement} {} {})", word(name), names[value.0 as usize]);
             comment = String::new();
         }
     }
     // A comment runs to the end of its line.
-    text.push_str(if comment.is_empty() { ")\n" } else { "\n)\n" });
-    text
+    comment.is_empty()
 }
 
 /// The name of each value: that of an input, a parameter or a state, else its number.
@@ -62,7 +90,7 @@ fn own_name(node: &Node) -> Option<&str> {
     (first.kind == AttrKind::Name).then(|| node.attrs[0].word())?
 }
 
-fn statement(id: NodeId, node: &Node, names: &[String]) -> String {
+fn statement(id: NodeId, node: &Node, names: &[String], bodies: &Bodies<'_>) -> String {
     let name = &names[id.0 as usize];
     let given = node.op.def().attrs.iter().zip(&node.attrs);
     let mut text = match node.op.def().class {
@@ -74,7 +102,7 @@ fn statement(id: NodeId, node: &Node, names: &[String]) -> String {
         }
         _ => {
             let operands = node.operands.iter().map(|o| format!(" {}", names[o.0 as usize]));
-            let attrs = given.filter(|(def, value)| !def.is_default(value)).map(attribute);
+            let attrs = given.filter(|(def, value)| !def.is_default(value)).map(|given| attribute(given, bodies));
             format!("(let {name} ({}{})", node.op, operands.chain(attrs).collect::<String>())
         }
     };
@@ -84,8 +112,11 @@ fn statement(id: NodeId, node: &Node, names: &[String]) -> String {
     text + ")"
 }
 
-fn attribute((def, value): (&AttrDef, &Attr)) -> String {
+fn attribute((def, value): (&AttrDef, &Attr), bodies: &Bodies<'_>) -> String {
     match (def.kind, value) {
+        (_, Attr::Graph(body)) => {
+            format!(" :{} {}", def.name, bodies.0.get(body).map_or(String::new(), |name| word(name)))
+        }
         (AttrKind::Name, Attr::Word(name)) => format!(" :{} {}", def.name, word(name)),
         _ => format!(" :{} {value}", def.name),
     }

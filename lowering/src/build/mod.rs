@@ -73,7 +73,7 @@ impl<'a> KernelBuilder<'a> {
                 Class::Update(_) if !self.parts.stores.contains(&class) => {
                     return Err(format!("what `{}` gives is read where it is not stored", self.node(class).op));
                 }
-                Class::Composite | Class::Project => {
+                Class::Composite | Class::Project | Class::Loop => {
                     return Err(format!("`{}` has no kernel form", self.node(class).op));
                 }
                 _ => {}

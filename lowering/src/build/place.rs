@@ -150,7 +150,7 @@ impl KernelBuilder<'_> {
                 let access = self.access(class, &at, domain).ok()?;
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))
             }
-            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => None,
+            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project | Class::Loop => None,
         }
     }
 }

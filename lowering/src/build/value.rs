@@ -112,7 +112,7 @@ impl KernelBuilder<'_> {
                     Err("the anchor is read elsewhere than where it is computed".into())
                 }
             }
-            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project => {
+            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project | Class::Loop => {
                 Err(format!("`{}` has no kernel form", node.op))
             }
         }

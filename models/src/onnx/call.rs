@@ -1,10 +1,10 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor};
+use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph};
 
 use super::{
     error::NodeError,
-    import::Importer,
+    import::{Importer, LoopBody},
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
     types::dtype,
 };
@@ -104,6 +104,13 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         attribute.map(text).transpose()
     }
 
+    /// Words.
+    pub fn words(&self, name: &str) -> Result<Option<Vec<&'c str>>, NodeError> {
+        let attribute = self.attribute(name, AttributeType::Strings)?;
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| NodeError(format!("`{name}` is no text")));
+        attribute.map(|a| a.strings.iter().map(|word| text(word)).collect()).transpose()
+    }
+
     /// Integers.
     pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, NodeError> {
         Ok(self.attribute(name, AttributeType::Ints)?.map(|a| a.ints.clone()))
@@ -135,6 +142,65 @@ impl<'c, 'm> NodeCall<'c, 'm> {
             .and_then(|a| a.g.as_ref())
             .ok_or_else(|| NodeError(format!("it has no `{name}`")))?;
         self.importer.subgraph(graph, self.opset)
+    }
+
+    /// A subgraph in the body that is being made, given these values.
+    pub fn subgraph_of(&mut self, name: &str, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
+        let graph = self.attribute(name, AttributeType::Graph)?.and_then(|a| a.g.as_ref());
+        self.importer.body(graph.ok_or_else(|| NodeError(format!("it has no `{name}`")))?, self.opset, inputs)
+    }
+
+    /// The body of a loop, whose outputs `build` makes; its inputs come first ([`NodeCall::body_input`]).
+    pub fn body(
+        &mut self,
+        name: &str,
+        build: impl FnOnce(&mut Self) -> Result<Vec<NodeId>, NodeError>,
+    ) -> Result<LoopBody, NodeError> {
+        self.importer.enter(name);
+        let outputs = build(self).and_then(|outputs| {
+            for (at, value) in outputs.into_iter().enumerate() {
+                self.importer.graph.output(&format!("out{at}"), value)?;
+            }
+            Ok(())
+        });
+        let body = self.importer.leave();
+        outputs.map(|()| body)
+    }
+
+    /// What a body is given, in order: what is carried, then its part of what is scanned.
+    pub fn body_input(&mut self, ty: Type) -> NodeResult {
+        let name = format!("given {}", self.importer.graph.named("input").count());
+        Ok(self.importer.graph.input(&name, ty)?)
+    }
+
+    /// In a body, a value of what is around it.
+    pub fn around(&mut self, value: NodeId) -> NodeResult {
+        self.importer.given(value)
+    }
+
+    /// The results of a loop.
+    pub fn looped(
+        &mut self,
+        body: LoopBody,
+        times: usize,
+        starts: &[NodeId],
+        scanned: &[NodeId],
+    ) -> Result<Vec<NodeId>, NodeError> {
+        let operands = [starts, scanned, &body.captured].concat();
+        let count = body.graph.outputs().len() as i64;
+        let attrs = [
+            ("body", Attr::Graph(SubGraph::from(body.graph))),
+            ("times", (times as i64).into()),
+            ("carried", (starts.len() as i64).into()),
+            ("scanned", (scanned.len() as i64).into()),
+        ];
+        let all = self.op("loop", &operands, &attrs)?;
+        (0..count).map(|at| self.op("get", &[all], &[("index", at.into())])).collect()
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, x: NodeId) -> Type {
+        self.importer.graph.ty(x).clone()
     }
 
     /// The values of an input that must not depend on the model's inputs, because shapes depend on it.
@@ -175,6 +241,16 @@ impl<'c, 'm> NodeCall<'c, 'm> {
 
 /// Our side: ops, and what is known of values.
 impl NodeCall<'_, '_> {
+    /// Remembers that `wanted` elements are asked for of an axis that has fewer: ONNX gives what there is, and later shapes do not fit.
+    pub fn short(&mut self, wanted: i64, extent: i64) {
+        let name = self.node.input.first().map_or("", |n| n);
+        self.importer.short(format!(
+            "`{}` takes {wanted} elements of an axis of `{name}` that has {extent}: if these are positions, the sequence is longer \
+             than the model's table of positions",
+            self.node.name()
+        ));
+    }
+
     /// The extents.
     pub fn dims(&self, x: NodeId) -> Vec<usize> {
         self.importer.graph.ty(x).dims().expect("dimensions are bound while a model is read")

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use super::{ops::qualified, proto::NodeProto};
 
-/// Why an ONNX file is not usable.
+/// NodeError an ONNX file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
     /// The file cannot be opened or mapped.
@@ -111,7 +111,7 @@ fn lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// Why one node cannot be mapped; the importer adds which node it is.
+/// NodeError one node cannot be mapped; the importer adds which node it is.
 #[derive(Debug)]
 pub(super) struct NodeError(pub String);
 

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use eutectic_ir::{Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type, interp::evaluate, ops::eval::Value};
+use eutectic_ir::{
+    Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type,
+    interp::evaluate,
+    ops::{Leaf, eval::Value},
+};
 
 use super::{
     Model, OnnxError, StoredTensor, Unsupported,
@@ -23,7 +27,27 @@ const LARGEST: usize = 1 << 40;
 const DEEPEST: usize = 32;
 
 /// The values of one graph or function by name; `None` where an unsupported node would have made it.
-type NamedValues = HashMap<String, Option<NodeId>>;
+#[derive(Default)]
+struct NamedValues {
+    /// How many bodies of loops are around it: values are nodes of the innermost one's graph.
+    level: usize,
+    values: HashMap<String, Option<NodeId>>,
+}
+
+/// A graph around the body of a loop that is being read.
+struct Around {
+    graph: Graph,
+    known: HashMap<NodeId, Value<f64>>,
+    /// What the body reads of the graph, and the body's inputs for that.
+    captured: Vec<(NodeId, NodeId)>,
+}
+
+/// The body of a loop, which was read.
+pub(super) struct LoopBody {
+    pub graph: Graph,
+    /// What it reads of the graph around it, in the order of its last inputs.
+    pub captured: Vec<NodeId>,
+}
 
 /// A graph under construction.
 pub(super) struct Importer<'m> {
@@ -33,11 +57,15 @@ pub(super) struct Importer<'m> {
     /// Values that do not depend on inputs or parameters, and are small.
     known: HashMap<NodeId, Value<f64>>,
     scopes: Vec<NamedValues>,
+    /// The graphs around the body that is being read, the outermost one first.
+    around: Vec<Around>,
     /// The part of the model whose function is being put in.
     part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
     depth: usize,
     problems: Vec<Unsupported>,
+    /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
+    short: Vec<String>,
 }
 
 /// The graph of a model whose dimensions are bound, and its parameters.
@@ -55,14 +83,19 @@ pub(super) fn import(
         graph: Graph::new(graph.name()),
         params: BTreeMap::new(),
         known: HashMap::new(),
-        scopes: vec![NamedValues::new()],
+        scopes: vec![NamedValues::default()],
+        around: Vec::new(),
         part: None,
         depth: 0,
         problems: Vec::new(),
+        short: Vec::new(),
     };
     importer.leaves(shapes, fixed);
     importer.nodes(&graph.node, model.opset);
     importer.outputs(graph);
+    if let (Some(problem), Some(short)) = (importer.problems.first_mut(), importer.short.first()) {
+        problem.why = format!("{}; before it, {short}", problem.why);
+    }
     if !importer.problems.is_empty() {
         return Err(OnnxError::Unsupported { path: model.path.clone(), problems: importer.problems });
     }
@@ -110,13 +143,14 @@ impl<'m> Importer<'m> {
         for output in &graph.output {
             let name = output.name();
             match self.lookup(name) {
-                Some(Some(value)) => {
+                Ok(Some(Some(value))) => {
                     if let Err(error) = self.graph.output(name, value) {
                         self.problem("output", name, error.into());
                     }
                 }
-                Some(None) => {}
-                None => self.problem("output", name, NodeError("no node computes it".into())),
+                Ok(Some(None)) => {}
+                Ok(None) => self.problem("output", name, NodeError("no node computes it".into())),
+                Err(why) => self.problem("output", name, why),
             }
         }
     }
@@ -128,13 +162,86 @@ impl<'m> Importer<'m> {
 
     fn define(&mut self, name: &str, value: Option<NodeId>) {
         if let Some(scope) = self.scopes.last_mut().filter(|_| !name.is_empty()) {
-            scope.insert(name.to_string(), value);
+            scope.values.insert(name.to_string(), value);
         }
     }
 
-    /// The value of that name; the inner option is empty where an unsupported node would have made it.
-    fn lookup(&self, name: &str) -> Option<Option<NodeId>> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+    /// The value of that name; the inner option is empty where an unsupported node would have made it. What a body reads of graphs
+    /// around it is given to it.
+    fn lookup(&mut self, name: &str) -> Result<Option<Option<NodeId>>, NodeError> {
+        let found = self.scopes.iter().rev().find_map(|scope| Some((scope.level, *scope.values.get(name)?)));
+        match found {
+            Some((level, Some(value))) => self.captured(value, level).map(|value| Some(Some(value))),
+            found => Ok(found.map(|(_, value)| value)),
+        }
+    }
+
+    /// A value of the graph around so many bodies, in the graph that is being made.
+    fn captured(&mut self, mut value: NodeId, level: usize) -> Result<NodeId, NodeError> {
+        for at in level..self.around.len() {
+            value = self.capture(value, at)?;
+        }
+        Ok(value)
+    }
+
+    /// A value of one of the graphs around, in the next one: a constant is one there too, because shapes may depend on it.
+    fn capture(&mut self, value: NodeId, at: usize) -> Result<NodeId, NodeError> {
+        let (outer, inner) = self.around.split_at_mut(at + 1);
+        let outer = &mut outer[at];
+        if let Some((_, known)) = outer.captured.iter().find(|(of, _)| *of == value) {
+            return Ok(*known);
+        }
+        let graph = inner.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
+        let node = outer.graph.node(value);
+        let constant = match node.attrs.first() {
+            Some(Attr::Tensor(tensor)) if matches!(node.op.def().class, Class::Leaf(_)) => Some(tensor.clone()),
+            _ => outer.known.get(&value).map(Value::to_tensor),
+        };
+        if let Some(tensor) = constant {
+            let known = Value::from_tensor(&tensor);
+            let id = graph.constant(tensor)?;
+            let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
+            if known.count() <= LARGEST_KNOWN {
+                known_there.insert(id, known);
+            }
+            return Ok(id);
+        }
+        let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
+        outer.captured.push((value, id));
+        Ok(id)
+    }
+
+    /// From here on a body is read: what is made is part of it.
+    pub fn enter(&mut self, name: &str) {
+        let graph = std::mem::replace(&mut self.graph, Graph::new(name));
+        let known = std::mem::take(&mut self.known);
+        self.around.push(Around { graph, known, captured: Vec::new() });
+        self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
+    }
+
+    /// What was read since the last [`Importer::enter`].
+    pub fn leave(&mut self) -> LoopBody {
+        self.scopes.pop();
+        let around = self.around.pop().expect("a body was entered");
+        self.known = around.known;
+        let graph = std::mem::replace(&mut self.graph, around.graph);
+        LoopBody { graph, captured: around.captured.into_iter().map(|(of, _)| of).collect() }
+    }
+
+    /// A value of the graph around the body that is being read, in it.
+    pub fn given(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
+        self.capture(value, self.around.len() - 1)
+    }
+
+    /// The nodes of a body's graph, whose inputs are these values; its outputs.
+    pub fn body(&mut self, graph: &GraphProto, opset: i64, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
+        if graph.input.len() != inputs.len() {
+            return Err(NodeError(format!("its body has {} inputs, {} are given", graph.input.len(), inputs.len())));
+        }
+        for (input, value) in graph.input.iter().zip(inputs) {
+            self.define(input.name(), Some(*value));
+        }
+        self.inner(graph, opset)
     }
 
     /// Maps nodes in order. One that cannot be mapped is a problem; those that only depend on it are not.
@@ -146,7 +253,7 @@ impl<'m> Importer<'m> {
             });
             for (at, name) in node.output.iter().enumerate() {
                 // Which of the two a later node means, nobody can say.
-                if self.scopes.last().is_some_and(|scope| scope.contains_key(name)) {
+                if self.scopes.last().is_some_and(|scope| scope.values.contains_key(name)) {
                     let why = format!("its output `{name}` is defined already");
                     self.problems.push(Unsupported::at(node, opset, why));
                 }
@@ -164,11 +271,14 @@ impl<'m> Importer<'m> {
         }
         let mut inputs = Vec::new();
         for name in &node.input {
-            inputs.push(match (name.is_empty(), self.lookup(name)) {
-                (true, _) => None,
-                (false, Some(Some(value))) => Some(value),
-                (false, Some(None)) => return Ok(Vec::new()),
-                (false, None) => return Err(NodeError(format!("its input `{name}` is computed nowhere before it"))),
+            if name.is_empty() {
+                inputs.push(None);
+                continue;
+            }
+            inputs.push(match self.lookup(name)? {
+                Some(Some(value)) => Some(value),
+                Some(None) => return Ok(Vec::new()),
+                None => return Err(NodeError(format!("its input `{name}` is computed nowhere before it"))),
             });
         }
         if let Some(function) = function {
@@ -205,9 +315,9 @@ impl<'m> Importer<'m> {
     ) -> Result<Vec<Option<NodeId>>, NodeError> {
         let own = function.opset_import.iter().find(|set| is_own(set.domain()));
         let opset = own.map_or(self.model.opset, |set| set.version());
-        let mut scope = NamedValues::new();
+        let mut scope = NamedValues { level: self.around.len(), ..NamedValues::default() };
         for (name, value) in function.input.iter().zip(inputs) {
-            scope.extend(value.map(|value| (name.clone(), Some(value))));
+            scope.values.extend(value.map(|value| (name.clone(), Some(value))));
         }
         let nodes: Vec<_> = function.node.iter().map(|node| substituted(node, function, call)).collect();
         // A body sees its own names only.
@@ -215,14 +325,21 @@ impl<'m> Importer<'m> {
         let part = self.part.clone();
         self.part.get_or_insert_with(|| place(call));
         let done = self.deep(|importer| importer.nodes(&nodes, opset));
-        let outputs = function.output.iter().map(|name| self.lookup(name).flatten()).collect();
+        let outputs = function.output.iter().map(|name| Ok(self.lookup(name)?.flatten())).collect();
         (self.scopes, self.part) = (scopes, part);
-        done.map(|()| outputs)
+        done.and(outputs)
     }
 
     /// The outputs of a subgraph that sees the names around it, as the branches of `If` do.
     pub fn subgraph(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
-        self.scopes.push(NamedValues::new());
+        self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
+        let outputs = self.inner(graph, opset);
+        self.scopes.pop();
+        outputs
+    }
+
+    /// The outputs of a subgraph, whose names go to the innermost scope.
+    fn inner(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
         for tensor in &graph.initializer {
             let value = StoredTensor::read(tensor, &self.model.folder)
@@ -232,13 +349,13 @@ impl<'m> Importer<'m> {
             self.define(tensor.name(), value.ok());
         }
         let done = self.deep(|importer| importer.nodes(&graph.node, opset));
-        let outputs: Option<Vec<_>> = graph.output.iter().map(|o| self.lookup(o.name()).flatten()).collect();
-        self.scopes.pop();
+        let outputs = graph.output.iter().map(|o| self.lookup(o.name()));
+        let outputs: Vec<Option<Option<NodeId>>> = outputs.collect::<Result<_, _>>()?;
         done?;
-        match outputs {
+        match outputs.into_iter().map(Option::flatten).collect::<Option<Vec<_>>>() {
             Some(outputs) => Ok(outputs),
-            None if self.problems.len() > before => Err(NodeError("its branch is not supported".into())),
-            None => Err(NodeError("an output of its branch is computed nowhere".into())),
+            None if self.problems.len() > before => Err(NodeError("its subgraph is not supported".into())),
+            None => Err(NodeError("an output of its subgraph is computed nowhere".into())),
         }
     }
 
@@ -265,18 +382,25 @@ impl<'m> Importer<'m> {
         let taken =
             |name: &str, graph: &Graph| graph.named("param").chain(graph.named("input")).any(|(n, _)| n == name);
         let mut unique = name.to_string();
-        while taken(&unique, &self.graph) {
+        // Parameters are the whole model's; a body is given them.
+        let whole = self.around.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
+        while taken(&unique, whole) {
             unique.push('\'');
         }
-        let param = self.graph.param(&unique, ty)?;
+        let param = whole.param(&unique, ty)?;
         self.params.insert(unique, stored.clone());
-        Ok(param)
+        self.captured(param, 0)
     }
 
     /// A tensor of an attribute.
     pub fn attribute(&mut self, name: &str, tensor: &TensorProto) -> Result<NodeId, NodeError> {
         let stored = StoredTensor::read(tensor, &self.model.folder).map_err(NodeError)?;
         self.stored(name, &stored)
+    }
+
+    /// Remembers that a node asks for more than there is.
+    pub fn short(&mut self, what: String) {
+        self.short.push(what);
     }
 
     /// A constant.
@@ -295,7 +419,7 @@ impl<'m> Importer<'m> {
         let node = self.graph.node(id);
         match (node.op.def().class, node.attrs.first()) {
             (Class::Leaf(_), Some(Attr::Tensor(tensor))) => Some(tensor.clone()),
-            (Class::Leaf(_), Some(Attr::Word(name))) => self.params.get(&**name)?.tensor().ok(),
+            (Class::Leaf(Leaf::Param), Some(Attr::Word(name))) => self.params.get(&**name)?.tensor().ok(),
             _ => None,
         }
     }
@@ -335,10 +459,25 @@ fn in_memory(ty: &Type) -> Result<(), NodeError> {
     }
 }
 
-/// The part of the model that a node belongs to: exporters name nodes `/layer.0/attention/MatMul`.
+/// The part of the model that a node belongs to: exporters name nodes `/layer.0/attention/MatMul`, or say the path of the module in the
+/// node's properties.
 fn place(node: &NodeProto) -> Origin {
+    if let Some(scopes) = node.metadata_props.iter().find(|p| p.key() == NAME_SCOPES) {
+        return Origin::new(module(scopes.value()));
+    }
     let name = node.name().trim_start_matches('/');
     Origin::new(name.rsplit_once('/').map_or(name, |(part, _)| part).replace('/', "."))
+}
+
+/// The property in which torch's exporter by torch.export says where a node comes from.
+const NAME_SCOPES: &str = "pkg.torch.onnx.name_scopes";
+
+/// The path of the innermost module of a list as Python writes it, `['', 'layer', 'layer.0', 'linear']`, whose last entry is the
+/// node's own name.
+fn module(scopes: &str) -> String {
+    let list = scopes.trim().trim_start_matches('[').trim_end_matches(']');
+    let mut names = list.split(',').map(|name| name.trim().trim_matches(['\'', '"'])).rev();
+    names.nth(1).unwrap_or_default().to_string()
 }
 
 /// A node of a function's body with the attributes of the call.

@@ -249,7 +249,7 @@ fn whole_call(rule: &Rule, call: &AppliedOp, found: &mut Vec<(String, Term)>) {
             *o != op
                 && o.def().signature == op.def().signature
                 && o.def().attrs == op.def().attrs
-                && !matches!(o.def().class, Class::Leaf(_) | Class::Project)
+                && !matches!(o.def().class, Class::Leaf(_) | Class::Project | Class::Loop)
         };
         for other in Op::all().filter(alike).take(3) {
             let other_call = AppliedOp { op: OpTerm::Named(other), ..call.clone() };

@@ -242,12 +242,25 @@ fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
 }
 
 fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Contents) -> Result<(), BackendError> {
+    // Contents are apart for each buffer, so those of a part are taken from its whole and put back.
+    let part = |buffer: usize| {
+        program.parts.get(&buffer).map(|part| (part.of, part.at..part.at + program.buffers[buffer].count))
+    };
     for step in steps {
+        for &buffer in &step.buffers {
+            if let Some((whole, range)) = part(buffer) {
+                contents[buffer] = contents[whole][range].to_vec();
+            }
+        }
         let kernel = &program.kernels[step.kernel].at(&program.lengths(lengths));
         let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &contents[b]).collect();
         let stored = run_kernel(kernel, &slots, &step.origin)?;
         for (store, values) in kernel.stores.iter().zip(stored) {
-            contents[step.buffers[store.slot]] = values;
+            let buffer = step.buffers[store.slot];
+            if let Some((whole, range)) = part(buffer) {
+                contents[whole][range].copy_from_slice(&values);
+            }
+            contents[buffer] = values;
         }
     }
     Ok(())

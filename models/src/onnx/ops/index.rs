@@ -27,9 +27,15 @@ pub(super) const OPS: &[OpRow] = &[
 fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
-    let ids = match c.value(ids) {
-        Some(known) if known.to_i64().iter().all(|&id| id >= 0) => ids,
-        _ => from_start(c, ids, c.dims(table)[axis])?,
+    let extent = c.dims(table)[axis] as i64;
+    let known = c.value(ids).map(|known| known.to_i64());
+    if let Some(id) = known.iter().flatten().find(|id| !(-extent..extent).contains(id)) {
+        let hint = "if ids are positions, the sequence is longer than the model's table of positions";
+        return Err(format!("id {id} is none of a table of {extent}; {hint}").into());
+    }
+    let ids = match known {
+        Some(known) if known.iter().all(|&id| id >= 0) => ids,
+        _ => from_start(c, ids, extent as usize)?,
     };
     c.op("gather", &[table, ids], &[("axis", (axis as i64).into())])
 }

@@ -7,17 +7,22 @@ mod activation;
 mod arithmetic;
 mod attention;
 mod contraction;
+mod control;
+mod fourier;
 mod generate;
+mod grid_sample;
 mod index;
 mod layout;
 mod norm;
 mod other;
 mod quantize;
+mod recurrent;
 mod reduction;
 mod resize;
 mod scatter;
 mod slicing;
 mod spatial;
+mod volume;
 
 use eutectic_ir::NodeId;
 
@@ -42,8 +47,12 @@ const FAMILIES: &[&[OpRow]] = &[
     attention::OPS,
     spatial::OPS,
     resize::OPS,
+    grid_sample::OPS,
+    fourier::OPS,
     quantize::OPS,
     other::OPS,
+    control::OPS,
+    recurrent::OPS,
 ];
 
 /// Several outputs.

@@ -1,11 +1,10 @@
-//! What changes nothing, and branches whose condition is known.
+//! What changes nothing.
 
 use eutectic_ir::DType;
 
 use super::{super::call::NodeCall, OpRow, Outputs, many, one};
 
-pub(super) const OPS: &[OpRow] =
-    &[one("Identity", 1, |c| c.input(0)), many("Dropout", 7, dropout), many("If", 1, branch)];
+pub(super) const OPS: &[OpRow] = &[one("Identity", 1, |c| c.input(0)), many("Dropout", 7, dropout)];
 
 /// In inference nothing is dropped.
 fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
@@ -15,10 +14,4 @@ fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
     }
     let dims = c.dims(x);
     Ok(vec![x, c.full(1.0, DType::Bool, &dims)?])
-}
-
-/// The branch that is taken, where that does not depend on the model's inputs.
-fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
-    let condition = c.value(c.input(0)?).ok_or("its condition depends on the model's inputs")?;
-    c.subgraph(if condition.to_i64().first() == Some(&1) { "then_branch" } else { "else_branch" })
 }

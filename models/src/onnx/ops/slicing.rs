@@ -30,7 +30,12 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let from_start = |n: i64| if n < 0 { n.saturating_add(extent) } else { n };
         let (low, high) = if step > 0 { (0, extent) } else { (-1, extent - 1) };
         // A start before the axis is 0 in either direction.
-        let (at, end) = (from_start(start).clamp(0, high.max(0)), from_start(end).clamp(low, high));
+        let (at, wanted) = (from_start(start).clamp(0, high.max(0)), from_start(end));
+        let end = wanted.clamp(low, high);
+        // Exporters say `to the end` by a number that is larger than any extent.
+        if step > 0 && (extent + 1..i64::from(i32::MAX)).contains(&wanted) {
+            c.short(wanted, extent);
+        }
         let len = match step {
             0 => return Err("a step of 0".into()),
             1.. => ceil((end - at).max(0), step),
@@ -116,10 +121,14 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// Zeros before and behind an axis.
 pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> NodeResult {
-    if edges == [0, 0] { Ok(x) } else { around(c, x, axis, edges, 0.0) }
+    around(c, x, axis, edges, 0.0)
 }
 
-fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> NodeResult {
+/// A value before and behind an axis.
+pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> NodeResult {
+    if edges == [0, 0] {
+        return Ok(x);
+    }
     let [axis, before, after] = [axis, edges[0], edges[1]].map(|n| (n as i64).into());
     c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
 }

@@ -1,4 +1,5 @@
-//! Images: convolution and pooling. A signal of one spatial axis is an image of one row; more than two axes are not supported.
+//! Convolution and pooling. A signal of one spatial axis is an image of one row; what has more than two axes is taken apart in
+//! [`super::volume`].
 
 use eutectic_ir::{Attr, NodeId};
 
@@ -7,7 +8,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    OpRow, one, volume,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -33,12 +34,13 @@ fn usable(n: i64) -> Option<usize> {
 }
 
 /// How windows lie, along each spatial axis.
-struct Windows {
-    size: Vec<usize>,
-    stride: Vec<usize>,
-    dilation: Vec<usize>,
-    before: Vec<usize>,
-    after: Vec<usize>,
+#[derive(Clone)]
+pub(super) struct Windows {
+    pub size: Vec<usize>,
+    pub stride: Vec<usize>,
+    pub dilation: Vec<usize>,
+    pub before: Vec<usize>,
+    pub after: Vec<usize>,
 }
 
 impl Windows {
@@ -113,12 +115,23 @@ impl Windows {
     }
 }
 
-/// The extents behind the channels: one or two.
+/// The extents behind the channels.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
     match c.dims(x)[..] {
-        [_, _, ref image @ ..] if matches!(image.len(), 1 | 2) => Ok(image.to_vec()),
-        ref dims => Err(format!("{} spatial axes", dims.len().saturating_sub(2)).into()),
+        [_, _, ref image @ ..] if !image.is_empty() => Ok(image.to_vec()),
+        ref dims => Err(format!("an input of {dims:?} has no spatial axes").into()),
     }
+}
+
+/// Whether ops for images do not say it.
+fn is_volume(windows: &Windows) -> bool {
+    windows.size.len() > 2
+}
+
+/// How many groups of channels there are.
+fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
+    let groups = c.int_or("group", 1)?;
+    usable(groups).ok_or_else(|| NodeError(format!("{groups} groups")))
 }
 
 /// With a row for a single spatial axis.
@@ -148,9 +161,13 @@ fn conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (rank, image) = (c.rank(x), image(c, x)?);
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
     let windows = Windows::read(c, &size, &image)?;
+    if is_volume(&windows) {
+        let y = volume::conv(c, x, w, &windows, groups(c)?)?;
+        return biased(c, y, c.optional(2));
+    }
     let mut operands = vec![as_image(c, x)?, as_image(c, w)?];
     operands.extend(c.optional(2));
-    let groups = ("groups", c.int_or("group", 1)?.into());
+    let groups = ("groups", (groups(c)? as i64).into());
     let y = c.op("conv", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
     as_input(c, y, rank)
 }
@@ -198,10 +215,14 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (windows.before[i], windows.after[i]) = (b as usize, a as usize);
         rest.push([b - edge[0], a - after]);
     }
-    let operands = [as_image(c, x)?, as_image(c, w)?];
-    let groups = ("groups", c.int_or("group", 1)?.into());
-    let y = c.op("conv-transpose", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
-    let mut y = as_input(c, y, rank)?;
+    let mut y = if is_volume(&windows) {
+        volume::conv_transpose(c, x, w, &windows, groups(c)?)?
+    } else {
+        let operands = [as_image(c, x)?, as_image(c, w)?];
+        let groups = ("groups", (groups(c)? as i64).into());
+        let y = c.op("conv-transpose", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
+        as_input(c, y, rank)?
+    };
     for (i, [before, after]) in rest.into_iter().enumerate() {
         let axis = 2 + i;
         let left = c.dims(y)[axis] as i64 + before.min(0) + after.min(0);
@@ -209,9 +230,14 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
         y = c.slice(y, axis, (-before).max(0) as usize, left)?;
         y = super::slicing::zeros_around(c, y, axis, [before, after].map(|n| n.max(0) as usize))?;
     }
-    let Some(bias) = c.optional(2) else { return Ok(y) };
+    biased(c, y, c.optional(2))
+}
+
+/// A number more for each channel of [N C D..].
+fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
+    let Some(bias) = bias else { return Ok(y) };
     let channels = c.dims(bias).iter().product();
-    let column: Vec<usize> = (0..rank - 1).map(|i| if i == 0 { channels } else { 1 }).collect();
+    let column: Vec<usize> = (0..c.rank(y) - 1).map(|i| if i == 0 { channels } else { 1 }).collect();
     let bias = c.reshape(bias, &column)?;
     c.apply("add", [y, bias])
 }
@@ -224,8 +250,12 @@ fn max_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
         windows.round_up(&image);
     }
     // Every integer of 8 bits is an f32.
-    let image = as_image(c, x)?;
-    let image = if dtype.is_float() { image } else { c.cast(image, eutectic_ir::DType::F32)? };
+    let image = if dtype.is_float() { x } else { c.cast(x, eutectic_ir::DType::F32)? };
+    if is_volume(&windows) {
+        let y = volume::max_pool(c, image, &windows)?;
+        return c.cast(y, dtype);
+    }
+    let image = as_image(c, image)?;
     let y = c.op("max-pool", &[image], &[&windows.attrs()[..], &[windows.size()]].concat())?;
     let y = c.cast(y, dtype)?;
     as_input(c, y, rank)
@@ -238,9 +268,6 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let counts_padding = c.flag("count_include_pad")?;
     let longer = if c.flag("ceil_mode")? { windows.round_up(&image) } else { vec![0; image.len()] };
     let x = as_image(c, x)?;
-    let mean = |c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str| {
-        c.op("average-pool", &[x], &[&windows.attrs()[..], &[windows.size(), ("over", over.into())]].concat())
-    };
     let y = if !counts_padding {
         mean(c, x, &windows, "inside")?
     } else if longer.iter().all(|&n| n == 0) {
@@ -260,6 +287,14 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     as_input(c, y, rank)
 }
 
+/// The mean of each window of an image, of all of its elements or of those `inside`.
+fn mean(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str) -> NodeResult {
+    if is_volume(windows) {
+        return volume::average_pool(c, x, windows, over == "inside");
+    }
+    c.op("average-pool", &[x], &[&windows.attrs()[..], &[windows.size(), ("over", over.into())]].concat())
+}
+
 /// (Σ |x|ᵖ)^(1/p) of each window: the mean of powers times the size of a window.
 fn lp_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
@@ -271,8 +306,7 @@ fn lp_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = as_image(c, x)?;
     let size = c.apply("abs", [x])?;
     let power = c.with("pow", size, p as f64)?;
-    let attrs = [&windows.attrs()[..], &[windows.size(), ("over", "window".into())]].concat();
-    let mean = c.op("average-pool", &[power], &attrs)?;
+    let mean = mean(c, power, &windows, "window")?;
     let sum = c.with("mul", mean, windows.size.iter().product::<usize>() as f64)?;
     let root = c.with("pow", sum, 1.0 / p as f64)?;
     as_input(c, root, rank)

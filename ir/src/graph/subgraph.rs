@@ -1,0 +1,54 @@
+//! A graph as an attribute: the body of a loop.
+
+use std::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+};
+
+use super::Graph;
+use crate::text;
+
+/// A graph that a node holds. It is shared and never changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubGraph(Arc<Graph>);
+
+// Attributes are compared by their bits.
+impl Eq for SubGraph {}
+
+impl From<Graph> for SubGraph {
+    fn from(graph: Graph) -> SubGraph {
+        SubGraph(Arc::new(graph))
+    }
+}
+
+impl Deref for SubGraph {
+    type Target = Graph;
+
+    fn deref(&self) -> &Graph {
+        &self.0
+    }
+}
+
+impl Hash for SubGraph {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (_, node) in self.nodes() {
+            (node.op, &node.attrs, &node.operands, &node.ty).hash(state);
+        }
+        self.outputs().hash(state);
+    }
+}
+
+impl Ord for SubGraph {
+    fn cmp(&self, other: &SubGraph) -> Ordering {
+        let text = |graph: &Graph| text::print(graph, text::Style::default());
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { text(self).cmp(&text(other)) }
+    }
+}
+
+impl PartialOrd for SubGraph {
+    fn partial_cmp(&self, other: &SubGraph) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

@@ -1,0 +1,311 @@
+//! Cuts a graph at its loops: stages without loops between them, and bodies whose carried values are states.
+//!
+//! A loop runs between two stages. What it is given is computed before, what needs its results after; a constant that only its body
+//! reads is computed in the body, so that it is prepared once, when parameters arrive, and not each time.
+
+use std::collections::BTreeSet;
+
+use eutectic_ir::{
+    Attr, Class, Graph, GraphError, NodeId, Origin,
+    ops::{Leaf, Loop},
+};
+use rustc_hash::FxHashMap;
+
+/// A graph, cut at its loops.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// One more than there are loops: loop `i` runs behind stage `i`. A stage's inputs and outputs are named [`value`], outputs of the
+    /// graph [`output`]; parameters and states keep their names.
+    pub stages: Vec<Graph>,
+    /// The loops, in the order in which they run.
+    pub loops: Vec<StagedLoop>,
+}
+
+/// A loop on values of the graph that was cut.
+#[derive(Clone, Debug)]
+pub struct StagedLoop {
+    /// What runs each time. Its states are what is carried, its outputs what is stacked; its inputs are what is scanned, then what
+    /// stays the same.
+    pub body: Graph,
+    /// How often it runs.
+    pub times: usize,
+    /// What each state starts with.
+    pub starts: Vec<NodeId>,
+    /// What the first inputs are parts of.
+    pub scanned: Vec<NodeId>,
+    /// What the other inputs are.
+    pub captured: Vec<NodeId>,
+    /// The values that take each result out: of states, then of outputs.
+    pub results: Vec<Vec<NodeId>>,
+    /// Its place in the model.
+    pub origin: Origin,
+}
+
+/// The name of a value that one stage hands to another.
+pub fn value(id: NodeId) -> String {
+    format!("%{}", id.0)
+}
+
+/// The name of an output of the graph in the stage that computes it.
+pub fn output(at: usize) -> String {
+    format!("={at}")
+}
+
+/// The name of a state of a body.
+pub fn carried(at: usize) -> String {
+    format!("%c{at}")
+}
+
+/// The name of an input of a body.
+pub fn given(at: usize) -> String {
+    format!("%i{at}")
+}
+
+/// Whether a graph has loops.
+pub fn has_loops(graph: &Graph) -> bool {
+    graph.nodes().any(|(_, node)| matches!(node.op.def().class, Class::Loop))
+}
+
+/// Cuts a graph at its loops.
+///
+/// # Errors
+/// When it has extents at run time.
+pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
+    if let Some(extent) = graph.extents().first() {
+        let (problem, help) = (format!("a program with loops has the extent {extent} at run time"), "bind it");
+        let (op, operands) = ("loop".into(), String::new());
+        return Err(GraphError { op, operands, origin: Origin::default(), problem, help: help.into() });
+    }
+    let cut = StageCut::new(graph);
+    let mut loops = Vec::new();
+    for (at, &id) in cut.loops.iter().enumerate() {
+        loops.push(cut.staged(id, at)?);
+    }
+    let mut stages = Vec::new();
+    for stage in 0..=loops.len() {
+        stages.push(cut.stage(stage, &loops)?);
+    }
+    Ok(Staged { stages, loops })
+}
+
+/// Where each value is computed.
+struct StageCut<'g> {
+    graph: &'g Graph,
+    /// Whether results need a value.
+    live: Vec<bool>,
+    /// The loops that results need.
+    loops: Vec<NodeId>,
+    /// Whether a value depends on inputs or states.
+    runtime: Vec<bool>,
+    /// For each value at run time the stage that computes it, or from which on a loop's result is there.
+    level: Vec<usize>,
+}
+
+fn leaf(graph: &Graph, id: NodeId) -> Option<Leaf> {
+    match graph.node(id).op.def().class {
+        Class::Leaf(leaf) => Some(leaf),
+        _ => None,
+    }
+}
+
+impl<'g> StageCut<'g> {
+    fn new(graph: &'g Graph) -> StageCut<'g> {
+        let mut live = vec![false; graph.len()];
+        let mut wanted: Vec<NodeId> = graph.results().map(|(_, id)| *id).collect();
+        while let Some(id) = wanted.pop() {
+            if !std::mem::replace(&mut live[id.0 as usize], true) {
+                wanted.extend(&graph.node(id).operands);
+            }
+        }
+        let (runtime, level) = (vec![false; graph.len()], vec![0; graph.len()]);
+        let mut cut = StageCut { graph, live, loops: Vec::new(), runtime, level };
+        for (id, node) in graph.nodes() {
+            let at = id.0 as usize;
+            let of = |o: &NodeId| o.0 as usize;
+            let is_loop = matches!(node.op.def().class, Class::Loop);
+            // A loop is no constant: it runs.
+            cut.runtime[at] = is_loop
+                || matches!(leaf(graph, id), Some(Leaf::Input | Leaf::State))
+                || node.operands.iter().any(|o| cut.runtime[of(o)]);
+            let operands = node.operands.iter().filter(|o| cut.runtime[of(o)]).map(|o| cut.level[of(o)]);
+            cut.level[at] = operands.max().unwrap_or(0);
+            if is_loop && cut.live[at] {
+                cut.loops.push(id);
+                cut.level[at] = cut.loops.len();
+            }
+        }
+        cut
+    }
+
+    /// Whether a stage computes a value at run time.
+    fn is_computed(&self, id: NodeId, stage: usize) -> bool {
+        let at = id.0 as usize;
+        self.runtime[at] && self.level[at] == stage && leaf(self.graph, id).is_none() && !self.is_result(id)
+    }
+
+    /// Whether a value is one result of a loop.
+    fn is_result(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        matches!(node.op.def().class, Class::Project)
+            && matches!(self.graph.node(node.operands[0]).op.def().class, Class::Loop)
+    }
+
+    /// Whether a stage is given a value, instead of computing it.
+    fn comes_in(&self, id: NodeId, stage: usize) -> bool {
+        let at = id.0 as usize;
+        match leaf(self.graph, id) {
+            Some(leaf) => leaf == Leaf::Input,
+            None => self.runtime[at] && (self.level[at] < stage || self.is_result(id)),
+        }
+    }
+
+    /// A loop with its body.
+    fn staged(&self, id: NodeId, number: usize) -> Result<StagedLoop, GraphError> {
+        let node = self.graph.node(id);
+        let Loop { body, times, carried: states, scanned } =
+            Loop::of(&node.attrs).expect("the graph was checked when it was built");
+        let mut own = Graph::new(body.name.clone());
+        let mut new: FxHashMap<NodeId, NodeId> = FxHashMap::default();
+        let (mut constants, mut captured) = (FxHashMap::default(), Vec::new());
+        for (at, (_, input)) in body.named("input").enumerate() {
+            let (operand, ty) = (node.operands[at], body.ty(input).clone());
+            let leaf = if at < states {
+                own.state(&carried(at), ty)?
+            } else if at < states + scanned || self.runtime[operand.0 as usize] {
+                if at >= states + scanned {
+                    captured.push(operand);
+                }
+                own.input(&given(at - states), ty)?
+            } else {
+                self.copy(&mut own, &mut constants, operand, &|_| None)?
+            };
+            new.insert(input, leaf);
+        }
+        for (id, inner) in body.nodes() {
+            if !new.contains_key(&id) {
+                let operands: Vec<NodeId> = inner.operands.iter().map(|o| new[o]).collect();
+                new.insert(id, again(&mut own, body, id, &operands)?);
+            }
+        }
+        for (at, (_, value)) in body.outputs().iter().enumerate() {
+            match at < states {
+                true => own.update(&carried(at), new[value])?,
+                false => own.output(&output(at - states), new[value])?,
+            }
+        }
+        let mut results = vec![Vec::new(); body.outputs().len()];
+        for (get, node) in self.graph.nodes().filter(|(_, node)| node.operands.first() == Some(&id)) {
+            let at = node.attrs.first().and_then(Attr::int).and_then(|at| usize::try_from(at).ok());
+            if let Some(result) = at.and_then(|at| results.get_mut(at)) {
+                result.push(get);
+            }
+        }
+        debug_assert!(number < self.loops.len());
+        Ok(StagedLoop {
+            body: own,
+            times,
+            starts: node.operands[..states].to_vec(),
+            scanned: node.operands[states..states + scanned].to_vec(),
+            captured,
+            results,
+            origin: node.origin.clone(),
+        })
+    }
+
+    /// What is computed between two loops.
+    fn stage(&self, stage: usize, loops: &[StagedLoop]) -> Result<Graph, GraphError> {
+        let last = stage == loops.len();
+        let mut handed: BTreeSet<NodeId> = BTreeSet::new();
+        // A constant that a loop is given as a value comes from the stage before the first one.
+        let first_given = |id: NodeId| {
+            let given = |staged: &StagedLoop| staged.starts.iter().chain(&staged.scanned).any(|o| *o == id);
+            loops.iter().position(given)
+        };
+        for staged in &loops[stage.min(loops.len())..] {
+            for &id in staged.starts.iter().chain(&staged.scanned).chain(&staged.captured) {
+                let constant_here = !self.runtime[id.0 as usize] && first_given(id) == Some(stage);
+                if constant_here || self.is_computed(id, stage) {
+                    handed.insert(id);
+                }
+            }
+        }
+        // What later stages read.
+        for (id, node) in self.graph.nodes() {
+            let at = id.0 as usize;
+            let later = self.live[at] && self.runtime[at] && self.level[at] > stage;
+            if later && !self.is_result(id) && !matches!(node.op.def().class, Class::Loop) {
+                handed.extend(node.operands.iter().filter(|o| self.is_computed(**o, stage)));
+            }
+        }
+        if !last {
+            let updates = self.graph.updates().iter().map(|(_, id)| *id);
+            handed.extend(updates.filter(|id| self.is_computed(*id, stage)));
+        }
+        let mut own = Graph::new(self.graph.name.clone());
+        let mut new = FxHashMap::default();
+        let comes_in = |id: NodeId| self.comes_in(id, stage).then(|| value(id));
+        let at_home = |id: NodeId| match self.runtime[id.0 as usize] && leaf(self.graph, id).is_none() {
+            true => self.level[id.0 as usize] == stage,
+            false => last,
+        };
+        for (at, (_, id)) in self.graph.outputs().iter().enumerate().filter(|(_, (_, id))| at_home(*id)) {
+            let made = self.copy(&mut own, &mut new, *id, &comes_in)?;
+            own.output(&output(at), made)?;
+        }
+        for id in handed {
+            let made = self.copy(&mut own, &mut new, id, &comes_in)?;
+            own.output(&value(id), made)?;
+        }
+        // States are read by every stage as they were before the run.
+        for (state, id) in self.graph.updates().iter().filter(|_| last) {
+            // What comes from an earlier stage has a level below.
+            let made = self.copy(&mut own, &mut new, *id, &comes_in)?;
+            self.copy_state(&mut own, &mut new, state)?;
+            own.update(state, made)?;
+        }
+        Ok(own)
+    }
+
+    /// That there is the state in a graph.
+    fn copy_state(&self, to: &mut Graph, new: &mut FxHashMap<NodeId, NodeId>, state: &str) -> Result<(), GraphError> {
+        match self.graph.named("state").find(|(name, _)| *name == state) {
+            Some((_, id)) => self.copy(to, new, id, &|_| None).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// A value with everything that it is computed from, in another graph; `comes_in` names what is given there.
+    fn copy(
+        &self,
+        to: &mut Graph,
+        new: &mut FxHashMap<NodeId, NodeId>,
+        id: NodeId,
+        comes_in: &dyn Fn(NodeId) -> Option<String>,
+    ) -> Result<NodeId, GraphError> {
+        let mut needed = BTreeSet::new();
+        let mut stack = vec![id];
+        while let Some(id) = stack.pop() {
+            if !new.contains_key(&id) && needed.insert(id) && comes_in(id).is_none() {
+                stack.extend(&self.graph.node(id).operands);
+            }
+        }
+        for id in needed {
+            let made = match comes_in(id) {
+                Some(name) => to.input(&name, self.graph.ty(id).clone())?,
+                None => {
+                    let operands: Vec<NodeId> = self.graph.node(id).operands.iter().map(|o| new[o]).collect();
+                    again(to, self.graph, id, &operands)?
+                }
+            };
+            new.insert(id, made);
+        }
+        Ok(new[&id])
+    }
+}
+
+/// A node of a graph in another one.
+fn again(to: &mut Graph, from: &Graph, id: NodeId, operands: &[NodeId]) -> Result<NodeId, GraphError> {
+    let node = from.node(id);
+    let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.iter().cloned()).collect();
+    to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())
+}

@@ -1,0 +1,318 @@
+//! Fourier transforms as products with constant matrices: a length of at most 64 (or without divisors) is one product, another one
+//! goes by its divisors (Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965), and a long
+//! prime by a convolution of a length with divisors (Bluestein, "A Linear Filtering Approach to the Computation of Discrete Fourier
+//! Transform", 1970). Complex numbers are pairs on the last axis, so a complex product is a real one of twice the length.
+//!
+//! Error: with the unit roundoff u, a stage of length f gives sums of 2f products with numbers of size at most 1, rounded once, and
+//! turns them by factors of size 1. Each result differs from the exact one by at most √2·u·Σ(2f + 4)·Σ|xᵢ| to first order, where
+//! the first sum is over the lengths of the stages; by Bluestein's way, which is for primes above 1024, at most four times that of its longer length.
+
+use std::f64::consts::TAU;
+
+use eutectic_ir::{DType, NodeId, Tensor};
+
+use super::{
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    OpRow, one, slicing,
+};
+
+pub(super) const OPS: &[OpRow] = &[
+    one("DFT", 17, |c| {
+        let axis = c.int_or("axis", 1)?;
+        dft(c, axis)
+    }),
+    one("DFT", 20, |c| {
+        let axis = if c.optional(2).is_some() { c.known_number(2)? as i64 } else { -2 };
+        dft(c, axis)
+    }),
+    one("STFT", 17, stft),
+    one("HannWindow", 17, |c| window(c, &[0.5, -0.5])),
+    one("HammingWindow", 17, |c| window(c, &[25.0 / 46.0, -21.0 / 46.0])),
+    one("BlackmanWindow", 17, |c| window(c, &[0.42, -0.5, 0.08])),
+    one("MelWeightMatrix", 17, mel_weights),
+];
+
+/// The longest transform that is one product although its length has divisors.
+const SMALL: usize = 64;
+
+/// The longest transform that is one product because its length has none.
+const LARGEST_PRIME: usize = 1024;
+
+/// No signal is longer: the constants are made here.
+const LONGEST: usize = 1 << 24;
+
+fn length_of(n: f64) -> Result<usize, NodeError> {
+    if (1.0..=LONGEST as f64).contains(&n) {
+        Ok(n as usize)
+    } else {
+        Err(format!("a transform of {n} elements").into())
+    }
+}
+
+/// x [.. n .. c], where c is 1 (real) or 2; of `dft_length` elements, as many as there are or zeros behind them.
+fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
+    let x = c.input(0)?;
+    let rank = c.rank(x);
+    let axis = c.axis(axis, rank)?;
+    if axis + 1 >= rank {
+        return Err(format!("axis {axis} of {rank} is that of real and imaginary parts").into());
+    }
+    let (inverse, one_sided) = (c.flag("inverse")?, c.flag("onesided")?);
+    let extent = c.dims(x)[axis];
+    let length = match c.optional(1) {
+        Some(_) => c.known_number(1)?,
+        None if inverse && one_sided => 2.0 * (extent as f64 - 1.0),
+        None => extent as f64,
+    };
+    let length = length_of(length)?;
+    // The axis goes to the end, before that of the parts, and back.
+    let mut order: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
+    order.insert(rank - 2, axis);
+    let x = c.transpose(x, &order)?;
+    let given = if inverse && one_sided { length / 2 + 1 } else { length };
+    let kept = extent.min(given);
+    let x = c.slice(x, rank - 2, 0, kept)?;
+    let x = slicing::zeros_around(c, x, rank - 2, [0, given - kept])?;
+    let result = match (inverse, one_sided) {
+        (true, true) => real_inverse(c, x, length)?,
+        (_, one_sided) => along(c, x, inverse, if one_sided { length / 2 + 1 } else { length })?,
+    };
+    let mut back: Vec<usize> = (0..rank - 2).collect();
+    back.insert(axis, rank - 2);
+    back.push(rank - 1);
+    c.transpose(result, &back)
+}
+
+/// The real signal of a spectrum [.. N/2 + 1 c]: what follows is the mirror image with the imaginary part negated.
+fn real_inverse(c: &mut NodeCall<'_, '_>, x: NodeId, length: usize) -> NodeResult {
+    let (x, last) = (complex(c, x)?, c.rank(x) - 1);
+    let rest = length - (length / 2 + 1);
+    let spectrum = match rest {
+        0 => x,
+        _ => {
+            let mirrored = c.slice_by(x, last - 1, rest as i64, rest, -1)?;
+            let sign = c.constant(Tensor::from_f64(c.dtype(x), &[2], [1.0, -1.0]))?;
+            let mirrored = c.apply("mul", [mirrored, sign])?;
+            c.concat(&[x, mirrored], last - 1)?
+        }
+    };
+    let signal = along(c, spectrum, true, length)?;
+    c.slice(signal, last, 0, 1)
+}
+
+/// With an imaginary part.
+fn complex(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
+    let last = c.rank(x) - 1;
+    match c.dims(x)[last] {
+        1 => slicing::zeros_around(c, x, last, [0, 1]),
+        _ => Ok(x),
+    }
+}
+
+/// The first `keep` elements of the transform of x [.. n c], in a type that sums are good in.
+fn along(c: &mut NodeCall<'_, '_>, x: NodeId, inverse: bool, keep: usize) -> NodeResult {
+    let (dims, dtype) = (c.dims(x), c.dtype(x));
+    let [.., n, parts] = dims[..] else { return Err("a signal has an axis, and one of its parts".into()) };
+    if !matches!(parts, 1 | 2) {
+        return Err(format!("elements of {parts} parts are neither real nor complex").into());
+    }
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let rows = dims[..dims.len() - 2].iter().product();
+    let x = c.cast(x, wide)?;
+    let x = c.reshape(x, &[rows, n, parts])?;
+    let mut y = transform(c, x, if inverse { 1.0 } else { -1.0 }, keep)?;
+    if inverse {
+        y = c.with("mul", y, 1.0 / n as f64)?;
+    }
+    let y = c.reshape(y, &[&dims[..dims.len() - 2], &[keep, 2]].concat())?;
+    c.cast(y, dtype)
+}
+
+/// The first `keep` of Σ x[j]·e^(sign·2πi·jk/n) for x [rows n c]: [rows keep 2].
+fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> NodeResult {
+    let (dims, dtype) = (c.dims(x), c.dtype(x));
+    let (rows, n, parts) = (dims[0], dims[1], dims[2]);
+    let root = (1..=n.isqrt()).rev().find(|a| n.is_multiple_of(*a)).unwrap_or(1);
+    if n <= SMALL || root == 1 && n <= LARGEST_PRIME {
+        let flat = c.reshape(x, &[rows, n * parts])?;
+        let matrix = c.constant(Tensor::from_f64(dtype, &[n * parts, keep * 2], matrix(n, parts, sign, keep)))?;
+        let product = c.apply("matmul", [flat, matrix])?;
+        return c.reshape(product, &[rows, keep, 2]);
+    }
+    if root == 1 {
+        return bluestein(c, x, sign, keep);
+    }
+    // j = a·B + b and k = l + A·m: over a, turned, over b.
+    let (a, b) = (root, n / root);
+    let x = c.reshape(x, &[rows, a, b, parts])?;
+    let x = c.transpose(x, &[0, 2, 1, 3])?;
+    let x = c.reshape(x, &[rows * b, a, parts])?;
+    let y = transform(c, x, sign, a)?;
+    let y = c.reshape(y, &[rows, b, a, 2])?;
+    let angles: Vec<(usize, usize)> = (0..b).flat_map(|j| (0..a).map(move |l| (j * l, n))).collect();
+    let y = turned(c, y, &[b, a], &angles, sign)?;
+    let y = c.transpose(y, &[0, 2, 1, 3])?;
+    let y = c.reshape(y, &[rows * a, b, 2])?;
+    let kept = keep.div_ceil(a);
+    let z = transform(c, y, sign, kept)?;
+    let z = c.reshape(z, &[rows, a, kept, 2])?;
+    let z = c.transpose(z, &[0, 2, 1, 3])?;
+    let z = c.reshape(z, &[rows, kept * a, 2])?;
+    c.slice(z, 1, 0, keep)
+}
+
+/// e^(sign·2πi·j/n), for any j.
+fn unit(j: usize, n: usize, sign: f64) -> [f64; 2] {
+    let (sin, cos) = (TAU * ((j % n) as f64 / n as f64)).sin_cos();
+    [cos, sign * sin]
+}
+
+/// The transform as a real matrix of pairs.
+fn matrix(n: usize, parts: usize, sign: f64, keep: usize) -> Vec<f64> {
+    let row = |(j, part): (usize, usize)| {
+        (0..keep).flat_map(move |k| {
+            let [re, im] = unit(j * k, n, sign);
+            if part == 0 { [re, im] } else { [-im, re] }
+        })
+    };
+    (0..n).flat_map(|j| (0..parts).map(move |part| (j, part))).flat_map(row).collect()
+}
+
+/// x [.. dims.. 2], each element multiplied by e^(sign·2πi·j/n) of its (j, n).
+fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], angles: &[(usize, usize)], sign: f64) -> NodeResult {
+    let dims = [dims, &[2]].concat();
+    let factors: Vec<[f64; 2]> = angles.iter().map(|&(j, n)| unit(j, n, sign)).collect();
+    let same = factors.iter().flat_map(|&[re, _]| [re, re]);
+    let other = factors.iter().flat_map(|&[_, im]| [-im, im]);
+    times(c, x, Tensor::from_f64(c.dtype(x), &dims, same), Tensor::from_f64(c.dtype(x), &dims, other))
+}
+
+/// x·same + x with its parts exchanged·other.
+fn times(c: &mut NodeCall<'_, '_>, x: NodeId, same: Tensor, other: Tensor) -> NodeResult {
+    let (same, other) = (c.constant(same)?, c.constant(other)?);
+    let exchanged = c.slice_by(x, c.rank(x) - 1, 1, 2, -1)?;
+    let (straight, across) = (c.apply("mul", [x, same])?, c.apply("mul", [exchanged, other])?);
+    c.apply("add", [straight, across])
+}
+
+/// By jk = (j² + k² − (k − j)²)/2: turned by j²/2n, convolved with the chirp e^(−sign·2πi·j²/2n), turned by k²/2n.
+fn bluestein(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> NodeResult {
+    let (n, dtype) = (c.dims(x)[1], c.dtype(x));
+    let longer = (2 * n - 1).next_power_of_two();
+    // j² modulo 2n, which is all that the angle depends on.
+    let square = |j: usize| ((j as u64 * j as u64 % (2 * n as u64)) as usize, 2 * n);
+    let x = complex(c, x)?;
+    let turned_in = turned(c, x, &[n], &(0..n).map(square).collect::<Vec<_>>(), sign)?;
+    let padded = slicing::zeros_around(c, turned_in, 1, [0, longer - n])?;
+    let spectrum = transform(c, padded, -1.0, longer)?;
+    let chirp: Vec<[f64; 2]> = (0..longer)
+        .map(|j| match j.min(longer - j) {
+            j if j < n => unit(square(j).0, 2 * n, -sign),
+            _ => [0.0, 0.0],
+        })
+        .collect();
+    let of_chirp = spectrum_of(&chirp);
+    let same = of_chirp.iter().flat_map(|&[re, _]| [re, re]);
+    let other = of_chirp.iter().flat_map(|&[_, im]| [-im, im]);
+    let (same, other) = (Tensor::from_f64(dtype, &[longer, 2], same), Tensor::from_f64(dtype, &[longer, 2], other));
+    let product = times(c, spectrum, same, other)?;
+    let convolved = transform(c, product, 1.0, keep)?;
+    let scaled = c.with("mul", convolved, 1.0 / longer as f64)?;
+    turned(c, scaled, &[keep], &(0..keep).map(square).collect::<Vec<_>>(), sign)
+}
+
+/// The transform of numbers that are known; as many as a power of two.
+fn spectrum_of(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let n = x.len();
+    if n == 1 {
+        return x.to_vec();
+    }
+    let half = |odd: usize| spectrum_of(&x.iter().skip(odd).step_by(2).copied().collect::<Vec<_>>());
+    let (even, odd) = (half(0), half(1));
+    let of = |k: usize| {
+        let ([re, im], [a, b]) = (unit(k, n, -1.0), odd[k % (n / 2)]);
+        let [c, d] = even[k % (n / 2)];
+        [c + re * a - im * b, d + re * b + im * a]
+    };
+    (0..n).map(of).collect()
+}
+
+/// Frames of a signal [batch n c] at every `frame_step`, each weighted and transformed.
+fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let mut x = c.input(0)?;
+    if let [batch, n] = c.dims(x)[..] {
+        x = c.reshape(x, &[batch, n, 1])?;
+    }
+    let [batch, n, parts] = c.dims(x)[..] else { return Err("its signal is not [batch, length, parts]".into()) };
+    let window = c.optional(2);
+    let size = match (c.optional(3), window) {
+        (Some(_), _) => c.known_number(3)?,
+        (None, Some(window)) => c.dims(window).iter().product::<usize>() as f64,
+        (None, None) => n as f64,
+    };
+    let (size, step) = (length_of(size)?, length_of(c.known_number(1)?)?);
+    if size > n {
+        return Err(format!("frames of {size} elements in a signal of {n}").into());
+    }
+    let keep = match c.int_or("onesided", 1)? {
+        0 => size,
+        _ if parts == 1 => size / 2 + 1,
+        _ => return Err("the transform of complex numbers has no half that says all".into()),
+    };
+    let attrs = [("axis", 1.into()), ("size", (size as i64).into()), ("stride", (step as i64).into())];
+    let mut frames = c.op("window", &[x], &attrs)?;
+    if let Some(window) = window {
+        let weights = c.reshape(window, &[size, 1])?;
+        frames = c.apply("mul", [frames, weights])?;
+    }
+    let count = (n - size) / step + 1;
+    let frames = c.reshape(frames, &[batch, count, size, parts])?;
+    along(c, frames, false, keep)
+}
+
+/// Σ aₖ·cos(2πjk/N): N is the size, or one less where the window is symmetric.
+fn window(c: &mut NodeCall<'_, '_>, cosines: &[f64]) -> NodeResult {
+    let size = length_of(c.known_number(0)?)?;
+    let dtype = c.dtype_attr("output_datatype")?.unwrap_or(DType::F32);
+    let period = if c.int_or("periodic", 1)? != 0 { size } else { (size - 1).max(1) };
+    let value = |j: usize| {
+        let term = |(k, a): (usize, &f64)| a * unit(j * k, period, 1.0)[0];
+        cosines.iter().enumerate().map(term).sum::<f64>()
+    };
+    c.constant(Tensor::from_f64(dtype, &[size], (0..size).map(value)))
+}
+
+/// Triangles over the bins of a spectrum, evenly apart on the mel scale, 2595·log₁₀(1 + f/700).
+fn mel_weights(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let (bands, length) = (length_of(c.known_number(0)?)?, length_of(c.known_number(1)?)?);
+    let [rate, low, high] = [c.known_number(2)?, c.known_number(3)?, c.known_number(4)?];
+    let bins = length / 2 + 1;
+    let mel = |f: f64| 2595.0 * (f / 700.0).ln_1p() / 10_f64.ln();
+    let step = (mel(high) - mel(low)) / (bands as f64 + 2.0);
+    let edge = |i: usize| {
+        let f = 700.0 * ((i as f64 * step + mel(low)) / 2595.0 * 10_f64.ln()).exp_m1();
+        ((length as f64 + 1.0) * f / rate).floor()
+    };
+    let edges: Vec<f64> = (0..bands + 2).map(edge).collect();
+    if !edges.iter().all(|e| (0.0..bins as f64).contains(e)) || edges.windows(2).any(|e| e[0] > e[1]) {
+        return Err(format!("bands from {low} to {high} Hz of {bins} bins at {rate} Hz").into());
+    }
+    let weight = |bin: usize, band: usize| {
+        let (bin, [left, top, right]) = (bin as f64, [edges[band], edges[band + 1], edges[band + 2]]);
+        if (top..right).contains(&bin) && right > top {
+            (right - bin) / (right - top)
+        } else if left == top {
+            f64::from(u8::from(bin == top))
+        } else if (left..=top).contains(&bin) {
+            (bin - left) / (top - left)
+        } else {
+            0.0
+        }
+    };
+    let dtype = c.dtype_attr("output_datatype")?.unwrap_or(DType::F32);
+    let values = (0..bins).flat_map(|bin| (0..bands).map(move |band| (bin, band))).map(|(bin, band)| weight(bin, band));
+    c.constant(Tensor::from_f64(dtype, &[bins, bands], values))
+}

@@ -1,0 +1,252 @@
+//! GridSampling at computed places: along each spatial axis some elements around the place and their weights; the taps of all axes are axes
+//! of one gather, which is weighted and summed. What the modes mean is defined by ONNX's reference (`onnx/reference/ops/op_grid_sample.py`).
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    OpRow, one,
+};
+
+pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample)];
+
+/// Which elements around a place count.
+#[derive(Clone, Copy)]
+enum GridInterpolation {
+    Nearest,
+    Linear,
+    /// Keys' cubic convolution with coefficient −3/4.
+    Cubic,
+}
+
+/// What lies outside.
+#[derive(Clone, Copy, PartialEq)]
+enum Outside {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+/// How places become elements and weights, along any axis.
+struct GridSampling {
+    kernel: GridInterpolation,
+    padding: Outside,
+    /// Whether −1 and 1 are the centres of the outermost elements, not their outer edges.
+    align: bool,
+    /// The type in which places are computed.
+    number: DType,
+}
+
+/// What is read along one axis, with an axis for its taps.
+struct Taps {
+    /// The elements, all of them inside.
+    ids: NodeId,
+    /// How much each counts; nothing where one counts for all.
+    weights: Option<NodeId>,
+    /// Whether each lies inside; nothing where what is outside is another element.
+    inside: Option<NodeId>,
+}
+
+/// X [N C D..] at the places of a grid [N E.. r], whose last axis counts the axes D from the last one on.
+fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let (x, grid) = (c.input(0)?, c.input(1)?);
+    let (dims, places) = (c.dims(x), c.dims(grid));
+    let axes = dims.len().saturating_sub(2);
+    if axes == 0 || places.len() != dims.len() || places[axes + 1] != axes || places[0] != dims[0] {
+        return Err(format!("a grid of {places:?} for an input of {dims:?}").into());
+    }
+    if dims[2..].contains(&0) {
+        return Err(format!("there is nothing to sample in {dims:?}").into());
+    }
+    let sampling = GridSampling::read(c, grid)?;
+    let grid = c.cast(grid, sampling.number)?;
+    let out = &places[..=axes];
+    // The flat place in [N D..] of each tap of each result, its weight, and whether it lies inside.
+    let mut at = {
+        let batch = c.iota(&[&[dims[0]], vec![1; 2 * axes].as_slice()].concat(), 0, DType::I64)?;
+        c.with("mul", batch, dims[2..].iter().product::<usize>() as f64)?
+    };
+    let (mut weights, mut inside): (Option<NodeId>, Option<NodeId>) = (None, None);
+    for axis in 0..axes {
+        let place = c.slice(grid, axes + 1, axes - 1 - axis, 1)?;
+        let place = c.reshape(place, &[out, vec![1; axes].as_slice()].concat())?;
+        let mut shape = vec![1; axes];
+        shape[axis] = sampling.kernel.taps().1;
+        let taps = sampling.taps(c, place, (&shape, axis), dims[2 + axis])?;
+        let stride: usize = dims[3 + axis..].iter().product();
+        let offset = c.with("mul", taps.ids, stride as f64)?;
+        at = c.apply("add", [at, offset])?;
+        weights = join(c, "mul", weights, taps.weights)?;
+        inside = join(c, "and", inside, taps.inside)?;
+    }
+    let taps = vec![sampling.kernel.taps().1; axes];
+    let last: Vec<usize> = (2..dims.len()).chain([1]).collect();
+    let rows = c.transpose(x, &[&[0], last.as_slice()].concat())?;
+    let rows = c.reshape(rows, &[dims[0] * dims[2..].iter().product::<usize>(), dims[1]])?;
+    let full = [out, &taps].concat();
+    let at = c.expand(at, &full)?;
+    let mut read = c.op("gather", &[rows, at], &[("axis", 0.into())])?;
+    let apart = |c: &mut NodeCall<'_, '_>, of_taps: NodeId| {
+        let whole = c.expand(of_taps, &full)?;
+        c.reshape(whole, &[full.as_slice(), &[1]].concat())
+    };
+    if let Some(inside) = inside {
+        let (inside, zero) = (apart(c, inside)?, c.number(0.0, x)?);
+        read = c.apply("where", [inside, read, zero])?;
+    }
+    if let Some(weights) = weights {
+        let weights = apart(c, weights)?;
+        let weights = c.cast(weights, c.dtype(x))?;
+        read = c.apply("mul", [read, weights])?;
+        read = c.reduce("reduce-sum", read, &(axes + 1..2 * axes + 1).collect::<Vec<_>>())?;
+    }
+    let result = c.reshape(read, &[out, &[dims[1]]].concat())?;
+    c.transpose(result, &[&[0, axes + 1], (1..=axes).collect::<Vec<_>>().as_slice()].concat())
+}
+
+/// Of what is there of two, both together.
+fn join(c: &mut NodeCall<'_, '_>, op: &str, a: Option<NodeId>, b: Option<NodeId>) -> Result<Option<NodeId>, NodeError> {
+    match (a, b) {
+        (Some(a), Some(b)) => c.apply(op, [a, b]).map(Some),
+        (one, None) | (None, one) => Ok(one),
+    }
+}
+
+impl GridInterpolation {
+    /// The first element that is read, counted from the one at or before the place, and how many there are.
+    fn taps(self) -> (i64, usize) {
+        match self {
+            GridInterpolation::Nearest => (0, 1),
+            GridInterpolation::Linear => (0, 2),
+            GridInterpolation::Cubic => (-1, 4),
+        }
+    }
+}
+
+impl GridSampling {
+    fn read(c: &NodeCall<'_, '_>, grid: NodeId) -> Result<GridSampling, NodeError> {
+        let kernel = match c.word("mode")?.unwrap_or("linear") {
+            "nearest" => GridInterpolation::Nearest,
+            "linear" | "bilinear" => GridInterpolation::Linear,
+            "cubic" | "bicubic" => GridInterpolation::Cubic,
+            other => return Err(format!("its mode `{other}` is not known").into()),
+        };
+        let padding = match c.word("padding_mode")?.unwrap_or("zeros") {
+            "zeros" => Outside::Zeros,
+            "border" => Outside::Border,
+            "reflection" => Outside::Reflection,
+            other => return Err(format!("its padding_mode `{other}` is not known").into()),
+        };
+        let number = if c.dtype(grid) == DType::F64 { DType::F64 } else { DType::F32 };
+        Ok(GridSampling { kernel, padding, align: c.flag("align_corners")?, number })
+    }
+
+    /// The lowest and the highest coordinate of an axis.
+    fn borders(&self, extent: usize) -> [f64; 2] {
+        if self.align { [0.0, extent as f64 - 1.0] } else { [-0.5, extent as f64 - 0.5] }
+    }
+
+    /// What is read for places between −1 and 1, with the taps on axis `axis` of the last ones, which have that `shape`.
+    fn taps(
+        &self,
+        c: &mut NodeCall<'_, '_>,
+        place: NodeId,
+        (shape, axis): (&[usize], usize),
+        extent: usize,
+    ) -> Result<Taps, NodeError> {
+        let last = extent as f64 - 1.0;
+        let place = c.with("add", place, 1.0)?;
+        let mut place = if self.align {
+            let half = c.with("div", place, 2.0)?;
+            c.with("mul", half, last)?
+        } else {
+            let whole = c.with("mul", place, extent as f64)?;
+            let from_centre = c.with("sub", whole, 1.0)?;
+            c.with("div", from_centre, 2.0)?
+        };
+        if let GridInterpolation::Nearest = self.kernel {
+            place = c.apply("round", [place])?;
+        }
+        if self.padding != Outside::Zeros {
+            let [low, high] = self.borders(extent);
+            let (above, below) = (c.with("ge", place, low)?, c.with("le", place, high)?);
+            let kept = c.apply("and", [above, below])?;
+            let moved = self.moved(c, place, extent)?;
+            place = c.apply("where", [kept, place, moved])?;
+        }
+        let base = c.apply("floor", [place])?;
+        let number = c.iota(shape, axis, self.number)?;
+        let number = c.with("add", number, self.kernel.taps().0 as f64)?;
+        let at = c.apply("add", [base, number])?;
+        let weights = match self.kernel {
+            GridInterpolation::Nearest => None,
+            kernel => {
+                let rest = c.apply("sub", [place, base])?;
+                let apart = c.apply("sub", [rest, number])?;
+                let distance = c.apply("abs", [apart])?;
+                Some(weight(c, kernel, distance)?)
+            }
+        };
+        let (not_before, not_behind) = (c.with("ge", at, 0.0)?, c.with("le", at, last)?);
+        let inside = c.apply("and", [not_before, not_behind])?;
+        // What is taken from elsewhere is an element up to rounding; a place that is no number is nowhere.
+        let elsewhere = match self.padding {
+            Outside::Zeros => c.number(0.0, at)?,
+            _ => {
+                let moved = self.moved(c, at, extent)?;
+                let element = c.apply("round", [moved])?;
+                let known = c.apply("eq", [element, element])?;
+                let zero = c.number(0.0, at)?;
+                let element = c.apply("where", [known, element, zero])?;
+                c.op("clamp", &[element], &[("min", 0.0.into()), ("max", last.into())])?
+            }
+        };
+        let at = c.apply("where", [inside, at, elsewhere])?;
+        let ids = c.cast(at, DType::I64)?;
+        Ok(Taps { ids, weights, inside: (self.padding == Outside::Zeros).then_some(inside) })
+    }
+
+    /// Where a coordinate outside is taken from: the edge, or its mirror image.
+    fn moved(&self, c: &mut NodeCall<'_, '_>, at: NodeId, extent: usize) -> NodeResult {
+        let [low, high] = self.borders(extent);
+        let width = high - low;
+        if self.padding != Outside::Reflection || width == 0.0 {
+            return c.op("clamp", &[at], &[("min", 0.0.into()), ("max", (extent as f64 - 1.0).into())]);
+        }
+        // A triangular wave of twice the width.
+        let from = c.with("sub", at, low)?;
+        let periods = c.with("div", from, 2.0 * width)?;
+        let whole = c.apply("floor", [periods])?;
+        let whole = c.with("mul", whole, 2.0 * width)?;
+        let rest = c.apply("sub", [from, whole])?;
+        let from_middle = c.with("sub", rest, width)?;
+        let distance = c.apply("abs", [from_middle])?;
+        let mirrored = c.apply("neg", [distance])?;
+        c.with("add", mirrored, high)
+    }
+}
+
+/// What an element counts at a distance.
+fn weight(c: &mut NodeCall<'_, '_>, kernel: GridInterpolation, distance: NodeId) -> NodeResult {
+    if let GridInterpolation::Linear = kernel {
+        let one = c.number(1.0, distance)?;
+        return c.apply("sub", [one, distance]);
+    }
+    let a = -0.75;
+    // Horner's scheme, from the highest power on.
+    let mut polynomial = |coefficients: [f64; 4]| {
+        let mut value = c.number(coefficients[0], distance)?;
+        for k in &coefficients[1..] {
+            value = c.apply("mul", [value, distance])?;
+            value = c.with("add", value, *k)?;
+        }
+        Ok::<_, NodeError>(value)
+    };
+    let near = polynomial([a + 2.0, -(a + 3.0), 0.0, 1.0])?;
+    let far = polynomial([a, -5.0 * a, 8.0 * a, -4.0 * a])?;
+    let close = c.with("le", distance, 1.0)?;
+    c.apply("where", [close, near, far])
+}

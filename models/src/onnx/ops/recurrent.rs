@@ -1,0 +1,364 @@
+//! Recurrent layers: a loop over the steps of a sequence for each direction. What a step does with its input alone, the product with
+//! the weights W, is done for all steps at once before; the loop carries the state and multiplies it by R.
+
+use eutectic_ir::{DType, NodeId, Type};
+
+use super::{
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    OpRow, Outputs, many,
+};
+
+pub(super) const OPS: &[OpRow] = &[
+    many("RNN", 7, |c| recurrent(c, &RecurrentLayer { gates: 1, functions: &["Tanh"], states: 1, step: simple_step })),
+    many("GRU", 7, |c| {
+        recurrent(c, &RecurrentLayer { gates: 3, functions: &["Sigmoid", "Tanh"], states: 1, step: gru_step })
+    }),
+    many("LSTM", 7, |c| {
+        recurrent(c, &RecurrentLayer { gates: 4, functions: &["Sigmoid", "Tanh", "Tanh"], states: 2, step: lstm_step })
+    }),
+];
+
+/// A kind of layer.
+struct RecurrentLayer {
+    /// How many products with W and R.
+    gates: usize,
+    /// What is applied where no activations are given.
+    functions: &'static [&'static str],
+    /// What is carried: H, or H and C.
+    states: usize,
+    /// From the step's x·Wᵀ with biases, and the states, the next states.
+    step: fn(&mut NodeCall<'_, '_>, &Direction<'_>, NodeId, &[NodeId]) -> Outputs,
+}
+
+/// An activation with its numbers.
+struct GateFunction {
+    name: String,
+    alpha: f64,
+    beta: f64,
+}
+
+/// What all steps of a direction have.
+struct Direction<'a> {
+    /// Elements of a state.
+    hidden: usize,
+    /// Rᵀ [H, gates·H], as a value of the body.
+    r: NodeId,
+    /// The part of the bias that stays with R, [H], if the kind has one.
+    bias: Option<NodeId>,
+    /// The peepholes P [3·H] of i, o and f.
+    peepholes: Option<NodeId>,
+    activations: &'a [GateFunction],
+    clip: Option<f64>,
+    /// Whether a GRU multiplies by R before it resets; whether an LSTM's forget gate is what its input gate leaves.
+    flag: bool,
+}
+
+/// Inputs X, W, R, B, sequence lengths, the initial states and peepholes; outputs of all steps, and the last states.
+fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
+    let (mut x, w, r) = (c.input(0)?, c.input(1)?, c.input(2)?);
+    // With layout 1 the batch is the first axis of X and of the states, the second one of Y.
+    let batch_first = c.flag("layout")?;
+    if c.rank(x) != 3 || c.rank(w) != 3 || c.rank(r) != 3 {
+        return Err("X, W and R have three axes each".into());
+    }
+    if batch_first {
+        x = c.transpose(x, &[1, 0, 2])?;
+    }
+    let [times, batch, inputs] = c.dims(x)[..] else { return Err("X has three axes".into()) };
+    let (directions, hidden) = (c.dims(r)[0], c.dims(r)[2]);
+    let reversed: &[bool] = match c.word("direction")?.unwrap_or("forward") {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        other => return Err(format!("its direction `{other}` is not known").into()),
+    };
+    let rows = cell.gates * hidden;
+    if reversed.len() != directions
+        || c.dims(w) != [directions, rows, inputs]
+        || c.dims(r) != [directions, rows, hidden]
+    {
+        let (w, r) = (c.dims(w), c.dims(r));
+        return Err(format!("weights of {w:?} and {r:?} for {inputs} inputs in {} directions", reversed.len()).into());
+    }
+    if c.int("hidden_size")?.is_some_and(|n| usize::try_from(n) != Ok(hidden)) {
+        return Err(format!("its hidden_size is not the {hidden} of R").into());
+    }
+    let activations = activations(c, cell, directions)?;
+    let flag = c.flag("linear_before_reset")? || c.flag("input_forget")?;
+    let clip = c.float("clip")?.filter(|clip| *clip > 0.0);
+    let lengths = c.optional(4);
+    let mut all = Vec::new();
+    let mut last: Vec<Vec<NodeId>> = vec![Vec::new(); cell.states];
+    for (at, &reverse) in reversed.iter().enumerate() {
+        let of = |c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize| {
+            let one = c.slice(value, axis, at, 1)?;
+            let mut dims = c.dims(one);
+            dims.remove(axis);
+            c.reshape(one, &dims)
+        };
+        let mut starts = Vec::new();
+        for state in 0..cell.states {
+            starts.push(match c.optional(5 + state) {
+                Some(given) => of(c, given, usize::from(batch_first))?,
+                None => c.full(0.0, c.dtype(x), &[batch, hidden])?,
+            });
+        }
+        let (w, r) = (of(c, w, 0)?, of(c, r, 0)?);
+        let bias = c.optional(3).map(|b| of(c, b, 0)).transpose()?;
+        let peepholes = c.optional(5 + cell.states).filter(|_| cell.gates == 4).map(|p| of(c, p, 0)).transpose()?;
+        let x = if reverse { turned(c, x, lengths)? } else { x };
+        // x·Wᵀ + b of all steps. What is inside of a GRU's reset stays with R.
+        let inside = if cell.gates == 3 && flag { hidden } else { 0 };
+        let flat = c.reshape(x, &[times * batch, inputs])?;
+        let columns = c.transpose(w, &[1, 0])?;
+        let mut product = c.apply("matmul", [flat, columns])?;
+        let mut kept = None;
+        if let Some(bias) = bias {
+            let (of_w, of_r) = (c.slice(bias, 0, 0, rows)?, c.slice(bias, 0, rows, rows)?);
+            let outside = c.slice(of_r, 0, 0, rows - inside)?;
+            let outside = super::slicing::zeros_around(c, outside, 0, [0, inside])?;
+            let sum = c.apply("add", [of_w, outside])?;
+            product = c.apply("add", [product, sum])?;
+            kept = (inside > 0).then(|| c.slice(of_r, 0, rows - inside, inside)).transpose()?;
+        }
+        let product = c.reshape(product, &[times, batch, rows])?;
+        let r = c.transpose(r, &[1, 0])?;
+        let mut scanned = vec![product];
+        if let Some(lengths) = lengths {
+            scanned.push(running(c, times, batch, lengths)?);
+        }
+        let types: Vec<Type> = starts.iter().map(|start| c.ty(*start)).collect();
+        let part = Type::tensor(c.dtype(x), &[batch, rows]);
+        let body = c.body("step", |c| {
+            let states = types.into_iter().map(|ty| c.body_input(ty)).collect::<Result<Vec<_>, _>>()?;
+            let x = c.body_input(part)?;
+            let runs = lengths.map(|_| c.body_input(Type::tensor(DType::Bool, &[batch, 1]))).transpose()?;
+            let step = Direction {
+                hidden,
+                r: c.around(r)?,
+                bias: kept.map(|b| c.around(b)).transpose()?,
+                peepholes: peepholes.map(|p| c.around(p)).transpose()?,
+                activations: &activations[at * cell.functions.len()..][..cell.functions.len()],
+                clip,
+                flag,
+            };
+            let mut next = (cell.step)(c, &step, x, &states)?;
+            let mut y = next[0];
+            if let Some(runs) = runs {
+                // Behind the end of a sequence its states stay, and the output is zero.
+                let zero = c.number(0.0, y)?;
+                y = c.apply("where", [runs, y, zero])?;
+                for (next, last) in next.iter_mut().zip(&states) {
+                    *next = c.apply("where", [runs, *next, *last])?;
+                }
+            }
+            next.push(y);
+            Ok(next)
+        })?;
+        let mut results = c.looped(body, times, &starts, &scanned)?;
+        let y = results.pop().ok_or("a step gives its output")?;
+        let y = if reverse { turned(c, y, lengths)? } else { y };
+        all.push(c.reshape(y, &[times, 1, batch, hidden])?);
+        for (last, result) in last.iter_mut().zip(results) {
+            last.push(c.reshape(result, &[1, batch, hidden])?);
+        }
+    }
+    let y = c.concat(&all, 1)?;
+    let mut outputs = vec![if batch_first { c.transpose(y, &[2, 0, 1, 3])? } else { y }];
+    for last in last {
+        let state = c.concat(&last, 0)?;
+        outputs.push(if batch_first { c.transpose(state, &[1, 0, 2])? } else { state });
+    }
+    Ok(outputs)
+}
+
+/// The activations of all directions. The lists of alphas and betas have an entry for each that takes one.
+fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -> Result<Vec<GateFunction>, NodeError> {
+    let count = directions * cell.functions.len();
+    let names: Vec<String> = match c.words("activations")? {
+        Some(names) if names.len() == count => names.into_iter().map(str::to_lowercase).collect(),
+        Some(names) => return Err(format!("{} activations, {count} are wanted", names.len()).into()),
+        None => cell.functions.iter().cycle().take(count).map(|name| name.to_lowercase()).collect(),
+    };
+    let mut alphas = c.floats("activation_alpha")?.unwrap_or_default().into_iter();
+    let mut betas = c.floats("activation_beta")?.unwrap_or_default().into_iter();
+    let activation = |name: String| {
+        let (alpha, beta) = match name.as_str() {
+            "tanh" | "sigmoid" | "relu" | "softsign" | "softplus" => (None, None),
+            "affine" | "scaledtanh" => (Some(1.0), Some(if name == "affine" { 0.0 } else { 1.0 })),
+            "leakyrelu" => (Some(0.01), None),
+            "thresholdedrelu" | "elu" => (Some(1.0), None),
+            "hardsigmoid" => (Some(0.2), Some(0.5)),
+            other => return Err(NodeError(format!("its activation `{other}` is not known"))),
+        };
+        let given = |default: Option<f64>, list: &mut std::vec::IntoIter<f64>| {
+            default.map_or(0.0, |default| list.next().unwrap_or(default))
+        };
+        Ok(GateFunction { alpha: given(alpha, &mut alphas), beta: given(beta, &mut betas), name })
+    };
+    names.into_iter().map(activation).collect()
+}
+
+/// Each sequence of x [T B K] back to front; of lengths [B], what is behind its end stays.
+fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, lengths: Option<NodeId>) -> NodeResult {
+    let [times, batch, width] = c.dims(x)[..] else { return Err("a sequence has three axes".into()) };
+    let Some(lengths) = lengths else { return c.slice_by(x, 0, times as i64 - 1, times, -1) };
+    let lengths = c.cast(lengths, DType::I64)?;
+    let at = c.iota(&[times, batch], 0, DType::I64)?;
+    let last = c.with("sub", lengths, 1.0)?;
+    let from_end = c.apply("sub", [last, at])?;
+    let inside = c.apply("lt", [at, lengths])?;
+    let from = c.apply("where", [inside, from_end, at])?;
+    let from = c.with("mul", from, batch as f64)?;
+    let column = c.iota(&[times, batch], 1, DType::I64)?;
+    let row = c.apply("add", [from, column])?;
+    let rows = c.reshape(x, &[times * batch, width])?;
+    c.op("gather", &[rows, row], &[("axis", 0.into())])
+}
+
+/// Whether each step [T B 1] lies before the end of its sequence.
+fn running(c: &mut NodeCall<'_, '_>, times: usize, batch: usize, lengths: NodeId) -> NodeResult {
+    let lengths = c.cast(lengths, DType::I64)?;
+    let lengths = c.reshape(lengths, &[batch, 1])?;
+    let at = c.iota(&[times, batch, 1], 0, DType::I64)?;
+    c.apply("lt", [at, lengths])
+}
+
+impl GateFunction {
+    fn of(&self, c: &mut NodeCall<'_, '_>, x: NodeId, clip: Option<f64>) -> NodeResult {
+        let x = match clip {
+            Some(clip) => c.op("clamp", &[x], &[("min", (-clip).into()), ("max", clip.into())])?,
+            None => x,
+        };
+        let act = |c: &mut NodeCall<'_, '_>, kind: &str| c.op("act", &[x], &[("kind", kind.into())]);
+        match self.name.as_str() {
+            "tanh" => c.apply("tanh", [x]),
+            "sigmoid" => c.apply("sigmoid", [x]),
+            "relu" => act(c, "relu"),
+            "affine" => {
+                let scaled = c.with("mul", x, self.alpha)?;
+                c.with("add", scaled, self.beta)
+            }
+            "scaledtanh" => {
+                let scaled = c.with("mul", x, self.beta)?;
+                let y = c.apply("tanh", [scaled])?;
+                c.with("mul", y, self.alpha)
+            }
+            "hardsigmoid" => {
+                let scaled = c.with("mul", x, self.alpha)?;
+                let moved = c.with("add", scaled, self.beta)?;
+                c.op("clamp", &[moved], &[("min", 0.0.into()), ("max", 1.0.into())])
+            }
+            "softsign" => {
+                let size = c.apply("abs", [x])?;
+                let below = c.with("add", size, 1.0)?;
+                c.apply("div", [x, below])
+            }
+            "softplus" => c.apply("softplus", [x]),
+            name => {
+                let (limit, other) = match name {
+                    "thresholdedrelu" => (self.alpha, c.number(0.0, x)?),
+                    "elu" => {
+                        let e = c.apply("exp", [x])?;
+                        let less = c.with("sub", e, 1.0)?;
+                        (0.0, c.with("mul", less, self.alpha)?)
+                    }
+                    _ => (0.0, c.with("mul", x, self.alpha)?),
+                };
+                let above = c.with("gt", x, limit)?;
+                c.apply("where", [above, x, other])
+            }
+        }
+    }
+}
+
+impl Direction<'_> {
+    fn activation(&self, c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> NodeResult {
+        self.activations[at].of(c, x, self.clip)
+    }
+
+    /// Gate `at` of [B, gates·H].
+    fn gate(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize) -> NodeResult {
+        c.slice(x, 1, at * self.hidden, self.hidden)
+    }
+
+    /// x and a peephole's share of a state.
+    fn peep(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize, state: NodeId) -> NodeResult {
+        let Some(peepholes) = self.peepholes else { return Ok(x) };
+        let p = c.slice(peepholes, 0, at * self.hidden, self.hidden)?;
+        let share = c.apply("mul", [state, p])?;
+        c.apply("add", [x, share])
+    }
+}
+
+/// H' = f(x + H·Rᵀ).
+fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
+    let product = c.apply("matmul", [states[0], step.r])?;
+    let sum = c.apply("add", [x, product])?;
+    Ok(vec![step.activation(c, 0, sum)?])
+}
+
+/// H' = (1 − z)·h + z·H with the gates z and r; the reset r is before the product with R or behind it.
+fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
+    let (h, hidden) = (states[0], step.hidden);
+    let (candidate, gates) = if step.flag {
+        let product = c.apply("matmul", [h, step.r])?;
+        (Some(step.gate(c, product, 2)?), c.slice(product, 1, 0, 2 * hidden)?)
+    } else {
+        let r = c.slice(step.r, 1, 0, 2 * hidden)?;
+        (None, c.apply("matmul", [h, r])?)
+    };
+    let of_x = c.slice(x, 1, 0, 2 * hidden)?;
+    let gates = c.apply("add", [of_x, gates])?;
+    let gates = step.activation(c, 0, gates)?;
+    let (z, r) = (step.gate(c, gates, 0)?, step.gate(c, gates, 1)?);
+    let inner = match candidate {
+        Some(product) => {
+            let product = match step.bias {
+                Some(bias) => c.apply("add", [product, bias])?,
+                None => product,
+            };
+            c.apply("mul", [r, product])?
+        }
+        None => {
+            let reset = c.apply("mul", [r, h])?;
+            let columns = c.slice(step.r, 1, 2 * hidden, hidden)?;
+            c.apply("matmul", [reset, columns])?
+        }
+    };
+    let of_x = step.gate(c, x, 2)?;
+    let sum = c.apply("add", [of_x, inner])?;
+    let new = step.activation(c, 1, sum)?;
+    let one = c.number(1.0, z)?;
+    let rest = c.apply("sub", [one, z])?;
+    let (fresh, old) = (c.apply("mul", [rest, new])?, c.apply("mul", [z, h])?);
+    Ok(vec![c.apply("add", [fresh, old])?])
+}
+
+/// C' = f·C + i·g and H' = o·h(C') with the gates i, o, f and the candidate g, in this order.
+fn lstm_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
+    let (h, cell) = (states[0], states[1]);
+    let product = c.apply("matmul", [h, step.r])?;
+    let gates = c.apply("add", [x, product])?;
+    let mut gate = |at| step.gate(c, gates, at);
+    let (i, o, f, g) = (gate(0)?, gate(1)?, gate(2)?, gate(3)?);
+    let i = step.peep(c, i, 0, cell)?;
+    let i = step.activation(c, 0, i)?;
+    let f = if step.flag {
+        let one = c.number(1.0, i)?;
+        c.apply("sub", [one, i])?
+    } else {
+        let f = step.peep(c, f, 2, cell)?;
+        step.activation(c, 0, f)?
+    };
+    let g = step.activation(c, 1, g)?;
+    let (kept, new) = (c.apply("mul", [f, cell])?, c.apply("mul", [i, g])?);
+    let next = c.apply("add", [kept, new])?;
+    let o = step.peep(c, o, 1, next)?;
+    let o = step.activation(c, 0, o)?;
+    let shown = step.activations[2].of(c, next, None)?;
+    Ok(vec![c.apply("mul", [o, shown])?, next])
+}

@@ -1,0 +1,273 @@
+//! What is taken apart when it is read, against what it is defined as: transforms of every kind of length, windows over three axes;
+//! and what is said of positions and modules.
+
+use std::f64::consts::TAU;
+
+use eutectic_ir::{Tensor, interp::interpret};
+
+use super::*;
+
+/// Doubles of these extents, in `name`.
+fn wide(name: &str, dims: &[i64]) -> ValueInfoProto {
+    let mut port = port(name, dims);
+    if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
+        tensor.elem_type = Some(11);
+    }
+    port
+}
+
+fn list(name: &str, values: &[i64]) -> AttributeProto {
+    let kind = Some(AttributeType::Ints as i32);
+    AttributeProto { name: Some(name.into()), r#type: kind, ints: values.into(), ..Default::default() }
+}
+
+/// Numbers between −1 and 1 without an order.
+fn noise(count: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i as f64 + 1.0) * 12.9898).sin() * 43758.5453 % 1.0).collect()
+}
+
+/// The one result of a graph of one node, in f64.
+fn result(model: &ModelProto, given: &[(&str, &[usize], &[f64])]) -> Vec<f64> {
+    let graph = import(model).unwrap().graph;
+    let tensor = |name: &str| {
+        let (_, dims, values) = given.iter().find(|(given, ..)| *given == name)?;
+        Some(Tensor::from_f64(DType::F64, dims, values.iter().copied()))
+    };
+    interpret::<f64>(&graph, &tensor).unwrap()[0].to_tensor().to_f64()
+}
+
+fn of_node(node: NodeProto, inputs: &[(&str, &[i64])], constants: Vec<TensorProto>, opset: i64) -> ModelProto {
+    let mut model = model(GraphProto {
+        input: inputs.iter().map(|(name, dims)| wide(name, dims)).collect(),
+        output: vec![wide("y", &[1])],
+        initializer: constants,
+        node: vec![node],
+        ..Default::default()
+    });
+    model.opset_import[0].version = Some(opset);
+    model
+}
+
+/// Σ x[j]·e^(sign·2πi·jk/n), term by term.
+fn transform(x: &[[f64; 2]], n: usize, sign: f64) -> Vec<[f64; 2]> {
+    let term = |k: usize, (j, [re, im]): (usize, &[f64; 2])| {
+        let (sin, cos) = (sign * TAU * ((j * k % n) as f64) / n as f64).sin_cos();
+        [re * cos - im * sin, re * sin + im * cos]
+    };
+    let sum = |k| {
+        x.iter().take(n).enumerate().map(|t| term(k, t)).fold([0.0, 0.0], |a: [f64; 2], b| [a[0] + b[0], a[1] + b[1]])
+    };
+    (0..n).map(sum).collect()
+}
+
+/// Small ones, ones with divisors, primes of one product and by Bluestein's way, and twice such a prime.
+const LENGTHS: [usize; 10] = [1, 2, 12, 60, 67, 97, 128, 400, 1031, 2062];
+
+#[test]
+fn transforms_of_any_length_are_what_they_are_defined_as() {
+    for n in LENGTHS {
+        for (parts, inverse, one_sided) in
+            [(1, 0, 0), (2, 0, 0), (1, 0, 1), (2, 1, 0), (2, 1, 1)].into_iter().filter(|c| c.2 == 0 || n > 1)
+        {
+            let given = if inverse * one_sided == 1 { n / 2 + 1 } else { n };
+            let flat = noise(2 * given * parts);
+            let dims = [2, given as i64, parts as i64];
+            let attributes = vec![int("inverse", inverse), int("onesided", one_sided)];
+            let length = TensorProto { dims: vec![], ..integers("length", &[n as i64]) };
+            let node = node("DFT", &["x", "length"], &["y"], attributes);
+            let model = of_node(node, &[("x", &dims)], vec![length], 17);
+            let got = result(&model, &[("x", &[2, given, parts], &flat)]);
+            let mut want = Vec::new();
+            for signal in flat.chunks(given * parts) {
+                let mut x: Vec<[f64; 2]> =
+                    signal.chunks(parts).map(|v| [v[0], v.get(1).copied().unwrap_or(0.0)]).collect();
+                if inverse * one_sided == 1 {
+                    (given..n).for_each(|k| x.push([x[n - k][0], -x[n - k][1]]));
+                }
+                let mut y = transform(&x, n, if inverse == 1 { 1.0 } else { -1.0 });
+                y.iter_mut().flatten().for_each(|v| *v /= if inverse == 1 { n as f64 } else { 1.0 });
+                match (inverse, one_sided) {
+                    (1, 1) => want.extend(y.iter().map(|v| v[0])),
+                    (0, 1) => want.extend(y[..n / 2 + 1].iter().flatten()),
+                    _ => want.extend(y.iter().flatten()),
+                }
+            }
+            assert_eq!(got.len(), want.len());
+            let far = got.iter().zip(&want).map(|(a, b): (&f64, &f64)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(far < 1e-11 * n as f64, "{n} {parts} {inverse} {one_sided}: {far:e}");
+        }
+    }
+}
+
+/// Extents of a case of convolution: channels in and out of a group, groups, the image, windows, strides, dilations, padding.
+struct Volume {
+    channels: [usize; 3],
+    image: [usize; 3],
+    size: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    pads: [usize; 6],
+}
+
+const VOLUMES: [Volume; 2] = [
+    Volume {
+        channels: [2, 3, 2],
+        image: [4, 5, 3],
+        size: [2, 3, 1],
+        stride: [1, 2, 1],
+        dilation: [2, 1, 1],
+        pads: [1, 0, 0, 0, 2, 1],
+    },
+    Volume {
+        channels: [3, 2, 1],
+        image: [3, 3, 5],
+        size: [3, 2, 2],
+        stride: [2, 1, 3],
+        dilation: [1, 1, 2],
+        pads: [1, 1, 0, 1, 0, 2],
+    },
+];
+
+impl Volume {
+    fn attributes(&self) -> Vec<AttributeProto> {
+        let numbers = |n: &[usize]| n.iter().map(|&n| n as i64).collect::<Vec<_>>();
+        vec![
+            list("strides", &numbers(&self.stride)),
+            list("dilations", &numbers(&self.dilation)),
+            list("pads", &numbers(&self.pads)),
+            int("group", self.channels[2] as i64),
+        ]
+    }
+
+    /// How many windows lie in the padded image.
+    fn windows(&self) -> [usize; 3] {
+        [0, 1, 2].map(|i| {
+            let padded = self.image[i] + self.pads[i] + self.pads[i + 3];
+            (padded - self.dilation[i] * (self.size[i] - 1) - 1) / self.stride[i] + 1
+        })
+    }
+
+    /// Calls `of` for each window's element that lies in the image: both by their flat places.
+    fn each(&self, mut of: impl FnMut(usize, usize, usize)) {
+        let count = |dims: [usize; 3]| dims.iter().product::<usize>();
+        let point = |at: usize, dims: [usize; 3]| [at / (dims[1] * dims[2]), at / dims[2] % dims[1], at % dims[2]];
+        let windows = self.windows();
+        for window in 0..count(windows) {
+            for tap in 0..count(self.size) {
+                let (o, k) = (point(window, windows), point(tap, self.size));
+                let at = [0, 1, 2].map(|i| (o[i] * self.stride[i] + k[i] * self.dilation[i]).checked_sub(self.pads[i]));
+                if let [Some(a), Some(b), Some(c)] = at
+                    && a < self.image[0]
+                    && b < self.image[1]
+                    && c < self.image[2]
+                {
+                    of(window, tap, (a * self.image[1] + b) * self.image[2] + c);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_over_three_axes_are_sums_over_windows() {
+    for case in &VOLUMES {
+        let ([inner, outer, groups], size) = (case.channels, |dims: &[usize]| dims.iter().product::<usize>());
+        let (taps, windows, image) = (size(&case.size), size(&case.windows()), size(&case.image));
+        let signed = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<_>>();
+        let x_dims = [&[2, groups * inner], &case.image[..]].concat();
+        let w_dims = [&[groups * outer, inner], &case.size[..]].concat();
+        let (x, w, b) = (noise(size(&x_dims)), noise(size(&w_dims)), noise(groups * outer));
+        let mut want = vec![0.0; 2 * groups * outer * windows];
+        for n in 0..2 {
+            for o in 0..groups * outer {
+                let result = &mut want[(n * groups * outer + o) * windows..][..windows];
+                result.fill(b[o]);
+                for i in 0..inner {
+                    let x = &x[(n * groups * inner + o / outer * inner + i) * image..];
+                    case.each(|window, tap, at| result[window] += x[at] * w[(o * inner + i) * taps + tap]);
+                }
+            }
+        }
+        let conv = node("Conv", &["x", "w", "b"], &["y"], case.attributes());
+        let (xs, ws, bs) = (signed(&x_dims), signed(&w_dims), signed(&[groups * outer]));
+        let model = of_node(conv, &[("x", &xs), ("w", &ws), ("b", &bs)], vec![], 17);
+        let got = result(&model, &[("x", &x_dims, &x), ("w", &w_dims, &w), ("b", &[groups * outer], &b)]);
+        close(&got, &want);
+
+        // The transpose takes what the convolution gives back to where it was read.
+        let y_dims = [&[2, groups * outer], &case.windows()[..]].concat();
+        let y = noise(size(&y_dims));
+        // What lies behind the last window is not reached.
+        let rest: Vec<usize> = (0..3)
+            .map(|i| {
+                let padded = case.image[i] + case.pads[i] + case.pads[i + 3];
+                (padded - case.dilation[i] * (case.size[i] - 1) - 1) % case.stride[i]
+            })
+            .collect();
+        let mut want = vec![0.0; 2 * groups * inner * image];
+        for n in 0..2 {
+            for o in 0..groups * outer {
+                let y = &y[(n * groups * outer + o) * windows..];
+                for i in 0..inner {
+                    let to = (n * groups * inner + o / outer * inner + i) * image;
+                    case.each(|window, tap, at| want[to + at] += y[window] * w[(o * inner + i) * taps + tap]);
+                }
+            }
+        }
+        let attributes = [case.attributes(), vec![list("output_padding", &signed(&rest))]].concat();
+        let transpose = node("ConvTranspose", &["g", "w"], &["y"], attributes);
+        let model = of_node(transpose, &[("g", &signed(&y_dims)), ("w", &ws)], vec![], 17);
+        close(&result(&model, &[("g", &y_dims, &y), ("w", &w_dims, &w)]), &want);
+    }
+}
+
+fn close(got: &[f64], want: &[f64]) {
+    assert_eq!(got.len(), want.len());
+    let far = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(far < 1e-12, "{far:e}");
+}
+
+#[test]
+fn a_sequence_longer_than_the_table_is_said_to_be_that() {
+    let bounds = ["starts", "ends", "axes"].map(|name| integers(name, &[if name == "ends" { 6 } else { 0 }]));
+    let cut = model(GraphProto {
+        input: vec![port("x", &[6, 3])],
+        output: vec![port("y", &[6, 3])],
+        initializer: [vec![floats("positions", &[4, 3])], bounds.to_vec()].concat(),
+        node: vec![
+            node("Slice", &["positions", "starts", "ends", "axes"], &["part"], vec![]),
+            node("Add", &["x", "part"], &["y"], vec![]),
+        ],
+        ..Default::default()
+    });
+    let said = import(&cut).unwrap_err().to_string();
+    assert!(said.contains("6 elements of an axis of `positions` that has 4"), "{said}");
+    assert!(said.contains("longer than the model's table of positions"), "{said}");
+    let read = model(GraphProto {
+        output: vec![port("y", &[2, 3])],
+        initializer: vec![floats("positions", &[4, 3]), integers("ids", &[0, 5])],
+        node: vec![node("Gather", &["positions", "ids"], &["y"], vec![])],
+        ..Default::default()
+    });
+    let said = import(&read).unwrap_err().to_string();
+    assert!(said.contains("id 5 is none of a table of 4; if ids are positions, the sequence is longer"), "{said}");
+}
+
+#[test]
+fn a_node_belongs_to_the_module_that_its_properties_name() {
+    for (scopes, path) in [
+        ("['', 'encoder', 'encoder.layer.0', 'linear']", "encoder.layer.0"),
+        ("['', 'add_3']", ""),
+        ("['add_3']", ""),
+        ("[\"\", \"a.b\", \"mul\"]", "a.b"),
+    ] {
+        let mut model = layer();
+        let property = |value: &str| StringStringEntryProto {
+            key: Some("pkg.torch.onnx.name_scopes".into()),
+            value: Some(value.into()),
+        };
+        graph_of(&mut model).node[2].metadata_props.push(property(scopes));
+        let imported = import(&model).unwrap();
+        assert_eq!(imported.graph.node(imported.graph.outputs()[0].1).origin.path(), path);
+    }
+}
