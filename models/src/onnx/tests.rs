@@ -1,5 +1,7 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
+mod pairs;
+
 use std::{fs, path::Path};
 
 use eutectic_ir::DType;

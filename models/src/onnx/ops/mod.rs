@@ -12,6 +12,7 @@ mod index;
 mod layout;
 mod norm;
 mod other;
+mod pairs;
 mod quantize;
 mod reduction;
 mod resize;
@@ -35,6 +36,7 @@ const FAMILIES: &[&[Row]] = &[
     slicing::OPS,
     index::OPS,
     scatter::OPS,
+    pairs::OPS,
     generate::OPS,
     reduction::OPS,
     norm::OPS,
