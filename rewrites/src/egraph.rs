@@ -4,7 +4,7 @@
 //! e-graph stays smaller (no class for each axis and epsilon). Heads and types are interned, so that hashing a node
 //! never touches a tensor's bytes and what was once worked out for a type serves every repeated layer.
 
-use std::rc::Rc;
+use std::{fmt, rc::Rc};
 
 use egg::{DidMerge, Id, Language};
 use eutectic_ir::{
@@ -19,18 +19,26 @@ use smallvec::SmallVec;
 
 /// An interned op with its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Head(pub u32);
+pub struct Head(pub(crate) u32);
 
 /// An interned type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TypeId(pub u32);
+pub struct TypeId(pub(crate) u32);
 
 /// An e-node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct InternedNode {
-    pub head: Head,
+pub struct InternedNode {
+    pub(crate) head: Head,
+    /// What it computes.
     pub op: Op,
+    /// The classes that it reads.
     pub children: SmallVec<[Id; 4]>,
+}
+
+impl fmt::Display for InternedNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.op, f)
+    }
 }
 
 // The head determines the op; comparing ops would compare their names.
@@ -68,17 +76,17 @@ impl Language for InternedNode {
 
 /// What is known of a class.
 #[derive(Clone, Debug)]
-pub(crate) struct ClassData {
-    pub ty: TypeId,
+pub struct ClassData {
+    pub(crate) ty: TypeId,
     /// Depends on parameters and constants only.
     pub constant: bool,
     /// The value of all elements, where they are known to be equal.
     pub scalar: Option<f64>,
     /// The first node of the program that it stems from: order and provenance. Outside the lattice: it never
     /// propagates to other classes.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// The round in which it last changed.
-    pub stamp: u32,
+    pub(crate) stamp: u32,
 }
 
 /// A head with the types of its operands.
@@ -86,7 +94,7 @@ type TypedHead = (Head, SmallVec<[TypeId; 4]>);
 
 /// The interners, and the analysis.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub struct Facts {
     heads: IndexSet<(Op, Attrs), FxBuildHasher>,
     types: IndexSet<Type, FxBuildHasher>,
     inferred: FxHashMap<TypedHead, Result<TypeId, String>>,
@@ -94,15 +102,16 @@ pub(crate) struct Facts {
     /// The numbers of each element type that classes are known to be, ascending.
     numbers: FxHashMap<DType, Vec<f64>>,
     /// The round that is running.
-    pub now: u32,
+    pub(crate) now: u32,
     /// What new nodes get as their rank.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// The first conflict that a merge or a new node ran into. The applier checks before it unites, so there is
     /// none unless it is wrong.
-    pub alarm: Option<String>,
+    pub(crate) alarm: Option<String>,
 }
 
-pub(crate) type EGraph = egg::EGraph<InternedNode, Facts>;
+/// egg's e-graph over our nodes.
+pub type EGraph = egg::EGraph<InternedNode, Facts>;
 
 /// The classes that have a node of one of the ops, ascending.
 pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
@@ -113,36 +122,51 @@ pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
 }
 
 impl Facts {
-    pub fn head(&mut self, op: Op, attrs: Attrs) -> Head {
+    /// The op of a node with its attributes.
+    pub fn call(&self, node: &InternedNode) -> (Op, &Attrs) {
+        (node.op, self.attrs(node.head))
+    }
+
+    /// The type of a class.
+    pub fn type_of(&self, data: &ClassData) -> &Type {
+        self.ty(data.ty)
+    }
+
+    /// What went wrong first, if a rule is wrong: it united values of different types, or made a node that has none.
+    pub fn conflict(&self) -> Option<&str> {
+        self.alarm.as_deref()
+    }
+
+    pub(crate) fn head(&mut self, op: Op, attrs: Attrs) -> Head {
         Head(self.heads.insert_full((op, attrs)).0 as u32)
     }
 
-    pub fn find_head(&self, op: Op, attrs: &Attrs) -> Option<Head> {
+    pub(crate) fn find_head(&self, op: Op, attrs: &Attrs) -> Option<Head> {
         self.heads.get_index_of(&(op, attrs.clone())).map(|n| Head(n as u32))
     }
 
-    pub fn op(&self, head: Head) -> Op {
+    pub(crate) fn op(&self, head: Head) -> Op {
         self.heads[head.0 as usize].0
     }
 
-    pub fn attrs(&self, head: Head) -> &Attrs {
+    pub(crate) fn attrs(&self, head: Head) -> &Attrs {
         &self.heads[head.0 as usize].1
     }
 
-    pub fn type_id(&mut self, ty: Type) -> TypeId {
+    pub(crate) fn type_id(&mut self, ty: Type) -> TypeId {
         TypeId(self.types.insert_full(ty).0 as u32)
     }
 
-    pub fn ty(&self, id: TypeId) -> &Type {
+    pub(crate) fn ty(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    pub fn heads(&self) -> usize {
+    pub(crate) fn heads(&self) -> usize {
         self.heads.len()
     }
 
     /// The type of a node, worked out once for each head and operand types.
-    pub fn infer(&mut self, head: Head, operands: &[TypeId]) -> Result<TypeId, String> {
+    pub(crate) fn infer(&mut self, head: Head, operands: &[TypeId]) -> Result<TypeId, String> {
         if let Some(known) = self.inferred.get(&(head, SmallVec::from_slice(operands))) {
             return known.clone();
         }
@@ -157,7 +181,7 @@ impl Facts {
     }
 
     /// The legal form of an op, if it is narrower than its signature.
-    pub fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
+    pub(crate) fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
         self.legal.entry(op).or_insert_with(|| crate::instantiate::legal_signature(op).map(Rc::new)).clone()
     }
 
@@ -174,7 +198,7 @@ impl Facts {
     /// A number that a rule has computed, or the nearest known one where rounding alone may tell them apart (2 eps). Otherwise the
     /// same number, come by in another order, would be another value: x·(c·c/n) is x in one order and x·(1 + eps) in
     /// another, these become one class, and every product with it goes round in a circle, a little larger each time.
-    pub fn settled(&mut self, x: f64, dtype: DType) -> f64 {
+    pub(crate) fn settled(&mut self, x: f64, dtype: DType) -> f64 {
         if !dtype.is_float() || x == 0.0 || !x.is_finite() {
             return x;
         }
@@ -187,7 +211,7 @@ impl Facts {
     }
 
     /// Whether kernels take a node in this form.
-    pub fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
+    pub(crate) fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
         let (op, attrs) = &self.heads[head.0 as usize];
         op.is_legal(attrs, &types)

@@ -17,9 +17,13 @@ pub enum Expr {
     Slot(VarId),
     /// A function of others.
     Call(Function, Vec<Expr>),
-    /// `(offset ?y)`: in a group, the last extents of the members before this one, summed.
-    Offset,
+    /// `(offset ?y -1)`: in a group, the extents of the members before this one along an axis, summed.
+    Offset(Box<Expr>),
 }
+
+/// What lies before a member of a group along each axis, the last axis first; none where it is known in a run only. Where nothing is said, nothing
+/// lies before it.
+pub type Offsets<'o> = &'o [Option<i64>];
 
 /// A number that remembers whether it is an integer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,10 +140,14 @@ pub fn function(name: &str, arguments: usize) -> Option<Function> {
 
 impl Expr {
     /// The value; `None` where a variable is unbound or a dim is left that is not a number.
-    pub fn value(&self, bindings: &Bindings, offset: i64) -> Option<Number> {
+    pub fn value(&self, bindings: &Bindings, offsets: Offsets<'_>) -> Option<Number> {
         match self {
             Expr::Number(n) => Some(*n),
-            Expr::Offset => Some(Number::Int(offset)),
+            Expr::Offset(axis) => {
+                let axis = axis.value(bindings, offsets)?.int()?;
+                let from_the_end = usize::try_from(-1 - axis).ok()?;
+                offsets.get(from_the_end).copied().unwrap_or(Some(0)).map(Number::Int)
+            }
             Expr::Slot(slot) => match bindings.get(*slot)? {
                 Bound::Dim(d) => d.known().map(Number::Int),
                 Bound::Attr(Attr::Int(n)) => Some(Number::Int(*n)),
@@ -147,7 +155,7 @@ impl Expr {
                 _ => None,
             },
             Expr::Call(function, args) => {
-                let Some(args) = args.iter().map(|a| a.value(bindings, offset)).collect::<Option<Vec<_>>>() else {
+                let Some(args) = args.iter().map(|a| a.value(bindings, offsets)).collect::<Option<Vec<_>>>() else {
                     // What is open in the arguments may cancel out.
                     return self.dim(bindings)?.known().map(Number::Int);
                 };
@@ -176,7 +184,7 @@ impl Expr {
                 dims.into_iter().reduce(|a, b| apply(&a, &b))
             }
             Expr::Number(n) => n.int().map(Dim::Known),
-            Expr::Offset => None,
+            Expr::Offset(_) => None,
         }
     }
 
@@ -185,7 +193,8 @@ impl Expr {
         match self {
             Expr::Slot(slot) => visit(*slot),
             Expr::Call(_, args) => args.iter().for_each(|a| a.slots(visit)),
-            Expr::Number(_) | Expr::Offset => {}
+            Expr::Offset(axis) => axis.slots(visit),
+            Expr::Number(_) => {}
         }
     }
 

@@ -131,8 +131,11 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
                     open.push((Constraint::Shape(dims, attr.shape().ok_or_else(|| other(attr))?), &call.span));
                 }
                 Some(AttrTerm::Number(expr)) => {
-                    let value = attr.float().ok_or_else(|| other(attr))?;
-                    checks.push(NumberCheck { expr, value, dtype: attribute_type(rule), span: &call.span });
+                    let (value, dtype) = match attr.int() {
+                        Some(n) => (n as f64, DType::I64),
+                        None => (attr.float().ok_or_else(|| other(attr))?, attribute_type(rule)),
+                    };
+                    checks.push(NumberCheck { expr, value, dtype, span: &call.span });
                 }
                 _ => {}
             }
@@ -142,7 +145,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     settle(open, &mut bindings)?;
     variables_fit(rule, pattern, &bindings)?;
     for check in checks {
-        let want = check.expr.value(&bindings, 0).map(|n| Wanted { value: n.get(), near: rule.contract.rounds() });
+        let want = check.expr.value(&bindings, &[]).map(|n| Wanted { value: n.get(), near: rule.contract.rounds() });
         if !want.is_some_and(|want| want.is(check.value, check.dtype)) {
             return Err(GuardMisfit::Number(check.value).at(check.span));
         }

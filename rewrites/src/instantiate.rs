@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::{
     egraph::{Facts, Head, TypeId},
-    expr::{Expr, Number},
+    expr::{Expr, Number, Offsets},
     rule::{AppliedOp, AttrTerm, Rule, Term},
 };
 
@@ -72,7 +72,7 @@ pub(crate) struct Instantiator<'a> {
     /// The types of the tensor variables, member by member.
     pub types: &'a [TypeId],
     /// What lies before each member.
-    pub offsets: &'a [i64],
+    pub offsets: &'a [Vec<Option<i64>>],
     /// Brings what it makes into legal form.
     pub legal: bool,
     /// Numbers stay open, and equal terms (not equal instances) are shared.
@@ -90,7 +90,7 @@ impl<'a> Instantiator<'a> {
             rule,
             members,
             types,
-            offsets: &[0],
+            offsets: &[],
             legal: rule.phase != crate::Phase::Legalize,
             left: false,
             instrs: Vec::new(),
@@ -145,7 +145,7 @@ impl<'a> Instantiator<'a> {
             let ty = self.facts.type_id(Type::tensor(dtype, &[]));
             return Ok((Ref::Number(id), ty));
         }
-        let value = expr.value(&self.members[member], self.offset(member)).ok_or(NoInstance::Inapplicable)?;
+        let value = expr.value(&self.members[member], self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
         let value = match expr {
             // Only rules that round may take a number for its neighbour.
             Expr::Call(..) if self.rule.contract.rounds() && dtype.is_float() => {
@@ -168,8 +168,8 @@ impl<'a> Instantiator<'a> {
         self.push(head, SmallVec::new(), &[], From::Call).map_err(|message| self.wrong(message, &(0..0)))
     }
 
-    fn offset(&self, member: usize) -> i64 {
-        self.offsets.get(member).copied().unwrap_or(0)
+    fn offsets(&self, member: usize) -> Offsets<'a> {
+        self.offsets.get(member).map_or(&[], Vec::as_slice)
     }
 
     fn wrong(&self, message: String, span: &Range<usize>) -> NoInstance {
@@ -243,6 +243,15 @@ impl<'a> Instantiator<'a> {
         for (def, term) in call.op.attrs().iter().zip(&call.attrs) {
             if let Some(term) = term {
                 given.push((def.name, self.attr(def.kind, term, member)?));
+            }
+        }
+        let rank =
+            made.first().and_then(|m| self.facts.ty(m.1).as_tensor()).map_or(0, |(_, shape)| shape.rank() as i64);
+        for (def, term) in call.op.attrs().iter().zip(&call.attrs) {
+            let computed = def.kind == AttrKind::Axis && matches!(term, Some(AttrTerm::Number(_)));
+            let axis = given.iter().find(|(name, _)| computed && *name == def.name).and_then(|(_, attr)| attr.int());
+            if axis.is_some_and(|axis| axis < -rank) {
+                return Err(NoInstance::Inapplicable);
             }
         }
         let attrs = {
@@ -363,9 +372,13 @@ impl<'a> Instantiator<'a> {
             }
             AttrTerm::Shape(dims) => dims.value(bindings).map(Attr::Shape).ok_or(NoInstance::Inapplicable),
             AttrTerm::Number(expr) => {
-                let value = expr.value(bindings, self.offset(member)).ok_or(NoInstance::Inapplicable)?;
+                let value = expr.value(bindings, self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
                 match kind {
                     AttrKind::Float => Ok(value.get().into()),
+                    // Arithmetic leads out of the axes of some operands, and is no axis from the end at 0.
+                    AttrKind::Axis => {
+                        value.int().filter(|axis| *axis < 0).map(Attr::Int).ok_or(NoInstance::Inapplicable)
+                    }
                     _ => value.int().map(Attr::Int).ok_or(NoInstance::Inapplicable),
                 }
             }

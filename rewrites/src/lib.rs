@@ -53,7 +53,8 @@
 //!   element-type variable (`:to G`).
 //! - Attribute values on the right: all of these, and arithmetic over numbers, number variables, `int`s and dims:
 //!   `+ - * / min max neg sqrt rsqrt reciprocal exp log pow floor` (`:at (+ ?a ?b)`, `:scale (/ 1.0 (sqrt D))`). For an integer attribute
-//!   the result must be an integer, or the rule does not match.
+//!   the result must be an integer, or the rule does not match. Axes are numbers there too (`:axis (- ?ax 1)`, the axis before; on the left as
+//!   well); where that is none of the operand's axes, the rule does not match.
 //! - Functions on the right where lists are wanted: `:perm (compose ?p ?q)` (first `?p`, then `?q`; both counted from
 //!   the end), `:perm (inverse ?p)`.
 //! - A number (`0.5`, `-inf`, `nan`), number variable, dim, or arithmetic on these **as an operand**: on the left a tensor whose
@@ -75,7 +76,7 @@
 //! - `(roots (=> l r) (=> l r) …)`: several roots, joined through the subterms that they share; each `r` may use the `let`s.
 //! - `(group ?y pattern)` with `(=> ?y right)`: takes the maximal set of nodes that match the pattern and agree in the variables that the
 //!   right side does not *splat* (`?w..` = the variable's values in all members). At least two members; `right` is built for each.
-//!   `(offset ?y)` is the sum of the last extents of the members before this one. A splatted operand of a binary op is
+//!   `(offset ?y)` is the sum of the last extents of the members before this one, `(offset ?y ?ax)` that along another axis. A splatted operand of a binary op is
 //!   folded from the left: `(concat ?w.. :axis -1)`.
 //! - `(let ?y term)`: names a term of the right.
 //!
@@ -116,6 +117,10 @@
 //! - *Extraction is by plans of kernels* (the crate `eutectic-lowering`): what an e-node costs depends on what it is fused with, so
 //!   `egg::Extractor`'s cost of a tree says nothing.
 //!
+//! Rules are egg's all the same where it matters to others: [`interop`] hands each single rule over as egg's `Searcher` and `Applier`, so that its
+//! `Runner`, schedulers and extractors work on this e-graph; a test saturates random programs both ways and finds the same classes, nodes
+//! and costs. Groups and `once` rules, which are not single matches, have no counterpart there.
+//!
 //! # From Rust
 //!
 //! ```
@@ -134,6 +139,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod apply;
 mod check;
 mod circles;
 mod classes;
@@ -143,6 +149,7 @@ pub mod expr;
 mod guard;
 mod instance;
 mod instantiate;
+pub mod interop;
 mod lint;
 mod log;
 mod optimize;

@@ -141,11 +141,7 @@ pub(crate) fn saturate<'r>(
     rules: &'r RuleSet,
     options: &Options,
 ) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
-    let symbols = graph.symbols();
-    if !symbols.is_empty() {
-        return Err(RewriteError::Unbound(symbols.iter().map(|s| s.to_string()).collect()));
-    }
-    let (egraph, program) = insert(graph);
+    let (egraph, program) = start(graph)?;
     let mut engine = Engine::new(egraph, &rules.rules, options.limits);
     let mut phases = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
@@ -164,6 +160,15 @@ pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
         }
     }
     merged
+}
+
+/// The e-graph of a program, before any rule has run.
+pub(crate) fn start(graph: &Graph) -> Result<(EGraph, LiveNodes), RewriteError> {
+    let symbols = graph.symbols();
+    if !symbols.is_empty() {
+        return Err(RewriteError::Unbound(symbols.iter().map(|s| s.to_string()).collect()));
+    }
+    Ok(insert(graph))
 }
 
 /// The e-graph of a graph's live nodes.

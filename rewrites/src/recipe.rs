@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eutectic_ir::{DType, Type, lang::Bindings};
+use eutectic_ir::{DType, Dim, Shape, Type, lang::Bindings};
 use smallvec::SmallVec;
 
 use crate::{
@@ -45,7 +45,7 @@ impl Compiled {
         for sight in sights {
             types.extend(self.pattern.tensors.iter().map(|t| sight.types[*t]));
         }
-        let Some(offsets) = offsets(&self.pattern, facts, sights) else { return Ok(None) };
+        let offsets = offsets(&self.pattern, facts, sights);
         let mut builder = Instantiator::new(facts, &self.rule, members, &types);
         builder.offsets = &offsets;
         let mut tops = SmallVec::new();
@@ -79,18 +79,20 @@ impl Compiled {
     }
 }
 
-/// What lies before each member: the last extents of the earlier ones, if they are numbers.
-fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Option<Vec<i64>> {
-    let (mut at, mut offsets) = (0, Vec::with_capacity(sights.len()));
-    for (n, sight) in sights.iter().enumerate() {
-        offsets.push(at);
-        if let Type::Tensor(_, shape) = facts.ty(sight.types[pattern.roots[0]])
-            && let Some(last) = shape.last().filter(|_| n + 1 < sights.len())
-        {
-            at += last.known()?;
+/// What lies before each member: the extents of the earlier ones along each axis, the last one first, where they are numbers.
+fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<Vec<Option<i64>>> {
+    let shape = |sight: &&Sight| facts.ty(sight.types[pattern.roots[0]]).as_tensor().map(|(_, shape)| shape);
+    let rank = sights.first().and_then(&shape).map_or(0, Shape::rank);
+    let mut at = vec![Some(0_i64); rank];
+    let mut offsets = Vec::with_capacity(sights.len());
+    for sight in sights {
+        offsets.push(at.clone());
+        let extents = shape(sight).into_iter().flat_map(|shape| shape.iter().rev().map(Dim::known));
+        for (sum, extent) in at.iter_mut().zip(extents) {
+            *sum = sum.zip(extent).and_then(|(sum, extent)| sum.checked_add(extent));
         }
     }
-    Some(offsets)
+    offsets
 }
 
 impl Instantiator<'_> {

@@ -87,7 +87,7 @@ impl RuleReader<'_> {
         }
         match sexp.call() {
             Some(("+" | "-" | "*" | "/", _)) => true,
-            Some(("offset", [_])) => side == RuleSide::Right && self.group.is_some(),
+            Some(("offset", [_] | [_, _])) => side == Side::Right && self.group.is_some(),
             Some((head, items)) => {
                 function(head, items.len()).is_some() && items.iter().all(|s| self.is_number(s, side))
             }
@@ -102,11 +102,13 @@ impl RuleReader<'_> {
         let Some((head, items)) = sexp.call() else {
             return self.wrong(sexp.span.clone(), "this is not a number", "such as 0.5, ?s, N or (* ?s 0.5)");
         };
-        if let ("offset", [member]) = (head, items)
+        if let ("offset", [member, axis @ ..]) = (head, items)
             && member.atom() == self.group.as_deref()
-            && side == RuleSide::Right
+            && side == Side::Right
+            && axis.len() <= 1
         {
-            return Ok(Expr::Offset);
+            let last = || Ok(Expr::Number(Number::Int(-1)));
+            return Ok(Expr::Offset(Box::new(axis.first().map_or_else(last, |axis| self.expression(axis, side))?)));
         }
         let Some(function) = function(head, items.len()) else {
             return self.wrong(
@@ -124,7 +126,9 @@ impl RuleReader<'_> {
             return Ok(Expr::Number(number));
         }
         let slot = match self.variable(atom).map(|at| &self.variables[at].kind) {
-            Some(VariableKind::Number(slot) | VariableKind::Attr(slot, AttrVariable::Int)) => *slot,
+            Some(VariableKind::Number(slot) | VariableKind::Attr(slot, AttrVariable::Int | AttrVariable::Axis)) => {
+                *slot
+            }
             Some(VariableKind::Tensor { .. }) => {
                 return self.wrong(span.clone(), format!("`{atom}` is a tensor, not a number"), "declare it (… float)");
             }
@@ -321,7 +325,7 @@ impl RuleReader<'_> {
                 let n: i64 = w.parse().unwrap_or_default();
                 return self.counted_from_the_end(n.into(), kind == AttrKind::Int || n < 0, value);
             }
-            (AttrKind::Int | AttrKind::Axis, _) if side == RuleSide::Left => {
+            (AttrKind::Int | AttrKind::Axis, _) if side == Side::Left && !has_variable(value) => {
                 let dim = DimPattern::parse(value, &mut self.scope, self.source);
                 return self.note(dim).map(AttrTerm::Dim);
             }
@@ -407,5 +411,13 @@ impl RuleReader<'_> {
                 "(compose ?p ?q), (inverse ?p), ?p or [-1 -2]",
             ),
         }
+    }
+}
+
+/// Whether a variable with a question mark stands in an expression.
+fn has_variable(sexp: &Sexp) -> bool {
+    match sexp.call() {
+        Some((_, items)) => items.iter().any(has_variable),
+        None => sexp.atom().is_some_and(|atom| atom.starts_with('?')),
     }
 }

@@ -28,7 +28,7 @@ fn of_expr(expr: &Expr, found: &mut Vec<f64>) {
     match expr {
         Expr::Number(n) => found.push(n.get()),
         Expr::Call(_, args) => args.iter().for_each(|arg| of_expr(arg, found)),
-        Expr::Slot(_) | Expr::Offset => {}
+        Expr::Slot(_) | Expr::Offset(_) => {}
     }
 }
 

@@ -11,11 +11,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Engine, Found};
 use crate::{
+    apply::is_settled,
     egraph::classes_of,
     guard::{NoMatch, Sight, guard},
     pattern::Match,
     recipe::Compiled,
-    rule::{Phase, VariableKind},
+    rule::VariableKind,
 };
 
 /// For each op, the classes with a node of it, and how far below them something changed.
@@ -84,13 +85,8 @@ impl Engine<'_> {
                     classes
                 }
             };
-            // A value that is known to be one number has no better form; rules would go on to spell it as sums and products.
-            let settled = |class: &Id| {
-                let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
-                one_root && self.egraph[*class].data.scalar.is_some()
-            };
             let mut seen = Vec::new();
-            for class in classes.into_iter().filter(|c| !settled(c)) {
+            for class in classes.into_iter().filter(|c| !is_settled(compiled, &self.egraph, *c)) {
                 compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches

@@ -21,7 +21,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
-    egraph::{EGraph, InternedNode},
+    apply::{self, Made},
+    egraph::EGraph,
     guard::Sight,
     instantiate::Ref,
     log::{Application, Log, canonical},
@@ -270,53 +271,19 @@ impl<'r> Engine<'r> {
         }
         self.statistics[rule].applications += 1;
         let pattern = &compiled.pattern;
-        let roots: SmallVec<[Id; 2]> =
-            members.iter().flat_map(|m| pattern.roots.iter().map(|r| m.classes[*r])).collect();
-        let variables: SmallVec<[Id; 4]> =
-            members.iter().flat_map(|m| pattern.tensors.iter().map(|t| m.classes[*t])).collect();
-        let root = self.egraph.find(roots[0]);
-        self.egraph.analysis.rank = self.egraph[root].data.rank;
-        let mut changed = false;
-        let mut ids: Vec<Id> = Vec::with_capacity(recipe.instrs.len());
-        let mut made: SmallVec<[(InternedNode, Id); 4]> = SmallVec::new();
-        for instr in &recipe.instrs {
-            let children = instr.args.iter().map(|arg| match arg {
-                Ref::Class(n) => self.egraph.find(variables[*n]),
-                Ref::Instr(n) => self.egraph.find(ids[*n]),
-                Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
-            });
-            let node = InternedNode {
-                head: instr.head,
-                op: self.egraph.analysis.op(instr.head),
-                children: children.collect(),
-            };
-            // A value computed from itself is never the cheapest form of it, and rules follow such a circle without end
-            // (0 = 0·2 = 0·4 …). TENSAT calls this cycle filtering.
-            if roots.len() == 1 && node.children.contains(&root) {
-                return Ok(());
-            }
-            let before = self.egraph.nodes().len();
-            let id = self.egraph.add(node.clone());
-            changed |= self.egraph.nodes().len() > before;
-            ids.push(id);
-            made.push((node, id));
-        }
-        for (root, top) in roots.iter().zip(&recipe.tops) {
-            let top = match top {
-                Ref::Class(n) => variables[*n],
-                Ref::Instr(n) => ids[*n],
-                Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
-            };
-            changed |= self.egraph.union(*root, top);
-        }
+        let roots: SmallVec<[Id; 2]> = members.iter().flat_map(|m| apply::roots(&compiled, m)).collect();
+        let variables: SmallVec<[Id; 4]> = members.iter().flat_map(|m| apply::variables(&compiled, m)).collect();
+        let Some(Made { nodes: made, changed }) = apply::make(&mut self.egraph, &roots, &variables, &recipe) else {
+            return Ok(());
+        };
         if let Some(alarm) = &self.egraph.analysis.alarm {
             let help = "this is a defect of Eutectic: the applier should have refused it";
             let span = compiled.rule.roots[0].span.clone();
             return Err(located(&compiled.rule.source, &compiled.rule.name, span, alarm, help));
         }
         if compiled.rule.group {
-            let inner = (0..ids.len()).filter(|n| !recipe.tops.contains(&Ref::Instr(*n)));
-            self.products.extend(inner.map(|n| (rule, ids[n])));
+            let inner = (0..made.len()).filter(|n| !recipe.tops.contains(&Ref::Instr(*n)));
+            self.products.extend(inner.map(|n| (rule, made[n].1)));
         }
         self.statistics[rule].changes += usize::from(changed);
         let matched = members.iter().flat_map(|m| matched(pattern, &self.egraph, m)).collect();

@@ -19,8 +19,6 @@ pub(super) const OPS: &[OpRow] = &[
     one("Hardmax", 1, |c| hardmax(c, true)),
     one("Hardmax", 13, |c| hardmax(c, false)),
     one("OneHot", 9, one_hot),
-    one("CumSum", 11, |c| cumulative(c, "reduce-sum", 0.0)),
-    one("CumProd", 26, |c| cumulative(c, "reduce-prod", 1.0)),
 ];
 
 /// Negative ids count from the end; where none is known to be there, ids are taken as they are.
@@ -172,28 +170,4 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let (off, on) = (value(0)?, value(1)?);
     c.apply("where", [hit, on, off])
-}
-
-/// Over j the x[j] where j ≤ i (or < i; or ≥, > in reverse): a masked reduction over an axis that is put in for it.
-fn cumulative(c: &mut NodeCall<'_, '_>, how: &str, neutral: f64) -> NodeResult {
-    let x = c.input(0)?;
-    let dims = c.dims(x);
-    let axis = c.axis(c.known_number(1)? as i64, dims.len())?;
-    let mut pairs = dims.clone();
-    pairs.insert(axis, dims[axis]);
-    let (i, j) = (c.iota(&pairs, axis, DType::I32)?, c.iota(&pairs, axis + 1, DType::I32)?);
-    let compare = match (c.flag("reverse")?, c.flag("exclusive")?) {
-        (false, false) => "le",
-        (false, true) => "lt",
-        (true, false) => "ge",
-        (true, true) => "gt",
-    };
-    let taken = c.apply(compare, [j, i])?;
-    let mut apart = dims.clone();
-    apart.insert(axis, 1);
-    let (column, neutral) = (c.reshape(x, &apart)?, c.number(neutral, x)?);
-    let column = c.expand(column, &pairs)?;
-    let terms = c.apply("where", [taken, column, neutral])?;
-    let result = c.reduce(how, terms, &[axis + 1])?;
-    c.reshape(result, &dims)
 }

@@ -15,6 +15,7 @@ mod index;
 mod layout;
 mod norm;
 mod other;
+mod pairs;
 mod quantize;
 mod recurrent;
 mod reduction;
@@ -40,6 +41,7 @@ const FAMILIES: &[&[OpRow]] = &[
     slicing::OPS,
     index::OPS,
     scatter::OPS,
+    pairs::OPS,
     generate::OPS,
     reduction::OPS,
     norm::OPS,

@@ -1,7 +1,7 @@
-//! Writing by index, and choosing the largest: what a program that only reads computes for each place instead.
+//! Writing by index: what a program that only reads computes for each place instead.
 //!
 //! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows, a mask's slice, a router's experts), and folded away where the ids are known. Updates for places that
+//! are few (a cache's new rows, a mask's slice), and folded away where the ids are known. Updates for places that
 //! do not exist are left out.
 
 use eutectic_ir::{DType, NodeId};
@@ -11,9 +11,9 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs,
+    OpRow,
     index::{elements_at, from_start, rows_at},
-    many, one,
+    one,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -21,7 +21,6 @@ pub(super) const OPS: &[OpRow] = &[
     one("ScatterElements", 11, scatter_elements),
     one("ScatterND", 11, scatter_nd),
     one("TensorScatter", 24, tensor_scatter),
-    many("TopK", 10, top_k),
 ];
 
 /// Updates on their way to places along an axis.
@@ -87,7 +86,7 @@ impl ScatterUpdates {
 }
 
 /// With an axis of extent 1 put in.
-fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> NodeResult {
+pub(super) fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> NodeResult {
     let mut dims = c.dims(x);
     dims.insert(axis, 1);
     c.reshape(x, &dims)
@@ -191,38 +190,4 @@ fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let number = c.apply("where", [hit, number, anywhere])?;
     let picked = elements_at(c, updates, number, axis)?;
     c.apply("where", [hit, picked, data])
-}
-
-/// The k largest or smallest of each row, in order, the first of equal ones first: an element's rank is how many come before it.
-fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
-    let x = c.input(0)?;
-    let dims = c.dims(x);
-    let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
-    let k = c.known_number(1)?;
-    if !(0.0..=dims[axis] as f64).contains(&k) {
-        return Err(format!("the {k} first of {} elements", dims[axis]).into());
-    }
-    let mut pairs = dims.clone();
-    pairs.insert(axis + 1, dims[axis]);
-    let (i, j) = (c.iota(&pairs, axis, DType::I64)?, c.iota(&pairs, axis + 1, DType::I64)?);
-    let (own, other) = (apart(c, x, axis + 1)?, apart(c, x, axis)?);
-    let better = c.apply(if c.int_or("largest", 1)? != 0 { "gt" } else { "lt" }, [other, own])?;
-    let (equal, earlier) = (c.apply("eq", [other, own])?, c.apply("lt", [j, i])?);
-    let sooner = c.apply("and", [equal, earlier])?;
-    let before = c.apply("or", [better, sooner])?;
-    let before = c.cast(before, DType::I64)?;
-    let rank = c.reduce("reduce-sum", before, &[axis + 1])?;
-    let rank = c.reshape(rank, &dims)?;
-    // Of the elements [.. k N ..] that have the rank.
-    let rank = apart(c, rank, axis)?;
-    let mut ranked = dims.clone();
-    ranked.insert(axis, k as usize);
-    let (wanted, element) = (c.iota(&ranked, axis, DType::I64)?, c.iota(&ranked, axis + 1, DType::I64)?);
-    let found = c.apply("eq", [wanted, rank])?;
-    let other = c.number_of(0.0, DType::I64)?;
-    let place = c.apply("where", [found, element, other])?;
-    let place = c.reduce("reduce-max", place, &[axis + 1])?;
-    ranked.remove(axis + 1);
-    let place = c.reshape(place, &ranked)?;
-    Ok(vec![elements_at(c, x, place, axis)?, place])
 }

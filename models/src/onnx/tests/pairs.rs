@@ -1,0 +1,90 @@
+//! Running totals and the largest of rows, against loops over them: short rows, parts, parts with something left over.
+
+use eutectic_ir::{Tensor, interp::interpret, ops::eval::Data};
+
+use super::*;
+
+/// The outputs of a node over `x`, a tensor of these extents, and a number that is known.
+fn outputs(node: NodeProto, dims: &[i64], x: &[f64], number: i64) -> (Vec<Vec<f64>>, usize) {
+    let output = node.output.iter().map(|name| port(name, &[])).collect();
+    let initializer = vec![integers("n", &[number])];
+    let graph =
+        GraphProto { input: vec![port("x", dims)], output, initializer, node: vec![node], ..Default::default() };
+    let imported = import(&model(graph)).unwrap();
+    let largest = imported.graph.nodes().map(|(_, n)| n.ty.count()).max().unwrap();
+    let dims: Vec<usize> = dims.iter().map(|n| *n as usize).collect();
+    let given = Tensor::from_f64(DType::F32, &dims, x.iter().copied());
+    let values = interpret::<f64>(&imported.graph, &|name| (name == "x").then(|| given.clone()));
+    let numbers = |data| match data {
+        Data::Real(reals) => reals,
+        Data::Int(whole) => whole.into_iter().map(|n| n.expect("it is certain") as f64).collect(),
+    };
+    (values.unwrap().into_iter().map(|value| numbers(value.data)).collect(), largest)
+}
+
+/// Small whole numbers, so that many are equal and totals are exact.
+fn numbers(count: usize) -> Vec<f64> {
+    let mut at = 7_u64;
+    let mut next = || {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (at >> 33) % 41
+    };
+    (0..count).map(|_| next() as f64 - 20.0).collect()
+}
+
+#[test]
+fn running_totals_are_those_of_a_loop() {
+    for (extent, inner) in [(5, 3), (128, 1), (129, 2), (384, 1), (1000, 1), (17_000, 1)] {
+        let x = numbers(extent * inner);
+        // The longest one, whose parts have parts, takes long.
+        let ways = if extent > 10_000 { &[(1, 0)][..] } else { &[(0, 0), (0, 1), (1, 0), (1, 1)] };
+        for &(reverse, exclusive) in ways {
+            let attributes = vec![int("reverse", reverse), int("exclusive", exclusive)];
+            let sum = node("CumSum", &["x", "n"], &["y"], attributes);
+            let (got, largest) = outputs(sum, &[extent as i64, inner as i64], &x, 0);
+            let mut want = vec![0.0; x.len()];
+            for column in 0..inner {
+                let mut total = 0.0;
+                for step in 0..extent {
+                    let at = if reverse == 1 { extent - 1 - step } else { step } * inner + column;
+                    want[at] = if exclusive == 1 { total } else { total + x[at] };
+                    total += x[at];
+                }
+            }
+            assert_eq!(got[0], want, "{extent}×{inner}, reverse {reverse}, exclusive {exclusive}");
+            assert!(largest <= 2 * 128 * extent * inner, "{extent}: {largest} elements");
+        }
+    }
+}
+
+#[test]
+fn the_largest_are_those_of_a_sort() {
+    for (rows, extent, k) in
+        [(2, 7, 7), (1, 300, 3), (2, 256, 32), (1, 1000, 1), (1, 3001, 5), (1, 600, 150), (1, 9, 0)]
+    {
+        let x = numbers(rows * extent);
+        for largest in [0, 1] {
+            let top = node("TopK", &["x", "n"], &["v", "i"], vec![int("axis", 1), int("largest", largest)]);
+            let (got, most) = outputs(top, &[rows as i64, extent as i64], &x, k as i64);
+            let (mut values, mut places) = (Vec::new(), Vec::new());
+            for row in x.chunks(extent) {
+                let mut order: Vec<usize> = (0..extent).collect();
+                order.sort_by(
+                    |a, b| if largest == 1 { row[*b].total_cmp(&row[*a]) } else { row[*a].total_cmp(&row[*b]) },
+                );
+                values.extend(order[..k].iter().map(|at| row[*at]));
+                places.extend(order[..k].iter().map(|at| *at as f64));
+            }
+            assert_eq!(got, [values, places], "{k} of {extent}, largest {largest}");
+            let length = 128.max(4 * k);
+            assert!(most <= rows * extent * 2 * length, "{k} of {extent}: {most} elements");
+        }
+    }
+}
+
+#[test]
+fn too_many_pairs_are_refused() {
+    let sort = node("TopK", &["x", "n"], &["v", "i"], vec![int("axis", 0)]);
+    let refused = refusal(vec![sort], &[50_000], vec![integers("n", &[50_000])]);
+    assert!(refused.contains("pairs of 50000 elements"), "{refused}");
+}

@@ -1,0 +1,70 @@
+//! Applies a recipe to an e-graph: the one place that makes nodes for a match and unites classes.
+
+use egg::Id;
+use smallvec::SmallVec;
+
+use crate::{
+    egraph::{EGraph, InternedNode},
+    instantiate::Ref,
+    pattern::Match,
+    recipe::{Compiled, Recipe},
+    rule::Phase,
+};
+
+/// What applying a recipe did.
+pub(crate) struct Made {
+    /// The node of each instruction, and the class that it is in.
+    pub nodes: SmallVec<[(InternedNode, Id); 4]>,
+    /// Whether classes were united or nodes made.
+    pub changed: bool,
+}
+
+/// The classes that a match replaces, one for each root.
+pub(crate) fn roots<'m>(compiled: &'m Compiled, found: &'m Match) -> impl Iterator<Item = Id> + 'm {
+    compiled.pattern.roots.iter().map(|root| found.classes[*root])
+}
+
+/// The classes that the tensor variables of a match stand for.
+pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl Iterator<Item = Id> + 'm {
+    compiled.pattern.tensors.iter().map(|tensor| found.classes[*tensor])
+}
+
+/// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
+/// would go on to spell it as sums and products.
+pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
+    let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
+    one_root && egraph[class].data.scalar.is_some()
+}
+
+/// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself: that is never the
+/// cheapest form of it, and rules follow such a circle without end (0 = 0·2 = 0·4 …). TENSAT calls this cycle filtering.
+pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: &Recipe) -> Option<Made> {
+    let root = egraph.find(roots[0]);
+    egraph.analysis.rank = egraph[root].data.rank;
+    let mut changed = false;
+    let mut nodes: SmallVec<[(InternedNode, Id); 4]> = SmallVec::new();
+    for instr in &recipe.instrs {
+        let children = instr.args.iter().map(|arg| match arg {
+            Ref::Class(n) => egraph.find(variables[*n]),
+            Ref::Instr(n) => egraph.find(nodes[*n].1),
+            Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+        });
+        let node = InternedNode { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
+        if roots.len() == 1 && node.children.contains(&root) {
+            return None;
+        }
+        let before = egraph.nodes().len();
+        let id = egraph.add(node.clone());
+        changed |= egraph.nodes().len() > before;
+        nodes.push((node, id));
+    }
+    for (root, top) in roots.iter().zip(&recipe.tops) {
+        let top = match top {
+            Ref::Class(n) => variables[*n],
+            Ref::Instr(n) => nodes[*n].1,
+            Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+        };
+        changed |= egraph.union(*root, top);
+    }
+    Some(Made { nodes, changed })
+}
