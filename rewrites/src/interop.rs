@@ -70,7 +70,7 @@ pub fn rewrites(rules: &RuleSet, phase: Phase) -> Vec<Rewrite<InternedNode, Fact
             0 => compiled.rule.name.to_string(),
             form => format!("{}#{form}", compiled.rule.name),
         };
-        let side = Side(compiled.clone());
+        let side = EggRule(compiled.clone());
         Rewrite::new(name, side.clone(), side).expect("appliers ask for no variables")
     };
     single(rules).rules.iter().filter(|c| phase.runs(c.rule.phase)).map(rewrite).collect()
@@ -84,7 +84,7 @@ pub fn single(rules: &RuleSet) -> RuleSet {
 
 /// A rule as one of egg's.
 #[derive(Clone)]
-struct Side(Arc<Compiled>);
+struct EggRule(Arc<Compiled>);
 
 /// The variable that stands for a node of a left side.
 fn variable(node: usize) -> Var {
@@ -99,7 +99,7 @@ fn subst(found: &Match) -> Subst {
     subst
 }
 
-impl Searcher<InternedNode, Facts> for Side {
+impl Searcher<InternedNode, Facts> for EggRule {
     fn search_eclass_with_limit(
         &self,
         egraph: &EGraph,
@@ -136,7 +136,7 @@ impl Searcher<InternedNode, Facts> for Side {
     }
 }
 
-impl Applier<InternedNode, Facts> for Side {
+impl Applier<InternedNode, Facts> for EggRule {
     fn apply_one(
         &self,
         egraph: &mut EGraph,
@@ -159,7 +159,7 @@ impl Applier<InternedNode, Facts> for Side {
     }
 }
 
-impl Side {
+impl EggRule {
     /// The roots of a match, if applying the rule to it changed anything.
     fn apply(&self, egraph: &mut EGraph, found: &Match) -> Vec<Id> {
         let compiled = &*self.0;

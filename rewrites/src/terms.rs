@@ -87,7 +87,7 @@ impl RuleReader<'_> {
         }
         match sexp.call() {
             Some(("+" | "-" | "*" | "/", _)) => true,
-            Some(("offset", [_] | [_, _])) => side == Side::Right && self.group.is_some(),
+            Some(("offset", [_] | [_, _])) => side == RuleSide::Right && self.group.is_some(),
             Some((head, items)) => {
                 function(head, items.len()).is_some() && items.iter().all(|s| self.is_number(s, side))
             }
@@ -104,7 +104,7 @@ impl RuleReader<'_> {
         };
         if let ("offset", [member, axis @ ..]) = (head, items)
             && member.atom() == self.group.as_deref()
-            && side == Side::Right
+            && side == RuleSide::Right
             && axis.len() <= 1
         {
             let last = || Ok(Expr::Number(Number::Int(-1)));
@@ -325,7 +325,7 @@ impl RuleReader<'_> {
                 let n: i64 = w.parse().unwrap_or_default();
                 return self.counted_from_the_end(n.into(), kind == AttrKind::Int || n < 0, value);
             }
-            (AttrKind::Int | AttrKind::Axis, _) if side == Side::Left && !has_variable(value) => {
+            (AttrKind::Int | AttrKind::Axis, _) if side == RuleSide::Left && !has_variable(value) => {
                 let dim = DimPattern::parse(value, &mut self.scope, self.source);
                 return self.note(dim).map(AttrTerm::Dim);
             }
