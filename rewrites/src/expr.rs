@@ -241,7 +241,7 @@ mod tests {
     fn integers_stay_integers_where_they_can() {
         let int = |n| Expr::Number(Number::Int(n));
         let call = |name, args: Vec<Expr>| Expr::Call(function(name, args.len()).unwrap(), args);
-        let value = |e: Expr| e.value(&Bindings::default(), 0).unwrap();
+        let value = |e: Expr| e.value(&Bindings::default(), &[]).unwrap();
         assert_eq!(value(call("/", vec![int(6), int(3)])), Number::Int(2));
         assert_eq!(value(call("/", vec![int(1), int(4)])), Number::Float(0.25));
         assert_eq!(value(call("+", vec![int(i64::MAX), int(1)])).int(), None);

@@ -90,8 +90,10 @@ impl Backend for Fussy {
 
 /// Limits from small to none.
 fn limits(random: &mut Random) -> Limits {
+    let any_part = random.below(2) == 0;
     let mut one = |of: &[usize]| random.pick(&[of, &[usize::MAX; 3]].concat());
     let mut limits = Limits {
+        any_part,
         alignment: 64,
         rank: one(&[1, 2, 3]),
         extent: one(&[64, 1 << 12]),
