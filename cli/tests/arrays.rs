@@ -111,7 +111,7 @@ fn what_is_misspelt_is_guessed() {
 #[test]
 fn errors_are_json_where_json_is_asked_for() {
     let dir = Dir::new();
-    let wrong = dir.file("wrong.graph", "(graph \"g\"\n  (input x f32[4])\n  (output y (tahn x)))");
+    let wrong = dir.file("wrong.graph", "(graph \"g\"\n  (input x f32[4])\n  (output y (tanhh x)))");
     let wrong = wrong.to_str().expect("UTF-8");
     let error = |args: &[&str]| -> Value {
         let run = eutectic(args);

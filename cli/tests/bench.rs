@@ -9,7 +9,7 @@ const LAYER: &str = r#"
 (graph "layer"
   (input x f32[B 32])
   (param w f32[32 64])
-  (output y (softmax (tanh (matmul x w)))))
+  (output y (softmax (tanh (matmul x w)) :axis -1)))
 "#;
 
 fn json(args: &[&str]) -> Value {

@@ -14,7 +14,7 @@ const LAYER: &str = r#"
   (param b f32[64])
   (param v f32[64 32])
   (let h (act (add (matmul x w) b) :kind relu))
-  (output y (softmax (matmul h v))))
+  (output y (softmax (matmul h v) :axis -1)))
 "#;
 
 /// Writes the page of a graph and gives its text.

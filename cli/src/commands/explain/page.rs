@@ -177,14 +177,20 @@ impl Page<'_> {
     fn details(&self, numbers: &Numbers, call: usize, at: usize) -> Option<Value> {
         let block = self.planned.outlined.calls[call].block;
         let Explanation { report, steps, reads, .. } = self.explained.iter().find(|e| e.of == (block, at))?;
+        // Of what repeats, the first is explained; names are those of this call.
+        let names = &self.planned.outlined.calls[call].origins;
+        let here = |origin: &str| {
+            let known = names.iter().find(|(from, _)| from.path() == origin);
+            known.map_or_else(|| origin.to_string(), |(_, to)| to.path().to_string())
+        };
         let ops: Vec<_> = report
             .fused
             .iter()
-            .map(|f| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain }))
+            .map(|f| json!({ "op": f.op.name(), "origin": here(f.origin.path()), "gain_s": f.gain }))
             .collect();
         let rules: Vec<_> = steps
             .iter()
-            .map(|s| json!({ "rule": s.rule, "name": s.base, "origin": s.origin, "times": s.times }))
+            .map(|s| json!({ "rule": s.rule, "name": s.base, "origin": here(&s.origin), "times": s.times }))
             .collect();
         let read = |r: &Read| {
             let joined = if let Reason::Dearer(seconds) = r.why { Some(seconds) } else { None };
@@ -193,7 +199,7 @@ impl Page<'_> {
         };
         Some(json!({
             "ops": ops, "rules": rules, "reads": reads.iter().map(read).collect::<Vec<_>>(), "stores": report.stores,
-            "anchor": report.anchor.name(), "anchor_origin": report.origin.path(),
+            "anchor": report.anchor.name(), "anchor_origin": here(report.origin.path()),
         }))
     }
 
