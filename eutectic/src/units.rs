@@ -26,8 +26,17 @@ pub(crate) struct PlanUnits<'g> {
 enum UnitTree<'g> {
     /// A part.
     Whole(usize),
-    /// A graph with loops: the part of each stage that computes something, and what runs between them.
-    Cut { graph: Cow<'g, Graph>, staged: Box<Staged>, stages: Vec<Option<usize>>, bodies: Vec<UnitTree<'g>> },
+    /// Stages, and what runs between them.
+    Cut(Box<CutGraph<'g>>),
+}
+
+/// A graph with loops.
+struct CutGraph<'g> {
+    graph: Cow<'g, Graph>,
+    staged: Staged,
+    /// The part of each stage that computes something.
+    stages: Vec<Option<usize>>,
+    bodies: Vec<UnitTree<'g>>,
 }
 
 impl<'g> PlanUnits<'g> {
@@ -66,23 +75,24 @@ impl<'g> UnitTree<'g> {
             return Ok(UnitTree::Whole(graphs.len() - 1));
         }
         let staged = stages(&graph)?;
-        let mut of_stages = Vec::new();
+        let mut parts = Vec::new();
         for stage in &staged.stages {
-            of_stages.push(stage.results().next().is_some().then(|| {
+            parts.push(stage.results().next().is_some().then(|| {
                 graphs.push(Cow::Owned(stage.clone()));
                 graphs.len() - 1
             }));
         }
         let bodies = staged.loops.iter().map(|of| UnitTree::of(Cow::Owned(of.body.clone()), graphs));
         let bodies = bodies.collect::<Result<_, _>>()?;
-        Ok(UnitTree::Cut { graph, staged: Box::new(staged), stages: of_stages, bodies })
+        Ok(UnitTree::Cut(Box::new(CutGraph { graph, staged, stages: parts, bodies })))
     }
 
     /// The program of this part of the tree; each piece is taken once.
     fn link(&self, pieces: &mut [Option<LinkUnit>], limits: &Limits) -> Result<LinkUnit, Error> {
         match self {
             UnitTree::Whole(part) => Ok(pieces[*part].take().expect("each part is in one place of the tree")),
-            UnitTree::Cut { graph, staged, stages, bodies } => {
+            UnitTree::Cut(cut) => {
+                let CutGraph { graph, staged, stages, bodies } = &**cut;
                 let bodies = bodies.iter().map(|body| body.link(pieces, limits)).collect::<Result<Vec<_>, _>>()?;
                 let stages: Vec<_> = stages.iter().map(|stage| stage.and_then(|part| pieces[part].take())).collect();
                 let lowered = link(graph, staged, &stages, &bodies, limits)?;

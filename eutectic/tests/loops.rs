@@ -130,6 +130,37 @@ fn results_feed_loops_that_follow() {
     agrees(&g);
 }
 
+#[test]
+fn what_stays_the_same_may_be_constant_or_not() {
+    let (rows, width) = (2, 3);
+    let mut body = Graph::new("mixed");
+    let h = input(&mut body, "h", &[rows, width]);
+    let x = input(&mut body, "x", &[rows, width]);
+    let r = input(&mut body, "r", &[width, width]);
+    let limit = input(&mut body, "limit", &[]);
+    let bias = input(&mut body, "bias", &[width]);
+    let shift = input(&mut body, "shift", &[rows, width]);
+    let product = body.matmul(h, r).unwrap();
+    let sum = body.add(x, product).unwrap();
+    let biased = body.add(sum, bias).unwrap();
+    let next = body.tanh(biased).unwrap();
+    let scaled = body.mul(next, limit).unwrap();
+    let shifted = body.sub(scaled, shift).unwrap();
+    body.output("h", next).unwrap();
+    body.output("y", shifted).unwrap();
+    let mut g = Graph::new("constants and values");
+    let start = input(&mut g, "start", &[rows, width]);
+    let x = input(&mut g, "x", &[5, rows, width]);
+    let r = g.param("r", Type::tensor(F, &[width, width])).unwrap();
+    let limit = input(&mut g, "limit", &[]);
+    let bias = g.param("bias", Type::tensor(F, &[width])).unwrap();
+    let shift = g.sin(start).unwrap();
+    let results = repeat(&mut g, body, 5, [1, 1], &[start, x, r, limit, bias, shift]);
+    g.output("last", results[0]).unwrap();
+    g.output("all", results[1]).unwrap();
+    agrees(&g);
+}
+
 /// (a, b) becomes (b, a + b): both are carried, and one takes the other's place.
 fn exchange(width: usize) -> Graph {
     let mut g = Graph::new("exchange");

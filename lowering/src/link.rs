@@ -69,13 +69,31 @@ struct ArenaSpan {
     last: usize,
 }
 
+/// A buffer of the arena.
+struct PlacedBuffer {
+    buffer: BufferId,
+    /// The stretch that it lies in, and from which of its bytes on.
+    span: usize,
+    at: usize,
+}
+
+/// A port of a body that is another part of a value each time.
+struct MovingPort {
+    /// The body's number of the buffer.
+    buffer: usize,
+    /// The value, and its stretch.
+    whole: BufferId,
+    span: usize,
+    /// Elements of a part.
+    count: usize,
+}
+
 struct Linker<'a> {
     program: Program,
     steps: Vec<Option<(usize, usize)>>,
     kernels: FxHashMap<Kernel, usize>,
     lives: Vec<ArenaSpan>,
-    /// Buffers of the arena: in which stretch, from which byte on.
-    placed: Vec<(BufferId, usize, usize)>,
+    placed: Vec<PlacedBuffer>,
     /// The buffers of inputs and of what stages and loops hand on, the latter with their stretch.
     values: FxHashMap<NodeId, (BufferId, Option<usize>)>,
     /// The buffers of parameters, states and outputs, by kind and name.
@@ -103,7 +121,7 @@ impl Linker<'_> {
     /// A buffer with a stretch of its own.
     fn cell(&mut self, ty: &Type, moment: usize) -> (BufferId, usize) {
         let (buffer, life) = (self.buffer(ty, Place::Arena(0)), self.life(ty.bytes(), moment));
-        self.placed.push((buffer, life, 0));
+        self.placed.push(PlacedBuffer { buffer, span: life, at: 0 });
         (buffer, life)
     }
 
@@ -179,7 +197,7 @@ impl Linker<'_> {
                 }
             };
             if let Place::Arena(at) = buffer.place {
-                self.placed.push((id, region, at));
+                self.placed.push(PlacedBuffer { buffer: id, span: region, at });
             }
             buffers.push(id);
         }
@@ -275,8 +293,6 @@ impl Linker<'_> {
             stacked.push(cell);
         }
         let number = |name: &str, names: &dyn Fn(usize) -> String, most: usize| (0..most).find(|at| names(*at) == name);
-        // Ports that are another part each time: the whole, and the elements of a part.
-        let mut moving: Vec<(usize, BufferId, usize)> = Vec::new();
         let inputs: Vec<_> =
             program.inputs.iter().map(|(name, _)| number(name, &given, scanned.len() + captured.len())).collect();
         let outputs: Vec<_> = program.outputs.iter().map(|(name, _)| number(name, &output, stacked.len())).collect();
@@ -296,33 +312,36 @@ impl Linker<'_> {
             };
             bound.map(Some).ok_or_else(|| defect("a body has a port that its loop does not know".into()))
         })?;
+        let mut moving: Vec<MovingPort> = Vec::new();
         for (at, buffer) in program.buffers.iter().enumerate() {
             let moves = match buffer.place {
                 Place::Input(n) => inputs[n].is_some_and(|at| at < scanned.len()),
                 Place::Output(_) => true,
                 _ => false,
             };
-            if moves && buffer.count > 0 {
-                moving.push((at, buffers[at], buffer.count));
-                let bytes = buffer.count * buffer.dtype.size();
-                if !self.limits.any_part && bytes % self.limits.alignment != 0 {
-                    let problem = format!(
-                        "each time is given or gives {bytes} bytes, which is no multiple of {}, where buffers of this device start",
-                        self.limits.alignment
-                    );
-                    return Err(LowerError { origin: of.origin.clone(), problem });
-                }
+            if !moves || buffer.count == 0 {
+                continue;
             }
+            let bytes = buffer.count * buffer.dtype.size();
+            if !self.limits.any_part && !bytes.is_multiple_of(self.limits.alignment) {
+                let problem = format!(
+                    "each time is given or gives {bytes} bytes, which is no multiple of {}, where buffers of this device start",
+                    self.limits.alignment
+                );
+                return Err(LowerError { origin: of.origin.clone(), problem });
+            }
+            let whole = buffers[at];
+            let span = self.placed.iter().find(|placed| placed.buffer == whole).map(|placed| placed.span);
+            let span = span.ok_or_else(|| defect("a part is of what is not in the arena".into()))?;
+            moving.push(MovingPort { buffer: at, whole, span, count: buffer.count });
         }
-        let wholes: FxHashMap<BufferId, usize> =
-            self.placed.iter().filter(|(_, _, at)| *at == 0).map(|(buffer, life, _)| (*buffer, *life)).collect();
         for time in 0..of.times {
-            for &(at, whole, count) in &moving {
-                let dtype = program.buffers[at].dtype;
-                let part = self.buffer(&Type::tensor(dtype, &[count]), Place::Arena(0));
-                self.placed.push((part, wholes[&whole], time * count * dtype.size()));
-                self.program.parts.insert(part, Part { of: whole, at: time * count });
-                buffers[at] = part;
+            for port in &moving {
+                let (dtype, at) = (program.buffers[port.buffer].dtype, time * port.count);
+                let part = self.buffer(&Type::tensor(dtype, &[port.count]), Place::Arena(0));
+                self.placed.push(PlacedBuffer { buffer: part, span: port.span, at: at * dtype.size() });
+                self.program.parts.insert(part, Part { of: port.whole, at });
+                buffers[port.buffer] = part;
             }
             self.program.run.extend(program.run.iter().map(|step| bound(step, &buffers, &kernels)));
             self.steps.extend(named(piece));
@@ -332,21 +351,21 @@ impl Linker<'_> {
 
     /// Gives each stretch of the arena its place.
     fn finish(mut self) -> Lowered {
-        let spans: Vec<_> = self.lives.iter().map(|life| (life.bytes, life.first, life.last)).collect();
+        let spans = &self.lives;
         let mut order: Vec<usize> = (0..spans.len()).collect();
-        order.sort_by_key(|&life| (Reverse(spans[life].0), life));
+        order.sort_by_key(|&at| (Reverse(spans[at].bytes), at));
         let mut starts = vec![0; spans.len()];
         let mut done: Vec<usize> = Vec::new();
-        for life in order {
-            let (bytes, first, last) = spans[life];
-            let others = done.iter().filter(|&&other| spans[other].1 <= last && first <= spans[other].2);
-            starts[life] =
-                memory::gap(others.map(|&other| (starts[other], starts[other] + spans[other].0)).collect(), bytes);
-            self.program.arena_bytes = self.program.arena_bytes.max(starts[life] + bytes);
-            done.push(life);
+        for at in order {
+            let span = &spans[at];
+            let others = done.iter().filter(|&&o| spans[o].first <= span.last && span.first <= spans[o].last);
+            let taken = others.map(|&other| (starts[other], starts[other] + spans[other].bytes)).collect();
+            starts[at] = memory::gap(taken, span.bytes);
+            self.program.arena_bytes = self.program.arena_bytes.max(starts[at] + span.bytes);
+            done.push(at);
         }
-        for (buffer, life, at) in self.placed {
-            self.program.buffers[buffer].place = Place::Arena(starts[life] + at);
+        for PlacedBuffer { buffer, span, at } in self.placed {
+            self.program.buffers[buffer].place = Place::Arena(starts[span] + at);
         }
         Lowered { program: self.program, steps: self.steps }
     }

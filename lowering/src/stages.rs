@@ -78,8 +78,8 @@ pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
     }
     let cut = StageCut::new(graph);
     let mut loops = Vec::new();
-    for (at, &id) in cut.loops.iter().enumerate() {
-        loops.push(cut.staged(id, at)?);
+    for &id in &cut.loops {
+        loops.push(cut.staged(id)?);
     }
     let mut stages = Vec::new();
     for stage in 0..=loops.len() {
@@ -160,7 +160,7 @@ impl<'g> StageCut<'g> {
     }
 
     /// A loop with its body.
-    fn staged(&self, id: NodeId, number: usize) -> Result<StagedLoop, GraphError> {
+    fn staged(&self, id: NodeId) -> Result<StagedLoop, GraphError> {
         let node = self.graph.node(id);
         let Loop { body, times, carried: states, scanned } =
             Loop::of(&node.attrs).expect("the graph was checked when it was built");
@@ -171,11 +171,11 @@ impl<'g> StageCut<'g> {
             let (operand, ty) = (node.operands[at], body.ty(input).clone());
             let leaf = if at < states {
                 own.state(&carried(at), ty)?
-            } else if at < states + scanned || self.runtime[operand.0 as usize] {
-                if at >= states + scanned {
-                    captured.push(operand);
-                }
+            } else if at < states + scanned {
                 own.input(&given(at - states), ty)?
+            } else if self.runtime[operand.0 as usize] {
+                captured.push(operand);
+                own.input(&given(scanned + captured.len() - 1), ty)?
             } else {
                 self.copy(&mut own, &mut constants, operand, &|_| None)?
             };
@@ -200,7 +200,6 @@ impl<'g> StageCut<'g> {
                 result.push(get);
             }
         }
-        debug_assert!(number < self.loops.len());
         Ok(StagedLoop {
             body: own,
             times,

@@ -58,7 +58,7 @@ pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Window
 pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Windows, groups: usize) -> NodeResult {
     let n = windows.size.len();
     let (dims, weights) = (c.dims(x), c.dims(w));
-    if groups == 0 || weights.len() != n + 2 || dims[1] != groups * weights[1] || weights[0] % groups != 0 {
+    if groups == 0 || weights.len() != n + 2 || dims[1] != groups * weights[1] || !weights[0].is_multiple_of(groups) {
         return Err(format!("weights of {weights:?} in {groups} groups for an input of {dims:?}").into());
     }
     let (inner, outer) = (weights[1], weights[0] / groups);
@@ -106,7 +106,7 @@ pub(super) fn conv_transpose(
         turned = c.slice_by(turned, axis, size as i64 - 1, size, -1)?;
     }
     let weights = c.dims(w);
-    if groups == 0 || weights[0] % groups != 0 {
+    if groups == 0 || !weights[0].is_multiple_of(groups) {
         return Err(format!("weights of {weights:?} in {groups} groups").into());
     }
     let (inner, outer, size) = (weights[0] / groups, weights[1], &weights[2..]);
