@@ -2,14 +2,15 @@
 
 use super::{
     domain::{AxisMask, MAX_RANK, Tile},
-    program::{TileProgram, TileStep},
+    program::{TileProgram, TileStep, TileValue},
     shape::TileShape,
 };
 use crate::simd::stream::LINE;
 
 impl TileProgram {
     /// Places registers for tiles of these extents: a register is free again after its last use; none is an argument's and the
-    /// result's at once. What is the same for a row stays, because passes over a row meet it again.
+    /// result's at once. What is the same for a row has a place that no other register has at any time: passes over the parts of a row
+    /// meet it again, after they have computed anew what comes before it.
     pub fn allocate(&mut self, extents: &[[usize; MAX_RANK]]) {
         let mut largest = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         for len in extents {
@@ -33,17 +34,26 @@ impl TileProgram {
         let table = (n * size_of::<*mut u8>()).next_multiple_of(64);
         let mut places = ScratchPlaces { table, end: table, taken: Vec::new(), read: Vec::new() };
         let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, TileStep::Point { .. })).collect();
+        let keeps: Vec<_> = self.values.iter().map(|value| self.row != 0 && value.mask & self.row == 0).collect();
+        // What is written by streaming stores has the alignment of its target within a line: see `points`.
+        let streams = self.streams.is_some();
+        let shift = |value: &TileValue| if streams && value.direct.is_some() { LINE } else { 0 };
+        let bytes = |value: &TileValue| largest.count(value.mask) * value.dtype.size() + shift(value);
+        for (id, step) in self.steps.iter_mut().enumerate() {
+            let value = &mut self.values[id];
+            if keeps[id] {
+                value.offset = places.take(None, bytes(value), n);
+            }
+            if let TileStep::Reduce { offset, .. } = step {
+                *offset = places.take(None, largest.count(value.mask) * 8, n);
+            }
+        }
         for (id, &last) in last_use.iter().enumerate() {
             places.release(id, id > 0 && is_point[id - 1] && is_point[id]);
-            // What is written by streaming stores has the alignment of its target within a line: see `points`.
-            let shift = if self.streams.is_some() && self.values[id].direct.is_some() { LINE } else { 0 };
             let value = &mut self.values[id];
-            let keeps = self.row != 0 && value.mask & self.row == 0;
-            let (elements, size) = (largest.count(value.mask), value.dtype.size());
-            let kind = (shift == 0).then_some((value.mask, size));
-            value.offset = places.take(kind, elements * size + shift, if keeps { n } else { last.max(id) });
-            if let TileStep::Reduce { offset, .. } = &mut self.steps[id] {
-                *offset = places.take(None, elements * 8, n);
+            if !keeps[id] {
+                let kind = (shift(value) == 0).then_some((value.mask, value.dtype.size()));
+                value.offset = places.take(kind, bytes(value), last.max(id));
             }
         }
         self.scratch = places.end;
@@ -108,5 +118,67 @@ impl ScratchPlaces {
             at = at.max(from + size);
         }
         at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{Instr, Load, Store, axes::Nest};
+    use eutectic_ir::{Attrs, DType, Op, index::Index, ops::Reduction};
+
+    use super::*;
+    use crate::{simd::Isa, tile};
+
+    /// The variance of a row that is read in one order for its sums and in another for what is stored, as a group norm whose result has
+    /// channels last: what the last pass loads anew comes before the second sum.
+    #[test]
+    fn nothing_lies_where_passes_over_a_row_keep_something() {
+        let at = |strides: [i64; 3]| {
+            let along = |sum: Index, (axis, stride): (usize, &i64)| sum.plus(&Index::coord(axis).times(*stride));
+            strides.iter().enumerate().fold(Index::default(), along)
+        };
+        let load =
+            |strides| Instr::Load(Load { slot: 0, at: at(strides), guards: Vec::new(), dtype: DType::F32 });
+        let map = |op: &str, args: [usize; 2]| Instr::Map {
+            op: Op::named(op).unwrap(),
+            attrs: Attrs::default(),
+            args: args.to_vec(),
+            dtype: DType::F32,
+        };
+        let sum = |arg| Instr::Reduce { how: Reduction::Sum, arg, dtype: DType::F32 };
+        let instrs = vec![
+            load([65536, 1, 4096]),
+            load([65536, 16, 1]),
+            sum(1),
+            map("sub", [0, 2]),
+            map("sub", [1, 2]),
+            map("mul", [4, 4]),
+            sum(5),
+            map("mul", [3, 6]),
+        ];
+        let nest = Nest {
+            domain: vec![2, 4096, 16],
+            lengths: Vec::new(),
+            instrs,
+            results: Vec::new(),
+            stores: vec![Store { slot: 1, at: at([16, 32, 1]), guards: Vec::new(), value: 7 }],
+        };
+        let slots = [(DType::F32, 131_072); 2];
+        let mut program = tile::compile(&nest, 2, &slots, Isa::detect()).unwrap();
+        let mut len = [1; MAX_RANK];
+        (len[1], len[2]) = (256, 16);
+        program.allocate(&[len]);
+        let tile = Tile { start: [0; MAX_RANK], len };
+        let places: Vec<_> = program
+            .values
+            .iter()
+            .map(|value| (value.mask & program.row == 0, value.offset, tile.count(value.mask) * value.dtype.size()))
+            .collect();
+        assert!(places.iter().filter(|place| place.0).count() >= 2, "two sums are kept");
+        for (a, &(keeps, from, bytes)) in places.iter().enumerate().filter(|(_, place)| place.0) {
+            for (b, &(_, other, size)) in places.iter().enumerate().filter(|(b, _)| *b != a) {
+                assert!(from + bytes <= other || other + size <= from, "{b} lies over {a}: {keeps}");
+            }
+        }
     }
 }
