@@ -2,6 +2,7 @@
 //!
 //! Where there is no layer, nothing watches; where there is no loader or device, these tests say so and pass. `.ci/run` installs them.
 
+mod attention;
 mod cache;
 mod counts;
 mod cycles;
