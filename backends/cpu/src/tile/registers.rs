@@ -137,8 +137,7 @@ mod tests {
             let along = |sum: Index, (axis, stride): (usize, &i64)| sum.plus(&Index::coord(axis).times(*stride));
             strides.iter().enumerate().fold(Index::default(), along)
         };
-        let load =
-            |strides| Instr::Load(Load { slot: 0, at: at(strides), guards: Vec::new(), dtype: DType::F32 });
+        let load = |strides| Instr::Load(Load { slot: 0, at: at(strides), guards: Vec::new(), dtype: DType::F32 });
         let map = |op: &str, args: [usize; 2]| Instr::Map {
             op: Op::named(op).unwrap(),
             attrs: Attrs::default(),
