@@ -84,20 +84,22 @@ fn evaluated(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> 
     interpret::<f64>(&graph, &|_| None).ok()?.first().map(Value::to_tensor)
 }
 
-/// Adds what a class is computed by to a graph.
+/// Adds what a class is computed by to a graph. `known` are the classes that were met: none where one is still on the way, as the choices
+/// of a plan may lead in a circle where it computes nothing, or where it hangs on what is given.
 fn added(
     classes: &EClasses,
     plan: &Plan,
     class: ClassId,
     graph: &mut Graph,
-    known: &mut FxHashMap<ClassId, NodeId>,
+    known: &mut FxHashMap<ClassId, Option<NodeId>>,
 ) -> Option<NodeId> {
     if let Some(&id) = known.get(&class) {
-        return Some(id);
+        return id;
     }
+    known.insert(class, None);
     let c = &classes.classes[class];
     let dims = c.ty.as_tensor()?.1.known()?;
-    if !c.constant || c.ty.count() > MOST_IDS || graph.len() > MOST_OPS {
+    if !c.constant || c.ty.count() > MOST_IDS || known.len() > MOST_OPS {
         return None;
     }
     let id = if let Some(number) = c.scalar {
@@ -117,7 +119,7 @@ fn added(
             _ => return None,
         }
     };
-    known.insert(class, id);
+    known.insert(class, Some(id));
     Some(id)
 }
 

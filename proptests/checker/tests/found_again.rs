@@ -24,7 +24,6 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/conv-groups", WINDOWS),
     ("decompose/conv-transpose", WINDOWS),
     ("decompose/conv-transpose-apart", WINDOWS),
-    ("decompose/conv-winograd", WINDOWS),
     ("decompose/encoder-layer", PARTS),
     ("decompose/encoder-layer-mask", PARTS),
     ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
