@@ -199,6 +199,30 @@ fn rules(dir: &Dir, random: &mut Random) -> Vec<Case> {
         .collect()
 }
 
+/// Arrays of NumPy, whose header is text of a length that is said before.
+fn arrays(dir: &Dir, random: &mut Random) -> Vec<Case> {
+    let graph = dir.file("array.graph", "(graph \"g\" (input x f32[2 3]) (output y (neg x)))");
+    let mut header = String::from("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }");
+    header.push_str(&" ".repeat(117 - header.len()));
+    let whole = |header: &[u8]| {
+        let data: Vec<u8> = (0..6_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect();
+        [b"\x93NUMPY\x01\x00", &(header.len() as u16 + 1).to_le_bytes()[..], header, b"\n", &data].concat()
+    };
+    (0..24)
+        .map(|n| {
+            // Half of them have a length that is right around what is wrong.
+            let bytes = match n % 2 {
+                0 => whole(&random.damaged(header.as_bytes(), 62)),
+                _ => random.damaged(&whole(header.as_bytes()), 80),
+            };
+            let path = dir.file(&format!("array{n}.npy"), &bytes);
+            let input = format!("x=@{}", path.display());
+            let args = [OsStr::new("run"), graph.as_os_str(), "--input".as_ref(), input.as_ref()];
+            case(format!("array{n}: {}", String::from_utf8_lossy(&bytes)), &args, "array", true)
+        })
+        .collect()
+}
+
 fn arguments(dir: &Dir) -> Vec<Case> {
     let mut cases = Vec::new();
     for command in ["demo", "run", "opt", "explain", "bench", "ops", "devices"] {
@@ -296,6 +320,7 @@ fn whatever_is_damaged_is_an_error() {
     let mut cases = models(&dir, random);
     cases.extend(graphs(&dir, random));
     cases.extend(rules(&dir, random));
+    cases.extend(arrays(&dir, random));
     cases.extend(arguments(&dir));
     let next = AtomicUsize::new(0);
     let worker = || {

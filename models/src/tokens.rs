@@ -70,8 +70,9 @@ impl Tokens {
         let bytes = std::fs::read(&path).map_err(|source| TokensError::Io { path: path.clone(), source })?;
         let format =
             |problem: tokenizers::Error| TokensError::Format { path: path.clone(), problem: problem.to_string() };
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(format)?;
+        // First: of what is no JSON at some places, tokenizers panics.
         check_templates(&bytes).map_err(|problem| format(problem.into()))?;
+        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(format)?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(format)?;
         let empty = tokenizer.encode("", true).map_err(format)?;

@@ -123,6 +123,9 @@ fn damaged_tokenizers_are_errors() {
         let error = Tokens::open(&path, 9).unwrap_err().to_string();
         assert!(error.contains("post-processor"), "{error}");
     }
+    // Nor where it expects JSON: found by `eutectic-fuzz tokenizer`.
+    fs::write(&path, text.replacen("\"decoder\": ", "\"decoder\": :, \"rest\": ", 1)).unwrap();
+    assert!(matches!(Tokens::open(&path, 9), Err(TokensError::Format { .. })));
     let mut rng = Rng::new(4);
     let (mut good, mut bad) = (0, 0);
     for _ in 0..1000 {

@@ -96,12 +96,10 @@ fn outcome(graph: &Graph, egraph: &EGraph, class: &[Option<Id>]) -> Outcome {
         let id = found[node.0 as usize].unwrap();
         (size.find_best_cost(id), depth.find_best_cost(id), weighed.find_best_cost(id))
     });
-    Outcome {
-        equal,
-        classes: egraph.number_of_classes(),
-        nodes: egraph.total_number_of_nodes(),
-        costs: costs.collect(),
-    }
+    // A value that would be computed from itself is refused where that is seen; that it is may come later.
+    let from_itself = |class: Id, node: &InternedNode| node.children.iter().any(|child| egraph.find(*child) == class);
+    let nodes = egraph.classes().map(|c| c.nodes.iter().filter(|node| !from_itself(c.id, node)).count()).sum();
+    Outcome { equal, classes: egraph.number_of_classes(), nodes, costs: costs.collect() }
 }
 
 /// Saturated by egg; `None` where it does not come to rest within the limits.

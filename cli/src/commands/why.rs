@@ -84,7 +84,12 @@ enum Without {
 
 impl Args {
     fn without(&self, rule: &str, compiler: &Compiler, graph: &Graph, with: &Planned) -> Result<Without, Fault> {
-        let choice = Choice { without: vec![rule.into()], fp: self.job.compile.rules.fp.into(), ..Choice::default() };
+        let choice = Choice {
+            without: vec![rule.into()],
+            fp: self.job.compile.rules.fp.into(),
+            precision: self.job.compile.rules.precision.into(),
+            ..Choice::default()
+        };
         let rules = compiler.rules().choose(&choice).map_err(Error::from)?;
         Ok(match compiler.clone().with_rules(rules).plan(graph) {
             Err(error) => Without::Nothing(error.to_string().lines().next().unwrap_or_default().into()),

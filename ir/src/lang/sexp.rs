@@ -28,7 +28,9 @@ impl Source {
     /// An error at `span` of this source.
     pub fn error(&self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> LangError {
         let help: String = help.into();
-        let (mut message, mut span) = (message.into(), span);
+        let mut message = message.into();
+        // Who reports a byte means the character that it belongs to.
+        let mut span = self.text.floor_char_boundary(span.start)..self.text.ceil_char_boundary(span.end);
         // Of what goes over many lines the first shows where it is.
         let lines = self.text[span.clone()].match_indices('\n');
         if let Some((end, _)) = lines.clone().next().filter(|_| lines.count() >= MOST_LINES) {
@@ -58,7 +60,7 @@ impl Source {
 
     /// Line and column (from 1) of a byte offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text[..offset.min(self.text.len())];
+        let before = &self.text[..self.text.floor_char_boundary(offset)];
         let line_start = before.rfind('\n').map_or(0, |n| n + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
@@ -416,6 +418,17 @@ mod tests {
         let errors = read(&source).unwrap_err();
         let places: Vec<_> = errors.0.iter().map(|e| source.position(e.offset())).collect();
         assert_eq!(places, [(1, 1), (2, 3), (4, 4)], "{errors:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_may_be_any_character() {
+        for text in ["é", "�h (a)", "(a) 日", "é)", "(a é", "(a \"日", "(a]é", "(é"] {
+            let source = Source::new("t", text);
+            if let Err(errors) = read(&source) {
+                let _ = (errors.to_string(), source.position(errors.0[0].offset()));
+                assert!(!format!("{:?}", miette::Report::new(errors)).is_empty());
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,162 @@
+//! The readers, and what each promises of the files that it accepts.
+
+use std::{collections::BTreeMap, fs, io, path::PathBuf};
+
+use eutectic_cpu::Costs;
+use eutectic_ir::{lang::Source, text};
+use eutectic_models::{BertConfig, Tokens, Weights, image, onnx::Model};
+use eutectic_rewrites::RuleSet;
+
+/// How the files of a reader are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Bytes that nothing is known of.
+    Bytes,
+    /// Words, numbers, strings and brackets.
+    Text,
+    /// Fields of a protocol buffer.
+    Fields,
+    /// A length of eight bytes, so much text, then bytes.
+    Headed,
+    /// An archive of files.
+    Archive,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has a meaning.
+    Accepted,
+    /// It is refused, with a reason.
+    Refused,
+    /// It should not have ended so.
+    Wrong(String),
+}
+
+/// Where files lie that are read from the disk.
+pub struct Place {
+    // Dropped last, the folder is removed with it.
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A folder of its own.
+    ///
+    /// # Errors
+    /// When none can be made.
+    pub fn new() -> io::Result<Place> {
+        Ok(Place { folder: tempfile::tempdir()? })
+    }
+
+    /// A file with this content.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, bytes).expect("the temporary folder can be written");
+        path
+    }
+}
+
+/// A reader.
+#[derive(Clone, Copy)]
+pub struct Reader {
+    /// Its name.
+    pub name: &'static str,
+    /// How its files are built.
+    pub form: Form,
+    /// Reads a file.
+    pub read: fn(&Place, &[u8]) -> Outcome,
+}
+
+/// All readers.
+pub const READERS: &[Reader] = &[
+    Reader { name: "graph", form: Form::Text, read: graph },
+    Reader { name: "rules", form: Form::Text, read: rules },
+    Reader { name: "onnx", form: Form::Fields, read: onnx },
+    Reader { name: "safetensors", form: Form::Headed, read: weights },
+    Reader { name: "checkpoint", form: Form::Archive, read: weights },
+    Reader { name: "pickle", form: Form::Bytes, read: pickle },
+    Reader { name: "costs", form: Form::Text, read: costs },
+    Reader { name: "config", form: Form::Text, read: config },
+    Reader { name: "tokenizer", form: Form::Text, read: tokenizer },
+    Reader { name: "image", form: Form::Bytes, read: picture },
+];
+
+/// The outcome of what either has a value or an error: one that says nothing is as bad as none.
+fn ended<T, E: std::fmt::Display>(result: Result<T, E>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Accepted,
+        Err(error) if error.to_string().trim().is_empty() => Outcome::Wrong("an error that says nothing".into()),
+        Err(_) => Outcome::Refused,
+    }
+}
+
+/// What is not UTF-8 is refused before it comes to the readers of text.
+fn utf8(bytes: &[u8], read: impl FnOnce(&str) -> Outcome) -> Outcome {
+    std::str::from_utf8(bytes).map_or(Outcome::Refused, read)
+}
+
+/// A graph that was read prints as text that reads as the same graph.
+fn graph(_: &Place, bytes: &[u8]) -> Outcome {
+    utf8(bytes, |written| match text::parse(&Source::new("damaged.graph", written)) {
+        Err(errors) => ended(Err::<(), _>(errors)),
+        Ok(graph) => {
+            let printed = text::print(&graph, text::Style::default());
+            match text::parse(&Source::new("printed.graph", printed.clone())) {
+                Ok(again) if again == graph => Outcome::Accepted,
+                // A NaN is never equal to itself.
+                Ok(again) if text::print(&again, text::Style::default()) == printed => Outcome::Accepted,
+                Ok(_) => Outcome::Wrong(format!("it prints as another graph:\n{printed}")),
+                Err(errors) => Outcome::Wrong(format!("it prints as what does not read: {errors}\n{printed}")),
+            }
+        }
+    })
+}
+
+fn rules(_: &Place, bytes: &[u8]) -> Outcome {
+    utf8(bytes, |text| ended(RuleSet::read(&[Source::new("damaged.rules", text)])))
+}
+
+/// Symbols are bound to 2; parameters are read too.
+fn onnx(place: &Place, bytes: &[u8]) -> Outcome {
+    let model = match Model::open(place.file("damaged.onnx", bytes)) {
+        Ok(model) => model,
+        Err(error) => return ended(Err::<(), _>(error)),
+    };
+    let shapes: BTreeMap<String, i64> = model.symbols().into_iter().map(|name| (name, 2)).collect();
+    let _ = (model.summary(), model.unknown_ops());
+    ended(model.import(&shapes).and_then(|imported| imported.params()))
+}
+
+fn weights(place: &Place, bytes: &[u8]) -> Outcome {
+    ended(Weights::open(place.file("damaged.bin", bytes)).map(|weights| {
+        let names: Vec<String> = weights.names().map(|(name, _)| name.to_string()).collect();
+        names.iter().filter_map(|name| weights.get(name)).map(|tensor| tensor.to_f64().len()).sum::<usize>()
+    }))
+}
+
+/// As [`weights`], of an archive whose list of tensors is damaged byte by byte.
+fn pickle(place: &Place, bytes: &[u8]) -> Outcome {
+    weights(place, &crate::corpus::checkpoint(bytes))
+}
+
+fn costs(_: &Place, bytes: &[u8]) -> Outcome {
+    utf8(bytes, |text| ended(Costs::parse(text)))
+}
+
+fn config(place: &Place, bytes: &[u8]) -> Outcome {
+    ended(BertConfig::open(place.file("config.json", bytes)))
+}
+
+fn tokenizer(place: &Place, bytes: &[u8]) -> Outcome {
+    ended(
+        Tokens::open(place.file("tokenizer.json", bytes), 64)
+            .map(|tokens| tokens.encode("A cat, and another.").is_ok()),
+    )
+}
+
+fn picture(place: &Place, bytes: &[u8]) -> Outcome {
+    ended(image::open(&place.file("damaged.png", bytes)))
+}
