@@ -20,6 +20,9 @@ use crate::{
 /// The most steps of a program.
 const MOST_STEPS: usize = 1 << 18;
 
+/// Says which buffer a port of a piece is; none where it has one of its own.
+type BindPort<'a, L> = dyn FnMut(&mut L, &Place) -> Result<Option<BufferId>, LowerError> + 'a;
+
 /// A program of a stage or a body. Its steps name calls of blocks; these are the first of them, in the whole program.
 #[derive(Clone, Debug)]
 pub struct LinkUnit {
@@ -177,7 +180,7 @@ impl Linker<'_> {
         &mut self,
         piece: &Program,
         moment: usize,
-        port: &mut dyn FnMut(&mut Self, &Place) -> Result<Option<BufferId>, LowerError>,
+        port: &mut BindPort<'_, Self>,
     ) -> Result<(Vec<BufferId>, Vec<usize>), LowerError> {
         let region = self.life(piece.arena_bytes, moment);
         let loaded = self.program.load_bytes;

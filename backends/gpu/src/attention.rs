@@ -36,7 +36,7 @@ pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<V
         let q = block * queries;
         let mut all = vec![Visibility::Mixed; tiles];
         // Halves, until a part is hidden or plain as a whole.
-        let mut parts = vec![0..tiles];
+        let mut parts: Vec<_> = std::iter::once(0..tiles).collect();
         while let Some(part) = parts.pop().filter(|_| budget > 0) {
             budget -= 1;
             match mask.of(&[0..b, q..s.min(q + queries), part.start * keys..t.min(part.end * keys)]) {
