@@ -211,7 +211,7 @@ impl VulkanInstance {
             int64: features.shader_int64 == vk::TRUE,
             float64: features.shader_float64 == vk::TRUE,
             subgroup: shuffles.then_some(subgroup),
-            threads: 1 << threads.min(by_subgroups).min(1024).max(1).ilog2(),
+            threads: 1 << threads.min(by_subgroups).clamp(1, 1024).ilog2(),
             shared: limits.max_compute_shared_memory_size as usize,
             blocks: [0, 1].map(|axis| limits.max_compute_work_group_count[axis] as usize),
             buffers: buffers_of_kernel as usize,
