@@ -21,7 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a [`Subst`](egg::Subst) binds is one variable for each node of a left side, its roots and operands alike; which of a class's
+//! What a [`Subst`] binds is one variable for each node of a left side, its roots and operands alike; which of a class's
 //! e-nodes matched, the applier looks up again. The guard, which solves for dims and attributes, belongs to the applier too: a searcher may not
 //! intern types. So what a scheduler counts as matches are those of the left side's structure.
 //!
