@@ -1,6 +1,12 @@
 //! Sessions: arguments by position and by name, reuse, and errors that name what does not fit.
 
-use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Session, Strategy, Tensor, Type};
+use eutectic::{
+    Compiler, Cpu, CpuOptions, DType, Error, Graph, Session, Strategy, Tensor, Type,
+    engine::{
+        ir::{interpret, lang::sexp::Source, text::parse},
+        lowering::print,
+    },
+};
 
 fn graph() -> Graph {
     let mut graph = Graph::new("x w + b");
@@ -58,6 +64,40 @@ fn what_does_not_fit_is_named() {
     session.load(&[tensor(&[3, 5], 0), tensor(&[5], 0)]).unwrap();
     for inputs in [vec![], vec![tensor(&[2, 4], 0)], vec![tensor(&[2, 3], 0); 2]] {
         assert!(matches!(session.run(&inputs), Err(Error::Arguments(_))));
+    }
+}
+
+#[test]
+fn what_is_looked_up_by_arithmetic_on_ranges_is_read_where_it_lies() {
+    let distances = |rows: usize| {
+        let text = format!(
+            "(graph \"distances\"
+              (input x f32[5 6 4])
+              (param table f32[{rows} 4])
+              (let query (cast (iota :shape [5 1] :axis -2 :dtype i64) :to f32))
+              (let key (cast (iota :shape [6] :axis -1 :dtype i64) :to f32))
+              (const shift f32[] {{ 5.0 }})
+              (let ids (cast (add (sub query key) shift) :to i64))
+              (output y (add x (gather table ids :axis -2))))"
+        );
+        parse(&Source::new("distances", text)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    // Whether ids are evaluated, in the one kernel that looks them up when parameters are loaded.
+    let evaluates = |graph: &Graph| {
+        let program = compiler().plan(graph).unwrap().lowered.program;
+        assert_eq!(program.load.len(), 1, "ranges are not computed for nobody");
+        print::program(&program).contains("within")
+    };
+    assert!(evaluates(&distances(9)), "the last id is past the table");
+    let graph = distances(10);
+    assert!(!evaluates(&graph));
+    let (x, table) = (tensor(&[5, 6, 4], -60), tensor(&[10, 4], 100));
+    let given = |name: &str| Some(if name == "x" { x.clone() } else { table.clone() });
+    let want = interpret::<f64>(&graph, &given).unwrap()[0].to_tensor().to_f64();
+    for strategy in [Strategy::Unfused, Strategy::Local] {
+        let mut session = compiler().with_strategy(strategy).compile(&graph).unwrap();
+        session.load(std::slice::from_ref(&table)).unwrap();
+        assert_eq!(session.run(std::slice::from_ref(&x)).unwrap()[0].to_f64(), want, "{strategy:?}");
     }
 }
 
