@@ -1,0 +1,20 @@
+//! The shipped rules give no reason for doubt: what `rules lint` says of them.
+
+use eutectic::{Compiler, Cpu, CpuOptions, RuleSet};
+use eutectic_checker::worth;
+use eutectic_rewrites::{Lint, circles, lint};
+
+#[test]
+fn nothing_is_suspicious_about_the_shipped_rules() {
+    let rules = RuleSet::embedded().unwrap();
+    // What parallel loops gain depends on the machine.
+    for threads in [1, 2, 16] {
+        let cpu = Compiler::new(Cpu::new(CpuOptions { threads, ..CpuOptions::default() })).unwrap();
+        let mut found: Vec<Lint> = worth::lint(&rules, &[cpu.with_rules(rules.clone())]).unwrap();
+        if threads == 1 {
+            found.extend(lint(&rules));
+            found.extend(circles(&rules));
+        }
+        assert!(found.is_empty(), "{threads} threads: {found:#?}");
+    }
+}
