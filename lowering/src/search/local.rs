@@ -15,7 +15,7 @@ use super::{
 /// up for so much.
 const HOPELESS: f64 = 3.0;
 
-/// How much dearer a start may be than what it replaces: what happens next to it cannot save more.
+/// How much dearer a start may be than the kernels that it replaces: what happens next to it cannot save more.
 const FAR_OFF: f64 = 2.0;
 
 /// How many ops down a store may be shifted at once.
@@ -173,7 +173,7 @@ impl Search<'_, '_> {
             seen.push(stored);
             if let Some(price) = self.settle()
                 && price.impossible <= mark.price.impossible
-                && price.seconds <= mark.price.seconds * FAR_OFF
+                && price.seconds - mark.price.seconds <= self.state.replaced(mark) * (FAR_OFF - 1.0)
             {
                 starts.push((stores, price));
             }

@@ -203,6 +203,15 @@ impl<'s, 'a> State<'s, 'a> {
         })
     }
 
+    /// What the kernels that are gone since a moment counted.
+    pub fn replaced(&self, since: Mark) -> f64 {
+        let gone = self.undo[since.undo..].iter().filter_map(|step| match step {
+            Undo::Removed(live) => Some(live.seconds),
+            _ => None,
+        });
+        gone.filter(|seconds| seconds.is_finite()).sum()
+    }
+
     /// Computes a class by another of its e-nodes.
     pub fn choose(&mut self, class: ClassId, node: usize) {
         let old = std::mem::replace(&mut self.plan.choice[class], node);

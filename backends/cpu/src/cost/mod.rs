@@ -3,6 +3,7 @@
 mod coefficients;
 mod fit;
 mod model;
+mod runs;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
 pub use fit::{Fitted, Measured, fit};

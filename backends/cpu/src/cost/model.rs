@@ -1,20 +1,23 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
     reach::{
-        inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask,
-        run_length,
+        AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask,
     },
     scores::Shares,
     traffic,
     unroll::unrolled,
 };
-use eutectic_ir::{Attr, DType, Op};
+use eutectic_ir::{Attr, DType, Op, index::Index};
 use rustc_hash::FxHashMap;
 
-use super::coefficients::{Costs, ElementCosts};
+use super::{
+    coefficients::{Costs, ElementCosts},
+    runs::evaluations,
+};
 use crate::{
+    gemm::gathered,
     kernels::{attention, contraction::tasks},
     simd::table,
     tile::{MAX_RANK, shape::SHORTEST_LINE},
@@ -74,8 +77,8 @@ impl Model {
         let m = &self.costs.memory;
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         self.body(&kernel.body, row_mask(kernel), passes, &mut work);
-        for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
-            work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
+        for store in &kernel.stores {
+            work.seconds += self.store(store, &kernel.body);
         }
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
@@ -150,10 +153,17 @@ impl Model {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    work.seconds += self.load(load, &body.domain, n);
+                    work.seconds += self.load(load, &body.domain, mask, &masks);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
-                Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
+                Instr::Coordinate { index, .. } => {
+                    work.seconds += n * e.cheap * 2.0 + self.walk([index].into_iter(), &body.domain, mask, &masks);
+                }
+                // Each index is read and compared by itself.
+                Instr::Within { guards, .. } => {
+                    let maps = guards.iter().map(|guard| &guard.0);
+                    work.seconds += n * e.scalar + self.walk(maps, &body.domain, mask, &masks);
+                }
                 Instr::Map { op, attrs, dtype, args } => {
                     let from = args.last().map_or(*dtype, |&a| body.instrs[a].dtype());
                     work.seconds += (n.max(1.0) * self.of_op(*op, attrs, from)).max(least);
@@ -171,18 +181,33 @@ impl Model {
                     work.seconds += if cut { least } else { 2.0 * n * e.cheap };
                 }
                 Instr::Select { pieces, .. } => {
-                    let inner = body.domain.last().copied().unwrap_or(1).max(1) as f64;
-                    work.seconds += n * e.cheap + n / inner * e.run * pieces.len() as f64;
+                    let maps = pieces.iter().flat_map(|piece| &piece.0).map(|guard| &guard.0);
+                    work.seconds += n * e.cheap + self.walk(maps, &body.domain, mask, &masks);
                 }
             }
         }
     }
 
-    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied.
-    fn load(&self, load: &Load, domain: &[usize], n: f64) -> f64 {
-        let e = &self.costs.element;
+    /// A walk over the points of some axes, on which maps are evaluated once for each run in which all of them are affine.
+    fn walk<'k>(
+        &self,
+        maps: impl Iterator<Item = &'k Index> + Clone,
+        domain: &[usize],
+        mask: AxisSet,
+        masks: &[AxisSet],
+    ) -> f64 {
+        evaluations(maps, domain, mask, masks) * self.costs.element.run
+    }
+
+    /// A load of the points along some axes: read in place if they are dense or in lines that are long enough; else copied, or walked
+    /// where the map is not affine.
+    fn load(&self, load: &Load, domain: &[usize], mask: AxisSet, masks: &[AxisSet]) -> f64 {
+        let (e, n) = (&self.costs.element, points(domain, mask));
         let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(is_of_box));
-        let Some(strides) = affine else { return n / run_length(&load.at, domain) * e.run + n * e.cheap };
+        let Some(strides) = affine else {
+            let maps = load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
+            return self.walk(maps, domain, mask, masks) + n * e.cheap;
+        };
         match line(&load.at, domain) {
             _ if is_dense(&strides, domain) => 0.0,
             Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
@@ -193,8 +218,21 @@ impl Model {
         }
     }
 
-    /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
-    /// index map; another is evaluated, written and read back. That this may be done part by part gains next to nothing.
+    /// A store: by strides, or where integers and guards say, which is a walk.
+    fn store(&self, store: &Store, body: &Body) -> f64 {
+        let (domain, e) = (&body.domain, &self.costs.element);
+        if store.guards.is_empty() && store.at.values().is_empty() {
+            let apart = line(&store.at, domain).is_none();
+            return if apart { points(domain, mentioned(&store.at)) * e.strided } else { 0.0 };
+        }
+        let (masks, maps) = (masks(body, 0), store.guards.iter().map(|guard| &guard.0).chain([&store.at]));
+        let mask = store.maps().map(mentioned).chain(store.values().into_iter().map(|v| masks[v])).fold(0, |all, of| all | of);
+        self.walk(maps, domain, mask, &masks) + points(domain, mask) * e.cheap
+    }
+
+    /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than a load by
+    /// strides, under guards or none; another is evaluated, written and read back. That this may be done part by part gains next to
+    /// nothing.
     fn operand(&self, body: &Body, groups: [usize; 3], left: bool, work: &mut Tally) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
@@ -202,19 +240,20 @@ impl Model {
             }
             _ => false,
         });
-        // Copied part by part, in lines.
-        let moved = |i: &Instr| matches!(i, Instr::Load(_) | Instr::Select { .. });
-        let loads = body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
-        if left && !in_place && body.instrs.iter().all(moved) && dtype(body).size() >= 4 {
+        if in_place {
+            return;
+        }
+        if let Some(load) = gathered(body).filter(|_| left && dtype(body).size() >= 4) {
             let e = &self.costs.element;
             let n: f64 = body.domain.iter().map(|&n| n as f64).product();
-            for load in loads {
-                work.seconds += match line(&load.at, &body.domain) {
-                    Some(line) => n / line * e.line + n * e.copy,
-                    None => n * e.strided,
-                };
-            }
-        } else if !in_place {
+            // Lines of that length are read in place; each shorter one is found for itself.
+            let terms = body.domain[groups[0] + groups[1]..].iter().copied();
+            work.seconds += match line(&load.at, &body.domain) {
+                Some(line) if line >= gathered::SEGMENT as f64 => n / line * e.line + n * e.copy,
+                None if terms.last().is_some_and(|n| n >= gathered::SEGMENT) => n * e.strided,
+                line => n / line.unwrap_or(1.0) * e.run,
+            };
+        } else {
             self.body(body, 0, true, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
@@ -292,6 +331,24 @@ fn is_refused(kernel: &Kernel) -> bool {
     let groups = [rank - columns, 0, columns];
     let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || !s.at.values().is_empty();
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
+}
+
+/// The load of an operand that is one by strides, under guards that speak of such maps, or none: what [`gathered`](crate::gemm::gathered)
+/// copies.
+fn gathered(body: &Body) -> Option<&Load> {
+    let rank = body.domain.len();
+    let affine = |guards: &[Guard]| guards.iter().all(|guard| guard.0.affine(rank).is_some());
+    let mut value = *body.results.first()?;
+    loop {
+        match &body.instrs[value] {
+            Instr::Load(load) => return (load.at.affine(rank).is_some() && affine(&load.guards)).then_some(load),
+            Instr::Select { pieces, .. } => match pieces.as_slice() {
+                [(guards, piece)] if affine(guards) => value = *piece,
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
 }
 
 /// How many points three groups of so many axes have.

@@ -22,7 +22,7 @@ use super::{
 use crate::tile::{MAX_RANK, number};
 
 /// The fewest terms of a line that products read in place, and the most lines of a row.
-const SEGMENT: usize = 4;
+pub const SEGMENT: usize = 4;
 const SEGMENTS: usize = 1 << 12;
 
 /// The operand: a row for each point of `rows`, and in it a term for each point of `outer` and of the line.
