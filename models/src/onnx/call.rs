@@ -149,6 +149,11 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.importer.value(id)
     }
 
+    /// As [`NodeCall::value`], for values of many elements, too.
+    pub fn worked_out(&self, id: NodeId) -> Option<Tensor> {
+        self.importer.worked_out(id)
+    }
+
     /// The integers of an input, as [`NodeCall::known`].
     pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, Why> {
         Ok(self.known(at)?.to_i64())

@@ -1,8 +1,12 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use eutectic_ir::{Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type, interp::evaluate, ops::eval::Value};
+use eutectic_ir::{
+    Attr, Class, DType, Graph, NodeId, Op, Origin, Tensor, Type,
+    interp::evaluate,
+    ops::{Leaf, eval::Value},
+};
 
 use super::{
     Model, OnnxError, Stored, Unsupported,
@@ -15,6 +19,9 @@ use super::{
 
 /// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
 const LARGEST_KNOWN: usize = 4096;
+
+/// Values of more elements are not worked out either where that is asked for: ids of elements that are written.
+const LARGEST_WORKED_OUT: usize = 1 << 20;
 
 /// No machine holds a value of more bytes. With this limit, arithmetic on extents does not overflow.
 const LARGEST: usize = 1 << 40;
@@ -298,6 +305,32 @@ impl<'m> Importer<'m> {
         }
     }
 
+    /// The value, as [`Importer::value`], worked out now where it has more elements than what is evaluated on the way.
+    pub fn worked_out(&self, id: NodeId) -> Option<Tensor> {
+        let (mut needed, mut open) = (BTreeSet::from([id]), vec![id]);
+        let mut values: HashMap<NodeId, Value<f64>> = HashMap::new();
+        while let Some(at) = open.pop() {
+            let node = self.graph.node(at);
+            if let Some(tensor) = self.value(at) {
+                values.insert(at, Value::from_tensor(&tensor));
+            } else if !is_computed(node.op) || node.ty.count() > LARGEST_WORKED_OUT {
+                return None;
+            } else {
+                open.extend(node.operands.iter().filter(|operand| needed.insert(**operand)));
+            }
+        }
+        // Operands were there before what reads them.
+        for at in needed {
+            if !values.contains_key(&at) {
+                let node = self.graph.node(at);
+                let operands: Vec<_> = node.operands.iter().map(|o| values.get(o)).collect::<Option<_>>()?;
+                let value = evaluate(at, node, &operands).ok()?.pop()?;
+                values.insert(at, value);
+            }
+        }
+        values.get(&id).map(Value::to_tensor)
+    }
+
     /// Applies an op of ours. Of known operands the result is known too; a single number becomes a constant, because
     /// that is where rules look for numbers.
     pub fn apply(
@@ -319,6 +352,15 @@ impl<'m> Importer<'m> {
         }
         self.known.insert(id, value);
         Ok(id)
+    }
+}
+
+/// Whether an op is a function of its operands alone, with one result.
+fn is_computed(op: Op) -> bool {
+    match op.def().class {
+        Class::Leaf(leaf) => leaf == Leaf::Iota,
+        Class::Update(_) | Class::Project => false,
+        _ => true,
     }
 }
 

@@ -50,17 +50,26 @@ fn gather_elements(c: &mut NodeCall<'_, '_>) -> Built {
     elements_at(c, x, ids, axis)
 }
 
+/// A place, `stride` times a coordinate further. Nothing is added to nothing and multiplied by 1: what such forms are equal to would
+/// multiply with those of ids that are broadcast.
+fn further(c: &mut NodeCall<'_, '_>, at: Option<NodeId>, coordinate: NodeId, stride: usize) -> Built {
+    let offset = if stride == 1 { coordinate } else { c.with("mul", coordinate, stride as f64)? };
+    match at {
+        Some(at) => c.apply("add", [at, offset]),
+        None => Ok(offset),
+    }
+}
+
 /// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
 pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> Built {
     let (dims, wanted) = (c.dims(x), c.dims(ids));
-    let mut at = c.full(0.0, DType::I64, &wanted)?;
-    let mut stride = 1;
+    let (mut at, mut stride) = (None, 1);
     for i in (0..dims.len()).rev() {
         let coordinate = if i == axis { ids } else { c.iota(&wanted, i, DType::I64)? };
-        let offset = c.with("mul", coordinate, stride as f64)?;
-        at = c.apply("add", [at, offset])?;
+        at = Some(further(c, at, coordinate, stride)?);
         stride *= dims[i];
     }
+    let at = at.map_or_else(|| c.full(0.0, DType::I64, &wanted), Ok)?;
     let flat = c.reshape(x, &[stride])?;
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
@@ -84,8 +93,7 @@ pub(super) fn rows_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, batch: i
         return Err(format!("ids of {depth} coordinates after {batch} batch axes, for {} axes", dims.len()).into());
     }
     let ids = c.cast(ids, DType::I64)?;
-    let mut at = c.full(0.0, DType::I64, outer)?;
-    let mut stride = 1;
+    let (mut at, mut stride) = (None, 1);
     for i in (0..batch + depth).rev() {
         let coordinate = if i < batch {
             c.iota(outer, i, DType::I64)?
@@ -94,10 +102,10 @@ pub(super) fn rows_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, batch: i
             let part = c.reshape(part, outer)?;
             from_start(c, part, dims[i])?
         };
-        let offset = c.with("mul", coordinate, stride as f64)?;
-        at = c.apply("add", [at, offset])?;
+        at = Some(further(c, at, coordinate, stride)?);
         stride *= dims[i];
     }
+    let at = at.map_or_else(|| c.full(0.0, DType::I64, outer), Ok)?;
     let rows = c.reshape(x, &[&[stride], &dims[batch + depth..]].concat())?;
     Ok((rows, at))
 }

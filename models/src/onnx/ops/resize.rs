@@ -118,7 +118,11 @@ impl Sampling {
         }
         let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
         if let Kernel::Nearest(_) = self.kernel {
-            let ids = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64));
+            let ids: Vec<i64> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64)).collect();
+            let times = result / extent;
+            if times * extent == result && ids.iter().enumerate().all(|(i, &id)| i / times == id as usize) {
+                return repeated(c, x, axis, times);
+            }
             let ids = c.constant(Tensor::from_i64(DType::I64, &[result], ids))?;
             return c.op("gather", &[x, ids], &[("axis", (axis as i64).into())]);
         }
@@ -169,6 +173,17 @@ impl Sampling {
         }
         taken
     }
+}
+
+/// Each element of an axis so many times: a view, which kernels read in place.
+fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, times: usize) -> Built {
+    let mut dims = c.dims(x);
+    dims.insert(axis + 1, 1);
+    let apart = c.reshape(x, &dims)?;
+    dims[axis + 1] = times;
+    let expanded = c.expand(apart, &dims)?;
+    dims[axis] *= dims.remove(axis + 1);
+    c.reshape(expanded, &dims)
 }
 
 impl Kernel {

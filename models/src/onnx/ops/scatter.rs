@@ -4,7 +4,7 @@
 //! are few (a cache's new rows, a mask's slice, a router's experts), and folded away where the ids are known. Updates for places that
 //! do not exist are left out.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::{
@@ -136,6 +136,11 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> Built {
     let many: usize = c.dims(at).iter().product();
     let data = c.reshape(data, &[count, row])?;
     let updates = c.reshape(updates, &[many, row])?;
+    let replaces = c.word("reduction")?.is_none_or(|how| how == "none");
+    if let Some(ids) = c.worked_out(at).filter(|_| replaces && many > 0) {
+        let result = placed(c, data, updates, &ids.to_i64(), count)?;
+        return c.reshape(result, &dims);
+    }
     let at = c.reshape(at, &[1, many, 1])?;
     let place = c.iota(&[count, many, 1], 0, DType::I64)?;
     let hits = c.apply("eq", [place, at])?;
@@ -145,6 +150,21 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> Built {
     };
     let result = Scatter { data, updates, axis: 0, hits }.result(c, pick)?;
     c.reshape(result, &dims)
+}
+
+/// Rows with others in their stead, where it is known which: each place reads the last update that goes to it, and no pairs are compared.
+fn placed(c: &mut NodeCall<'_, '_>, data: NodeId, updates: NodeId, ids: &[i64], count: usize) -> Built {
+    let mut last = vec![-1_i64; count];
+    for (number, &id) in (0..).zip(ids) {
+        if let Some(place) = usize::try_from(id).ok().and_then(|id| last.get_mut(id)) {
+            *place = number;
+        }
+    }
+    let hit = Tensor::from_f64(DType::Bool, &[count, 1], last.iter().map(|&n| f64::from(u8::from(n >= 0))));
+    let number = Tensor::from_i64(DType::I64, &[count], last.into_iter().map(|n| n.max(0)));
+    let (hit, number) = (c.constant(hit)?, c.constant(number)?);
+    let picked = c.op("gather", &[updates, number], &[("axis", 0.into())])?;
+    c.apply("where", [hit, picked, data])
 }
 
 /// A cache's new rows: updates [B .. S ..] from place `write_indices[b]` on, one after the other.
