@@ -27,13 +27,13 @@ pub(super) trait Labelled {
 const GAP: u64 = 1 << 32;
 
 /// How often kernels are lifted for a new one at most; what would take more is refused like a circle.
-const REACH: usize = 512;
+pub(super) const REACH: usize = 512;
 
 /// Gives new kernels their places, and sorts them by these.
 ///
 /// # Errors
-/// When kernels wait for each other: one of them.
-pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), KernelId> {
+/// When kernels wait for each other: those of a circle.
+pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), Vec<KernelId>> {
     let new: FxHashSet<KernelId> = fresh.iter().copied().collect();
     let mut waits: FxHashMap<KernelId, usize> = FxHashMap::default();
     for &id in fresh.iter() {
@@ -54,14 +54,24 @@ pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Resul
         }
     }
     if let Some(&id) = fresh.iter().find(|id| !placed.contains(*id)) {
-        return Err(id);
+        // Each that is left waits for another one: sooner or later for one that was passed.
+        let left = |id: &KernelId| state.below(*id).find(|below| new.contains(below) && !placed.contains(below));
+        let (mut path, mut places) = (Vec::new(), FxHashMap::default());
+        let mut next = Some(id);
+        while let Some(id) = next.filter(|id| !places.contains_key(id)) {
+            places.insert(id, path.len());
+            path.push(id);
+            next = left(&id);
+        }
+        let from = next.map_or(0, |id| places[&id]);
+        return Err(path.split_off(from));
     }
     fresh.sort_unstable_by_key(|&id| state.label(id));
     Ok(())
 }
 
 /// Places one new kernel, all whose operands are placed, and lifts what waits for it over it.
-fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId) -> bool) -> Result<(), KernelId> {
+fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId) -> bool) -> Result<(), Vec<KernelId>> {
     let low = state.below(id).map(|below| state.label(below)).max().unwrap_or(0);
     let readers =
         |state: &L, of: KernelId| -> Vec<KernelId> { state.above(of).filter(|above| !unplaced(above)).collect() };
@@ -70,6 +80,7 @@ fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId)
     state.relabel(id, if room > 2 * GAP { low + GAP } else { low + (room / 2).max(1) });
     let mut open = vec![id];
     let mut lifted = 0;
+    let mut lifted_for = FxHashMap::default();
     while let Some(at) = open.pop() {
         let least = state.label(at) + 1;
         for above in readers(state, at) {
@@ -78,8 +89,10 @@ fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId)
             }
             lifted += 1;
             // A path from a new kernel to one that it waits for runs through labels that are lifted, all of them.
+            lifted_for.insert(above, at);
             if lifted > REACH || state.below(id).any(|below| below == above) {
-                return Err(id);
+                let path = std::iter::successors(Some(above), |at| lifted_for.get(at).copied().filter(|_| *at != id));
+                return Err(path.take(REACH).collect());
             }
             state.relabel(above, least);
             open.push(above);

@@ -1,0 +1,265 @@
+//! Kernels follow the edits of a plan: those that it touches are derived anew, checked, ordered and priced.
+
+use std::{collections::BinaryHeap, sync::Arc};
+
+use eutectic_ir::eclasses::ClassId;
+use rustc_hash::FxHashSet;
+
+use super::{Live, NONE, State, Undo};
+use crate::{
+    plan::PlanError,
+    search::order::{self, KernelId},
+};
+
+/// Why kernels cannot stand, and classes of which one must not be needed if they are to.
+struct Refused {
+    error: PlanError,
+    of: Vec<ClassId>,
+}
+
+impl State<'_, '_> {
+    /// Derives and prices the kernels that edits since the last call have touched.
+    ///
+    /// # Errors
+    /// When the plan is not valid; what was done is to be rolled back then.
+    pub fn settle(&mut self) -> Result<(), PlanError> {
+        self.settle_from(BinaryHeap::new())
+    }
+
+    /// As [`State::settle`], with classes to look at besides, each where its kernel stood in the order.
+    pub(super) fn settle_from(&mut self, mut open: BinaryHeap<(u64, ClassId)>) -> Result<(), PlanError> {
+        let start = self.undo.len();
+        for id in std::mem::take(&mut self.stale) {
+            if self.kernels.get(id as usize).is_some_and(Option::is_some) {
+                self.remove(id, &mut open);
+            }
+        }
+        loop {
+            let settled = self.take_turns(&mut open).and_then(|()| self.finish(start));
+            let Err(Refused { error, of }) = settled else { return Ok(()) };
+            if !of.into_iter().any(|class| self.drop_unneeded(class, &mut open)) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Derives the kernels of open classes that have to be stored, and drops those of classes that have not.
+    fn take_turns(&mut self, open: &mut BinaryHeap<(u64, ClassId)>) -> Result<(), Refused> {
+        // Users before operands: whether a class is still read is known when its turn comes. A kernel that went and came
+        // back is rare, and that two take turns at it without end is ruled out by giving up.
+        let (mut turns, mut failed, mut steps) = (0, Vec::new(), usize::MAX);
+        loop {
+            while let Some((label, class)) = open.pop() {
+                turns += 1;
+                if turns > 64 * (self.kernels.len() + 64) {
+                    return Err(Refused { error: PlanError::CyclicKernels(class), of: vec![class] });
+                }
+                match (self.is_live(class), self.maker[class]) {
+                    (true, NONE) => {
+                        let error = self.derive(class, label, open).err();
+                        failed.extend(error.map(|error| (label, class, error)));
+                    }
+                    (false, id) if id != NONE => self.remove(id, open),
+                    _ => {}
+                }
+            }
+            // Whoever read it, or what is stored with it, may have gone since.
+            failed.retain(|(_, class, _)| self.is_live(*class) && self.maker[*class] == NONE);
+            open.extend(failed.iter().map(|(label, class, _)| (*label, *class)));
+            let Some((_, class, error)) = failed.drain(..).next() else { return Ok(()) };
+            if self.undo.len() == steps {
+                let host = self.plan.host[class];
+                return Err(Refused { error, of: self.guests[host].iter().copied().chain([host, class]).collect() });
+            }
+            steps = self.undo.len();
+        }
+    }
+
+    /// Whether a class has to be stored: it is an output, or some kernel reads it.
+    fn is_live(&self, class: ClassId) -> bool {
+        self.space.facts.output[class] || (self.plan.stored[class] && !self.readers[class].is_empty())
+    }
+
+    /// Derives the kernel that stores a class.
+    fn derive(&mut self, class: ClassId, label: u64, open: &mut BinaryHeap<(u64, ClassId)>) -> Result<(), PlanError> {
+        let leader = self.plan.leader(class)?;
+        if self.led[leader] != NONE {
+            self.remove(self.led[leader], open);
+        }
+        let guests = self.guests[leader].iter().chain([&leader]).copied();
+        let mut stores: Vec<ClassId> = guests.filter(|&c| self.plan.stored[c] && self.is_live(c)).collect();
+        stores.sort_unstable();
+        let facts = &self.space.facts;
+        let kernel = self.walker.kernel(self.space.classes, &facts.given, &self.plan, leader, stores)?;
+        self.space.spend(kernel.interior.len() + kernel.reads.len());
+        for &read in kernel.reads.iter().filter(|c| !facts.given[**c] && self.maker[**c] == NONE) {
+            open.push((label, read));
+        }
+        let id = self.attach(Live {
+            leader,
+            at_reads: Vec::with_capacity(kernel.reads.len()),
+            at_interior: Vec::with_capacity(kernel.interior.len()),
+            kernel: Arc::new(kernel),
+            label,
+            seconds: 0.0,
+            counted: false,
+        });
+        self.undo.push(Undo::Added(id));
+        Ok(())
+    }
+
+    /// Drops a kernel; what it stored may have to be stored elsewhere, and what it read may no longer be needed.
+    fn remove(&mut self, id: KernelId, open: &mut BinaryHeap<(u64, ClassId)>) {
+        let live = self.detach(id);
+        open.extend(live.kernel.stores.iter().map(|&class| (live.label, class)));
+        let made = live.kernel.reads.iter().filter(|c| !self.space.facts.given[**c]);
+        open.extend(made.filter_map(|&class| Some((self.maker_of(class)?.label, class))));
+        self.undo.push(Undo::Removed(Box::new(live)));
+    }
+
+    /// Drops what stores and reads a class that no output needs: the count of readers, by which kernels go, keeps those that only read
+    /// each other. Whether there were any; what many wait for is taken for needed.
+    fn drop_unneeded(&mut self, class: ClassId, open: &mut BinaryHeap<(u64, ClassId)>) -> bool {
+        let Some(unneeded) = self.unneeded_with(class) else { return false };
+        for class in unneeded {
+            if self.maker[class] != NONE {
+                self.remove(self.maker[class], open);
+            }
+        }
+        true
+    }
+
+    /// The stored classes that read a class, directly or not, and itself, if all of them are read and none is an output.
+    fn unneeded_with(&mut self, class: ClassId) -> Option<Vec<ClassId>> {
+        let (mut above, mut seen) = (vec![class], FxHashSet::from_iter([class]));
+        let mut next = 0;
+        while let Some(&class) = above.get(next) {
+            if self.space.facts.output[class] || self.readers[class].is_empty() || above.len() > order::REACH {
+                return None;
+            }
+            for at in 0..self.readers[class].len() {
+                let reader = self.kernel(self.readers[class][at].0);
+                let (leader, kernel) = (reader.leader, reader.kernel.clone());
+                for &store in &kernel.stores {
+                    let (classes, given) = (self.space.classes, &self.space.facts.given);
+                    let reads = kernel.stores.len() == 1
+                        || self
+                            .walker
+                            .kernel(classes, given, &self.plan, leader, vec![store])
+                            .is_ok_and(|alone| alone.reads.contains(&class));
+                    if reads && seen.insert(store) {
+                        above.push(store);
+                    }
+                }
+            }
+            next += 1;
+        }
+        Some(above)
+    }
+
+    /// Checks, orders and prices the kernels that are new since `start`.
+    fn finish(&mut self, start: usize) -> Result<(), Refused> {
+        let mut fresh: Vec<KernelId> = self.undo[start..]
+            .iter()
+            .filter_map(|step| if let Undo::Added(id) = step { Some(*id) } else { None })
+            .filter(|id| self.kernels[*id as usize].as_ref().is_some_and(|live| !live.counted))
+            .collect();
+        fresh.sort_unstable();
+        fresh.dedup();
+        for &id in &fresh {
+            let interior = &self.kernel(id).kernel.interior;
+            let shared = |c: &&ClassId| {
+                self.computing[**c].len() > 1 && !self.plan.stored[**c] && self.plan.is_anchor(self.space.classes, **c)
+            };
+            if let Some(&class) = interior.iter().find(shared) {
+                let kernels = self.computing[class].iter().map(|(id, _)| &self.kernel(*id).kernel);
+                let of = kernels.clone().flat_map(|kernel| kernel.stores.iter().copied()).collect();
+                return Err(Refused { error: PlanError::SharedAnchor(class, kernels.len()), of });
+            }
+        }
+        let labels = self.undo.len();
+        if let Err(circle) = order::insert(self, &mut fresh) {
+            // What was lifted halfway is no order.
+            self.take_back(labels);
+            let of: Vec<ClassId> = circle.into_iter().flat_map(|id| self.kernel(id).kernel.stores.clone()).collect();
+            return Err(Refused { error: PlanError::CyclicKernels(of[0]), of });
+        }
+        for &id in &fresh {
+            let load = self.may_load(id);
+            let space = self.space;
+            let live = self.live_mut(id);
+            // Nobody else holds a kernel that was just derived.
+            Arc::make_mut(&mut live.kernel).load = load;
+            let kernel = live.kernel.clone();
+            let cost = space.cost(&self.plan, &kernel);
+            self.live_mut(id).seconds = space.seconds(&kernel, cost);
+            self.count(id, true);
+        }
+        self.follow_load(fresh);
+        Ok(())
+    }
+
+    /// Whether everything that a kernel reads is there before the first run, and so may be what it stores.
+    fn may_load(&self, id: KernelId) -> bool {
+        let facts = &self.space.facts;
+        let kernel = &self.kernel(id).kernel;
+        kernel.stores.iter().all(|&c| facts.loadable[c] && !facts.output[c])
+            && kernel.reads.iter().all(|&c| {
+                facts.loadable[c] && (facts.given[c] || self.maker_of(c).is_some_and(|maker| maker.kernel.load))
+            })
+    }
+
+    /// Moves kernels between the load and the run program after those of their operands.
+    fn follow_load(&mut self, changed: Vec<KernelId>) {
+        let mut open = changed;
+        while let Some(id) = open.pop() {
+            let constant = self.kernel(id).kernel.stores.iter().copied().filter(|&c| self.space.facts.loadable[c]);
+            let readers: Vec<KernelId> =
+                constant.flat_map(|c| self.readers[c].iter().map(|(reader, _)| *reader)).collect();
+            for reader in readers {
+                if self.kernel(reader).kernel.load != self.may_load(reader) {
+                    self.toggle_load(reader);
+                    self.undo.push(Undo::Load(reader));
+                    open.push(reader);
+                }
+            }
+        }
+    }
+
+    pub(super) fn toggle_load(&mut self, id: KernelId) {
+        self.count(id, false);
+        let live = self.live_mut(id);
+        let kernel = Arc::make_mut(&mut live.kernel);
+        kernel.load = !kernel.load;
+        let kernel = live.kernel.clone();
+        let space = self.space;
+        let cost = space.cost(&self.plan, &kernel);
+        self.live_mut(id).seconds = space.seconds(&kernel, cost);
+        self.count(id, true);
+    }
+
+    /// Adds what a kernel counts to the price, or takes it away.
+    pub(super) fn count(&mut self, id: KernelId, add: bool) {
+        let live = self.live_mut(id);
+        live.counted = add;
+        let (kernel, seconds) = (live.kernel.clone(), live.seconds);
+        self.add(seconds, add);
+        for &class in kernel.reads.iter().filter(|c| !kernel.load && self.space.is_kept_leaf(**c)) {
+            let readers = &mut self.kept[class];
+            let alone = *readers == u32::from(!add);
+            *readers = if add { *readers + 1 } else { *readers - 1 };
+            if alone {
+                self.add(self.space.keep(class), add);
+            }
+        }
+    }
+
+    fn add(&mut self, seconds: f64, add: bool) {
+        match (seconds.is_finite(), add) {
+            (true, true) => self.price.seconds += seconds,
+            (true, false) => self.price.seconds -= seconds,
+            (false, true) => self.price.impossible += 1,
+            (false, false) => self.price.impossible -= 1,
+        }
+    }
+}
