@@ -1,5 +1,7 @@
 //! The portable kernels of each family, on shapes that Miri gets through (`backends/cpu/miri.sh`), beside their evaluation point by point.
 
+use std::sync::OnceLock;
+
 use eutectic_backend::{AnchorKernel, AttentionAxes, Backend, Body, EmptyRow, Instr};
 use eutectic_conformance::{
     device::{program, run},
@@ -11,14 +13,19 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use eutectic_ir::{DType, index::Index, ops::Reduction};
 
+/// The backend on one thread or two: opened once, for under Miri reading the costs takes longer than the kernels.
+fn cpu(threads: usize) -> &'static Cpu {
+    static OPEN: [OnceLock<Cpu>; 2] = [const { OnceLock::new() }; 2];
+    OPEN[threads - 1].get_or_init(|| Cpu::new(CpuOptions { threads, isa: Isa::Portable, ..CpuOptions::default() }))
+}
+
 /// Runs a kernel on so many threads; errors are relative to 1 + |x|.
 fn check(build: Build, anchor: AnchorKernel, body: Body, threads: usize) {
     let (mut kernel, inputs) = build.kernel(anchor, body);
     let expected = expected::kernel(&kernel, &inputs);
     kernel.normalise();
-    let cpu = Cpu::new(CpuOptions { threads, isa: Isa::Portable, ..CpuOptions::default() });
     let program = program(&kernel);
-    let outputs = run(cpu.compile(&program).unwrap(), &program, &inputs, &[]).unwrap();
+    let outputs = run(cpu(threads).compile(&program).unwrap(), &program, &inputs, &[]).unwrap();
     for (output, expected) in outputs.iter().zip(expected) {
         for (i, (got, want)) in output.to_f64().into_iter().zip(expected).enumerate() {
             let Some(want) = want else { continue };

@@ -19,7 +19,7 @@ use super::{
     micro::{pack::Lines, table::Micro},
     product::ProductElement,
 };
-use crate::tile::{MAX_RANK, number};
+use crate::tile::{MAX_RANK, Word, number};
 
 /// The fewest terms of a line that products read in place, and the most lines of a row.
 const SEGMENT: usize = 4;
@@ -41,7 +41,7 @@ pub struct Gathered {
     reach: (i64, i64),
     guards: Vec<GatheredBound>,
     /// An element, in its first bytes.
-    fill: [u8; 8],
+    fill: Word,
 }
 
 #[derive(Clone, Copy)]
@@ -232,7 +232,7 @@ impl Gathered {
         debug_assert!(rows.first + rows.count <= self.points(&self.rows), "rows beyond the operand");
         debug_assert!(terms.first + terms.count <= self.points(&self.outer) * self.line, "terms beyond the operand");
         // SAFETY: the bytes were made for this type.
-        let fill = unsafe { self.fill.as_ptr().cast::<T>().read_unaligned() };
+        let fill = unsafe { self.fill.at().cast::<T>().read() };
         let mut point = self.point(rows.first);
         let stride = self.rows.last().map_or(0, |axis| axis.stride);
         let (mut done, mut row) = (0, self.row(&point));

@@ -20,10 +20,9 @@ const PLACES_APART: usize = 4096 + 256;
 #[derive(Debug)]
 pub struct Pages {
     at: *mut u8,
-    /// Of the map, its first byte.
-    start: usize,
     bytes: usize,
-    map: MmapMut,
+    /// Keeps the memory.
+    _map: MmapMut,
 }
 
 // SAFETY: a block owns its memory; who writes where is decided by those who hold the pointer.
@@ -53,7 +52,7 @@ impl Pages {
         let _ = map.advise(memmap2::Advice::HugePage);
         let page = map.as_ptr().addr() / PAGE;
         let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES * PLACES_APART } else { 0 };
-        Some(Pages { at: map[start..].as_mut_ptr(), start, bytes, map })
+        Some(Pages { at: map[start..].as_mut_ptr(), bytes, _map: map })
     }
 
     /// A block that begins with these bytes.
@@ -86,13 +85,16 @@ impl Pages {
 
 impl AsRef<[u8]> for Pages {
     fn as_ref(&self) -> &[u8] {
-        &self.map[self.start..self.start + self.bytes]
+        // SAFETY: the block has so many bytes from there on, all of them initialised.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
     }
 }
 
 impl AsMut<[u8]> for Pages {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.map[self.start..self.start + self.bytes]
+        // SAFETY: as above. All pointers into the block stem from the one that is handed out: a slice of the map beside it would
+        // take from those that kernels hold the right to read.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
     }
 }
 

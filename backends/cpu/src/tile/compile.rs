@@ -13,7 +13,7 @@ use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
     pairs::{FusedPair, pairs},
-    program::{Scatter, TileProgram, TileStep, TileValue, Write},
+    program::{Scatter, TileProgram, TileStep, TileValue, Word, Write},
     region::Region,
 };
 use crate::simd::{
@@ -232,7 +232,7 @@ impl TileCompiler<'_> {
         if count == 0 && self.program.domain.contains(&0) {
             // There is nothing to read, not even for a value that is the same everywhere.
             let step = self.push(TileStep::Ready, register(dtype), 0);
-            self.program.values[step].constant = Some([0; 8]);
+            self.program.values[step].constant = Some(Word::default());
             return step;
         }
         let (access, mask) = match self.access(&load.at) {
@@ -265,7 +265,7 @@ impl TileCompiler<'_> {
         }
     }
 
-    fn select(&mut self, pieces: &[(Vec<eutectic_backend::Guard>, ValueId)], fill: [u8; 8], dtype: DType) -> usize {
+    fn select(&mut self, pieces: &[(Vec<eutectic_backend::Guard>, ValueId)], fill: Word, dtype: DType) -> usize {
         let mut mask = 0;
         let pieces = pieces.iter().map(|(guards, value)| {
             let (guards, of_guards) = self.guards(guards);
@@ -284,10 +284,10 @@ impl TileCompiler<'_> {
     }
 
     /// Whether the first piece is a load that gives zero wherever something else would be selected, which is zero too.
-    fn is_filled(&self, pieces: &[(Region, usize)], fill: [u8; 8], mask: AxisMask) -> bool {
+    fn is_filled(&self, pieces: &[(Region, usize)], fill: Word, mask: AxisMask) -> bool {
         let [(outer, value)] = pieces else { return false };
         let is_zero = matches!(&self.program.steps[*value], TileStep::Boxed { region, .. } if region.is_within(outer));
-        is_zero && fill == [0; 8] && self.mask(*value) == mask
+        is_zero && fill == Word::default() && self.mask(*value) == mask
     }
 
     /// Whether a map stays within a buffer over the whole domain.
@@ -363,15 +363,15 @@ fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
 }
 
 /// A number as a register holds it for an element type.
-pub fn number(x: f64, dtype: DType) -> [u8; 8] {
+pub fn number(x: f64, dtype: DType) -> Word {
     let tensor = eutectic_ir::Tensor::from_f64(dtype, &[], [x]);
     let tensor = match dtype {
         DType::F16 | DType::Bf16 => eutectic_ir::Tensor::from_f64(DType::F32, &[], tensor.to_f64()),
         _ => tensor,
     };
-    let mut bytes = [0; 8];
-    bytes[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
-    bytes
+    let mut word = Word::default();
+    word.0[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
+    word
 }
 
 /// Which steps run in which pass over a row that is cut into parts.

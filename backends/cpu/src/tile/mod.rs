@@ -17,4 +17,4 @@ pub mod span;
 pub use compile::{compile, number};
 pub use domain::{MAX_RANK, Tile};
 pub use grid::Grid;
-pub use program::{Frame, RowPart, TileProgram};
+pub use program::{Frame, RowPart, TileProgram, Word};

@@ -17,6 +17,18 @@ use crate::{
     },
 };
 
+/// The bytes of an element of any type, the first ones of eight, where every type may be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(8))]
+pub struct Word(pub [u8; 8]);
+
+impl Word {
+    /// Where they are.
+    pub fn at(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+}
+
 /// A value of a program: a register that is dense over the axes on which the value depends.
 #[derive(Clone, Debug)]
 pub struct TileValue {
@@ -27,7 +39,7 @@ pub struct TileValue {
     /// Byte offset of its register.
     pub offset: usize,
     /// The number, for constants.
-    pub constant: Option<[u8; 8]>,
+    pub constant: Option<Word>,
     /// The store that it can be computed into.
     pub direct: Option<usize>,
 }
@@ -108,14 +120,14 @@ pub enum TileStep {
         /// The pieces.
         pieces: Vec<(Region, usize)>,
         /// Elsewhere.
-        fill: [u8; 8],
+        fill: Word,
     },
     /// The first piece whose guards hold, where that is no box.
     Select {
         /// The pieces.
         pieces: Vec<(Vec<TileGuard>, usize)>,
         /// Elsewhere.
-        fill: [u8; 8],
+        fill: Word,
     },
 }
 

@@ -7,7 +7,7 @@ use super::{
     access::{CompiledAccess, TileGuard},
     copy::{self, CopySide, copy},
     domain::{MAX_RANK, Tile},
-    program::{Frame, RowPart, TileProgram, TileStep, TileValue},
+    program::{Frame, RowPart, TileProgram, TileStep, TileValue, Word},
     region::Region,
     shape::{Stage, TileLayout, TileShape},
 };
@@ -178,8 +178,8 @@ impl TileRun<'_> {
         unsafe {
             match &self.program.steps[id] {
                 TileStep::Ready => {
-                    if let Some(bytes) = &value.constant {
-                        register.cast::<[u8; 8]>().write(*bytes);
+                    if let Some(word) = value.constant {
+                        register.cast::<Word>().write(word);
                     }
                     self.point_to(id, register);
                 }
@@ -289,7 +289,7 @@ impl TileRun<'_> {
     unsafe fn piece_together(
         &self,
         pieces: &[(Region, usize)],
-        fill: &[u8; 8],
+        fill: &Word,
         value: &TileValue,
         register: *mut u8,
         may_be_in_lines: bool,
@@ -304,7 +304,7 @@ impl TileRun<'_> {
                 Some(n) => self.put(value, register, self.tile, &self.side(pieces[n].1, self.tile)),
                 None => {
                     let n = self.tile.count(value.mask);
-                    line(register, fill.as_ptr().cast_mut(), 0, n, value.dtype.size());
+                    line(register, fill.at(), 0, n, value.dtype.size());
                 }
             }
             // The first one counts.
@@ -370,7 +370,7 @@ impl TileRun<'_> {
 ///
 /// # Safety
 /// Both places must be valid for `n` elements, and may not overlap.
-unsafe fn line(to: *mut u8, from: *mut u8, stride: isize, n: usize, size: usize) {
+unsafe fn line(to: *mut u8, from: *const u8, stride: isize, n: usize, size: usize) {
     // SAFETY: the caller promises both.
     unsafe {
         match size {

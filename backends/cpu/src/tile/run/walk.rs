@@ -6,7 +6,7 @@ use super::{Gather, TileRun, line};
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
-    program::Scatter,
+    program::{Scatter, Word},
 };
 
 impl TileRun<'_> {
@@ -203,7 +203,7 @@ impl TileRun<'_> {
     pub(super) unsafe fn select(
         &self,
         pieces: &[(Vec<TileGuard>, usize)],
-        fill: &[u8; 8],
+        fill: &Word,
         mask: AxisMask,
         size: usize,
         register: *mut u8,
@@ -229,7 +229,7 @@ impl TileRun<'_> {
                         let at = self.at(id).offset(self.place(&strides, point) * size as isize);
                         line(to, at, strides[axis], n, size);
                     }
-                    None => line(to, fill.as_ptr().cast_mut(), 0, n, size),
+                    None => line(to, fill.at(), 0, n, size),
                 }
                 to = to.add(n * size);
             }
