@@ -1,6 +1,6 @@
 //! What models take on a backend: planning, building, memory, a run; with seeded weights. `benches/peers/gpu.py models` has torch's figures.
 //!
-//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision f16] [WORD…]`; a run is from and into the
+//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [WORD…]`; a run is from and into the
 //! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.
 
 use std::{collections::BTreeMap, time::Instant};
@@ -42,6 +42,7 @@ const MODELS: &[(&str, Make)] = &[
     ("bert-base 1x128", || encoder(&BertConfig::base(), 1)),
     ("bert-base 32x128", || encoder(&BertConfig::base(), 32)),
     ("sam-vit-b", || segmenter("vit-b")),
+    ("sam-vit-h", || segmenter("vit-h")),
     ("llama-1b decode kv1024", || Ok(LlamaConfig::one_billion(1024).step(1024_usize, true)?)),
 ];
 

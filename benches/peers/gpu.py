@@ -3,7 +3,7 @@
 float32 are exact (no tf32), as ours are.
 
 `gpu.py [rows_and_maps] [products] [attention]` times the kernels of `cargo run --release -p eutectic-cuda --example device -- time` and
-`... products`, all or these parts; `gpu.py models [--precision f16|bf16] [WORD…]` the models of
+`... products`, all or these parts; `gpu.py models [--precision tf32|f16|bf16] [WORD…]` the models of
 `cargo run --release -p eutectic-benches --example models -- --backend cuda`, eager and by torch.compile, both as graphs.
 """
 import statistics
@@ -84,6 +84,11 @@ def products():
     for m, k, n in [(4096, 768, 3072), (1, 2048, 5632), (3136, 768, 2304)]:
         x, w = random(m, k, dtype=HALF), random(k, n, dtype=HALF)
         show(f"product {m}x{k}x{n} f16", lambda: x @ w)
+    short(True)
+    for m, k, n in [SHAPES[8], SHAPES[0], SHAPES[24], SHAPES[9]]:
+        x, w, b = random(m, k), random(n, k), random(n)
+        show(f"linear {m}x{k}x{n} tf32 none", lambda: F.linear(x, w, b))
+    short(False)
     for dtype in (SINGLE, HALF, BRAIN):
         x, w = random(4096, 4096, dtype=dtype), random(4096, 4096, dtype=dtype)
         show(f"product 4096 {dtype}", lambda: x @ w)
@@ -127,6 +132,9 @@ def attention():
         best(f"attention {heads}x{side * side}x{side * side} d{depth} f16 positions", q, k, v, attn_mask=bias)
     q, k, v = operands(12, 4096, 4096, 64, SINGLE)
     best("attention 12x4096x4096 d64 f32", q, k, v)
+    short(True)
+    best("attention 12x4096x4096 d64 tf32", q, k, v)
+    short(False)
 
 
 def bert(layers, hidden, inner, batch):
@@ -164,6 +172,7 @@ MODELS = {
     "bert-base 1x128": lambda dtype: bert(12, 768, 3072, 1),
     "bert-base 32x128": lambda dtype: bert(12, 768, 3072, 32),
     "sam-vit-b": lambda dtype: sam(768, 12, 12, [2, 5, 8, 11], dtype),
+    "sam-vit-h": lambda dtype: sam(1280, 32, 16, [7, 15, 23, 31], dtype),
     "llama-1b decode kv1024": lambda dtype: llama(1024),
 }
 
@@ -213,13 +222,19 @@ def models(dtype, words):
         del model, call
 
 
+def short(allowed):
+    """Whether products of float32 may be of tf32."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
 if __name__ == "__main__":
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    short(False)
     words = sys.argv[1:]
     if words[:1] == ["models"]:
         dtype, words = SINGLE, words[1:]
         if words[:1] == ["--precision"]:
-            dtype, words = {"f16": HALF, "bf16": BRAIN}[words[1]], words[2:]
+            short(words[1] == "tf32")
+            dtype, words = {"tf32": SINGLE, "f16": HALF, "bf16": BRAIN}[words[1]], words[2:]
         models(dtype, words)
         sys.exit()
     for part in (rows_and_maps, products, attention):

@@ -91,6 +91,8 @@ pub struct Rules {
 pub enum Precision {
     /// To nothing: what the program says.
     F32,
+    /// To eleven significant bits, where the device's matrix units take f32 so.
+    Tf32,
     /// To f16, whose numbers reach to 65504.
     F16,
     /// To bf16.
@@ -101,6 +103,7 @@ impl From<Precision> for rewrites::Precision {
     fn from(precision: Precision) -> rewrites::Precision {
         match precision {
             Precision::F32 => rewrites::Precision::F32,
+            Precision::Tf32 => rewrites::Precision::Tf32,
             Precision::F16 => rewrites::Precision::F16,
             Precision::Bf16 => rewrites::Precision::Bf16,
         }

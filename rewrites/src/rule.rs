@@ -70,7 +70,7 @@ impl Phase {
             "legalize" => Phase::Legalize,
             "algebra" => Phase::Algebra,
             // What is rounded is what the phases before have found.
-            "unfuse" | "templates" | "f16" | "bf16" => Phase::Templates,
+            "unfuse" | "templates" | "tf32" | "f16" | "bf16" => Phase::Templates,
             "fold" => Phase::Fold,
             _ => Phase::Main,
         }

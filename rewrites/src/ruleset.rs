@@ -98,6 +98,8 @@ pub enum Precision {
     /// Nothing: what the program says.
     #[default]
     F32,
+    /// `tf32`, by the pack of that name: eleven significant bits, and the range of `f32`.
+    Tf32,
     /// `f16`, by the pack of that name.
     F16,
     /// `bf16`, by the pack of that name.
@@ -106,12 +108,13 @@ pub enum Precision {
 
 impl Precision {
     /// All of them.
-    pub const ALL: [Precision; 3] = [Precision::F32, Precision::F16, Precision::Bf16];
+    pub const ALL: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::F16, Precision::Bf16];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
             Precision::F16 => "f16",
             Precision::Bf16 => "bf16",
         }

@@ -127,6 +127,16 @@ pub struct Body {
     pub results: Vec<ValueId>,
 }
 
+impl Body {
+    /// The value that is the only result but for the op `tf32`: matrix units need keep no more than eleven significant bits of it.
+    pub fn before_tf32(&self) -> Option<ValueId> {
+        match &self.instrs[*self.results.first()?] {
+            Instr::Map { op, args, .. } if op.name() == "tf32" => args.first().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instr {

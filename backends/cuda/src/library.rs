@@ -95,6 +95,7 @@ impl PlannedProduct {
         // In 32 bits, products of 32-bit operands are exact: tf32 has to be asked for.
         let how = match sum {
             DType::F64 => sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
+            _ if product.tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let [batch, rows, columns, depth] = product.extents;

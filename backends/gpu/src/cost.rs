@@ -36,10 +36,16 @@ pub struct Costs {
     pub wide: f64,
     /// The same of 16-bit operands, on matrix units.
     pub matrix: f64,
+    /// The same of 32-bit operands of which eleven significant bits are enough.
+    pub tf32: f64,
+    /// Seconds by which 64 terms of the depth take longer on matrix units where threads evaluate an operand on its way to them.
+    pub evaluated: f64,
     /// Operations a second of attention, in 32 bits.
     pub attention: f64,
     /// The same of 16-bit operands, on matrix units.
     pub matrix_attention: f64,
+    /// The same of 32-bit operands of which eleven significant bits are enough.
+    pub tf32_attention: f64,
 }
 
 impl Costs {
@@ -95,18 +101,34 @@ impl Costs {
         let full = waves / waves.ceil();
         let rate = if bytes < self.cache { self.cached } else { self.bandwidth };
         let memory = (bytes / rate).max(read / self.near);
-        let busy = memory.max((product + pointwise / self.pointwise) / full);
+        let busy = memory.max((product + pointwise / self.pointwise) / full) + self.waiting(shape, kernel);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
+    }
+
+    /// Seconds by which evaluating the operands of a product holds up matrix units, which copies do not.
+    fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
+        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return 0.0 };
+        let on_units = [lhs, rhs].iter().all(|body| {
+            let dtype = body.results.first().map_or(DType::F32, |&result| body.instrs[result].dtype());
+            dtype.is_float() && dtype.size() == 2 || body.before_tf32().is_some()
+        });
+        if !on_units || is_loaded(lhs) && is_loaded(rhs) {
+            return 0.0;
+        }
+        let depth = points(&lhs.domain[axes.batch + axes.rows..]);
+        let waves = (points(&kernel.body.domain) / 16384.0 / shape.processors as f64).max(1.0);
+        self.evaluated * depth / 64.0 * waves
     }
 
     /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
     fn anchor(&self, kernel: &Kernel) -> (f64, f64, f64) {
         let domain = points(&kernel.body.domain);
-        let rate = |bodies: &[&Body], [wide, matrix, fma]: [f64; 3]| {
+        let rate = |bodies: &[&Body], [wide, matrix, tf32, fma]: [f64; 4]| {
             let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
             match () {
                 () if bodies.iter().any(|b| dtype(b) == DType::F64) => wide,
                 () if bodies.iter().all(|b| dtype(b).size() == 2) => matrix,
+                () if bodies.iter().all(|b| b.before_tf32().is_some()) => tf32,
                 () => fma,
             }
         };
@@ -117,7 +139,7 @@ impl Costs {
                 let flops = 2.0 * domain * depth;
                 // Where results are few, parts of the depth go to processors of their own.
                 let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
-                (flops, flops / rate(&[lhs, rhs], [self.wide, self.matrix, self.fma]), blocks.max(1.0))
+                (flops, flops / rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]), blocks.max(1.0))
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);
@@ -126,7 +148,7 @@ impl Costs {
                 let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
                 let columns = points(&value.domain[axes.batch + axes.keys..]);
                 let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0);
-                let rates = [0.5 * self.wide, self.matrix_attention, self.attention];
+                let rates = [0.5 * self.wide, self.matrix_attention, self.tf32_attention, self.attention];
                 let seconds = flops / rate(&[query, key, value], rates);
                 (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
             }
@@ -134,13 +156,16 @@ impl Costs {
     }
 }
 
+/// Whether an operand is what memory has.
+fn is_loaded(body: &Body) -> bool {
+    let value = body.before_tf32().or(body.results.first().copied());
+    value.is_some_and(|value| matches!(body.instrs[value], Instr::Load(_)))
+}
+
 /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
 fn prologues(kernel: &Kernel) -> f64 {
     let result = points(&kernel.body.domain);
-    let bare = |body: &Body| {
-        let is_plain = body.instrs.iter().all(|instr| matches!(instr, Instr::Load(_)));
-        if is_plain { 0.0 } else { expressions(body, &[]) }
-    };
+    let bare = |body: &Body| if is_loaded(body) { 0.0 } else { expressions(body, &[]) };
     match &kernel.anchor {
         AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
         AnchorKernel::Contraction { lhs, rhs, axes } => {

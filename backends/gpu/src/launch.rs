@@ -56,6 +56,8 @@ pub struct Product {
     pub extents: [usize; 4],
     /// Element type of the operands.
     pub operands: DType,
+    /// Whether eleven significant bits of them are enough.
+    pub tf32: bool,
     /// Element type of the result.
     pub result: DType,
     /// The left operand: rows by depth.

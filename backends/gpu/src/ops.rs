@@ -46,6 +46,7 @@ const FLOATS: &[Spelling] = &[
     ("round", "@rint($0)"),
     ("clamp", "@min_of(@max_of($0, $min), $max)"),
     ("is-nan", "(!($0 == $0))"),
+    ("tf32", "$0"),
     ("relu", "@choose($0 < $T(0), $T(0), $0)"),
     ("gelu-erf", "($0 * $T(0.5) * @erfc(-$0 * $T(0.70710678118654752)))"),
     ("gelu-tanh", "@gelu_tanh($0)"),

@@ -8,7 +8,7 @@ use super::{
     extent,
     normalisation::powers,
     op,
-    pointwise::{ACTIVATIONS, activate},
+    pointwise::{ACTIVATIONS, activate, short},
 };
 use crate::{DType, Scalar, Type, scalar::ExactSum};
 
@@ -18,9 +18,11 @@ pub(super) const SOFTCAP: AttrDef = attr_or("softcap", Float, Default::Float(0.0
 pub(super) const MASK: AttrDef = attr("mask", Word(&["none", "causal", "window", "keep", "additive"]));
 pub(super) const WINDOW: AttrDef = attr_or("window", Int, Default::Int(0));
 
+const EMPTY: AttrDef = attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan"));
+
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
-        attrs: &[SCALE, SOFTCAP, attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan"))],
+        attrs: &[SCALE, SOFTCAP, EMPTY],
         legal: "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[B.. S T]? -> F[B.. S E]",
         flops: attention_flops,
         ..op(
@@ -30,6 +32,18 @@ pub(super) const OPS: &[OpDef] = &[
             Class::Anchor(Anchor::Attention),
             "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[A..]? -> F[B.. S E] (broadcasts-to A [B.. S T])",
             tensors!(attention),
+        )
+    },
+    OpDef {
+        attrs: &[SCALE, SOFTCAP, EMPTY],
+        prologue: &["tf32", "tf32", "tf32"],
+        flops: attention_flops,
+        ..op(
+            "attention-tf32",
+            "`attention` of operands and weights that go through `tf32`.",
+            Class::Anchor(Anchor::Attention),
+            "f32[B.. S D] f32[B.. T D] f32[B.. T E] f32[B.. S T]? -> f32[B.. S E]",
+            tensors!(attention_tf32),
         )
     },
     OpDef {
@@ -97,8 +111,8 @@ struct AttentionHead<'a, S> {
     scale: S,
     softcap: f64,
     zeros: bool,
-    /// The type of the result, to which kernels may round the weights: matrix units take them so, and a softmax that is stored has them so.
-    dtype: DType,
+    /// What kernels may round the weights to: matrix units take them so, and a softmax that is stored has them so.
+    weights: &'a dyn Fn(S) -> S,
 }
 
 /// A matrix of a tensor's two inner axes.
@@ -138,7 +152,7 @@ impl<S: Scalar> AttentionHead<'_, S> {
             let (weights, total) = powers(&scores);
             let mut sums = vec![(S::Sum::default(), S::Sum::default()); self.value.columns];
             for (weight, row) in weights.into_iter().zip(self.value.rows()) {
-                let (share, weight) = ((weight / total).store(self.dtype), weight.store(self.dtype));
+                let (share, weight) = ((self.weights)(weight / total), (self.weights)(weight));
                 for ((before, after), &v) in sums.iter_mut().zip(row) {
                     before.add_product(share, v);
                     after.add_product(weight, v);
@@ -170,9 +184,12 @@ fn heads<S: Scalar>(
     call: &OpCall<'_, S>,
     share: usize,
     zeros: bool,
+    weights: fn(S, DType) -> S,
     bias: impl Fn(usize, usize, usize) -> ScoreBias<S>,
 ) -> Vec<Value<S>> {
     let [q, k, v] = call.operands[..3] else { unreachable!("the signature has three operands or more") };
+    let dtype = call.result().0;
+    let weights = |x| weights(x, dtype);
     let mut result = Vec::new();
     for n in 0..q.dims[..q.dims.len() - 2].iter().product() {
         let head = AttentionHead {
@@ -182,7 +199,7 @@ fn heads<S: Scalar>(
             scale: call.number(0),
             softcap: call.attrs[1].float().unwrap_or(0.0),
             zeros,
-            dtype: call.result().0,
+            weights: &weights,
         };
         head.attend(|i, j| bias(n, i, j), &mut result);
     }
@@ -200,10 +217,22 @@ fn bias_offsets<S: Scalar>(call: &OpCall<'_, S>) -> impl Fn(usize, usize, usize)
 }
 
 fn attention<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
+    attend(call, S::store)
+}
+
+fn attention_tf32<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
+    let operands = call.through(3, short);
+    let operands: Vec<_> = operands.iter().chain(call.operands.get(3).copied()).collect();
+    attend(&OpCall { operands: &operands, ..*call }, |weight, _| short(weight))
+}
+
+fn attend<S: Scalar>(call: &OpCall<'_, S>, weights: fn(S, DType) -> S) -> Vec<Value<S>> {
     let at = bias_offsets(call);
     let bias = call.operands.get(3).map(|b| b.reals());
     let zeros = call.attrs[2].word() == Some("zeros");
-    heads(call, 1, zeros, |n, i, j| bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(n, i, j)])))
+    heads(call, 1, zeros, weights, |n, i, j| {
+        bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(n, i, j)]))
+    })
 }
 
 pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
@@ -215,7 +244,7 @@ pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let distance = move |i: usize, j: usize| i as i64 + ahead - j as i64;
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
-    heads(call, share.max(1), kind != "additive", |n, i, j| match mask {
+    heads(call, share.max(1), kind != "additive", S::store, |n, i, j| match mask {
         Some(Data::Real(m)) => ScoreBias::Term(m[at(n, i, j)]),
         Some(Data::Int(m)) => ScoreBias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
         None if window > 0 => ScoreBias::Visible(Some((0..window).contains(&distance(i, j)))),

@@ -6,7 +6,7 @@ use super::{
     Class, Default, OpDef, attr, attr_or,
     eval::{OpCall, Value, broadcast_strides, offsets, tensors},
     extent, op,
-    pointwise::{ACTIVATIONS, activate},
+    pointwise::{ACTIVATIONS, activate, short},
 };
 use crate::{Scalar, Type, scalar::ExactSum};
 
@@ -20,6 +20,17 @@ pub(super) const OPS: &[OpDef] = &[
             Class::Anchor(Anchor::Contraction),
             "(F float) F[A.. M K] F[B.. K N] -> F[C.. M N] (broadcast A B C)",
             tensors!(matmul),
+        )
+    },
+    OpDef {
+        prologue: &["tf32", "tf32"],
+        flops: matmul_flops,
+        ..op(
+            "matmul-tf32",
+            "Σ_k tf32(a[.. m k]) · tf32(b[.. k n]), summed in f32.",
+            Class::Anchor(Anchor::Contraction),
+            "f32[B.. M K] f32[B.. K N] -> f32[B.. M N]",
+            tensors!(matmul_tf32),
         )
     },
     OpDef {
@@ -67,6 +78,11 @@ fn matmul<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
         product_of(&a.reals()[i..i + m * k], &b.reals()[j..j + k * n], (m, k, n), &mut product);
     }
     call.reals(product)
+}
+
+fn matmul_tf32<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
+    let operands = call.through(2, short);
+    matmul(&OpCall { operands: &operands.iter().collect::<Vec<_>>(), ..*call })
 }
 
 /// Appends the product of two row-major matrices [m k] and [k n].

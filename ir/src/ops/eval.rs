@@ -256,6 +256,12 @@ impl<S: Scalar> OpCall<'_, S> {
         vec![Value::from_reals(dtype, &dims, elements)]
     }
 
+    /// The first operands, of floating elements, with a function applied to each element.
+    pub(crate) fn through(&self, count: usize, f: fn(S) -> S) -> Vec<Value<S>> {
+        let of = |x: &&Value<S>| Value::from_reals(x.dtype, &x.dims, x.reals().iter().map(|&v| f(v)));
+        self.operands[..count].iter().map(of).collect()
+    }
+
     /// A number among the attributes, as a constant of the formula.
     pub(crate) fn number(&self, attr: usize) -> S {
         S::exact(self.attrs[attr].float().expect("the op table declares a number"))

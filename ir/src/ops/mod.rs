@@ -76,6 +76,8 @@ pub struct OpDef {
     pub traits: &'static [Trait],
     /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
     pub along: Option<i64>,
+    /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
+    pub prologue: &'static [&'static str],
     /// The reference evaluation.
     pub eval: Eval,
     /// What it gives where its operands are known to lie in intervals.
@@ -235,6 +237,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         commutative: false,
         traits: &[],
         along: None,
+        prologue: &[],
         eval,
         interval: interval::any,
         flops: |_, _| 0.0,

@@ -120,6 +120,16 @@ pub(super) const OPS: &[OpDef] = &[
         &[Monotone, Odd],
         unary!("round", "The nearest integer; halves go to the even one.", step f64::round_ties_even),
     ),
+    with(
+        &[Monotone, Odd],
+        op(
+            "tf32",
+            "x, of which kernels may keep eleven significant bits only: matrix units take no more of an f32.",
+            Class::Pointwise,
+            "f32[A..] -> f32[A..]",
+            elements!(|x, _, _| Element::Real(short(x[0].real()))),
+        ),
+    ),
     OpDef {
         flops: each::<1>,
         ..op(
@@ -236,6 +246,11 @@ pub(super) const OPS: &[OpDef] = &[
         })
     },
 ];
+
+/// The op `tf32`: 2¹³ values of `f32` become one.
+pub(super) fn short<S: Scalar>(x: S) -> S {
+    x.gentle(|v| v, 8192.0, 0.0)
+}
 
 const fn with(traits: &'static [Trait], def: OpDef) -> OpDef {
     OpDef { traits, ..def }

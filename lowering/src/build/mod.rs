@@ -9,9 +9,9 @@ use place::Placed;
 pub use positions::Positions;
 use scope::{BodyScope, KernelBuilder, attr};
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, Store};
+use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Instr, Kernel, Store};
 use eutectic_ir::{
-    Attr, Dim, Shape,
+    Attr, Dim, Op, Shape,
     attr::FloatBits,
     eclasses::{ClassId, EClasses, ENode},
     index::{Index, flatten},
@@ -131,12 +131,18 @@ impl<'a> KernelBuilder<'a> {
             return Ok(if self.row.is_some() { AnchorKernel::Rows { axes: 1 } } else { AnchorKernel::Map });
         };
         let node = self.node(class);
+        let mut prologue = node.op.def().prologue.iter();
         let mut bodies = Vec::new();
         for &operand in &node.operands {
             let shape = self.shape(operand)?;
             let at: Vec<_> = (0..shape.rank()).map(Index::coord).collect();
             let mut inner = BodyScope::new(shape, false)?;
-            let value = self.value(operand, at, Vec::new(), &mut inner)?;
+            let mut value = self.value(operand, at, Vec::new(), &mut inner)?;
+            if let Some(name) = prologue.next() {
+                let op = Op::named(name).ok_or_else(|| format!("there is no op `{name}`"))?;
+                let dtype = inner.body.instrs[value].dtype();
+                value = inner.push(Instr::Map { op, attrs: Default::default(), args: vec![value], dtype })?;
+            }
             inner.body.results.push(value);
             bodies.push(inner.body);
         }

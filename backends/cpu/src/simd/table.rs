@@ -74,7 +74,9 @@ pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
 
 fn entries(dtype: DType) -> Vec<NamedKernel> {
     match dtype {
-        DType::F32 => [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32()].concat(),
+        DType::F32 => {
+            [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32(), vec![Every::one::<Same<f32>>("tf32")]].concat()
+        }
         DType::F64 => [any::<f64, Lowest>(), numbers::<f64, Lowest>(), floats_f64()].concat(),
         DType::I8 => [any::<i8, Lowest>(), numbers::<i8, Lowest>()].concat(),
         DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>()].concat(),

@@ -1,6 +1,6 @@
 //! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Kernel, axes::Nest, scores::Shares};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Kernel, axes::Nest, scores::Shares};
 use eutectic_gpu::{
     attention::{Sees, parts_of_keys, seen},
     device::DeviceShape,
@@ -11,7 +11,7 @@ use eutectic_gpu::{
 
 use super::{
     attention_way::{AttentionWay, Groups, Units},
-    parts::{PrintedOperand, epilogue, flat, short, wide},
+    parts::{PrintedOperand, UnitElement, epilogue, flat, multiplied, wide},
     warpgroup_attention::{self, PrintedBias},
 };
 use crate::dialect::{CudaC, arguments, entry, method};
@@ -32,8 +32,8 @@ pub struct AttentionProblem<'a> {
     bodies: [&'a Body; 3],
     own: Nest,
     sum: &'static str,
-    /// The type of operands that matrix units take.
-    pub half: Option<&'static str>,
+    /// The type of operands as matrix units take them.
+    pub unit: Option<UnitElement>,
     constants: String,
     shares: Shares,
 }
@@ -69,7 +69,7 @@ impl<'a> AttentionProblem<'a> {
             bodies: [query, key, value],
             own: flat(&Nest::new(&kernel.body, &kernel.stores), [batch, queries, columns]),
             sum: if is_wide { "double" } else { "float" },
-            half: short(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256),
+            unit: UnitElement::of(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256),
             constants,
             shares: bias.as_ref().map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
         })
@@ -88,11 +88,20 @@ impl<'a> AttentionProblem<'a> {
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
     }
 
+    /// Whether keys or values are more than what memory has.
+    pub fn computes_keys(&self) -> bool {
+        let is_loaded = |n: usize| match &self.nests[n].instrs[multiplied(self.bodies[n])] {
+            Instr::Load(load) => self.kernel.slots[load.slot].0 == load.dtype,
+            _ => false,
+        };
+        !(is_loaded(1) && is_loaded(2))
+    }
+
     /// Bytes of shared memory where warps feed matrix units, however operands lie.
-    pub fn warps_shared(&self, queries: usize, keys: usize) -> usize {
+    pub fn warps_shared(&self, element: UnitElement, queries: usize, keys: usize) -> usize {
         let [_, _, d, _, e] = self.extents;
         let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
-        let tile = |outer: usize, depth: usize| 2 * (outer * (depth + 8)).max(depth * (outer + 8));
+        let tile = |outer: usize, depth: usize| element.tile(outer, depth);
         let tiles = tile(queries, depth) + 2 * (tile(keys, depth) + tile(columns, keys));
         tiles.max(queries * (columns + 4) * 4)
     }
@@ -120,7 +129,7 @@ impl<'a> AttentionProblem<'a> {
         let mut methods = epilogue;
         let mut operands = Vec::new();
         for (n, (nest, body)) in self.nests.iter().zip(self.bodies).enumerate() {
-            let operand = PrintedOperand::print(n, nest, body.results[0], slots, (n == 2, sum))?;
+            let operand = PrintedOperand::print(n, nest, multiplied(body), slots, (n == 2, sum))?;
             before += &operand.properties;
             methods += &operand.method;
             operands.push(operand);
@@ -154,7 +163,7 @@ impl<'a> AttentionProblem<'a> {
             Launch { workspace, ..Launch::new(head.clone() + &entry((JOIN, 1), &call), [blocks, 1, 1], JOIN) }
         });
         let [dp, ep] = [d, e].map(|n| n.max(1).next_multiple_of(16));
-        let half = self.half.unwrap_or_default();
+        let half = self.unit.map_or("", |element| element.name);
         let (source, threads, shared) = match units {
             Units::Warpgroups(groups) => {
                 let Groups { count, resident, stages, registers: [brings, weighs] } = groups;
@@ -166,8 +175,9 @@ impl<'a> AttentionProblem<'a> {
                 (head + &text + &entry((threads, resident), &call), threads, groups.shared(bt, [dp, ep]))
             }
             Units::Warps => {
-                let tiles = operands[1].shared(bt, dp) + operands[2].shared(ep, bt);
-                let shared = operands[0].shared(bq, dp) + 2 * tiles;
+                let element = self.unit.ok_or_else(|| vec!["matrix units do not take these operands".to_string()])?;
+                let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
+                let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
                 let call =
                     format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {splits}, {lanes}, {bias_lanes}>(slots);");
                 let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();

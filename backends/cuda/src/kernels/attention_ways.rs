@@ -23,6 +23,11 @@ const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// What the bias takes besides.
 const BIAS_REGISTERS: usize = 20;
+/// Keys of a tile of warps.
+const WARP_KEYS: [usize; 3] = [16, 32, 64];
+/// Elements of keys and values that a thread can evaluate ahead; and seconds of one.
+const HELD: usize = 96;
+const EVALUATED: f64 = 2e-8;
 /// Elements that a line of 128 bytes holds.
 const LINE: usize = 64;
 
@@ -85,8 +90,9 @@ fn splits(shape: &DeviceShape, blocks: usize, resident: usize, tiles: usize) -> 
     all
 }
 
-/// All ways of a problem of 16-bit operands.
+/// All ways of a problem on matrix units.
 pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
+    let Some(element) = problem.unit else { return Vec::new() };
     let AttentionProblem { shape, extents: [b, s, d, t, e], .. } = *problem;
     let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
     let mut all = Vec::new();
@@ -110,12 +116,12 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
         let scores = scores as f64;
         let products = scores * (depth + columns) as f64 / rate;
         let softmax = scores / EXPONENTIALS + scores * bias / SIMPLE;
-        let bytes = (keys_of_all * (depth + columns) * 2) as f64;
+        let bytes = (keys_of_all * (depth + columns) * element.size) as f64;
         // Keys that several blocks read, they read from the cache.
         [products + softmax, bytes / if blocks_of_keys > 1 { CACHE } else { MEMORY }]
     };
     // The tests' host, which has no clusters, has not all that these take of warpgroups.
-    if shape.cluster > 1 {
+    if shape.cluster > 1 && element.size == 2 {
         let biases = KEYS.map(|keys| problem.bias_operations(keys));
         for groups in GROUPS {
             let keys = KEYS.into_iter().enumerate();
@@ -143,20 +149,26 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
     }
     // Warps evaluate it as it is.
     let bias = problem.bias_operations(usize::MAX);
-    for queries in [16, 64] {
-        let keys = if d.max(e) > 128 { 32 } else { 64 };
-        let bytes = problem.warps_shared(queries, keys);
+    let is_computed = problem.computes_keys();
+    for (queries, keys) in [16, 64].into_iter().flat_map(|queries| WARP_KEYS.map(|keys| (queries, keys))) {
+        let bytes = problem.warps_shared(element, queries, keys);
         let by_registers = if d.max(e) > 64 { 16 / (queries / 16) / 2 } else { 12 / (queries / 16) };
         let resident = ((shape.shared + 1024) / (bytes + 1024)).min(by_registers).max(1);
-        if bytes > shape.shared {
+        if bytes > shape.shared || d.max(e) > 128 && keys > 32 || !is_computed && keys < 32 {
+            continue;
+        }
+        // What a thread evaluates lies in its registers until the tile before is used.
+        let evaluated = if is_computed { keys * (depth + columns) / (2 * queries) } else { 0 };
+        if evaluated > HELD {
             continue;
         }
         let blocks = b * s.div_ceil(queries);
         for splits in splits(shape, blocks, resident, t.div_ceil(keys)) {
             let at_once = resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
-            let [busy, memory] = step(queries * keys * at_once, WARP_RATE, [keys * at_once, s.div_ceil(queries)], bias);
+            let rate = 2.0 / element.size as f64 * WARP_RATE;
+            let [busy, memory] = step(queries * keys * at_once, rate, [keys * at_once, s.div_ceil(queries)], bias);
             // Each warp does one after the other; few do not fill the processor.
-            let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10;
+            let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10 + evaluated as f64 * EVALUATED;
             let way = AttentionWay { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
             all.push(AttentionWay { seconds: seconds(&way, resident, busy.max(memory).max(alone)), ..way });
         }
@@ -170,18 +182,13 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
 /// What cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let problem = AttentionProblem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
-    let way = match problem.half {
-        Some(_) => ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)),
-        None => Some(problem.by_threads()),
-    };
-    let way =
-        way.ok_or_else(|| vec!["attention of this depth takes more shared memory than a block has".to_string()])?;
-    problem.print(&way)
+    let way = ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    problem.print(&way.unwrap_or_else(|| problem.by_threads()))
 }
 
 /// All ways to compute a kernel's attention; none of another kernel.
 pub fn all(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
-    let Some(problem) = AttentionProblem::of(shape, kernel).filter(|problem| problem.half.is_some()) else {
+    let Some(problem) = AttentionProblem::of(shape, kernel).filter(|problem| problem.unit.is_some()) else {
         return Vec::new();
     };
     let printed =

@@ -36,7 +36,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [_, right] = &operands;
     let processors = problem.shape.processors;
     let mut ways = Vec::new();
-    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.short.is_none())] } else { ABREAST } {
+    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.size() > 2)] } else { ABREAST } {
         if !right.is_along && columns < right.lanes || right.is_along && m * columns > 64 {
             continue;
         }
@@ -44,7 +44,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let blocks = b * n.div_ceil(columns) * splits;
             let full = (blocks as f64 / processors as f64).min(1.0);
             let own = (b * m * n * k) as f64 / (RATE * processors as f64);
-            let bytes = (b * n * k) as f64 * if problem.short.is_some() { 2.0 } else { problem.bytes as f64 };
+            let bytes = (b * n * k * problem.size()) as f64;
             let rows = if right.is_along { 1.0 + ROW * (m - 1) as f64 / columns as f64 } else { 1.0 };
             let reading = bytes * rows / (rate * READ[usize::from(bytes < CACHE)]);
             // Terms that one thread takes one after the other.

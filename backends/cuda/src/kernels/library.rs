@@ -7,7 +7,10 @@ use eutectic_gpu::{
 };
 use eutectic_ir::{DType, index::Index};
 
-use super::product::{Printed, ProductProblem, ProductWay};
+use super::{
+    parts::multiplied,
+    product::{Printed, ProductProblem, ProductWay},
+};
 use crate::dialect::CudaC;
 
 /// What the library may use beside the product.
@@ -16,6 +19,8 @@ pub const LIBRARY_BYTES: usize = 32 << 20;
 /// and seconds of a term for a result of few tiles.
 const RATES: [(usize, f64, f64, f64); 3] =
     [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
+/// The same of tf32.
+const SHORT: (usize, f64, f64, f64) = (4, 3.8e14, 110.0, 3e-9);
 /// Seconds of a product besides.
 const ENDS: f64 = 0.8e-6;
 /// Activations that the library has, as the table of ops knows them. Its relu is not among them: it turns NaN into 0.
@@ -25,9 +30,11 @@ pub const ACTIVATIONS: &[&str] = &["gelu-tanh"];
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     let ProductProblem { shape, kernel, extents, .. } = problem;
     let least = shape.library?;
-    let operands = [(&problem.left, problem.lhs.results[0]), (&problem.right, problem.rhs.results[0])];
+    let operands = [(&problem.left, multiplied(problem.lhs)), (&problem.right, multiplied(problem.rhs))];
+    let tf32 = problem.short.is_some_and(|element| element.size == 4);
     let dtype = problem.left.instrs[operands[0].1].dtype();
-    let (_, rate, half, term) = *RATES.iter().find(|rate| dtype.is_float() && rate.0 == dtype.size())?;
+    let rates = RATES.iter().filter(|_| !tf32).chain([&SHORT]);
+    let &(_, rate, half, term) = rates.into_iter().find(|rate| dtype.is_float() && rate.0 == dtype.size())?;
     let [lhs, rhs] = [matrix(kernel, operands[0], dtype)?, matrix(kernel, operands[1], dtype)?];
     let elements = extents[..3].iter().map(|&n| n as f64).product::<f64>();
     let flops = 2.0 * elements * extents[3] as f64;
@@ -38,26 +45,26 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     (flops >= least.max(1.0)).then(|| ProductWay {
         name: format!("library{}", if direct.is_some() { "" } else { " and map" }),
         seconds: if least > 0.0 { problem.seconds(busy, 1) + extra } else { 0.0 },
-        print: Box::new(move || print(problem, dtype, [lhs, rhs], direct.clone())),
+        print: Box::new(move || print(problem, (dtype, tf32), [lhs, rhs], direct.clone())),
     })
 }
 
 fn print(
     problem: &ProductProblem,
-    operands: DType,
+    (operands, tf32): (DType, bool),
     [lhs, rhs]: [MatrixLayout; 2],
     direct: Option<ProductStore>,
 ) -> Printed {
     let ProductProblem { shape, kernel, extents, .. } = *problem;
     let [b, m, n, _] = extents;
     if let Some(ProductStore { result, out, finish }) = direct {
-        let product = Product { extents, operands, result, lhs, rhs, out, finish };
+        let product = Product { extents, operands, tf32, result, lhs, rhs, out, finish };
         return Ok(vec![Launch::product(product, LIBRARY_BYTES)]);
     }
     let result = if operands == DType::F64 { DType::F64 } else { DType::F32 };
     let out = MatrixLayout { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
     let workspace = (b * m * n * result.size()).next_multiple_of(256) + LIBRARY_BYTES;
-    let product = Product { extents, operands, result, lhs, rhs, out, finish: Finish::default() };
+    let product = Product { extents, operands, tf32, result, lhs, rhs, out, finish: Finish::default() };
     let epilogue = Kernel { anchor: AnchorKernel::Map, ..over(kernel, result) };
     let launch = map::print(&CudaC, shape, &epilogue)?;
     Ok(vec![Launch::product(product, workspace), Launch { workspace, ..launch }])

@@ -1,6 +1,6 @@
 //! The printed bodies that tiled kernels are made of: operands, by whichever axis they lie along, and epilogues.
 
-use eutectic_backend::{Body, Instr, axes::Nest};
+use eutectic_backend::{Body, Instr, ValueId, axes::Nest};
 use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 use eutectic_ir::{DType, index::Index};
 
@@ -17,12 +17,36 @@ pub fn wide(bodies: &[&Body]) -> bool {
     bodies.iter().any(is_wide)
 }
 
-/// The type of operands that matrix units take: 16-bit floats, all of one type.
-pub fn short(bodies: &[&Body]) -> Option<&'static str> {
-    let of = |body: &Body| body.instrs[body.results[0]].dtype();
-    let first = of(bodies.first()?);
-    let fits = first.is_float() && first.size() == 2 && bodies.iter().all(|body| of(body) == first);
-    fits.then(|| CudaC.memory(first))
+/// The type of operands as matrix units take them.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitElement {
+    /// In CUDA C++.
+    pub name: &'static str,
+    /// Its bytes.
+    pub size: usize,
+}
+
+impl UnitElement {
+    /// That of some operands: 16-bit floats, all of one type; or all `f32` of which eleven significant bits are enough.
+    pub fn of(bodies: &[&Body]) -> Option<UnitElement> {
+        if bodies.iter().all(|body| body.before_tf32().is_some()) {
+            return Some(UnitElement { name: "tf32", size: 4 });
+        }
+        let of = |body: &Body| body.instrs[body.results[0]].dtype();
+        let first = of(bodies.first()?);
+        let fits = first.is_float() && first.size() == 2 && bodies.iter().all(|body| of(body) == first);
+        fits.then(|| UnitElement { name: CudaC.memory(first), size: 2 })
+    }
+
+    /// Bytes of a tile in shared memory at most, whichever axis its rows are along.
+    pub fn tile(&self, outer: usize, depth: usize) -> usize {
+        self.size * (outer * (depth + 16 / self.size)).max(depth * (outer + 8))
+    }
+}
+
+/// What is multiplied of an operand.
+pub fn multiplied(body: &Body) -> ValueId {
+    body.before_tf32().unwrap_or(body.results[0])
 }
 
 /// An operand of a product, printed.
@@ -35,6 +59,8 @@ pub struct PrintedOperand {
     pub is_along: bool,
     /// How many.
     pub lanes: usize,
+    /// Which operand it is.
+    which: usize,
 }
 
 impl PrintedOperand {
@@ -65,8 +91,9 @@ impl PrintedOperand {
             return Err(emitter.problems);
         }
         let (o, k, count) = (nest.domain[outer], nest.domain[depth], lanes.count);
-        // Copied to shared memory as it is: 16 bytes of 16-bit elements.
-        let at = emitter.address(result).filter(|(slot, _)| count == 8 && slots[*slot].0.size() == 2);
+        // Copied to shared memory as it is: 16 bytes.
+        let size = nest.instrs[result].dtype().size();
+        let at = emitter.address(result).filter(|(slot, _)| count * size == 16 && slots[*slot].0.size() == size);
         let is_plain = at.is_some();
         let address = at.map_or("return (const char*)0;\n".into(), |(slot, at)| format!("return s{slot} + {at};\n"));
         // Neighbours that one load brings as they are need not be widened and narrowed again.
@@ -82,6 +109,7 @@ impl PrintedOperand {
             ),
             is_along,
             lanes: count,
+            which: n,
             method: method(&format!("void operand{n}(int b, int o, int k, {sum}* out)"), &emitter.text)
                 + &method(&format!("auto address{n}(int b, int o, int k)"), &address)
                 + &format!("template <class P> METHOD void raw{n}(int b, int o, int k, P& pack) const {{\n{raw}}}\n"),
@@ -99,15 +127,17 @@ impl PrintedOperand {
             ),
             is_along,
             lanes: 8,
+            which: n,
             method: method(&format!("void operand{n}(int, int, int, float*)"), "")
                 + &method(&format!("auto address{n}(int, int, int)"), "return (const char*)0;\n")
                 + &format!("template <class P> METHOD void raw{n}(int, int, int, P&) const {{}}\n"),
         }
     }
 
-    /// Bytes of a tile of 16-bit elements in shared memory, rows padded by 16 bytes.
-    pub fn shared(&self, outer: usize, depth: usize) -> usize {
-        2 * if self.is_along { outer * (depth + 8) } else { depth * (outer + 8) }
+    /// Bytes of a tile in shared memory, rows padded as `text/halves.cu` has them.
+    pub fn shared(&self, element: UnitElement, outer: usize, depth: usize) -> usize {
+        let across = if element.size == 4 && self.which == 2 { 4 } else { 8 };
+        element.size * if self.is_along { outer * (depth + 16 / element.size) } else { depth * (outer + across) }
     }
 }
 

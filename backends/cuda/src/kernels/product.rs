@@ -3,7 +3,7 @@
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
-use super::parts::{PrintedOperand, flat, short, wide};
+use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
 use crate::dialect::{arguments_of, entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
@@ -48,8 +48,8 @@ pub struct ProductProblem<'a> {
     /// The type of sums, and its bytes.
     pub sum: &'static str,
     pub bytes: usize,
-    /// The type of operands that matrix units take.
-    pub short: Option<&'static str>,
+    /// The type of operands as matrix units take them.
+    pub short: Option<UnitElement>,
 }
 
 impl<'a> ProductProblem<'a> {
@@ -61,17 +61,22 @@ impl<'a> ProductProblem<'a> {
         let right = flat(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
         let own = flat(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
         let extents = [left.domain[0], left.domain[1], right.domain[2], left.domain[2]];
-        let short = short(&[lhs, rhs]).filter(|_| sum == "float");
+        let short = UnitElement::of(&[lhs, rhs]).filter(|_| sum == "float");
         let bytes = if sum == "double" { 8 } else { 4 };
         Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
+    }
+
+    /// Bytes of an operand's element.
+    pub fn size(&self) -> usize {
+        self.short.map_or(self.bytes, |element| element.size)
     }
 
     /// The operands, printed.
     pub fn operands(&self) -> Result<[PrintedOperand; 2], Vec<String>> {
         let slots = &self.kernel.slots;
         Ok([
-            PrintedOperand::print(0, &self.left, self.lhs.results[0], slots, (false, self.sum))?,
-            PrintedOperand::print(1, &self.right, self.rhs.results[0], slots, (true, self.sum))?,
+            PrintedOperand::print(0, &self.left, multiplied(self.lhs), slots, (false, self.sum))?,
+            PrintedOperand::print(1, &self.right, multiplied(self.rhs), slots, (true, self.sum))?,
         ])
     }
 
@@ -118,7 +123,7 @@ impl<'a> ProductProblem<'a> {
     /// Seconds that reading the operands and writing the result take at least.
     pub fn memory(&self) -> f64 {
         let [b, m, n, k] = self.extents.map(|n| n as f64);
-        let size = if self.short.is_some() { 2.0 } else { self.bytes as f64 };
+        let size = self.size() as f64;
         let bytes = b * size * (m * k + k * n + m * n);
         bytes / MEMORY[usize::from(bytes < CACHE)]
     }

@@ -4,7 +4,7 @@
 use eutectic_gpu::launch::Launch;
 
 use super::{
-    parts::epilogue,
+    parts::{UnitElement, epilogue},
     product::{Printed, ProductProblem, ProductWay},
 };
 use crate::dialect::entry;
@@ -27,11 +27,10 @@ const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], ste
 
 impl ProductTile {
     /// Most bytes of shared memory that it takes on matrix units, however operands lie.
-    fn matrix_bytes(&self) -> usize {
+    fn matrix_bytes(&self, element: UnitElement) -> usize {
         let ProductTile { rows, columns, depth, .. } = *self;
-        let along = (rows + columns) * (depth + 8);
-        let across = depth * (rows + columns + 16);
-        (2 * STAGES * along.max(across)).max(rows * (columns + 4) * 4)
+        let tiles = element.tile(rows, depth) + element.tile(columns, depth);
+        (STAGES * tiles).max(rows * (columns + 4) * 4)
     }
 }
 
@@ -53,6 +52,15 @@ const MATRICES: [ProductTile; 6] = [
     tile(32, 64, 64, [2, 2], [0.31e-6, 0.31e-6]),
     tile(16, 64, 64, [1, 4], [0.2e-6, 0.2e-6]),
 ];
+/// The same, of tf32.
+const SINGLES: [ProductTile; 6] = [
+    tile(128, 256, 32, [2, 4], [2.4e-6, 2.4e-6]),
+    tile(128, 128, 32, [2, 4], [1.4e-6, 1.4e-6]),
+    tile(128, 64, 32, [4, 2], [0.85e-6, 0.85e-6]),
+    tile(64, 64, 32, [2, 2], [0.54e-6, 0.54e-6]),
+    tile(32, 64, 32, [2, 2], [0.33e-6, 0.33e-6]),
+    tile(16, 64, 32, [1, 4], [0.22e-6, 0.22e-6]),
+];
 /// How many steps of the depth are on their way at once.
 const STAGES: usize = 4;
 
@@ -60,12 +68,19 @@ const STAGES: usize = 4;
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     let tiles = match (problem.short, problem.sum) {
-        (Some(_), _) => &MATRICES[..],
+        (Some(element), _) => {
+            if element.size == 2 {
+                &MATRICES[..]
+            } else {
+                &SINGLES
+            }
+        }
         // The largest tiles of 64-bit numbers would not fit into registers.
         (None, "double") => &TILES[2..],
         (None, _) => &TILES,
     };
-    let fits = |tile: &&ProductTile| problem.short.is_none() || tile.matrix_bytes() <= problem.shape.shared;
+    let fits =
+        |tile: &&ProductTile| problem.short.is_none_or(|element| tile.matrix_bytes(element) <= problem.shape.shared);
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
         let ProductTile { rows, columns, depth, step, .. } = tile;
@@ -99,10 +114,11 @@ fn print(problem: &ProductProblem, tile: ProductTile, splits: usize) -> Printed 
     let most = if problem.short.is_some() { 8 } else { sn.min(4) };
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum)?;
     let (texts, threads, shared, call) = match problem.short {
-        Some(half) => {
-            let stage = operands[0].shared(rows, depth) + operands[1].shared(columns, depth);
+        Some(element) => {
+            let stage = operands[0].shared(element, rows, depth) + operands[1].shared(element, columns, depth);
             let call = format!(
-                "multiply_matrices<{half}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);"
+                "multiply_matrices<{}, {rows}, {columns}, {depth}, {sm}, {sn}, {STAGES}, {splits}, {lanes}>(slots);",
+                element.name
             );
             let texts = &[include_str!("../text/halves.cu"), include_str!("../text/matrix.cu")][..];
             (texts, sm * sn * 32, (STAGES * stage).max(rows * (columns + 4) * 4), call)

@@ -102,7 +102,10 @@ fn boxed(problem: &ProductProblem, which: usize) -> Option<Boxed> {
 /// Each tile that fits, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
-    if problem.shape.cluster == 0 || problem.short.is_none() || problem.extents.contains(&0) {
+    if problem.shape.cluster == 0
+        || problem.short.is_none_or(|element| element.size != 2)
+        || problem.extents.contains(&0)
+    {
         return Vec::new();
     }
     let right = boxed(problem, 1).is_some();
@@ -139,7 +142,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
 fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printed {
     let [b, m, n, k] = problem.extents;
     let WarpgroupTile { rows, columns, stages, cluster, resident, .. } = tile;
-    let half = problem.short.unwrap_or_default();
+    let half = problem.short.map_or("", |element| element.name);
     let mut operands = problem.operands()?;
     let mut boxes = Vec::new();
     for (which, (outer, tile)) in [(m, rows), (n, columns / cluster)].into_iter().enumerate() {
@@ -159,7 +162,7 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
     };
     let together = if cluster > 1 { format!("CLUSTER({cluster}) ") } else { String::new() };
     let text = format!(
-        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ \
+        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ after_others(); \
          multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument}); }}\n",
         boxes.len()
     );

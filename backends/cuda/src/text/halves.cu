@@ -1,11 +1,13 @@
-// Tiles of 16-bit operands in shared memory, and the fragments of them that matrix units take.
+// Tiles of operands in shared memory as matrix units take them, of 16-bit elements or tf32, and the fragments of them.
 
-// A thread's share in a tile of 16-bit elements: rows of the depth where the operand is read along it, else rows of outer neighbours.
+// A thread's share in a tile: rows of the depth where the operand is read along it, else rows of outer neighbours.
 template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves : Tile<WHICH, OUTER, DEPTH, THREADS> {
     using Base = Tile<WHICH, OUTER, DEPTH, THREADS>;
     using O = Operand<WHICH>;
-    // A pad of 16 bytes keeps eight rows in different banks.
-    static constexpr int STRIDE = (O::ALONG ? DEPTH : OUTER) + 8, SIZE = (O::ALONG ? OUTER : DEPTH) * STRIDE, V = O::LANES;
+    // Pads keep what is read at once in different banks: eight rows of 16 bytes; or eight neighbours of four terms, of every other term where
+    // weights are of neighbouring terms.
+    static constexpr int PAD = O::ALONG || sizeof(H) == 2 ? 16 / sizeof(H) : WHICH == 2 ? 4 : 8;
+    static constexpr int STRIDE = (O::ALONG ? DEPTH : OUTER) + PAD, SIZE = (O::ALONG ? OUTER : DEPTH) * STRIDE, V = O::LANES;
 
     static METHOD H* spot(H* tile, int o, int k) { return tile + (O::ALONG ? o * STRIDE + k : k * STRIDE + o); }
 
@@ -37,15 +39,45 @@ template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves :
     }
 };
 
-// Fragments of 16 rows of the left operand, or 16 columns of the right one, over 16 terms.
+// Fragments of 16 rows of the left operand, or 16 columns of the right one, over 32 bytes of terms.
 template <class L, class H> FN void left_fragment(unsigned (&r)[4], H* tile, int o, int k) {
-    const int l = threadIdx.x % 32, m = o + l / 8 % 2 * 8, kk = k + l / 16 * 8;
+    constexpr int UNIT = 16 / sizeof(H);
+    const int l = threadIdx.x % 32, m = o + l / 8 % 2 * 8, kk = k + l / 16 * UNIT;
     if constexpr (L::O::ALONG) load_matrices(r, L::spot(tile, m + l % 8, kk));
-    else load_transposed(r, L::spot(tile, m, kk + l % 8));
+    else if constexpr (sizeof(H) == 2) load_transposed(r, L::spot(tile, m, kk + l % 8));
+    else
+#pragma unroll
+        for (int n = 0; n < 4; n++) r[n] = L::spot(tile, o + l / 4 + n % 2 * 8, k + l % 4 + n / 2 * UNIT)->bits;
 }
 template <class R, class H> FN void right_fragment(unsigned (&r)[4], H* tile, int o, int k) {
-    const int l = threadIdx.x % 32, n = o + l / 16 * 8, kk = k + l / 8 % 2 * 8;
+    constexpr int UNIT = 16 / sizeof(H);
+    const int l = threadIdx.x % 32, n = o + l / 16 * 8, kk = k + l / 8 % 2 * UNIT;
     if constexpr (R::O::ALONG) load_matrices(r, R::spot(tile, n + l % 8, kk));
-    else load_transposed(r, R::spot(tile, n, kk + l % 8));
+    else if constexpr (sizeof(H) == 2) load_transposed(r, R::spot(tile, n, kk + l % 8));
+    else
+#pragma unroll
+        for (int n = 0; n < 4; n++) r[n] = R::spot(tile, o + l / 4 + n / 2 * 8, k + l % 4 + n % 2 * UNIT)->bits;
 }
 
+// Sums as the left operand of another product: a lane has sums of two neighbouring columns of each eight, which are its terms then.
+template <class H, int N> FN void sums_fragment(unsigned (&r)[4], const float (&x)[N][4], int eight, H) {
+#pragma unroll
+    for (int n = 0; n < 4; n++) r[n] = pair_of(x[eight + n / 2][n % 2 * 2], x[eight + n / 2][n % 2 * 2 + 1], H());
+}
+template <int N> FN void sums_fragment(unsigned (&r)[4], const float (&x)[N][4], int eight, tf32) {
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        tf32 y;
+        narrow(x[eight][n % 2 * 2 + n / 2], y);
+        r[n] = y.bits;
+    }
+}
+// The right operand of that product.
+template <class R, class H> FN void right_fragment_of_sums(unsigned (&r)[4], H* tile, int o, int k) {
+    if constexpr (sizeof(H) == 2) right_fragment<R>(r, tile, o, k);
+    else {
+        const int l = threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < 4; n++) r[n] = R::spot(tile, o + l / 4 + n / 2 * 8, k + l % 4 * 2 + n % 2)->bits;
+    }
+}

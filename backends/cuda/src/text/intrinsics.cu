@@ -10,9 +10,13 @@ typedef long long i64;
 typedef unsigned long long u64;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+// A float of which matrix units take eleven significant bits.
+struct tf32 { unsigned bits; };
 
 FN float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 FN float widen(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+FN float widen(tf32 x) { return __uint_as_float(x.bits); }
+FN void narrow(float x, tf32& y) { asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y.bits) : "f"(x)); }
 FN void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 FN void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 // 2ˣ within two units in the last place; results below the normal ones are zeros.
@@ -27,6 +31,14 @@ FN unsigned pair_of(float x, float y, f16) { unsigned z; asm("cvt.rn.f16x2.f32 %
 FN unsigned pair_of(float x, float y, bf16) { unsigned z; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x)); return z; }
 FN float as_float(unsigned bits) { return __uint_as_float(bits); }
 FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
+
+// Waits until kernels before this one have ended and what they wrote is seen, and lets the next one's blocks start as soon as there is room: they
+// wait here as well, with their code at hand.
+FN void after_others() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // Values of 4 or 8 bytes.
 template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
@@ -69,5 +81,10 @@ FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
 }
 FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bf16) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// c[16 × 8] += a[16 × 8] · b[8 × 8]
+FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, tf32) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

@@ -1,4 +1,4 @@
-// Products of 16-bit operands on matrix units: tiles in shared memory, several steps of the depth ahead, sums in 32 bits.
+// Products on matrix units: tiles in shared memory, several steps of the depth ahead, sums in 32 bits.
 
 // BM × BN a block, of WM × WN warps.
 template <class H, int BM, int BN, int BK, int WM, int WN, int STAGES, int SPLITS, int LANES> FN void multiply_matrices(const Slots& s) {
@@ -41,7 +41,7 @@ template <class H, int BM, int BN, int BK, int WM, int WN, int STAGES, int SPLIT
             }
             copy_commit();
 #pragma unroll
-            for (int k = 0; k < BK; k += 16) {
+            for (int k = 0; k < BK; k += 32 / (int)sizeof(H)) {
                 unsigned x[MI][4], y[NI][4];
 #pragma unroll
                 for (int i = 0; i < MI; i++) left_fragment<L>(x[i], left(step), wm + i * 16, k);

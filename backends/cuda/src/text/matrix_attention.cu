@@ -1,9 +1,9 @@
-// Attention of 16-bit operands on matrix units: 16 queries a warp; scores, weights and sums stay in its registers. Weights go into the second
-// product as 16-bit numbers; their sums are of what they were before.
+// Attention on matrix units: 16 queries a warp; scores, weights and sums stay in its registers. Weights go into the second
+// product as elements of the operands' type; their sums are of what they were before.
 
 // BQ queries a block; BT keys at once; depth and columns padded to DP and EP.
 template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
-    constexpr int THREADS = BQ * 2, PITCH = EP + 4;
+    constexpr int THREADS = BQ * 2, PITCH = EP + 4, STEP = 32 / sizeof(H);
     constexpr float LOG_2_E = 1.44269504f;
     using Q = Halves<0, H, BQ, DP, THREADS>;
     using K = Halves<1, H, BT, DP, THREADS>;
@@ -38,7 +38,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             copy_commit();
             float x[BT / 8][4] = {};
 #pragma unroll
-            for (int d = 0; d < DP; d += 16) {
+            for (int d = 0; d < DP; d += STEP) {
                 unsigned y[4];
                 left_fragment<Q>(y, queries, warp * 16, d);
 #pragma unroll
@@ -96,17 +96,13 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
                 }
             }
 #pragma unroll
-            for (int t = 0; t < BT; t += 16) {
+            for (int t = 0; t < BT; t += STEP) {
                 unsigned y[4];
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-                    const float* p = &x[t / 8 + n / 2][n % 2 * 2];
-                    y[n] = pair_of(p[0], p[1], H());
-                }
+                sums_fragment(y, x, t / 8, H());
 #pragma unroll
                 for (int e = 0; e < EP; e += 16) {
                     unsigned z[4];
-                    right_fragment<V>(z, values(turn), e, t);
+                    right_fragment_of_sums<V>(z, values(turn), e, t);
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
                         multiply(sums[e / 8 + h], y, z[2 * h], z[2 * h + 1], H());

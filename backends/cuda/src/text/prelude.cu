@@ -92,6 +92,7 @@ template <class I> FN i64 within(I index, i64 extent, bool counts, Fault* fault,
 template <class T> struct InRegister { using type = T; };
 template <> struct InRegister<f16> { using type = float; };
 template <> struct InRegister<bf16> { using type = float; };
+template <> struct InRegister<tf32> { using type = float; };
 template <class T> FN T widen(T x) { return x; }
 template <class T> FN void narrow(T x, T& y) { y = x; }
 template <class T, class I> FN typename InRegister<T>::type load(const T* p, I at) { return widen(p[at]); }

@@ -147,6 +147,27 @@ pub const PRODUCTS: &[Case] = &[
     ),
     ("two rows, computed f16", "(input x f16[2 2 130]) (input z f16[2 130 24]) (output y (matmul (neg x) (exp z)))"),
     ("two rows f64", "(input x f64[2 70]) (param w f64[70 30]) (output y (matmul x w))"),
+    (
+        "epilogue tf32",
+        "(input x f32[200 136]) (param w f32[136 264]) (param b f32[264]) \
+         (output y (act (add (matmul-tf32 x w) b) :kind gelu-erf))",
+    ),
+    (
+        "both transposed tf32",
+        "(input x f32[136 72]) (param w f32[264 136]) \
+         (output y (matmul-tf32 (transpose x :perm [1 0]) (transpose w :perm [1 0])))",
+    ),
+    (
+        "computed, odd tf32",
+        "(input x f32[70 65]) (param g f32[65]) (param w f32[65 51]) \
+         (output y (matmul-tf32 (mul (exp x) (expand g :shape [70 65])) (neg w)))",
+    ),
+    (
+        "batched, residual tf32",
+        "(input x f32[3 72 40]) (input z f32[3 40 72]) (input r f32[3 72 72]) (output y (add (matmul-tf32 x z) r))",
+    ),
+    ("deep tf32", "(input x f32[64 1024]) (param w f32[1024 64]) (output y (matmul-tf32 x w))"),
+    ("one row tf32", "(input x f32[1 520]) (param w f32[520 104]) (output y (matmul-tf32 x w))"),
 ];
 
 /// Attention by which every way is tried that has it: tiles that are cut off, narrow, odd and wide heads, operands that lie across, are slices or are
@@ -233,6 +254,20 @@ pub const ATTENTIONS: &[Case] = &[
         "one query over many keys f16",
         "(input q f16[2 1 64]) (input k f16[2 2000 64]) (input v f16[2 2000 64]) (output y (attention q k v :scale 0.125))",
     ),
+    (
+        "odd tiles tf32",
+        "(input q f32[3 77 24]) (input k f32[3 333 24]) (input v f32[3 333 24]) (output y (attention-tf32 q k v :scale 0.2))",
+    ),
+    (
+        "keys across, other columns, mask of keys tf32",
+        "(input q f32[2 70 40]) (input k f32[2 40 333]) (input v f32[2 104 333]) (input c f32[2 70 333]) \
+         (output y (attention-tf32 q (transpose k :perm [0 2 1]) (transpose v :perm [0 2 1]) c :scale 0.2))",
+    ),
+    (
+        "few queries, computed keys tf32",
+        "(input q f32[2 3 64]) (input k f16[2 640 64]) (input v f16[2 640 64]) \
+         (output y (attention-tf32 q (cast k :to f32) (cast v :to f32) :scale 0.125))",
+    ),
 ];
 
 /// Batch, queries, keys and depth of the attention that is measured; those whose queries are as many as keys and are many also with a causal mask.
@@ -273,16 +308,22 @@ pub fn attentions() -> Vec<(String, String)> {
     }
     list.extend(HEADS.iter().filter(|[_, s, ..]| (2048..8192).contains(s)).map(|&shape| of((shape, "bf16", false))));
     // SAM's: relative positions of rows and of columns.
-    for (b, n, d) in [(12, 64, 64), (16, 64, 80), (300, 14, 64)] {
+    for (b, n, d, dtype, op) in [
+        (12, 64, 64, "f16", "attention"),
+        (16, 64, 80, "f16", "attention"),
+        (300, 14, 64, "f16", "attention"),
+        (12, 64, 64, "f32", "attention-tf32"),
+        (300, 14, 64, "f32", "attention-tf32"),
+    ] {
         let s = n * n;
-        let positions = format!("(input h f16[{b} {s} {n}]) (input w f16[{b} {s} {n}])");
+        let positions = format!("(input h {dtype}[{b} {s} {n}]) (input w {dtype}[{b} {s} {n}])");
         let bias = format!(
             "(reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}])"
         );
         let scale = f64::from(d as u32).powf(-0.5);
         let text =
-            format!("{} {positions} (output y (attention q k v {bias} :scale {scale}))", operands([b, s, s, d], "f16"));
-        list.push((format!("attention {b}x{s}x{s} d{d} f16 positions"), text));
+            format!("{} {positions} (output y ({op} q k v {bias} :scale {scale}))", operands([b, s, s, d], dtype));
+        list.push((format!("{op} {b}x{s}x{s} d{d} {dtype} positions"), text));
     }
     list
 }
@@ -391,6 +432,14 @@ pub fn products() -> Vec<(String, String)> {
     };
     let mut list: Vec<_> = SHAPES.iter().map(|&shape| linear(shape, "f16", "none")).collect();
     list.extend(SHAPES[..6].iter().chain(&SHAPES[15..21]).map(|&shape| linear(shape, "f32", "none")));
+    for ([m, k, n], epilogue) in
+        [(SHAPES[8], false), (SHAPES[0], false), (SHAPES[24], false), (SHAPES[8], true), (SHAPES[9], false)]
+    {
+        let product = "(matmul-tf32 x (transpose w :perm [1 0]))";
+        let y = if epilogue { format!("(act (add {product} b) :kind gelu-erf)") } else { product.into() };
+        let text = format!("(input x f32[{m} {k}]) (param w f32[{n} {k}]) (param b f32[{n}]) (output y {y})");
+        list.push((format!("linear {m}x{k}x{n} tf32 {}", if epilogue { "gelu-erf" } else { "none" }), text));
+    }
     let large = [4096, 768, 3072];
     list.extend(["gelu-erf", "gelu-tanh", "silu"].map(|act| linear(large, "f16", act)));
     list.extend([linear(large, "f32", "gelu-erf"), linear([4096, 1280, 5120], "bf16", "gelu-erf")]);

@@ -19,6 +19,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+struct tf32 { unsigned bits; };
 struct alignas(16) Quad { unsigned x, y, z, w; };
 struct Place { unsigned x, y, z; };
 
@@ -100,6 +101,8 @@ FN float as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 FN double as_double(u64 bits) { double x; memcpy(&x, &bits, 8); return x; }
 FN float widen(f16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
 FN float widen(bf16 x) { return as_float((unsigned)x.bits << 16); }
+FN float widen(tf32 x) { return as_float(x.bits); }
+FN void narrow(float x, tf32& y) { memcpy(&y.bits, &x, 4); y.bits = (y.bits + 0x1000) & ~0x1fffu; }
 FN void narrow(float x, f16& y) { _Float16 z = (_Float16)x; memcpy(&y, &z, 2); }
 FN void narrow(float x, bf16& y) {
     unsigned bits;
@@ -112,6 +115,7 @@ template <class H> FN unsigned pair_of(float x, float y, H) {
     narrow(y, b);
     return (unsigned)a.bits | (unsigned)b.bits << 16;
 }
+FN void after_others() {}
 template <class T> FN T load_constant(const T* p) { return *p; }
 template <class T> FN T shuffle(T x, int with) {
     memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
@@ -145,6 +149,21 @@ FN void load_any(unsigned (&r)[4], const void* row, bool transposed) {
 FN void load_matrices(unsigned (&r)[4], const void* row) { load_any(r, row, false); }
 FN void load_transposed(unsigned (&r)[4], const void* row) { load_any(r, row, true); }
 template <class H> FN float half_of(unsigned pair, unsigned which) { H x = { (unsigned short)(pair >> 16 * which) }; return widen(x); }
+// What is left of a number in tf32.
+FN float cut(unsigned bits) { return as_float(bits & ~0x1fffu); }
+FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, tf32) {
+    auto& all = shim::warp();
+    unsigned l = shim::lane();
+    for (int n = 0; n < 4; n++) all[l][n] = a[n];
+    all[l][4] = b0; all[l][5] = b1;
+    shim::meet();
+    for (unsigned n = 0; n < 4; n++) {
+        unsigned row = l / 4 + n / 2 * 8, column = l % 4 * 2 + n % 2;
+        for (unsigned k = 0; k < 8; k++)
+            c[n] += cut((unsigned)all[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]) * cut((unsigned)all[column * 4 + k % 4][4 + k / 4]);
+    }
+    shim::meet();
+}
 template <class H> FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, H) {
     auto& all = shim::warp();
     unsigned l = shim::lane();

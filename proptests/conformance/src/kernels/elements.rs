@@ -160,7 +160,7 @@ fn real_unary(name: &str, attrs: &[Attr], x: f64) -> f64 {
         "floor" => x.floor(),
         "ceil" => x.ceil(),
         "round" => x.round_ties_even(),
-        "none" => x,
+        "none" | "tf32" => x,
         "relu" => {
             if x < 0.0 {
                 0.0

@@ -13,7 +13,7 @@ use crate::{
     suites::{Check, checks},
 };
 
-pub(super) const CHECKS: &[(&str, Check)] = checks![f16, bf16];
+pub(super) const CHECKS: &[(&str, Check)] = checks![tf32, f16, bf16];
 
 /// Name and program.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -62,6 +62,10 @@ fn rounded(device: &Device, precision: Precision) {
             }
         }
     }
+}
+
+fn tf32(device: &Device) {
+    rounded(device, Precision::Tf32);
 }
 
 fn f16(device: &Device) {
