@@ -50,6 +50,15 @@ fn exports_of_sam_come_out_as_the_kernels_of_our_builder() {
     let config = SamConfig { vision: VisionConfig { layers: 2, global: vec![1], ..preset.vision }, ..preset };
     let built = sam::encoder(&config, Form::Composite, 1).expect("it is built");
     assert_same_kernels("sam", 4, &built, str::to_string);
+    // The comparison sees what a kernel computes in all that hang on it.
+    let compiler = Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the rules load");
+    let text = kernels(&compiler, &built);
+    let (want, got) = (by_content(&text), by_content(&text.replacen("rsqrt", "sqrt", 1)));
+    assert_eq!(
+        want.iter().filter(|kernel| got.contains(kernel)).count(),
+        1,
+        "only what comes before the first norm stays"
+    );
 }
 
 /// Eager or fused attention, by either exporter: the kernels are the same, in kind and extents, with one attention a layer. Not so where
