@@ -162,7 +162,7 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
     };
     let together = if cluster > 1 { format!("CLUSTER({cluster}) ") } else { String::new() };
     let text = format!(
-        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ after_others(); \
+        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ \
          multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument}); }}\n",
         boxes.len()
     );

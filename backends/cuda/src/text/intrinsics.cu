@@ -32,14 +32,6 @@ FN unsigned pair_of(float x, float y, bf16) { unsigned z; asm("cvt.rn.bf16x2.f32
 FN float as_float(unsigned bits) { return __uint_as_float(bits); }
 FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
 
-// Waits until kernels before this one have ended and what they wrote is seen, and lets the next one's blocks start as soon as there is room: they
-// wait here as well, with their code at hand.
-FN void after_others() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 // Values of 4 or 8 bytes.
 template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
 

@@ -115,7 +115,6 @@ template <class H> FN unsigned pair_of(float x, float y, H) {
     narrow(y, b);
     return (unsigned)a.bits | (unsigned)b.bits << 16;
 }
-FN void after_others() {}
 template <class T> FN T load_constant(const T* p) { return *p; }
 template <class T> FN T shuffle(T x, int with) {
     memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
