@@ -150,6 +150,13 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
+    /// With axis `order[n]` as axis `n`.
+    pub fn permuted(&self, order: &[usize]) -> Nest {
+        let to = |axis: usize| order.iter().position(|&from| from == axis);
+        let at: Vec<_> = (0..order.len()).filter_map(to).map(Index::coord).collect();
+        self.with(&at, order.iter().map(|&axis| self.domain[axis]).collect(), self.lengths_at(to))
+    }
+
     /// With one more axis, on which nothing depends, before `axis`.
     pub fn repeated(&self, axis: usize, extent: usize) -> Nest {
         let mut domain = self.domain.clone();

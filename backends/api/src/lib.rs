@@ -6,7 +6,7 @@
 //! kernels, [`extents`] what they are at the lengths of a run.
 //!
 //! What any backend can find out about a kernel is here too: what masks hide ([`intervals`], [`scores`]), how maps reach over a domain
-//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), what slots are for ([`roles`]), which steps wait for which ([`hazards`]), and coefficients of cost models
+//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), which elements windows share ([`windows`]), what slots are for ([`roles`]), which steps wait for which ([`hazards`]), and coefficients of cost models
 //! ([`fit`]).
 
 pub mod axes;
@@ -30,6 +30,7 @@ pub mod scores;
 mod setup;
 pub mod traffic;
 pub mod unroll;
+pub mod windows;
 
 pub use backend::{Backend, Cost};
 pub use error::{BackendError, Refusal};

@@ -78,6 +78,9 @@ pub struct ProductCosts {
     /// As `f32`, of integers.
     #[serde(deserialize_with = "positive")]
     pub other: f64,
+    /// Operations a second of sums side by side, in `f32`: along an axis of the result, a vector for each term.
+    #[serde(deserialize_with = "positive")]
+    pub lanes: f64,
     /// Rows at which a product reaches half of its rate.
     #[serde(deserialize_with = "positive")]
     pub m_half: f64,
@@ -120,6 +123,9 @@ pub struct ElementCosts {
     /// A step of a reduction.
     #[serde(deserialize_with = "positive")]
     pub reduce: f64,
+    /// A row that is reduced, however short.
+    #[serde(deserialize_with = "positive")]
+    pub row: f64,
     /// A copied element of a load or store whose neighbours are apart.
     #[serde(deserialize_with = "positive")]
     pub strided: f64,

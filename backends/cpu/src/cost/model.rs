@@ -2,6 +2,7 @@
 
 use eutectic_backend::{
     AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
+    axes::Nest,
     reach::{
         inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask,
         run_length,
@@ -15,7 +16,11 @@ use rustc_hash::FxHashMap;
 
 use super::coefficients::{Costs, ElementCosts};
 use crate::{
-    kernels::{attention, contraction::tasks},
+    kernels::{
+        attention,
+        contraction::tasks,
+        lanes::form::{LaneForm, VECTOR},
+    },
     simd::table,
     tile::{MAX_RANK, shape::SHORTEST_LINE},
 };
@@ -85,15 +90,21 @@ impl CostModel {
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs, axes } => {
-                self.operand(lhs, [axes.batch, axes.rows, axes.depth], true, &mut work);
-                // Mostly these are constants: packed once, and widened where they are read.
-                if !is_short(rhs) {
-                    self.operand(rhs, [axes.batch, axes.depth, axes.columns], false, &mut work);
+                if let Some(form) = LaneForm::of(kernel) {
+                    self.lanes(&form, &mut work);
+                } else {
+                    self.operand(lhs, [axes.batch, axes.rows, axes.depth], true, &mut work);
+                    // Mostly these are constants: packed once, and widened where they are read.
+                    if !is_short(rhs) {
+                        self.operand(rhs, [axes.batch, axes.depth, axes.columns], false, &mut work);
+                    }
+                    let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
+                    let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
+                    self.product([batch, rows, columns, depth], dtype(lhs), &mut work);
+                    // Beside vectors, nothing is packed.
+                    let matrix = if rows.min(columns) > 1.0 { self.costs.product.matrix } else { self.costs.launch };
+                    work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
                 }
-                let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
-                let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
-                self.product([batch, rows, columns, depth], dtype(lhs), &mut work);
-                work.seconds += if batch > 1.0 { batch * self.costs.product.matrix } else { 0.0 };
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
                 if maps > 1 || kernel.stores.len() > 1 {
                     work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
@@ -165,8 +176,9 @@ impl CostModel {
                     work.flops += n;
                 }
                 Instr::Reduce { arg, dtype, .. } => {
+                    let rows = n;
                     let n = points(&body.domain, masks[*arg]);
-                    work.seconds += n * e.reduce * self.factor(*dtype);
+                    work.seconds += rows * e.row + n * e.reduce * self.factor(*dtype);
                     work.flops += n;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
@@ -207,8 +219,12 @@ impl CostModel {
             }
             _ => false,
         });
-        // Copied part by part, in lines.
-        let moved = |i: &Instr| matches!(i, Instr::Load(_) | Instr::Select { .. });
+        // Copied part by part, in lines: what lies in one buffer, by strides.
+        let moved = |i: &Instr| match i {
+            Instr::Load(load) => load.at.affine(body.domain.len()).is_some(),
+            Instr::Select { pieces, .. } => pieces.len() == 1,
+            _ => false,
+        };
         let loads = body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
         if left && !in_place && body.instrs.iter().all(moved) && dtype(body).size() >= 4 {
             let e = &self.costs.element;
@@ -225,6 +241,28 @@ impl CostModel {
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
         }
+    }
+
+    /// Sums side by side: operands that are not read in place are evaluated tile by tile.
+    fn lanes(&self, form: &LaneForm, work: &mut Tally) {
+        for side in form.sides.iter().filter(|side| !side.in_place()) {
+            let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
+            self.body(&Body { domain, lengths, instrs, results }, 0, true, work);
+        }
+        let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
+        let flops = 2.0 * count(&form.domain) * count(&form.terms);
+        work.flops += flops;
+        // The last vector of a line is one, however many of its lanes count.
+        let lanes = form.domain.last().copied().unwrap_or(1);
+        let used = lanes as f64 / lanes.next_multiple_of(VECTOR) as f64;
+        let [moving, _] = &form.sides;
+        let dtype = moving.nest.results.first().map_or(DType::F32, |&r| moving.nest.instrs[r].dtype());
+        work.seconds += match dtype {
+            DType::F64 => 2.0,
+            d if d.is_float() => 1.0,
+            _ => f64::INFINITY,
+        } * flops
+            / (self.costs.product.lanes * used);
     }
 
     /// So many products `[m k] · [k n]`.

@@ -1,6 +1,6 @@
 //! Contractions: a product per tile of the result, and the epilogue on each tile while it is hot.
 
-mod epilogue;
+pub mod epilogue;
 mod sides;
 pub mod tasks;
 

@@ -2,13 +2,14 @@
 
 pub mod attention;
 pub mod contraction;
+pub mod lanes;
 mod map_rows;
 mod operand;
 mod slots;
 
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled};
 
-use self::{contraction::Packing, slots::Slots};
+use self::{contraction::Packing, lanes::form::LaneForm, slots::Slots};
 use crate::{machine::Machine, runtime::thunk::Thunk};
 
 /// Compiles a kernel for runs of such lengths. All thunks of a kernel take a constant operand in the same packed form.
@@ -17,7 +18,11 @@ use crate::{machine::Machine, runtime::thunk::Thunk};
 /// Everything that stands in the way.
 pub fn compile_at(kernel: &Kernel, lengths: Lengths<'_>, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     match kernel.varies() {
-        true => thunk(&kernel.at(lengths), Packing::of(kernel), machine),
+        true => {
+            let at = kernel.at(lengths);
+            let lanes = LaneForm::of(&kernel.longest()).and_then(|_| LaneForm::as_of(&at));
+            thunk(&at, lanes, Packing::of(kernel), machine)
+        }
         false => compile(kernel, machine),
     }
 }
@@ -27,10 +32,16 @@ pub fn compile_at(kernel: &Kernel, lengths: Lengths<'_>, machine: Machine) -> Re
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
-    thunk(kernel, Packing::Best, machine)
+    thunk(kernel, LaneForm::of(kernel), Packing::Best, machine)
 }
 
-fn thunk(kernel: &Kernel, packing: Packing, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+/// Compiles a kernel; a contraction in the form that it is given, if that can be.
+fn thunk(
+    kernel: &Kernel,
+    lanes: Option<LaneForm>,
+    packing: Packing,
+    machine: Machine,
+) -> Result<Box<dyn Thunk>, Vec<String>> {
     let ranks = kernel.bodies().into_iter().zip(kernel.layouts()).map(|(body, layout)| {
         let groups = kernel.groups();
         body.domain.len() == layout.iter().map(|&g| groups[g]).sum::<usize>()
@@ -49,10 +60,17 @@ fn thunk(kernel: &Kernel, packing: Packing, machine: Machine) -> Result<Box<dyn 
         AnchorKernel::Map => Ok(Box::new(map_rows::Tiles::compile(&body, 0, &slots.types, isa)?)),
         AnchorKernel::Rows { axes } => Ok(Box::new(map_rows::Tiles::compile(&body, *axes, &slots.types, isa)?)),
         AnchorKernel::Contraction { lhs, rhs, axes } => {
+            let acc = accumulator?;
+            let by_lanes = lanes.as_ref().and_then(|form| lanes::compile(form, &body, acc, &slots, machine).ok());
+            if let Some(thunk) = by_lanes {
+                return Ok(thunk);
+            }
+            // At other lengths it may be in that form, which packs nothing.
+            let packing = if lanes.is_some() { Packing::Never } else { packing };
             let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
             let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
             let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-            contraction::compile(lhs, rhs, body, accumulator?, &mut slots, (packing, machine))
+            contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, machine))
         }
         AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } => {
             let operands = [

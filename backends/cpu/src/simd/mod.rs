@@ -4,7 +4,9 @@
 pub mod arithmetic;
 pub mod convert;
 pub mod elementary;
+pub mod lanes;
 pub mod level;
+pub mod lines;
 pub mod pointwise;
 pub mod prefetch;
 pub mod reduce;

@@ -3,8 +3,12 @@
 use super::domain::{MAX_RANK, Tile};
 use crate::simd::{
     Isa,
+    lines::{self, LineCopy},
     transpose::{self, Plane},
 };
+
+/// The longest lines, in bytes, that vectors copy: of longer ones, each is a call.
+const LONGEST: usize = 2048;
 
 /// A side of a copy: its first element, and its strides in elements.
 pub struct CopySide {
@@ -58,6 +62,17 @@ pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa
             let run = transpose::find(size, isa);
             each(&outer[..rank - 2], bytes, to, from, &mut |to, from| {
                 run(&Plane { to, stride_to, from, stride_from, rows, columns });
+            });
+            return;
+        }
+        if let &[ref outer @ .., (count, to_lines, from_lines), (len, 1, 1)] = axes
+            && bytes % 4 == 0
+            && len * size <= LONGEST
+        {
+            let (run, words) = (lines::copy(isa), bytes / 4);
+            each(outer, bytes, to, from, &mut |to, from| {
+                let (to_lines, from_lines, len) = (to_lines * words, from_lines * words, len * words as usize);
+                run(&LineCopy { to: to.cast(), to_lines, from: from.cast(), from_lines, len, count });
             });
             return;
         }

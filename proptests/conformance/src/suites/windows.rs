@@ -4,15 +4,23 @@
 use crate::{
     device::Device,
     kernels::{
-        build::Build,
+        build::{Build, body, map, push, row_major},
         windows::{Line, product, windows},
     },
     suites::{Check, checks},
 };
-use eutectic_ir::DType;
+use eutectic_backend::{AnchorKernel, Instr};
+use eutectic_ir::{
+    DType,
+    index::{Index, flatten},
+};
 
-pub(super) const CHECKS: &[(&str, Check)] =
-    checks![windows_are_copied_as_they_are_needed, windows_of_many_channels, windows_that_are_packed,];
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    windows_are_copied_as_they_are_needed,
+    windows_of_many_channels,
+    windows_that_are_packed,
+    windows_of_narrow_groups,
+];
 
 fn case(device: &Device, seed: u64, dtype: DType) {
     let mut build = Build::new(seed);
@@ -55,5 +63,52 @@ fn windows_that_are_packed(device: &Device) {
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, 300, DType::F32);
         device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+    }
+}
+
+/// Many groups of few channels and few results, one and one of depthwise convolutions: the weights by groups or by taps, the result with its
+/// channels last or first, and with something done to it.
+fn windows_of_narrow_groups(device: &Device) {
+    for seed in 0..200 {
+        let mut build = Build::new(seed);
+        let dtype = if seed % 5 == 4 { DType::F64 } else { DType::F32 };
+        let random = &mut build.random;
+        let lines = [Line::random(random), Line::random(random)];
+        let sizes = [random.pick(&[2, 3, 5, 16, 17, 40, 70]), 1 + random.below(2), random.pick(&[1, 1, 1, 2, 4])];
+        let (last, n) = (random.below(3) > 0, random.pick(&[1, 1, 1, 2, 3, 8]));
+        let lhs = windows(&mut build, &lines, sizes, last, dtype);
+        let [groups, m, k] = [lhs.domain[0], lhs.domain[1], lhs.domain[2]];
+        let mut rhs = body(&[groups, k, n]);
+        let slot = build.input(dtype, groups * k * n);
+        let [g, t, o] = [0, 1, 2].map(Index::coord);
+        let at = match build.random.below(3) {
+            0 => row_major(&[groups, k, n]),
+            1 => flatten(&[g, o, t], &[groups, n, k]),
+            _ => flatten(&[t, o, g], &[k, n, groups]),
+        };
+        let w = build.load(&mut rhs, slot, at);
+        rhs.results = vec![w];
+        let domain = [groups, m, n];
+        let mut own = body(&domain);
+        let mut y = push(&mut own, Instr::Anchor { dtype });
+        let [g, point, o] = [0, 1, 2].map(Index::coord);
+        if build.random.below(2) == 0 {
+            let bias = build.input(dtype, groups * n);
+            let bias = build.load(&mut own, bias, flatten(&[g.clone(), o.clone()], &[groups, n]));
+            y = map(&mut own, "add", &[bias, y], dtype);
+        }
+        if build.random.below(3) == 0 {
+            let other = build.any(&mut own, dtype);
+            y = map(&mut own, "mul", &[y, other], dtype);
+        }
+        let at = match build.random.below(3) {
+            0 => row_major(&domain),
+            _ => flatten(&[point, g, o], &[m, groups, n]),
+        };
+        build.store_at(groups * m * n, at, dtype, y);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
+        for params in 0..2 {
+            device.check_with(&kernel, &inputs, params, 16.0 + 8.0 * k as f64);
+        }
     }
 }

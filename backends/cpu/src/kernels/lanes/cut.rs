@@ -1,0 +1,65 @@
+//! How results of sums side by side are cut into tiles: what a tile reads stays in the first-level cache, and little of it is read by its
+//! neighbours too.
+
+use super::form::LaneForm;
+use crate::{machine::Caches, tile::MAX_RANK};
+
+/// Elements of a vector, whatever the machine.
+const VECTOR: usize = 16;
+/// The most sums of a tile: epilogues go over them several times.
+const MOST: usize = 4096;
+
+/// Cycles, about: of a vector of sums, a term, where operands lie in the first-level cache, and beyond; of an element that is evaluated, and
+/// of a line of them; of an element of the operand that most tiles share; of a line of sums; and of a tile.
+const TERM: f64 = 1.2;
+const FAR: f64 = 1.6;
+const COPY: f64 = 0.2;
+const LINE: f64 = 6.0;
+const SHARED: f64 = 0.1;
+const RUN: f64 = 12.0;
+const TILE: f64 = 200.0;
+
+/// The extents of tiles, along the axes of a form's result.
+pub fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
+    let rank = form.domain.len();
+    let mut len = [1; MAX_RANK];
+    len[rank - 1] = form.domain[rank - 1].min(VECTOR);
+    loop {
+        let longer = (0..rank).filter(|&d| len[d] < form.domain[d]).map(|d| {
+            let mut next = len;
+            next[d] = even(form.domain[d], 2 * len[d], if d + 1 == rank { VECTOR } else { 1 });
+            next
+        });
+        let best = longer
+            .filter(|next| next[..rank].iter().product::<usize>() <= MOST)
+            .map(|next| (cycles(form, &next, caches), next))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        match best {
+            Some((takes, next)) if takes < cycles(form, &len, caches) => len = next,
+            _ => return len,
+        }
+    }
+}
+
+/// At least so long, and such that an axis is cut evenly.
+fn even(extent: usize, len: usize, multiple: usize) -> usize {
+    let parts = extent.div_ceil(len).max(1);
+    extent.div_ceil(parts).next_multiple_of(multiple).min(extent)
+}
+
+/// About how many cycles a sum takes in tiles of such extents.
+fn cycles(form: &LaneForm, len: &[usize; MAX_RANK], caches: Caches) -> f64 {
+    let rank = form.domain.len();
+    let [moving, fixed] = &form.sides;
+    let of = |side: &super::form::Side| side.extents(len, &form.terms).map(|n| n as f64).product::<f64>();
+    let sums: f64 = len[..rank].iter().map(|&n| n as f64).product();
+    let terms: f64 = form.terms.iter().map(|&n| n as f64).product();
+    let lanes = len[rank - 1];
+    let near = 4.0 * (of(moving) + of(fixed) + sums) <= caches.l1 as f64;
+    let vectors = sums / lanes as f64 * lanes.div_ceil(VECTOR) as f64;
+    let copied = if moving.in_place() { 0.0 } else { of(moving) * (COPY + LINE / lanes as f64) };
+    let lines = (0..rank.saturating_sub(1)).filter(|&d| !fixed.depends_on(d)).map(|d| len[d]).max().unwrap_or(1);
+    let runs = sums / (lanes * lines) as f64;
+    let all = vectors * terms * if near { TERM } else { FAR } + copied + of(fixed) * SHARED + runs * RUN + terms + TILE;
+    all / sums
+}

@@ -1,0 +1,269 @@
+//! Sums of products side by side: a vector of sums for each of some points, whose terms lie wherever tables of offsets say. What many small
+//! products that lie side by side in memory are computed by, as of a depthwise convolution: its channels are the lanes.
+
+use super::{
+    level::{Isa, Level, per_level},
+    vector::Vector,
+};
+
+/// Sums over `terms` of products of two operands, for `points` points of `lanes` lanes each. Offsets are in elements.
+pub struct LaneSums<T> {
+    /// How many sums lie side by side.
+    pub lanes: usize,
+    /// How many points there are.
+    pub points: usize,
+    /// How many products each sum has.
+    pub terms: usize,
+    /// The operand that has an element for each lane, side by side: at the first point.
+    pub moving: *const T,
+    /// Where its terms begin, from there on.
+    pub moving_terms: *const isize,
+    /// From a point to the next.
+    pub moving_points: isize,
+    /// The operand that is the same for all points.
+    pub fixed: *const T,
+    /// Where its terms begin, from there on.
+    pub fixed_terms: *const isize,
+    /// Whether it has an element for each lane, side by side, or one for all of them.
+    pub fixed_lanes: bool,
+    /// If not null: a number for each lane, which sums begin with.
+    pub first: *const T,
+    /// Where the sums of the first point go.
+    pub sums: *mut T,
+    /// From a point to the next.
+    pub sums_points: isize,
+}
+
+/// Points of a block: with two vectors of each, its sums and what is read fit into sixteen registers.
+const POINTS: usize = 6;
+
+/// # Safety
+/// The operands must be valid for all points, lanes and terms, and the sums may not overlap them; the machine must have the instruction set.
+#[inline(always)]
+unsafe fn run<V: Vector>(call: &LaneSums<V::Element>) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match call.fixed_lanes {
+            true => over_lanes::<V, true>(call),
+            false => over_lanes::<V, false>(call),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn over_lanes<V: Vector, const EACH: bool>(call: &LaneSums<V::Element>) {
+    let mut lane = 0;
+    while lane < call.lanes {
+        let left = call.lanes - lane;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match left {
+                n if n >= 2 * V::LANES => over_points::<V, EACH, 2, true>(call, lane, n),
+                n if n > V::LANES => over_points::<V, EACH, 2, false>(call, lane, n),
+                n if n == V::LANES => over_points::<V, EACH, 1, true>(call, lane, n),
+                n => over_points::<V, EACH, 1, false>(call, lane, n),
+            }
+        }
+        lane += 2 * V::LANES;
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn over_points<V: Vector, const EACH: bool, const VECTORS: usize, const WHOLE: bool>(
+    call: &LaneSums<V::Element>,
+    lane: usize,
+    left: usize,
+) {
+    let mut point = 0;
+    while point < call.points {
+        let rest = call.points - point;
+        // The last two blocks are about as high as each other: one of few points waits for its sums.
+        let count = if (POINTS + 1..2 * POINTS).contains(&rest) { rest.div_ceil(2) } else { rest.min(POINTS) };
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match count {
+                1 => block::<V, EACH, 1, VECTORS, WHOLE>(call, point, lane, left),
+                2 => block::<V, EACH, 2, VECTORS, WHOLE>(call, point, lane, left),
+                3 => block::<V, EACH, 3, VECTORS, WHOLE>(call, point, lane, left),
+                4 => block::<V, EACH, 4, VECTORS, WHOLE>(call, point, lane, left),
+                5 => block::<V, EACH, 5, VECTORS, WHOLE>(call, point, lane, left),
+                _ => block::<V, EACH, POINTS, VECTORS, WHOLE>(call, point, lane, left),
+            }
+        }
+        point += count;
+    }
+}
+
+/// Vectors that follow each other; the last one in part unless all are `WHOLE`.
+///
+/// # Safety
+/// The elements must be valid, and the machine must have the instruction set.
+#[inline(always)]
+unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
+    at: *const V::Element,
+    part: usize,
+) -> [V; VECTORS] {
+    // SAFETY: passed on from the caller. No closure: it would be a function without the instruction set.
+    unsafe {
+        let mut all = [V::zero(); VECTORS];
+        for (j, v) in all.iter_mut().enumerate() {
+            let at = at.wrapping_add(j * V::LANES);
+            *v = if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, part) };
+        }
+        all
+    }
+}
+
+/// A block of sums; the last vector of a point counts in part unless all are `WHOLE`.
+///
+/// # Safety
+/// As [`run`], for these points and lanes.
+#[inline(always)]
+unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: usize, const WHOLE: bool>(
+    call: &LaneSums<V::Element>,
+    point: usize,
+    lane: usize,
+    left: usize,
+) {
+    let part = left - (VECTORS - 1) * V::LANES;
+    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; COUNT];
+        if !call.first.is_null() {
+            sums = [vectors::<V, VECTORS, WHOLE>(call.first.wrapping_add(lane), part); COUNT];
+        }
+        let moving = call.moving.wrapping_offset(point as isize * call.moving_points).wrapping_add(lane);
+        let fixed = call.fixed.wrapping_add(if EACH { lane } else { 0 });
+        for term in 0..call.terms {
+            let moving = moving.wrapping_offset(call.moving_terms.add(term).read());
+            let fixed = fixed.wrapping_offset(call.fixed_terms.add(term).read());
+            let fixed =
+                if EACH { vectors::<V, VECTORS, WHOLE>(fixed, part) } else { [V::splat(fixed.read()); VECTORS] };
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let moving = moving.wrapping_offset(i as isize * call.moving_points);
+                let moving = vectors::<V, VECTORS, WHOLE>(moving, part);
+                for j in 0..VECTORS {
+                    sums[j] = moving[j].mul_add(fixed[j], sums[j]);
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let to = call.sums.wrapping_offset((point + i) as isize * call.sums_points).wrapping_add(lane);
+            for (j, &sum) in sums.iter().enumerate() {
+                let to = to.wrapping_add(j * V::LANES);
+                if WHOLE || j + 1 < VECTORS { sum.store(to) } else { sum.store_part(to, part) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn floats<L: Level>(call: &LaneSums<f32>) {
+    // SAFETY: passed on from the caller.
+    unsafe { run::<L::Floats>(call) }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn doubles<L: Level>(call: &LaneSums<f64>) {
+    // SAFETY: passed on from the caller.
+    unsafe { run::<L::Doubles>(call) }
+}
+
+per_level! {
+    /// Sums of `f32`.
+    of_floats<>(call: &LaneSums<f32>) = floats
+}
+per_level! {
+    /// Sums of `f64`.
+    of_doubles<>(call: &LaneSums<f64>) = doubles
+}
+
+/// A type of sums side by side.
+pub trait LaneElement: Copy + Send + Sync + 'static {
+    /// The function that computes them; that of [`LaneSums`] says what it asks for.
+    fn sums(isa: Isa) -> unsafe fn(&LaneSums<Self>);
+}
+
+impl LaneElement for f32 {
+    fn sums(isa: Isa) -> unsafe fn(&LaneSums<f32>) {
+        of_floats(isa)
+    }
+}
+
+impl LaneElement for f64 {
+    fn sums(isa: Isa) -> unsafe fn(&LaneSums<f64>) {
+        of_doubles(isa)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers<T: From<f32>>(count: usize, seed: usize) -> Vec<T> {
+        (0..count).map(|i| T::from(((i * 37 + seed * 11) % 29) as f32 - 14.0)).collect()
+    }
+
+    /// Of small integers, so that sums are exact in any order.
+    fn check<
+        T: LaneElement + From<f32> + PartialEq + std::fmt::Debug + std::ops::Mul<Output = T> + std::ops::Add<Output = T>,
+    >(
+        isa: Isa,
+    ) {
+        let (terms, apart) = (5, 40);
+        for (lanes, points, fixed_lanes, bias) in [1, 3, 16, 17, 32, 37]
+            .into_iter()
+            .flat_map(|l| [1, 5, 6, 7, 13].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
+            .flat_map(|(l, p, f, b)| [(l, p, f, b), (l, p, !f, !b)])
+        {
+            let moving: Vec<T> = numbers((points + terms) * apart, 1);
+            let fixed: Vec<T> = numbers(terms * apart, 2);
+            let first: Vec<T> = numbers(lanes, 3);
+            let mut sums = vec![T::from(77.0); points * apart];
+            let moving_terms: Vec<isize> =
+                (0..terms as isize).map(|t| (terms as isize - 1 - t) * apart as isize).collect();
+            let fixed_terms: Vec<isize> = (0..terms as isize).map(|t| t * apart as isize).collect();
+            let call = LaneSums {
+                lanes,
+                points,
+                terms,
+                moving: moving.as_ptr(),
+                moving_terms: moving_terms.as_ptr(),
+                moving_points: apart as isize,
+                fixed: fixed.as_ptr(),
+                fixed_terms: fixed_terms.as_ptr(),
+                fixed_lanes,
+                first: if bias { first.as_ptr() } else { std::ptr::null() },
+                sums: sums.as_mut_ptr(),
+                sums_points: apart as isize,
+            };
+            // SAFETY: the operands have room for all points, lanes and terms.
+            unsafe { T::sums(isa)(&call) };
+            for (point, lane) in (0..points).flat_map(|p| (0..apart).map(move |l| (p, l))) {
+                let product = |t: usize| {
+                    moving[(point + terms - 1 - t) * apart + lane]
+                        * fixed[t * apart + if fixed_lanes { lane } else { 0 }]
+                };
+                let start = if bias && lane < lanes { first[lane] } else { T::from(0.0) };
+                let want = if lane < lanes { (0..terms).fold(start, |sum, t| sum + product(t)) } else { T::from(77.0) };
+                assert_eq!(sums[point * apart + lane], want, "point {point} lane {lane} of {points} x {lanes}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_loops_at_every_level() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
+            check::<f32>(isa);
+            check::<f64>(isa);
+        }
+    }
+}

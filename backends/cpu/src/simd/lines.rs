@@ -1,0 +1,76 @@
+//! Lines of elements copied by vectors: most are too short for a call each.
+
+use super::{
+    level::{Level, per_level},
+    vector::Vector,
+};
+
+/// So many lines, each of which lies side by side in both places, and is no part of another in either.
+pub struct LineCopy {
+    /// The first element of the target.
+    pub to: *mut f32,
+    /// From a line of the target to the next, in elements.
+    pub to_lines: isize,
+    /// The first element of the source.
+    pub from: *const f32,
+    /// As `to_lines`, of the source.
+    pub from_lines: isize,
+    /// Elements of a line.
+    pub len: usize,
+    /// How many lines there are.
+    pub count: usize,
+}
+
+/// # Safety
+/// All lines must be valid, and the machine must have the instruction set.
+#[inline(always)]
+unsafe fn run<L: Level>(call: &LineCopy) {
+    let lanes = <L::Floats as Vector>::LANES;
+    for n in 0..call.count as isize {
+        let (to, from) = (call.to.wrapping_offset(n * call.to_lines), call.from.wrapping_offset(n * call.from_lines));
+        // SAFETY: passed on from the caller; the last vector of a line overlaps the one before, or counts in part.
+        unsafe {
+            if call.len < lanes {
+                L::Floats::load_part(from, call.len).store_part(to, call.len);
+                continue;
+            }
+            let last = call.len - lanes;
+            let mut at = 0;
+            while at < last {
+                L::Floats::load(from.add(at)).store(to.add(at));
+                at += lanes;
+            }
+            L::Floats::load(from.add(last)).store(to.add(last));
+        }
+    }
+}
+
+per_level! {
+    /// Copies lines of elements of four bytes.
+    copy<>(call: &LineCopy) = run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Isa;
+
+    #[test]
+    fn lines_are_copied_and_nothing_else() {
+        let source: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
+            for len in [0, 1, 3, 8, 15, 16, 17, 31, 32, 40] {
+                let mut target = vec![-1.0; 500];
+                let (to, from) = (target.as_mut_ptr(), source.as_ptr());
+                let call = LineCopy { to, to_lines: 45, from, from_lines: 60, len, count: 10 };
+                // SAFETY: both have room for the lines.
+                unsafe { copy(isa)(&call) };
+                for (at, &got) in target.iter().enumerate() {
+                    let (line, element) = (at / 45, at % 45);
+                    let want = if line < 10 && element < len { (line * 60 + element) as f32 } else { -1.0 };
+                    assert_eq!(got, want, "element {element} of line {line} of {len}");
+                }
+            }
+        }
+    }
+}
