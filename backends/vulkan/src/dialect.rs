@@ -7,6 +7,7 @@ use eutectic_ir::{DType, ops::Reduction};
 
 use crate::{
     access::{BufferAccess, FAULT},
+    features::MatrixUnits,
     library::{has, names, needed, register, suffix},
 };
 
@@ -15,6 +16,8 @@ use crate::{
 pub struct Wgsl {
     /// Threads that exchange values in registers; none where they cannot.
     pub subgroup: Option<usize>,
+    /// Matrix units.
+    pub matrices: MatrixUnits,
 }
 
 impl Wgsl {
