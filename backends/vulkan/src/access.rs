@@ -1,7 +1,7 @@
 //! How a kernel sees its buffers: a binding for each, whose type follows from how the kernel's text accesses it.
 //!
 //! Elements of 4 and 8 bytes are what they are; narrower ones lie in 32-bit words. A word is written whole where neighbours are written at once, and
-//! else by an atomic exclusive or, which changes the bits of one element only.
+//! else by atomics that clear and set the bits of one element only. Several threads may write the same value to one element.
 
 use std::collections::BTreeSet;
 
@@ -34,11 +34,13 @@ pub struct BufferAccess {
     count: usize,
     view: BufferView,
     written: bool,
+    /// Whether it may lie where the kernel writes another slot: the driver must not take it for constant.
+    changes: bool,
 }
 
 impl BufferAccess {
     /// Of a slot, if a text that calls these names has it.
-    pub fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
+    fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
         let wide = is_called("quad") || is_called("put_quad");
@@ -49,7 +51,16 @@ impl BufferAccess {
             () => BufferView::Elements,
         };
         let is_used = written || wide || is_called("load") || is_called("word");
-        is_used.then_some(BufferAccess { slot, dtype, count, view, written })
+        is_used.then_some(BufferAccess { slot, dtype, count, view, written, changes: written })
+    }
+
+    /// All of a kernel's. What is as large as what is written may be the same memory, for steps in place.
+    pub fn all(slots: &[(DType, usize)], called: &BTreeSet<&str>) -> Vec<BufferAccess> {
+        let mut all: Vec<_> = slots.iter().enumerate().filter_map(|slot| BufferAccess::of(slot, called)).collect();
+        let size = |access: &BufferAccess| (access.dtype.size(), access.count);
+        let written: Vec<_> = all.iter().filter(|access| access.written).map(size).collect();
+        all.iter_mut().for_each(|access| access.changes |= written.contains(&size(access)));
+        all
     }
 
     /// The type of what one access takes, and how many there are.
@@ -69,7 +80,7 @@ impl BufferAccess {
     pub fn declaration(&self) -> String {
         let BufferAccess { slot: n, dtype, .. } = *self;
         let (part, parts) = self.part();
-        let mode = if self.written { "read_write" } else { "read" };
+        let mode = if self.changes { "read_write" } else { "read" };
         let binding = SLOTS + n;
         let mut text = format!("@group(0) @binding({binding}) var<storage, {mode}> s{n}: array<{part}, {parts}>;\n");
         let element = if dtype.size() < 4 { "u32" } else { register(dtype) };
@@ -122,12 +133,12 @@ impl BufferAccess {
             BufferView::Atomics => {
                 let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();
                 text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ {stores} }}\n");
-                // Others change the bits beside it; those of the element are this thread's.
+                // Others change the bits beside it. Who writes the same value to the same element leaves it there in whichever order.
                 let (by, bits, mask) =
                     (4 / dtype.size(), 8 * dtype.size(), if dtype.size() == 2 { "0xffffu" } else { "0xffu" });
                 text += &format!(
-                    "fn store_s{n}(at: i32, value: {}) {{ let shift = {bits}u * (u32(at) % {by}u); let word = atomicLoad(&s{n}[at / {by}]); \
-                     atomicXor(&s{n}[at / {by}], (((word >> shift) ^ bits_{name}(value)) & {mask}) << shift); }}\n",
+                    "fn store_s{n}(at: i32, value: {}) {{ let shift = {bits}u * (u32(at) % {by}u); atomicAnd(&s{n}[at / {by}], ~({mask} << shift)); \
+                     atomicOr(&s{n}[at / {by}], (bits_{name}(value) & {mask}) << shift); }}\n",
                     register(dtype)
                 );
             }

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ash::vk;
+use ash::{khr, vk};
 use eutectic_backend::{
     BackendError, Cost, DTypes, Kernel, Limits, Memory,
     fit::{Fitted, Measured},
@@ -21,6 +21,7 @@ use eutectic_gpu::{
     device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
+use eutectic_ir::DType;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use rayon::prelude::*;
 
@@ -28,7 +29,7 @@ use crate::{
     dialect::Wgsl,
     errors::failed,
     features::Features,
-    instance::{DeviceFeatures, VulkanInstance},
+    instance::{BFLOAT16, Bfloat16Features, DeviceFeatures, VulkanInstance},
     kernels,
     memory::{LogicalDevice, Region, lock},
     module::Module,
@@ -130,7 +131,7 @@ impl Vulkan {
             cluster: 0,
             library: None,
         };
-        let dialect = Wgsl { subgroup: found.features.subgroup };
+        let dialect = Wgsl { subgroup: found.features.subgroup, matrices: found.features.matrices };
         let cache = options.cache.as_deref().map(Cache::new);
         let known = cache.as_ref().and_then(|cache| cache.read(&pipelines(&found))).unwrap_or_default();
         let shared = Arc::new(logical(loaded, found, &known)?);
@@ -207,10 +208,29 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
         .maintenance4(true)
         .subgroup_size_control(found.features.subgroup.is_some())
         .compute_full_subgroups(found.features.subgroup.is_some());
-    let info = vk::DeviceCreateInfo::default()
+    let units = found.features.matrices;
+    let (f16, bf16) = (units.f16 && !units.emulated, units.bf16 && !units.emulated);
+    let mut features12 = vk::PhysicalDeviceVulkan12Features::default()
+        .vulkan_memory_model(f16 || bf16)
+        .vulkan_memory_model_device_scope(f16 || bf16)
+        .shader_float16(f16);
+    let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let mut bfloat16 = Bfloat16Features::new(true);
+    let mut extensions = Vec::new();
+    let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_features(&features)
-        .push_next(&mut features13);
+        .push_next(&mut features13)
+        .push_next(&mut features12);
+    if f16 || bf16 {
+        extensions.push(khr::cooperative_matrix::NAME.as_ptr());
+        info = info.push_next(&mut matrices);
+    }
+    if bf16 {
+        extensions.push(BFLOAT16.as_ptr());
+        info = info.push_next(&mut bfloat16);
+    }
+    let info = info.enabled_extension_names(&extensions);
     // SAFETY: the features are those that the device has.
     unsafe {
         let device =
@@ -255,7 +275,13 @@ impl Device for Vulkan {
         let features = &found.features;
         let lacks: String = features.lacks().iter().map(|(_, feature)| format!(", without {feature}")).collect();
         let subgroup = features.subgroup.map_or("none".into(), |size| size.to_string());
-        format!("{} ({}), {} GiB, subgroups of {subgroup}{lacks}", found.name, found.driver, features.memory >> 30)
+        let units: String = [DType::F16, DType::Bf16]
+            .into_iter()
+            .filter(|dtype| features.matrices.take(*dtype))
+            .map(|dtype| format!(", matrix units of {dtype}"))
+            .collect();
+        let (name, driver, memory) = (&found.name, &found.driver, features.memory >> 30);
+        format!("{name} ({driver}), {memory} GiB, subgroups of {subgroup}{units}{lacks}")
     }
 
     fn limits(&self) -> Limits {

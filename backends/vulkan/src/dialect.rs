@@ -7,6 +7,7 @@ use eutectic_ir::{DType, ops::Reduction};
 
 use crate::{
     access::{BufferAccess, FAULT},
+    features::MatrixUnits,
     library::{has, names, needed, register, suffix},
 };
 
@@ -15,14 +16,15 @@ use crate::{
 pub struct Wgsl {
     /// Threads that exchange values in registers; none where they cannot.
     pub subgroup: Option<usize>,
+    /// Matrix units.
+    pub matrices: MatrixUnits,
 }
 
 impl Wgsl {
     /// A text: declarations, and a kernel of blocks of so many threads around a body.
     pub fn text(&self, slots: &[(DType, usize)], block: usize, before: &str, body: &str) -> String {
         let called: BTreeSet<&str> = names(before).chain(names(body)).collect();
-        let buffers: Vec<_> = slots.iter().enumerate().filter_map(|slot| BufferAccess::of(slot, &called)).collect();
-        let mut own: String = buffers.iter().map(BufferAccess::declaration).collect();
+        let mut own: String = BufferAccess::all(slots, &called).iter().map(BufferAccess::declaration).collect();
         own += before;
         let mut seen = BTreeSet::new();
         for name in called.iter().filter(|name| name.starts_with("along_") || name.starts_with("across_")) {

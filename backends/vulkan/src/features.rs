@@ -2,6 +2,31 @@
 
 use eutectic_ir::DType;
 
+/// Units that multiply matrices of 16 × 16 16-bit floats by subgroups, and sum in 32 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatrixUnits {
+    /// Of `f16`.
+    pub f16: bool,
+    /// Of `bf16`.
+    pub bf16: bool,
+    /// By plain arithmetic of 32 threads: kernels for such units can be tested where there are none.
+    pub emulated: bool,
+}
+
+impl MatrixUnits {
+    /// Those that a device without any can be tested with.
+    pub const EMULATED: MatrixUnits = MatrixUnits { f16: true, bf16: true, emulated: true };
+
+    /// Whether they take a type.
+    pub fn take(&self, dtype: DType) -> bool {
+        match dtype {
+            DType::F16 => self.f16,
+            DType::Bf16 => self.bf16,
+            _ => false,
+        }
+    }
+}
+
 /// What a device has, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -11,6 +36,8 @@ pub struct Features {
     pub float64: bool,
     /// Threads that exchange values in registers, if shuffles are there and blocks can be made of whole subgroups; a power of two.
     pub subgroup: Option<usize>,
+    /// Matrix units, for which kernels need whole subgroups.
+    pub matrices: MatrixUnits,
     /// Threads of a block: a power of two.
     pub threads: usize,
     /// Bytes of shared memory of a block.
@@ -33,6 +60,7 @@ impl Features {
         int64: true,
         float64: true,
         subgroup: Some(usize::MAX),
+        matrices: MatrixUnits { f16: true, bf16: true, emulated: false },
         threads: usize::MAX,
         shared: usize::MAX,
         blocks: [usize::MAX; 2],
@@ -47,6 +75,7 @@ impl Features {
         int64: false,
         float64: false,
         subgroup: None,
+        matrices: MatrixUnits { f16: false, bf16: false, emulated: false },
         threads: 128,
         shared: 16 << 10,
         blocks: [65535; 2],
@@ -62,6 +91,16 @@ impl Features {
             int64: self.int64 && most.int64,
             float64: self.float64 && most.float64,
             subgroup: self.subgroup.zip(most.subgroup).map(|(has, most)| has.min(most)),
+            matrices: match (self.subgroup, most.subgroup) {
+                _ if most.matrices.emulated => most.matrices,
+                // Their subgroups are the device's.
+                (Some(has), Some(most_of)) if has <= most_of => MatrixUnits {
+                    f16: self.matrices.f16 && most.matrices.f16,
+                    bf16: self.matrices.bf16 && most.matrices.bf16,
+                    emulated: self.matrices.emulated,
+                },
+                _ => MatrixUnits::default(),
+            },
             threads: self.threads.min(most.threads),
             shared: self.shared.min(most.shared),
             blocks: [0, 1].map(|axis| self.blocks[axis].min(most.blocks[axis])),

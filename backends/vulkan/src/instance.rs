@@ -6,10 +6,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ash::{Entry, Instance, ext, vk};
+use ash::{Entry, Instance, ext, khr, nv, vk};
 use eutectic_backend::BackendError;
 
-use crate::{errors::failed, features::Features, spirv::Kept};
+use crate::{
+    errors::failed,
+    features::{Features, MatrixUnits},
+    words::Kept,
+};
 
 /// What validation layers said.
 pub type Messages = Mutex<Vec<String>>;
@@ -43,6 +47,33 @@ pub struct DeviceFeatures {
     /// Nanoseconds of a tick, and which bits of a time count; none where there is no clock.
     pub clock: Option<(f32, u64)>,
 }
+
+/// `VK_KHR_shader_bfloat16`, which is younger than ash.
+pub const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
+
+/// `VkPhysicalDeviceShaderBfloat16FeaturesKHR`.
+#[repr(C)]
+pub struct Bfloat16Features {
+    s_type: vk::StructureType,
+    next: *mut c_void,
+    ty: vk::Bool32,
+    dot_product: vk::Bool32,
+    pub matrix: vk::Bool32,
+}
+
+impl Bfloat16Features {
+    /// Matrices of `bf16`, or none.
+    pub fn new(matrix: bool) -> Bfloat16Features {
+        let s_type = vk::StructureType::from_raw(1_000_141_000);
+        let matrix = vk::Bool32::from(matrix);
+        Bfloat16Features { s_type, next: std::ptr::null_mut(), ty: matrix, dot_product: vk::FALSE, matrix }
+    }
+}
+
+// SAFETY: it begins as all such structures do, and is one of those that features and devices are extended by.
+unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Bfloat16Features {}
+// SAFETY: likewise.
+unsafe impl vk::ExtendsDeviceCreateInfo for Bfloat16Features {}
 
 unsafe extern "system" fn report(
     _: vk::DebugUtilsMessageSeverityFlagsEXT,
@@ -163,7 +194,11 @@ impl VulkanInstance {
         let mut buffers = vk::PhysicalDeviceMaintenance4Properties::default();
         let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
         let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
-        // SAFETY: the device is one of the instance's; the structures are those that its version has.
+        let mut of_nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+        // SAFETY: the device is one of the instance's.
+        let extensions = unsafe { self.instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
+        let has = |name: &CStr| extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name));
+        // SAFETY: the structures are those that the device's version and its extensions have.
         let (properties, features, queues, memory) = unsafe {
             let version = self.instance.get_physical_device_properties(physical).api_version;
             if version < vk::API_VERSION_1_3 {
@@ -178,6 +213,9 @@ impl VulkanInstance {
                 .push_next(&mut driver)
                 .push_next(&mut memories)
                 .push_next(&mut buffers);
+            if has(nv::shader_sm_builtins::NAME) {
+                properties = properties.push_next(&mut of_nvidia);
+            }
             self.instance.get_physical_device_properties2(physical, &mut properties);
             let mut features =
                 vk::PhysicalDeviceFeatures2::default().push_next(&mut features13).push_next(&mut features12);
@@ -207,10 +245,18 @@ impl VulkanInstance {
         let threads = limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]) as usize;
         let buffers_of_kernel =
             limits.max_per_stage_descriptor_storage_buffers.min(limits.max_descriptor_set_storage_buffers);
+        let votes = subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::VOTE);
+        let memory_model =
+            features12.vulkan_memory_model == vk::TRUE && features12.vulkan_memory_model_device_scope == vk::TRUE;
+        let float16 = features12.shader_float16 == vk::TRUE;
         let features = Features {
             int64: features.shader_int64 == vk::TRUE,
             float64: features.shader_float64 == vk::TRUE,
             subgroup: shuffles.then_some(subgroup),
+            matrices: match shuffles && votes && memory_model && has(khr::cooperative_matrix::NAME) {
+                true => self.matrices(physical, float16, has(BFLOAT16)),
+                false => MatrixUnits::default(),
+            },
             threads: 1 << threads.min(by_subgroups).clamp(1, 1024).ilog2(),
             shared: limits.max_compute_shared_memory_size as usize,
             blocks: [0, 1].map(|axis| limits.max_compute_work_group_count[axis] as usize),
@@ -223,8 +269,12 @@ impl VulkanInstance {
         if let Some(what) = features.too_little() {
             return Err(format!("{name}, which {what}"));
         }
-        // Vulkan does not say how many processors there are: NVIDIA's largest devices have about as many as a work group's grid is worth filling with.
-        let processors = if properties.device_type == vk::PhysicalDeviceType::CPU { 4 } else { 128 };
+        // Vulkan itself does not say how many processors there are.
+        let processors = match of_nvidia.shader_sm_count as usize {
+            0 if properties.device_type == vk::PhysicalDeviceType::CPU => 4,
+            0 => 64,
+            count => count,
+        };
         Ok(DeviceFeatures {
             physical,
             kind: properties.device_type,
@@ -248,6 +298,36 @@ impl VulkanInstance {
             },
             name,
         })
+    }
+
+    /// The matrix units of a device that has the extension.
+    fn matrices(&self, physical: vk::PhysicalDevice, float16: bool, bfloat16: bool) -> MatrixUnits {
+        let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut short = Bfloat16Features::new(false);
+        let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut matrix);
+        if bfloat16 {
+            features = features.push_next(&mut short);
+        }
+        let units = khr::cooperative_matrix::Instance::new(&self.entry, &self.instance);
+        // SAFETY: the device has the extensions.
+        let sizes = unsafe {
+            self.instance.get_physical_device_features2(physical, &mut features);
+            units.get_physical_device_cooperative_matrix_properties(physical).unwrap_or_default()
+        };
+        let has = |operand: vk::ComponentTypeKHR| {
+            sizes.iter().any(|size| {
+                [size.m_size, size.n_size, size.k_size] == [16; 3]
+                    && [size.a_type, size.b_type] == [operand; 2]
+                    && [size.c_type, size.result_type] == [vk::ComponentTypeKHR::FLOAT32; 2]
+                    && size.scope == vk::ScopeKHR::SUBGROUP
+            })
+        };
+        let is_there = matrix.cooperative_matrix == vk::TRUE;
+        MatrixUnits {
+            f16: is_there && float16 && has(vk::ComponentTypeKHR::FLOAT16),
+            bf16: is_there && short.matrix == vk::TRUE && has(vk::ComponentTypeKHR::from_raw(1_000_141_000)),
+            emulated: false,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ mod memory;
 mod module;
 mod spirv;
 mod stream;
+mod units;
+mod words;
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
 pub use device::{Counted, Vulkan, VulkanOptions, costs};
-pub use features::Features;
+pub use features::{Features, MatrixUnits};
 
 /// The backend on a device.
 ///

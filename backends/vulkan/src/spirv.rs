@@ -1,4 +1,4 @@
-//! WGSL to SPIR-V by naga, and what naga leaves unsaid of floating point and of buffers that are one memory.
+//! WGSL to SPIR-V by naga.
 
 use eutectic_gpu::{cache::Cache, launch::BEFORE_SLOTS};
 use eutectic_ir::DType;
@@ -9,7 +9,11 @@ use naga::{
     valid::{Capabilities, ValidationFlags, Validator},
 };
 
-use crate::access::{FAULT, SLOTS, WORKSPACE};
+use crate::{
+    access::{FAULT, SLOTS, WORKSPACE},
+    units,
+    words::{self, Kept},
+};
 
 /// A buffer of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +37,6 @@ pub struct Spirv {
     pub arguments: bool,
 }
 
-/// What a device keeps of floats: signed zeros, infinities and NaN, for each of these widths.
-pub type Kept = [(u32, bool); 3];
-
 /// Which compiler compiles: what another one made of a text is compiled anew.
 const NAGA: &str = "naga 30.0.1";
 
@@ -58,11 +59,11 @@ impl Spirv {
     /// Whether it computes in a 64-bit type.
     pub fn has(&self, dtype: DType) -> bool {
         let capability = match dtype {
-            DType::F64 => FLOAT64,
-            DType::I64 => INT64,
+            DType::F64 => words::FLOAT64,
+            DType::I64 => words::INT64,
             _ => return false,
         };
-        instructions(&self.words).any(|i| i[0] & 0xffff == CAPABILITY && i[1] == capability)
+        words::instructions(&self.words).any(|i| words::op(i) == words::CAPABILITY && i[1] == capability)
     }
 
     /// Its bindings and words as the words of a file.
@@ -95,6 +96,11 @@ impl Spirv {
 /// What naga says, which is a defect of the backend.
 pub fn compile(text: &str, kept: &Kept) -> Result<Spirv, String> {
     let defect = |why: String| format!("naga does not compile a printed kernel, a defect of the backend: {why}");
+    let operands = units::operands(text);
+    let text = &match operands {
+        Some(_) => format!("{}{text}", units::ENABLE),
+        None => text.to_string(),
+    };
     let module = naga::front::wgsl::parse_str(text).map_err(|e| defect(e.emit_to_string(text)))?;
     // Reductions are called by all threads of a block, which naga cannot see of values that were exchanged.
     let flags = ValidationFlags::all() - ValidationFlags::CONTROL_FLOW_UNIFORMITY;
@@ -131,61 +137,9 @@ pub fn compile(text: &str, kept: &Kept) -> Result<Spirv, String> {
         bindings.push(Binding { number, argument, bytes: u64::from(layouts[variable.ty].size) });
     }
     let arguments = module.global_variables.iter().any(|(_, v)| v.space == AddressSpace::Immediate);
-    Ok(Spirv { words: complete(&words, kept), bindings, arguments })
-}
-
-const ENTRY_POINT: u32 = 15;
-const EXECUTION_MODE: u32 = 16;
-const CAPABILITY: u32 = 17;
-const FLOAT64: u32 = 10;
-const INT64: u32 = 11;
-const VARIABLE: u32 = 59;
-const DECORATE: u32 = 71;
-const STORAGE_BUFFER: u32 = 12;
-const ALIASED: u32 = 20;
-const SIGNED_ZERO_INF_NAN_PRESERVE: [u32; 2] = [4466, 4461];
-
-/// What follows a module's header.
-fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
-    let mut rest = words.get(5..).unwrap_or_default();
-    std::iter::from_fn(move || {
-        let length = (rest.first()? >> 16).max(1) as usize;
-        let (instruction, after) = rest.split_at_checked(length)?;
-        rest = after;
-        Some(instruction)
-    })
-}
-
-/// Adds that signed zeros, infinities and NaN are kept where the module has floats of that width, and that buffers may be one memory: steps in place
-/// read and write the same.
-fn complete(words: &[u32], kept: &Kept) -> Vec<u32> {
-    let instructions: Vec<&[u32]> = instructions(words).collect();
-    let op = |instruction: &[u32]| instruction[0] & 0xffff;
-    let buffers: Vec<u32> =
-        instructions.iter().filter(|i| op(i) == VARIABLE && i[3] == STORAGE_BUFFER).map(|i| i[2]).collect();
-    let has_floats = |width: u32| instructions.iter().any(|i| op(i) == 22 && i[2] == width);
-    let kept: Vec<u32> =
-        kept.iter().filter(|(width, kept)| *kept && has_floats(*width)).map(|(width, _)| *width).collect();
-    let mut all = words[..5].to_vec();
-    let (mut decorated, mut moded) = (false, false);
-    if !kept.is_empty() {
-        all.extend([2 << 16 | CAPABILITY, SIGNED_ZERO_INF_NAN_PRESERVE[0]]);
-    }
-    let entry = instructions.iter().find(|i| op(i) == ENTRY_POINT).map_or(0, |i| i[2]);
-    for instruction in &instructions {
-        if op(instruction) == EXECUTION_MODE && !moded {
-            moded = true;
-            for width in &kept {
-                all.extend([4 << 16 | EXECUTION_MODE, entry, SIGNED_ZERO_INF_NAN_PRESERVE[1], *width]);
-            }
-        }
-        if op(instruction) == DECORATE && !decorated {
-            decorated = true;
-            buffers.iter().for_each(|buffer| all.extend([3 << 16 | DECORATE, *buffer, ALIASED]));
-        }
-        all.extend_from_slice(instruction);
-    }
-    all
+    let words = words::complete(&words, kept);
+    let words = operands.map_or_else(|| words.clone(), |dtype| words::with_matrices(&words, dtype));
+    Ok(Spirv { words, bindings, arguments })
 }
 
 #[cfg(test)]
@@ -194,12 +148,12 @@ mod tests {
     use eutectic_ir::DType;
 
     use super::*;
-    use crate::dialect::Wgsl;
+    use crate::{dialect::Wgsl, features::MatrixUnits};
 
     /// Every function of the library compiles.
     #[test]
     fn the_library_is_right() {
-        let wgsl = Wgsl { subgroup: Some(32) };
+        let wgsl = Wgsl { subgroup: Some(32), matrices: MatrixUnits::default() };
         let all = crate::library::all();
         let body: String = all.iter().map(|name| format!("// {name}\n")).collect();
         let text = wgsl.text(&[(DType::F32, 4)], 64, "", &(body + "store_s0(0, 1.0);\n"));
@@ -211,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_the_cache_gives_is_what_was_compiled() {
-        let wgsl = Wgsl { subgroup: None };
+        let wgsl = Wgsl { subgroup: None, matrices: MatrixUnits::default() };
         let slots = [(DType::F64, 4), (DType::I32, 12)];
         let text = wgsl.text(&slots, 64, "", "store_s0(0, f64(load_s1(3)));\n");
         let code = compile(&text, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));

@@ -1,159 +1,215 @@
-//! Products: a tile of the result in the registers of a block, operands and epilogue any expressions.
+//! Products: a tile of the result in the registers of a block, operands and epilogue any expressions; by the way that promises the least time.
 
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
+use eutectic_ir::DType;
 
-use super::parts::{Epilogue, OperandTile, PrintedOperand, matrix, sums};
+use super::{
+    fma, matrices,
+    parts::{Epilogue, PrintedOperand, matrix, sums},
+};
 use crate::{dialect::Wgsl, library::register};
 
-/// Rows and columns of a block, its step along the depth, rows and columns of a thread, and what part of the device's rate it comes to.
-struct TileForm {
-    block: [usize; 2],
-    depth: usize,
-    thread: [usize; 2],
-    rate: f64,
+/// A tile: what a block computes, in what steps, and how long they take.
+#[derive(Clone, Copy, Debug)]
+pub struct TileForm {
+    /// Rows and columns of a block.
+    pub block: [usize; 2],
+    /// Terms of a step.
+    pub depth: usize,
+    /// Rows and columns of a thread; on matrix units, how many subgroups share rows and columns.
+    pub shares: [usize; 2],
+    /// What part it comes to of the multiplications and additions of 32 bits that a busy processor can do.
+    pub rate: f64,
 }
 
-impl TileForm {
-    fn threads(&self) -> usize {
-        self.block[0] / self.thread[0] * (self.block[1] / self.thread[1])
-    }
-
-    fn fits(&self, shape: &DeviceShape, size: usize) -> bool {
-        let [bm, bn] = self.block;
-        self.threads() <= shape.threads && (bm + bn) * self.depth * size <= shape.shared
-    }
-}
-
-const FORMS: [TileForm; 4] = [
-    TileForm { block: [128, 128], depth: 16, thread: [8, 8], rate: 0.8 },
-    TileForm { block: [64, 64], depth: 16, thread: [4, 4], rate: 0.5 },
-    TileForm { block: [32, 64], depth: 16, thread: [4, 4], rate: 0.35 },
-    TileForm { block: [16, 32], depth: 32, thread: [4, 4], rate: 0.12 },
-];
 /// Most parts of the depth that have blocks of their own.
 const PARTS: usize = 16;
+/// How many multiplications and additions a processor could do while a step waits for memory, and while parts of the depth are added.
+const WAITING: f64 = 80_000.0;
+const JOINING: f64 = 800_000.0;
+/// Blocks of a processor that work while one of them waits.
+const RESIDENT: usize = 2;
 /// Threads of a block that adds parts.
 const ADDING: usize = 128;
+
+/// `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis, to be printed.
+pub struct Product<'a> {
+    pub dialect: &'a Wgsl,
+    pub kernel: &'a Kernel,
+    /// Extents of batch, rows, columns and depth.
+    pub extents: [usize; 4],
+    /// The type of sums.
+    pub sum: DType,
+    operands: [(Nest, usize); 2],
+    own: Nest,
+}
+
+/// A tile's text: threads of a block, what stands before a kernel, and its body.
+pub struct TileText {
+    pub threads: usize,
+    pub before: String,
+    pub body: String,
+}
+
+/// What is done with the sums of neighbours in a row, from column `at_n` of row `m` on: the epilogue, or storing a part of the depth.
+pub struct TilePoints<'a> {
+    product: &'a Product<'a>,
+    epilogue: &'a Epilogue,
+    parts: usize,
+}
+
+impl TilePoints<'_> {
+    /// How many neighbours there are at once.
+    pub fn lanes(&self) -> usize {
+        self.epilogue.lanes()
+    }
+
+    /// Statements, by the sum of each.
+    pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
+        let Product { dialect, kernel, extents: [b, m, n, _], .. } = *self.product;
+        let part = |lane: usize| {
+            let at = format!("((part * {b} + b) * {m} + m) * {n} + at_n + {lane}");
+            dialect.store(kernel.slots.len(), &at, &sum(lane))
+        };
+        let statements = match self.parts {
+            1 => self.epilogue.at(sum),
+            _ => (0..self.lanes()).map(part).collect(),
+        };
+        format!("if (m < {m} && at_n < {n}) {{\n{statements}\n}}\n")
+    }
+}
 
 /// Prints it.
 ///
 /// # Errors
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return Err(vec!["no product".into()]) };
-    let sum = sums(&kernel.bodies());
-    let ty = register(sum);
-    let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
-    let right = matrix(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
-    let own = matrix(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
-    let ([b, m, k], n) = ([left.domain[0], left.domain[1], left.domain[2]], right.domain[2]);
-    let (form, parts) = choose(shape, [b, m, n, k], sum.size());
-    let TileForm { block: [bm, bn], depth: bk, thread: [tm, tn], .. } = *form;
-    let threads = form.threads();
-    let operands = [
-        PrintedOperand::print(dialect, &left, lhs.results[0], &kernel.slots, false)?,
-        PrintedOperand::print(dialect, &right, rhs.results[0], &kernel.slots, true)?,
-    ];
-    let epilogue = Epilogue::print(dialect, &own, &kernel.slots, 4)?;
-    let [rows, columns] = [m.div_ceil(bm), n.div_ceil(bn)];
-    let tiles = rows * columns;
-    let each = k.div_ceil(bk).div_ceil(parts) * bk;
-    let before = format!(
-        "var<workgroup> left: array<vec4<{ty}>, {}>;\nvar<workgroup> right: array<vec4<{ty}>, {}>;\n",
-        bk * bm / 4,
-        bk * bn / 4
-    );
-    let mut body = dialect.place("thread", "block");
-    body += &format!(
-        "\nif (block >= {}) {{ return; }}\nlet tile = block % {tiles};\nlet part = block / {tiles} % {parts};\nlet b = block / {};\n\
-         let m0 = tile / {columns} * {bm};\nlet n0 = tile % {columns} * {bn};\nlet tm = thread / {across} * {tm};\nlet tn = thread % {across} * {tn};\n\
-         let begin = part * {each};\nlet end = min(begin + {each}, {k});\n",
-        tiles * parts * b,
-        tiles * parts,
-        across = bn / tn,
-    );
-    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
-        body += &format!("var c{i}_{j} = vec4<{ty}>();\n");
-    }
-    body += &format!("for (var k0 = begin; k0 < end; k0 += {bk}) {{\n");
-    let tile = |memory, outer, first| OperandTile { memory, outer, depth: bk, first: [first, "k0"], end: "end" };
-    body += &operands[0].fetch(&tile("left", bm, "m0"), threads, ty);
-    body += &operands[1].fetch(&tile("right", bn, "n0"), threads, ty);
-    body += &format!("workgroupBarrier();\nfor (var kk = 0; kk < {bk}; kk += 1) {{\n");
-    (0..tm / 4).for_each(|i| body += &format!("let x{i} = left[(kk * {bm} + tm) / 4 + {i}];\n"));
-    (0..tn / 4).for_each(|j| body += &format!("let y{j} = right[(kk * {bn} + tn) / 4 + {j}];\n"));
-    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
-        body += &format!("c{i}_{j} = fma(vec4<{ty}>(x{}[{}]), y{j}, c{i}_{j});\n", i / 4, i % 4);
-    }
-    body += "}\nworkgroupBarrier();\n}\n";
-    body += &format!("var sums: array<vec4<{ty}>, {}>;\n", tm * tn / 4);
-    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
-        body += &format!("sums[{}] = c{i}_{j};\n", i * tn / 4 + j);
-    }
-    let lanes = epilogue.lanes();
-    body += &format!(
-        "for (var i = 0; i < {tm}; i += 1) {{\nlet m = m0 + tm + i;\nfor (var j = 0; j < {tn}; j += {lanes}) {{\nlet at_n = n0 + tn + j;\n\
-         if (m < {m} && at_n < {n}) {{\n"
-    );
-    let of = |lane: usize| format!("sums[(i * {tn} + j) / 4][j % 4 + {lane}]");
-    let slot = kernel.slots.len();
-    let mut slots = kernel.slots.clone();
-    let elements = b * m * n;
-    if parts > 1 {
-        slots.push((sum, parts * elements));
-        for lane in 0..lanes {
-            let at = format!("((part * {b} + b) * {m} + m) * {n} + at_n + {lane}");
-            body += &dialect.store(slot, &at, &of(lane));
-        }
-    } else {
-        body += &epilogue.at(of);
-    }
-    body += "}\n}\n}\n";
-    let workspace = if parts > 1 { parts * elements * sum.size() } else { 0 };
-    let text = dialect.text(&slots, threads, &before, &body);
-    let mut launches = vec![Launch { workspace, ..Launch::new(text, [tiles * parts * b, 1, 1], threads) }];
-    if parts > 1 {
-        // Adds the parts, in order.
-        let groups = elements / lanes;
-        let mut body = dialect.each_point("i", groups, ADDING);
-        body +=
-            &format!("let at = i * {lanes};\nlet b = at / {};\nlet m = at / {n} % {m};\nlet at_n = at % {n};\n", m * n);
-        for lane in 0..lanes {
-            body += &format!("var s{lane} = {ty}(0);\n");
-        }
-        body += &format!("for (var part = 0; part < {parts}; part += 1) {{\n");
-        for lane in 0..lanes {
-            body += &format!("s{lane} += {};\n", dialect.load(slot, &format!("part * {elements} + at + {lane}")));
-        }
-        body += "}\n";
-        body += &epilogue.at(|lane| format!("s{lane}"));
-        body += "}\n";
-        let blocks = groups.div_ceil(ADDING).min(shape.processors * 16);
-        let text = dialect.text(&slots, ADDING, "", &body);
-        launches.push(Launch { workspace, ..Launch::new(text, [blocks, 1, 1], ADDING) });
-    }
-    Ok(launches)
+    let product = Product::new(dialect, kernel).ok_or_else(|| vec!["no product".to_string()])?;
+    let forms = match product.takes_matrices() {
+        true => matrices::forms(dialect, shape),
+        false => fma::forms(shape, product.sum.size()),
+    };
+    let (form, parts) = product.choose(shape, &forms);
+    product.print(shape, &form, parts)
 }
 
-/// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps.
-fn choose(shape: &DeviceShape, [b, m, n, k]: [usize; 4], size: usize) -> (&'static TileForm, usize) {
-    let mut best = (&FORMS[3], 1, f64::INFINITY);
-    for form in FORMS.iter().filter(|form| form.fits(shape, size)) {
-        let [bm, bn] = form.block;
-        let blocks = (b * m.div_ceil(bm) * n.div_ceil(bn)).max(1);
-        let steps = k.div_ceil(form.depth).max(1);
-        let mut parts = 1;
-        while parts <= PARTS && steps >= parts && (parts == 1 || parts * b * m * n * size <= shape.workspace) {
-            let waves = (blocks * parts).div_ceil(shape.processors) as f64;
-            let step = (bm * bn * form.depth) as f64 / form.rate + 12_000.0;
-            let adding = if parts > 1 { 800_000.0 } else { 0.0 };
-            let time = waves * steps.div_ceil(parts) as f64 * step + adding;
-            if time < best.2 {
-                best = (form, parts, time);
-            }
-            parts *= 2;
-        }
+impl<'a> Product<'a> {
+    fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
+        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
+        let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
+        let right = matrix(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
+        Some(Product {
+            dialect,
+            kernel,
+            extents: [left.domain[0], left.domain[1], right.domain[2], left.domain[2]],
+            sum: sums(&kernel.bodies()),
+            operands: [(left, lhs.results[0]), (right, rhs.results[0])],
+            own: matrix(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]),
+        })
     }
-    (best.0, best.1)
+
+    /// The type of both operands.
+    pub fn operand_type(&self) -> Option<DType> {
+        let [left, right] = [0, 1].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
+        (left == right).then_some(left)
+    }
+
+    /// Whether the device's matrix units take the operands.
+    fn takes_matrices(&self) -> bool {
+        self.sum == DType::F32 && self.operand_type().is_some_and(|dtype| self.dialect.matrices.take(dtype))
+    }
+
+    /// The operands, printed, with at most so many neighbours at once.
+    ///
+    /// # Errors
+    /// What cannot be printed.
+    pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 2], Vec<String>> {
+        let print = |n: usize| {
+            let (nest, result) = &self.operands[n];
+            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 1, most)
+        };
+        Ok([print(0)?, print(1)?])
+    }
+
+    /// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps, which wait
+    /// for memory unless the processor has another block to work on.
+    fn choose(&self, shape: &DeviceShape, forms: &[TileForm]) -> (TileForm, usize) {
+        let [b, m, n, k] = self.extents;
+        let size = self.sum.size();
+        let mut best = (forms[forms.len() - 1], 1, f64::INFINITY);
+        for form in forms {
+            let [bm, bn] = form.block;
+            let blocks = (b * m.div_ceil(bm) * n.div_ceil(bn)).max(1);
+            let steps = k.div_ceil(form.depth).max(1);
+            let mut parts = 1;
+            while parts <= PARTS && steps >= parts && (parts == 1 || parts * b * m * n * size <= shape.workspace) {
+                let waves = |at_once: usize| (blocks * parts).div_ceil(at_once) as f64;
+                let busy = (bm * bn * form.depth) as f64 / form.rate;
+                let step = (waves(shape.processors) * busy).max(waves(shape.processors * RESIDENT) * (busy + WAITING));
+                let adding = if parts > 1 { JOINING } else { 0.0 };
+                let time = steps.div_ceil(parts) as f64 * step + adding;
+                if time < best.2 {
+                    best = (*form, parts, time);
+                }
+                parts *= 2;
+            }
+        }
+        (best.0, best.1)
+    }
+
+    fn print(&self, shape: &DeviceShape, form: &TileForm, parts: usize) -> Result<Vec<Launch>, Vec<String>> {
+        let Product { dialect, kernel, sum, extents: [b, m, n, k], .. } = *self;
+        let ty = register(sum);
+        let [bm, bn] = form.block;
+        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4)?;
+        let points = TilePoints { product: self, epilogue: &epilogue, parts };
+        let tile =
+            if self.takes_matrices() { matrices::print(&points, self, form) } else { fma::print(&points, self, form) }?;
+        let lanes = epilogue.lanes();
+        let columns = n.div_ceil(bn);
+        let tiles = m.div_ceil(bm) * columns;
+        let each = k.div_ceil(form.depth).div_ceil(parts) * form.depth;
+        let mut body = dialect.place("thread", "block");
+        body += &format!(
+            "\nif (block >= {}) {{ return; }}\nlet tile = block % {tiles};\nlet part = block / {tiles} % {parts};\nlet b = block / {};\n\
+             let m0 = tile / {columns} * {bm};\nlet n0 = tile % {columns} * {bn};\n\
+             let begin = part * {each};\nlet end = min(begin + {each}, {k});\n",
+            tiles * parts * b,
+            tiles * parts,
+        );
+        let slot = kernel.slots.len();
+        let mut slots = kernel.slots.clone();
+        let elements = b * m * n;
+        if parts > 1 {
+            slots.push((sum, parts * elements));
+        }
+        body += &tile.body;
+        let workspace = if parts > 1 { parts * elements * sum.size() } else { 0 };
+        let text = dialect.text(&slots, tile.threads, &tile.before, &body);
+        let mut launches = vec![Launch { workspace, ..Launch::new(text, [tiles * parts * b, 1, 1], tile.threads) }];
+        if parts > 1 {
+            // Adds the parts, in order.
+            let groups = elements / lanes;
+            let mut body = dialect.each_point("i", groups, ADDING);
+            body += &format!(
+                "let at = i * {lanes};\nlet b = at / {};\nlet m = at / {n} % {m};\nlet at_n = at % {n};\n",
+                m * n
+            );
+            for lane in 0..lanes {
+                body += &format!("var s{lane} = {ty}(0);\n");
+            }
+            body += &format!("for (var part = 0; part < {parts}; part += 1) {{\n");
+            for lane in 0..lanes {
+                body += &format!("s{lane} += {};\n", dialect.load(slot, &format!("part * {elements} + at + {lane}")));
+            }
+            body += "}\n";
+            body += &epilogue.at(|lane| format!("s{lane}"));
+            body += "}\n";
+            let blocks = groups.div_ceil(ADDING).min(shape.processors * 16);
+            let text = dialect.text(&slots, ADDING, "", &body);
+            launches.push(Launch { workspace, ..Launch::new(text, [blocks, 1, 1], ADDING) });
+        }
+        Ok(launches)
+    }
 }

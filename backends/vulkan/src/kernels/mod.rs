@@ -2,6 +2,10 @@
 
 mod attention;
 mod contraction;
+mod fma;
+mod fma_attention;
+mod matrices;
+mod matrix_attention;
 mod parts;
 
 use eutectic_backend::{AnchorKernel, Kernel};

@@ -22,14 +22,22 @@ pub fn sums(bodies: &[&Body]) -> DType {
 
 /// An operand, whose elements have an `outer` coordinate and one along the `depth`.
 pub struct PrintedOperand {
-    text: String,
-    values: Vec<String>,
-    lanes: SplitAxis,
-    along: bool,
-    outer: usize,
+    /// Statements that evaluate neighbours.
+    pub text: String,
+    /// Their names.
+    pub values: Vec<String>,
+    /// How many there are.
+    pub lanes: SplitAxis,
+    /// Whether they lie along the depth.
+    pub along: bool,
+    /// Its extent.
+    pub outer: usize,
+    /// The buffer and element where neighbours lie as they are.
+    pub raw: Option<(usize, String)>,
 }
 
 /// A tile of an operand in shared memory: outer neighbours side by side, in vectors of four.
+#[derive(Clone, Copy)]
 pub struct OperandTile<'a> {
     /// The shared array.
     pub memory: &'a str,
@@ -37,6 +45,8 @@ pub struct OperandTile<'a> {
     pub outer: usize,
     /// See `outer`.
     pub depth: usize,
+    /// Elements from one term of the depth to the next: a multiple of four.
+    pub stride: usize,
     /// Where it begins.
     pub first: [&'a str; 2],
     /// Where the operand's depth ends.
@@ -44,7 +54,7 @@ pub struct OperandTile<'a> {
 }
 
 impl PrintedOperand {
-    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first.
+    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first, with at most so many neighbours.
     ///
     /// # Errors
     /// What cannot be printed.
@@ -54,9 +64,9 @@ impl PrintedOperand {
         result: usize,
         slots: &SlotTypes,
         depth_first: bool,
+        most: usize,
     ) -> Result<PrintedOperand, Vec<String>> {
         let (outer, depth, names) = if depth_first { (2, 1, ["b", "k", "o"]) } else { (1, 2, ["b", "o", "k"]) };
-        let most = 4;
         let of_outer = SplitAxis::best(nest, slots, outer, most);
         let of_depth = SplitAxis::best(nest, slots, depth, most);
         let steps = |axis: usize| {
@@ -72,43 +82,90 @@ impl PrintedOperand {
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);
         }
-        Ok(PrintedOperand { text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
+        let stored = |slot: usize| slots[slot].0 == nest.instrs[result].dtype();
+        let raw = emitter.address(result).filter(|(slot, _)| stored(*slot));
+        Ok(PrintedOperand { raw, text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
     }
 
     /// Statements by which so many threads leave a tile in shared memory; what of it is outside of the operand is zeros.
     pub fn fetch(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
-        let OperandTile { memory, outer, depth, first: [o0, k0], end } = *tile;
-        let count = self.lanes.count;
-        let groups = outer * depth / count;
+        let mut text = format!("for (var group = thread; group < {}; group += {threads}) {{\n", self.groups(tile));
+        text += &format!("{}var x = vec4<{ty}>();\n", self.place(tile));
+        text += &self.evaluate("x", tile, tile.first, ty);
+        text += &self.leave("x", tile);
+        text + "}\n"
+    }
+
+    /// Declares what [`PrintedOperand::read`] reads.
+    pub fn declare(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
+        let rounds = self.groups(tile).div_ceil(threads);
+        (0..rounds).map(|round| format!("var {}{round}: vec4<{ty}>;\n", tile.memory)).collect()
+    }
+
+    /// Statements by which a thread reads its part of the tile that begins there into registers.
+    pub fn read(&self, tile: &OperandTile<'_>, first: [&str; 2], threads: usize, ty: &str) -> String {
+        self.each(tile, threads, |x| format!("{x} = vec4<{ty}>();\n{}", self.evaluate(x, tile, first, ty)))
+    }
+
+    /// Statements by which it leaves it in shared memory.
+    pub fn write(&self, tile: &OperandTile<'_>, threads: usize) -> String {
+        self.each(tile, threads, |x| self.leave(x, tile))
+    }
+
+    /// Groups of neighbours in a tile.
+    fn groups(&self, tile: &OperandTile<'_>) -> usize {
+        tile.outer * tile.depth / self.lanes.count
+    }
+
+    /// Statements for each of a thread's groups, by the register that it is in.
+    fn each(&self, tile: &OperandTile<'_>, threads: usize, text: impl Fn(&str) -> String) -> String {
+        let groups = self.groups(tile);
+        let of_round = |round: usize| {
+            let body = format!("{}{}", self.place(tile), text(&format!("{}{round}", tile.memory)));
+            let when = if (round + 1) * threads > groups { format!("if (group < {groups}) ") } else { String::new() };
+            format!("{{\nlet group = thread + {};\n{when}{{\n{body}}}\n}}\n", round * threads)
+        };
+        (0..groups.div_ceil(threads)).map(of_round).collect()
+    }
+
+    /// Where a group lies in its tile.
+    fn place(&self, tile: &OperandTile<'_>) -> String {
+        let (count, OperandTile { outer, depth, .. }) = (self.lanes.count, *tile);
         let (o, k) = match self.along {
             true => (format!("group / {}", depth / count), format!("group % {} * {count}", depth / count)),
             false => (format!("group % {} * {count}", outer / count), format!("group / {}", outer / count)),
         };
+        format!("let at_o = {o};\nlet at_k = {k};\n")
+    }
+
+    /// Statements that evaluate a group, of the tile that begins there, where it lies inside of the operand.
+    fn evaluate(&self, x: &str, tile: &OperandTile<'_>, [o0, k0]: [&str; 2], ty: &str) -> String {
+        let count = self.lanes.count;
         let by = |split: bool| if split && count > 1 { format!(" / {count}") } else { String::new() };
-        let mut text = format!(
-            "for (var group = thread; group < {groups}; group += {threads}) {{\nlet at_o = {o};\nlet at_k = {k};\n"
-        );
-        (0..count).for_each(|lane| text += &format!("var x{lane} = {ty}(0);\n"));
-        text += &format!("if ({o0} + at_o < {} && {k0} + at_k < {end}) {{\n", self.outer);
+        let mut text = format!("if ({o0} + at_o < {} && {k0} + at_k < {}) {{\n", self.outer, tile.end);
         text += &format!("let o = ({o0} + at_o){};\nlet k = ({k0} + at_k){};\n", by(!self.along), by(self.along));
         text += &self.text;
         for lane in 0..count {
-            text += &format!("x{lane} = {ty}({});\n", self.values[lane % self.values.len()]);
-        }
-        text += "}\n";
-        if !self.along && count == 4 {
-            text += &format!("{memory}[(at_k * {outer} + at_o) / 4] = vec4<{ty}>(x0, x1, x2, x3);\n");
-        } else {
-            for lane in 0..count {
-                let (o, k) = if self.along {
-                    ("at_o".into(), format!("(at_k + {lane})"))
-                } else {
-                    (format!("(at_o + {lane})"), "at_k".into())
-                };
-                text += &format!("{memory}[({k} * {outer} + {o}) / 4][{o} % 4] = x{lane};\n");
-            }
+            text += &format!("{x}[{lane}] = {ty}({});\n", self.values[lane % self.values.len()]);
         }
         text + "}\n"
+    }
+
+    /// Statements that leave a group in shared memory.
+    fn leave(&self, x: &str, tile: &OperandTile<'_>) -> String {
+        let (count, OperandTile { memory, stride, .. }) = (self.lanes.count, *tile);
+        if !self.along && count == 4 {
+            return format!("{memory}[(at_k * {stride} + at_o) / 4] = {x};\n");
+        }
+        let leave = |lane: usize| {
+            let (o, k) = if self.along {
+                ("at_o".into(), format!("(at_k + {lane})"))
+            } else {
+                (format!("(at_o + {lane})"), "at_k".into())
+            };
+            format!("{memory}[({k} * {stride} + {o}) / 4][{o} % 4] = {x}[{lane}];\n")
+        };
+        (0..count).map(leave).collect()
     }
 }
 

@@ -8,6 +8,7 @@ mod counts;
 mod cycles;
 mod failures;
 mod features;
+mod matrices;
 mod suites;
 mod wide;
 

@@ -39,6 +39,7 @@ macro_rules! files {
 /// The programs of `proptests/tests/once_failed`: a test sees to it that all are here.
 pub const ONCE_FAILED: &[(&str, &str)] = files!["../../../tests/once_failed":
     "adapter_of_nothing.graph",
+    "bytes_of_many_threads.graph",
     "constant_beside_a_run.graph",
     "eps_of_short_norm.graph",
     "gather_of_pad.graph",

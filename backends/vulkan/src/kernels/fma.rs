@@ -1,0 +1,94 @@
+//! Products by multiplications and additions: a tile of the result in the registers of each thread, in vectors of four. The step after the one that is
+//! summed is on its way in registers.
+
+use eutectic_gpu::device::DeviceShape;
+
+use super::{
+    contraction::{Product, TileForm, TilePoints, TileText},
+    parts::OperandTile,
+};
+use crate::library::register;
+
+const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) -> TileForm {
+    TileForm { block, depth, shares, rate }
+}
+
+/// Elements between lines of a tile in shared memory, by which threads that write a column meet different banks.
+const PAD: usize = 4;
+
+const FORMS: [TileForm; 4] = [
+    form([128, 128], 16, [8, 8], 0.8),
+    form([64, 64], 16, [4, 4], 0.5),
+    form([32, 64], 16, [4, 4], 0.35),
+    form([16, 32], 32, [4, 4], 0.12),
+];
+
+fn threads(form: &TileForm) -> usize {
+    form.block[0] / form.shares[0] * (form.block[1] / form.shares[1])
+}
+
+/// Those that a device has room for, for sums of so many bytes.
+pub fn forms(shape: &DeviceShape, size: usize) -> Vec<TileForm> {
+    let fits = |form: &TileForm| {
+        let [bm, bn] = form.block;
+        threads(form) <= shape.threads && (bm + bn + 2 * PAD) * form.depth * size <= shape.shared
+    };
+    FORMS.into_iter().filter(fits).collect()
+}
+
+/// Prints a tile.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
+    let ty = register(product.sum);
+    let TileForm { block: [bm, bn], depth: bk, shares: [tm, tn], .. } = *form;
+    let threads = threads(form);
+    let operands = product.operands(4)?;
+    let tile = |memory, outer, first| OperandTile {
+        memory,
+        outer,
+        depth: bk,
+        stride: outer + PAD,
+        first: [first, "begin"],
+        end: "end",
+    };
+    let tiles = [(&operands[0], tile("left", bm, "m0")), (&operands[1], tile("right", bn, "n0"))];
+    let memory = |tile: &OperandTile<'_>| {
+        format!("var<workgroup> {}: array<vec4<{ty}>, {}>;\n", tile.memory, bk * tile.stride / 4)
+    };
+    let before = tiles.iter().map(|(_, tile)| memory(tile)).collect();
+    // A thread's columns are groups of four that lie apart, so that neighbours read neighbouring banks.
+    let across = bn / tn;
+    let mut body = format!("let tm = thread / {across} * {tm};\nlet tn = thread % {across} * 4;\n");
+    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
+        body += &format!("var c{i}_{j} = vec4<{ty}>();\n");
+    }
+    for (operand, tile) in &tiles {
+        body += &operand.declare(tile, threads, ty);
+        body += &operand.read(tile, tile.first, threads, ty);
+    }
+    body += &format!("for (var k0 = begin; k0 < end; k0 += {bk}) {{\n");
+    tiles.iter().for_each(|(operand, tile)| body += &operand.write(tile, threads));
+    body += &format!("workgroupBarrier();\nlet k1 = k0 + {bk};\nif (k1 < end) {{\n");
+    tiles.iter().for_each(|(operand, tile)| body += &operand.read(tile, [tile.first[0], "k1"], threads, ty));
+    body += &format!("}}\nfor (var kk = 0; kk < {bk}; kk += 1) {{\n");
+    (0..tm / 4).for_each(|i| body += &format!("let x{i} = left[(kk * {} + tm) / 4 + {i}];\n", bm + PAD));
+    (0..tn / 4).for_each(|j| body += &format!("let y{j} = right[(kk * {} + tn) / 4 + {}];\n", bn + PAD, j * across));
+    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
+        body += &format!("c{i}_{j} = fma(vec4<{ty}>(x{}[{}]), y{j}, c{i}_{j});\n", i / 4, i % 4);
+    }
+    body += "}\nworkgroupBarrier();\n}\n";
+    body += &format!("var sums: array<vec4<{ty}>, {}>;\n", tm * tn / 4);
+    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
+        body += &format!("sums[{}] = c{i}_{j};\n", i * tn / 4 + j);
+    }
+    body += &format!(
+        "for (var i = 0; i < {tm}; i += 1) {{\nlet m = m0 + tm + i;\nfor (var j = 0; j < {tn}; j += {}) {{\nlet at_n = n0 + tn + j / 4 * {} + j % 4;\n",
+        points.lanes(),
+        across * 4
+    );
+    body += &points.at(|lane| format!("sums[(i * {tn} + j) / 4][j % 4 + {lane}]"));
+    body += "}\n}\n";
+    Ok(TileText { threads, before, body })
+}

@@ -1,0 +1,132 @@
+//! Attention by multiplications and additions: a thread has four queries by four keys, and by as many columns.
+
+use eutectic_gpu::device::DeviceShape;
+
+use super::{
+    attention::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
+    parts::OperandTile,
+};
+use crate::library::register;
+
+const fn of([queries, keys, depth]: [usize; 3]) -> AttentionTile {
+    AttentionTile { queries, keys, columns: keys, depth, threads: queries * keys / 16, on_units: false }
+}
+
+/// Tiles of few queries, and of many.
+const FEW: [AttentionTile; 3] = [of([16, 64, 32]), of([16, 32, 32]), of([16, 32, 16])];
+const MANY: [AttentionTile; 4] = [of([32, 64, 16]), FEW[0], FEW[1], FEW[2]];
+
+/// Arrays in shared memory, of vectors of four or of numbers: names and elements.
+fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 6] {
+    let AttentionTile { queries: bq, keys: bt, depth: dc, .. } = *tile;
+    [
+        ("queries", true, dc * bq),
+        ("keys", true, dc * bt),
+        ("values", true, bt * bt),
+        ("weights", false, bt * bq),
+        ("of_rows", false, 3 * bq),
+        ("shares", false, bq * bt / 16),
+    ]
+}
+
+/// The first of the tiles for a problem that a device has room for.
+///
+/// # Errors
+/// When it has room for none.
+pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<AttentionTile, Vec<String>> {
+    let ([b, s, ..], sum) = (problem.extents, problem.sum);
+    let few = s <= 16 || b * s.div_ceil(32) < shape.processors / 2;
+    let all: &[AttentionTile] = if few { &FEW } else { &MANY };
+    let bytes = |tile: &AttentionTile| shared(tile).iter().map(|(.., count)| count * sum.size()).sum::<usize>();
+    let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads;
+    let least = FEW.iter().map(bytes).min().unwrap_or(0);
+    let lacking = || {
+        let has = shape.shared;
+        vec![format!("attention in {sum} takes {least} bytes of shared memory; the device has {has}")]
+    };
+    all.iter().find(fits).copied().ok_or_else(lacking)
+}
+
+/// Prints a tile.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(
+    points: &AttentionPoints<'_>,
+    problem: &AttentionProblem<'_>,
+    tile: &AttentionTile,
+) -> Result<AttentionText, Vec<String>> {
+    let AttentionTile { queries: bq, keys: bt, depth: dc, threads, .. } = *tile;
+    let [_, s, _, d, _] = problem.extents;
+    let ty = register(problem.sum);
+    let beside = threads / bq;
+    let [q, k, v] = problem.operands(4)?;
+    let (nothing, max, exp) = (problem.nothing(), problem.function("max_of")?, problem.function("exp")?);
+    let mut before = String::new();
+    for (name, vectors, count) in shared(tile) {
+        before += &match vectors {
+            true => format!("var<workgroup> {name}: array<vec4<{ty}>, {}>;\n", count / 4),
+            false => format!("var<workgroup> {name}: array<{ty}, {count}>;\n"),
+        };
+    }
+    let mut body = format!(
+        "let tq = thread / {across} * 4;\nlet tt = thread % {across} * 4;\nlet row = thread / {beside};\nlet share = thread % {beside};\n\
+         if (thread < {bq}) {{ of_rows[thread] = {nothing}; of_rows[{bq} + thread] = {ty}(0); }}\n",
+        across = bt / 4,
+    );
+    (0..4).for_each(|i| body += &format!("var c{i} = vec4<{ty}>();\n"));
+    body += &format!("for (var t0 = begin; t0 < end; t0 += {bt}) {{\n");
+    (0..4).for_each(|i| body += &format!("var p{i} = vec4<{ty}>();\n"));
+    body += &format!("for (var d0 = 0; d0 < {d}; d0 += {dc}) {{\nworkgroupBarrier();\n");
+    let end_of_depth = d.to_string();
+    body += &q.fetch(
+        &OperandTile { memory: "queries", outer: bq, depth: dc, stride: bq, first: ["s0", "d0"], end: &end_of_depth },
+        threads,
+        ty,
+    );
+    body += &k.fetch(
+        &OperandTile { memory: "keys", outer: bt, depth: dc, stride: bt, first: ["t0", "d0"], end: &end_of_depth },
+        threads,
+        ty,
+    );
+    body += &format!(
+        "workgroupBarrier();\nfor (var n = 0; n < {dc}; n += 1) {{\nlet x = queries[(n * {bq} + tq) / 4];\nlet y = keys[(n * {bt} + tt) / 4];\n"
+    );
+    (0..4).for_each(|i| body += &format!("p{i} = fma(vec4<{ty}>(x[{i}]), y, p{i});\n"));
+    body += "}\n}\n";
+    // Scores, where keys are seen.
+    body += &format!(
+        "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nfor (var j = 0; j < 4; j += 1) {{\n\
+         let s = s0 + tq + i;\nlet t = t0 + tt + j;\nvar score = {nothing};\nif (s < {s} && t < end) {{\nlet x = products[i][j];\n"
+    );
+    body += &problem.score(tile)?;
+    body += &format!("}}\nweights[(tt + j) * {bq} + tq + i] = score;\n}}\n}}\n");
+    body += &v.fetch(
+        &OperandTile { memory: "values", outer: bt, depth: bt, stride: bt, first: ["e0", "t0"], end: "end" },
+        threads,
+        ty,
+    );
+    // The largest score of each row, and the sum of its weights, by the threads that share it.
+    body += &format!(
+        "workgroupBarrier();\nvar most = of_rows[row];\nlet past = most;\nfor (var n = share; n < {bt}; n += {beside}) {{ most = {max}(most, weights[n * {bq} + row]); }}\n\
+         shares[thread] = most;\nworkgroupBarrier();\nfor (var n = 0; n < {beside}; n += 1) {{ most = {max}(most, shares[row * {beside} + n]); }}\n\
+         let base = select(most, {ty}(0), most == {nothing});\nvar total = {ty}(0);\n\
+         for (var n = share; n < {bt}; n += {beside}) {{ let w = {exp}(weights[n * {bq} + row] - base); weights[n * {bq} + row] = w; total += w; }}\n\
+         workgroupBarrier();\nshares[thread] = total;\nworkgroupBarrier();\n\
+         if (share == 0) {{\nfor (var n = 1; n < {beside}; n += 1) {{ total += shares[row * {beside} + n]; }}\n\
+         let scale = {exp}(past - base);\nof_rows[row] = most;\nof_rows[{bq} + row] = of_rows[{bq} + row] * scale + total;\nof_rows[{} + row] = scale;\n}}\nworkgroupBarrier();\n",
+        2 * bq
+    );
+    (0..4).for_each(|i| body += &format!("c{i} *= of_rows[{} + tq + {i}];\n", 2 * bq));
+    body += &format!("for (var n = 0; n < {bt}; n += 1) {{\nlet y = values[(n * {bt} + tt) / 4];\n");
+    (0..4).for_each(|i| body += &format!("c{i} = fma(vec4<{ty}>(weights[n * {bq} + tq + {i}]), y, c{i});\n"));
+    body += "}\nworkgroupBarrier();\n}\nworkgroupBarrier();\n";
+    body += &format!(
+        "var sums = array<vec4<{ty}>, 4>(c0, c1, c2, c3);\nfor (var i = 0; i < 4; i += 1) {{\nlet m = s0 + tq + i;\nlet most = of_rows[tq + i];\n\
+         let total = of_rows[{bq} + tq + i];\nfor (var j = 0; j < 4; j += {}) {{\nlet at_n = e0 + tt + j;\n",
+        points.lanes()
+    );
+    body += &points.at(|lane| format!("sums[i][j + {lane}]"));
+    body += "}\n}\n";
+    Ok(AttentionText { before, body })
+}

@@ -1,0 +1,300 @@
+//! Products of 16-bit floats on matrix units: fragments of 16 × 16 that a subgroup holds, from tiles in shared memory whose rows are padded by 16
+//! bytes. The tile after the one that is multiplied is on its way in registers.
+//!
+//! Memory is of `f32` because sums pass through it too, and naga asks for one type; operands lie in it as bits, and SPIR-V is told their type behind
+//! naga's back ([`crate::units`]).
+
+use std::fmt::Write as _;
+
+use eutectic_gpu::device::DeviceShape;
+use eutectic_ir::DType;
+
+use super::{
+    contraction::{Product, TileForm, TilePoints, TileText},
+    parts::PrintedOperand,
+};
+use crate::{dialect::Wgsl, features::MatrixUnits, units};
+
+const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) -> TileForm {
+    TileForm { block, depth, shares, rate }
+}
+
+/// Rates as measured on an H200.
+const FORMS: [TileForm; 5] = [
+    form([128, 128], 32, [2, 2], 4.2),
+    form([128, 64], 32, [2, 2], 3.2),
+    form([64, 64], 64, [2, 2], 2.7),
+    form([32, 64], 64, [2, 2], 1.5),
+    form([16, 64], 64, [1, 4], 0.8),
+];
+/// Rows, columns and depth of a fragment.
+pub const SIDE: usize = 16;
+/// Elements of 16 bytes.
+pub const EIGHT: usize = 8;
+
+/// Those that a device has room for.
+pub fn forms(dialect: &Wgsl, shape: &DeviceShape) -> Vec<TileForm> {
+    let fits = |form: &TileForm| {
+        let [bm, bn] = form.block;
+        let along = (bm + bn) * (form.depth / EIGHT + 1);
+        let across = form.depth * ((bm + bn) / EIGHT + 2);
+        16 * along.max(across).max(sums(form)) <= shape.shared && threads(dialect, form) <= shape.threads
+    };
+    FORMS.into_iter().filter(fits).collect()
+}
+
+/// Threads of a subgroup.
+pub fn lanes(dialect: &Wgsl) -> usize {
+    dialect.subgroup.filter(|_| !dialect.matrices.emulated).unwrap_or(32)
+}
+
+fn threads(dialect: &Wgsl, form: &TileForm) -> usize {
+    form.shares[0] * form.shares[1] * lanes(dialect)
+}
+
+/// Columns of a subgroup, as parts of 16 bytes of sums, padded.
+fn stride(form: &TileForm) -> usize {
+    form.block[1] / form.shares[1] / 4 + 1
+}
+
+/// Parts of 16 bytes that the sums of a row of fragments take, of all subgroups.
+fn sums(form: &TileForm) -> usize {
+    form.shares[0] * form.shares[1] * SIDE * stride(form)
+}
+
+/// An operand's tile in shared memory.
+pub struct UnitTile<'a> {
+    pub operand: &'a PrintedOperand,
+    pub name: &'static str,
+    /// Which matrix of a product it is.
+    pub role: char,
+    /// Extents.
+    pub outer: usize,
+    pub depth: usize,
+    /// Where the operand's depth ends.
+    pub end: &'a str,
+    /// Where it begins in memory, in parts of 16 bytes.
+    pub at: usize,
+    pub dtype: DType,
+}
+
+impl UnitTile<'_> {
+    /// Extents in memory, and parts of 16 bytes from one line to the next.
+    fn lines(&self) -> ([usize; 2], usize) {
+        let extents = if self.operand.along { [self.outer, self.depth] } else { [self.depth, self.outer] };
+        (extents, extents[1] / EIGHT + 1)
+    }
+
+    /// Parts of 16 bytes in memory.
+    pub fn size(&self) -> usize {
+        let ([lines, _], stride) = self.lines();
+        lines * stride
+    }
+
+    /// How many parts of 16 bytes a thread brings.
+    fn rounds(&self, threads: usize) -> usize {
+        (self.outer * self.depth / EIGHT).div_ceil(threads)
+    }
+
+    /// Statements of a thread for each of its parts, by the part's number, line and place in it; they are in braces.
+    fn each(&self, threads: usize, text: impl Fn(usize) -> String) -> String {
+        let ([_, length], _) = self.lines();
+        let (count, across) = (self.outer * self.depth / EIGHT, length / EIGHT);
+        let mut all = String::new();
+        for round in 0..self.rounds(threads) {
+            let inside = match (round + 1) * threads > count {
+                true => format!("if (of_tile < {count}) "),
+                false => String::new(),
+            };
+            let _ = write!(
+                all,
+                "{{\nlet of_tile = thread + {};\n{inside}{{\nlet line = of_tile / {across};\nlet place = of_tile % {across};\n{}}}\n}}\n",
+                round * threads,
+                text(round)
+            );
+        }
+        all
+    }
+
+    /// Declares a thread's parts of the tile.
+    pub fn declare(&self, threads: usize) -> String {
+        (0..self.rounds(threads)).map(|n| format!("var {}{n}: vec4<u32>;\n", self.name)).collect()
+    }
+
+    /// Statements that bring them into registers, from an outer coordinate and a term of the depth on; what is outside of the operand is zeros.
+    pub fn read(&self, [first, from]: [&str; 2], threads: usize) -> String {
+        let PrintedOperand { text, values, lanes, along, outer, raw } = self.operand;
+        let (count, name, end) = (lanes.count, self.name, self.end);
+        let [at_line, at_place] = if *along { [first, from] } else { [from, first] };
+        self.each(threads, |round| {
+            let mut all = format!("{name}{round} = vec4<u32>();\n");
+            let several = count < EIGHT;
+            if several {
+                all += &format!("for (var n = 0; n < {}; n += 1) {{\n", EIGHT / count);
+            }
+            let n = if several { format!(" + n * {count}") } else { String::new() };
+            let [of_line, of_place] = [format!("{at_line} + line"), format!("{at_place} + place * {EIGHT}{n}")];
+            let (o, k) = if *along { (of_line, of_place) } else { (of_place, of_line) };
+            all += &format!("let at_o = {o};\nlet at_k = {k};\nif (at_o < {outer} && at_k < {end}) {{\n");
+            let by = |split: bool| if split && count > 1 { format!(" / {count}") } else { String::new() };
+            all += &format!("let o = at_o{};\nlet k = at_k{};\n", by(!along), by(*along));
+            let half = |n: usize| format!("bits_{}({})", self.dtype, values[n % values.len()]);
+            let pair = |n: usize| format!("{} | ({} << 16u)", half(n), half(n + 1));
+            match (count, raw) {
+                (EIGHT, Some((slot, at))) => all += &format!("{name}{round} = quad_s{slot}({at} / {EIGHT});\n"),
+                _ => {
+                    all += text;
+                    match count {
+                        1 => all += &format!("{name}{round}[n / 2] |= {} << (16u * (u32(n) & 1u));\n", half(0)),
+                        EIGHT => {
+                            let words: Vec<String> = (0..4).map(|n| pair(2 * n)).collect();
+                            all += &format!("{name}{round} = vec4<u32>({});\n", words.join(", "));
+                        }
+                        _ => {
+                            for word in 0..count / 2 {
+                                let at = format!("n * {} + {word}", count / 2);
+                                all += &format!("{name}{round}[{at}] = {};\n", pair(2 * word));
+                            }
+                        }
+                    }
+                }
+            }
+            all + if several { "}\n}\n" } else { "}\n" }
+        })
+    }
+
+    /// Statements that leave them in shared memory.
+    pub fn write(&self, threads: usize) -> String {
+        let (stride, name, at) = (self.lines().1, self.name, self.at);
+        self.each(threads, |round| {
+            format!("memory[{at} + line * {stride} + place] = bitcast<vec4<f32>>({name}{round});\n")
+        })
+    }
+
+    /// A fragment, which begins at an outer coordinate and a term of the depth of the tile.
+    pub fn load(&self, name: &str, outer: &str, depth: usize, units: &MatrixUnits) -> String {
+        let ([..], stride) = self.lines();
+        let place = match self.operand.along {
+            true => format!("{} + ({outer}) * {stride} + {}", self.at, depth / EIGHT),
+            false => format!("{} + ({outer}) / {EIGHT}", self.at + depth * stride),
+        };
+        // Rows of the left operand, and of the right one where they lie across, are lines.
+        let rows_are_lines = self.operand.along == (self.role == 'A');
+        units::load((name, self.role), (&place, stride), rows_are_lines, units)
+    }
+}
+
+/// Prints a tile.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
+    let Product { dialect, .. } = *product;
+    let dtype = product.operand_type().unwrap_or(DType::F16);
+    let TileForm { block: [bm, bn], depth: bk, shares: [wm, wn], .. } = *form;
+    let (lanes, threads) = (lanes(dialect), threads(dialect, form));
+    let operands = product.operands(EIGHT)?;
+    let tile = |n: usize, name, outer, at| UnitTile {
+        operand: &operands[n],
+        name,
+        role: ['A', 'B'][n],
+        outer,
+        depth: bk,
+        end: "end",
+        at,
+        dtype,
+    };
+    let left = tile(0, "left", bm, 0);
+    let right = tile(1, "right", bn, left.size());
+    let tiles = [(&left, "m0"), (&right, "n0")];
+    let (rows, columns) = (bm / wm / SIDE, bn / wn / SIDE);
+    let memory = (left.size() + right.size()).max(sums(form));
+    let before =
+        format!("{}var<workgroup> memory: array<vec4<f32>, {memory}>;\n", units::head(dtype, &dialect.matrices));
+    let mut body = format!(
+        "let warp = thread / {lanes};\nlet lane = thread % {lanes};\nlet wm = warp / {wn} * {};\nlet wn = warp % {wn} * {};\n",
+        rows * SIDE,
+        columns * SIDE
+    );
+    let fragments = || (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
+    fragments().for_each(|(i, j)| body += &units::zeros(&format!("c{i}_{j}"), &dialect.matrices));
+    for (tile, first) in tiles {
+        body += &tile.declare(threads);
+        body += &tile.read([first, "begin"], threads);
+    }
+    body += &format!("for (var k0 = begin; k0 < end; k0 += {bk}) {{\n");
+    tiles.iter().for_each(|(tile, _)| body += &tile.write(threads));
+    body += &format!("workgroupBarrier();\nlet k1 = k0 + {bk};\nif (k1 < end) {{\n");
+    tiles.iter().for_each(|(tile, first)| body += &tile.read([first, "k1"], threads));
+    body += "}\n";
+    for step in (0..bk).step_by(SIDE) {
+        for i in 0..rows {
+            body += &left.load(&format!("x{step}_{i}"), &format!("wm + {}", i * SIDE), step, &dialect.matrices);
+        }
+        for j in 0..columns {
+            body += &right.load(&format!("y{step}_{j}"), &format!("wn + {}", j * SIDE), step, &dialect.matrices);
+            for i in 0..rows {
+                let [x, y] = [format!("x{step}_{i}"), format!("y{step}_{j}")];
+                body += &units::multiply(&format!("c{i}_{j}"), &x, &y, &dialect.matrices);
+            }
+        }
+    }
+    body += "workgroupBarrier();\n}\n";
+    // A row of fragments at a time passes through shared memory, where each thread finds sums whose places it knows.
+    let (stride, width) = (stride(form), columns * SIDE);
+    body += &format!("let own = warp * {};\n", SIDE * stride);
+    for i in 0..rows {
+        for j in 0..columns {
+            let place = format!("own + {}", j * SIDE / 4);
+            body += &units::store(&format!("c{i}_{j}"), (&format!("s{i}_{j}"), &place, stride), &dialect.matrices);
+        }
+        body += &format!(
+            "workgroupBarrier();\nfor (var e = lane * {0}; e < {1}; e += {2}) {{\nlet row = e / {width};\nlet column = e % {width};\n\
+             let m = m0 + wm + {3} + row;\nlet at_n = n0 + wn + column;\n",
+            points.lanes(),
+            SIDE * width,
+            lanes * points.lanes(),
+            i * SIDE,
+        );
+        body += &points.at(|lane| format!("memory[own + row * {stride} + column / 4][column % 4 + {lane}]"));
+        body += "}\nworkgroupBarrier();\n";
+    }
+    Ok(TileText { threads, before, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic::{Compiler, Setup};
+    use eutectic_ir::{lang::Source, text::parse};
+
+    use super::*;
+    use crate::spirv::compile;
+
+    /// What real units are told compiles; what they compute is tested by emulation, and on devices that have them.
+    #[test]
+    fn texts_for_matrix_units_compile() {
+        let cpu = eutectic::BACKENDS[0].open(&Setup::default()).unwrap_or_else(|e| panic!("{e}"));
+        let compiler = Compiler::on(cpu, eutectic::RuleSet::default());
+        let dialect = Wgsl { subgroup: Some(32), matrices: MatrixUnits { f16: true, bf16: true, emulated: false } };
+        for (dtype, rows) in [("f16", 4000), ("bf16", 30), ("f16", 1)] {
+            let text =
+                format!("(graph \"g\" (input x {dtype}[{rows} 80]) (input w {dtype}[80 64]) (output y (matmul x w)))");
+            let graph = parse(&Source::new("g", text)).unwrap_or_else(|e| panic!("{e:?}"));
+            let program = compiler.plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
+            let shape = DeviceShape {
+                processors: 132,
+                threads: 1024,
+                shared: 48 << 10,
+                workspace: 1 << 28,
+                cluster: 0,
+                library: None,
+            };
+            let printed =
+                super::super::print(&dialect, &shape, &program.kernels[0]).unwrap_or_else(|why| panic!("{why:?}"));
+            let source = printed[0].source().unwrap_or_default();
+            let code = compile(source, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));
+            let has = |capability: u32| code.words.windows(2).any(|w| w == [2 << 16 | 17, capability]);
+            assert!(has(6022) && has(if dtype == "f16" { 9 } else { 5118 }), "{dtype}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Matrix units: what kernels say to them in WGSL, or what stands for it where they are emulated; and what naga leaves unsaid of them in SPIR-V.
+
+use eutectic_ir::DType;
+
+use crate::features::MatrixUnits;
+
+/// Fragments' rows and columns.
+const SIDE: usize = 16;
+/// What texts begin with.
+pub const ENABLE: &str = "enable wgpu_cooperative_matrix;\n";
+/// The first line of texts whose operands are of `bf16`, for which WGSL has no type.
+const BFLOAT16: &str = "//# bf16\n";
+
+/// What stands before a kernel.
+pub fn head(dtype: DType, units: &MatrixUnits) -> String {
+    match units.emulated {
+        false if dtype == DType::Bf16 => BFLOAT16.into(),
+        false => String::new(),
+        true => format!(
+            "fn half_at(at: i32) -> f32 {{ let word = bitcast<u32>(memory[at / 8][at % 8 / 2]); return select(low_{dtype}(word), high_{dtype}(word), (at & 1) == 1); }}\n"
+        ),
+    }
+}
+
+/// A fragment of sums, all zeros.
+pub fn zeros(name: &str, units: &MatrixUnits) -> String {
+    match units.emulated {
+        // A thread has half a row.
+        true => format!("var {name} = array<f32, 8>();\n"),
+        false => format!("var {name}: coop_mat{SIDE}x{SIDE}<f32, C>;\n"),
+    }
+}
+
+/// A fragment of an operand, which emulation reads where it is needed, by its name and role, from a part of 16 bytes of memory on, with so many from one line to the next; lines are rows, or
+/// columns.
+pub fn load(
+    (name, role): (&str, char),
+    (place, stride): (&str, usize),
+    rows_are_lines: bool,
+    units: &MatrixUnits,
+) -> String {
+    let at = format!("let {name}_at = {place};\n");
+    if units.emulated {
+        // Elements from one row to the next, and from one column.
+        let [row, column] = if rows_are_lines { [8 * stride, 1] } else { [1, 8 * stride] };
+        return at + &format!("let {name} = vec2<i32>({row}, {column});\n");
+    }
+    // The function whose name ends in T takes rows as lines.
+    let function = if rows_are_lines { "coopLoadT" } else { "coopLoad" };
+    at + &format!("let {name} = {function}<coop_mat{SIDE}x{SIDE}<f32, {role}>>(&memory[{name}_at], {stride}u);\n")
+}
+
+/// Adds the product of two fragments to a third.
+pub fn multiply(sum: &str, x: &str, y: &str, units: &MatrixUnits) -> String {
+    if !units.emulated {
+        return format!("{sum} = coopMultiplyAdd({x}, {y}, {sum});\n");
+    }
+    format!(
+        "for (var n = 0; n < 8; n += 1) {{ for (var t = 0; t < {SIDE}; t += 1) {{\n\
+         {sum}[n] += half_at({x}_at * 8 + lane / 2 * {x}.x + t * {x}.y) * half_at({y}_at * 8 + t * {y}.x + (lane % 2 * 8 + n) * {y}.y);\n}} }}\n"
+    )
+}
+
+/// Leaves sums in memory, from a part of 16 bytes on, with so many from one row to the next.
+pub fn store(sum: &str, (name, place, stride): (&str, &str, usize), units: &MatrixUnits) -> String {
+    let at = format!("let {name} = {place};\n");
+    at + &match units.emulated {
+        true => format!(
+            "for (var n = 0; n < 8; n += 1) {{ memory[{name} + lane / 2 * {stride} + lane % 2 * 2 + n / 4][n % 4] = {sum}[n]; }}\n"
+        ),
+        false => format!("coopStoreT({sum}, &memory[{name}], {stride}u);\n"),
+    }
+}
+
+/// Sums from memory, as [`store`] leaves them there.
+pub fn reload(sum: &str, (name, place, stride): (&str, &str, usize), units: &MatrixUnits) -> String {
+    let at = format!("let {name} = {place};\n");
+    at + &match units.emulated {
+        true => format!(
+            "for (var n = 0; n < 8; n += 1) {{ {sum}[n] = memory[{name} + lane / 2 * {stride} + lane % 2 * 2 + n / 4][n % 4]; }}\n"
+        ),
+        false => format!("{sum} = coopLoadT<coop_mat{SIDE}x{SIDE}<f32, C>>(&memory[{name}], {stride}u);\n"),
+    }
+}
+
+/// A statement behind which a subgroup sees what its threads left in memory.
+pub fn settle(units: &MatrixUnits) -> &'static str {
+    if units.emulated { "workgroupBarrier();\n" } else { "subgroupBarrier();\n" }
+}
+
+/// Whether a condition holds for a thread of a subgroup, or may hold.
+pub fn any(condition: &str, units: &MatrixUnits) -> String {
+    if units.emulated { "true".into() } else { format!("subgroupAny({condition})") }
+}
+
+/// Whether a text speaks to matrix units, as WGSL wants it said, and of which type their operands are.
+pub fn operands(text: &str) -> Option<DType> {
+    let speaks = text.contains("coop_mat");
+    speaks.then(|| if text.contains(BFLOAT16) { DType::Bf16 } else { DType::F16 })
+}
