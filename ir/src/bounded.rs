@@ -2,14 +2,16 @@
 //!
 //! The bound of a result is the tolerance against which a kernel is judged. It assumes that each operation is rounded
 //! to the computing type (f32 for f16 and bf16, which are rounded again when a tensor is stored), that elementary
-//! functions are right to the units in the last place that [`Scalar`](crate::Scalar) states for them, that sums are taken in any
-//! order, and that subnormal results may be flushed to zero. The analysis is the usual one of the first order, with
+//! functions are right to the units in the last place that [`Scalar`](crate::Scalar) states for them, that sums and products are taken
+//! in any order, and that subnormal results may be flushed to zero. The analysis is the usual one of the first order, with
 //! the products of errors kept: N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., §§ 3.1, 4.2.
 //!
 //! It is the worst case, in which all errors add up: it grows by a factor with each layer of a network. It judges kernels, rules
 //! and small graphs; for a whole model, judge it part by part.
 
 mod functions;
+mod product;
+mod softmax;
 mod sum;
 
 use std::ops::{Add, Div, Mul, Neg, Sub};

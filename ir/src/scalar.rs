@@ -129,6 +129,16 @@ pub trait Scalar:
         terms.into_iter().for_each(|x| sum.add(x));
         sum.total()
     }
+
+    /// The product of all.
+    fn product(factors: impl IntoIterator<Item = Self>) -> Self {
+        factors.into_iter().fold(Self::exact(1.0), Self::mul)
+    }
+
+    /// The probabilities of a row of scores: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+    fn probabilities(row: &[Self]) -> Vec<Self> {
+        crate::ops::probabilities(row)
+    }
 }
 
 /// A sum of terms and products in any order.

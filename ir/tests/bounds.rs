@@ -115,6 +115,53 @@ fn sums_in_any_order() {
     }
 }
 
+/// The bound of a product of all, and what f32 arithmetic makes of it from either end.
+fn products(x: &[f32]) -> (Bounded, [f32; 2]) {
+    let bound = bounds(&[(&[x.len()], x)], |g, x| {
+        g.apply("reduce-prod", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
+    });
+    (bound[0], [x.iter().product(), x.iter().rev().product()])
+}
+
+#[test]
+fn a_score_far_above_the_others_settles_their_probabilities() {
+    let (x, high) = ([0.3, 0.7, -0.2, 0.1], [1e9, 1e9, 0.0, f32::NEG_INFINITY]);
+    let bounds = bounds(&[(&[4], &x), (&[4], &high)], |g, x| {
+        let scores = g.add(x[0], x[1]).unwrap();
+        g.softmax(scores, -1).unwrap()
+    });
+    let admit = |at: usize, y: f64| bounds[at].admits(y);
+    // In f32 both of the large scores are 1e9.
+    assert!([0, 1].iter().all(|at| admit(*at, 0.5) == Some(true)), "{bounds:?}");
+    assert!([2, 3].iter().all(|at| (admit(*at, 0.0), admit(*at, 1e-3)) == (Some(true), Some(false))), "{bounds:?}");
+}
+
+#[test]
+fn products_in_any_order() {
+    let sets: [&[f32]; 7] = [
+        &[1.5, -0.75, 3.0, 1.1],
+        // Subnormal on the way, or at the end.
+        &[1e-20, 3.3e-20, 1.7e20, 1.3e20],
+        &[1.3e20, 1.7e20, 1e-20, 3.3e-20],
+        &[1e-19, 3.3e-19, 1e-4, 1.7],
+        // What overflows on the way meets a zero, or comes back.
+        &[0.0, 3e38, 3e38],
+        &[3e38, 3e38, -0.0],
+        &[3e38, 3e38, 1e-38, 1e-38],
+    ];
+    for x in sets {
+        let (bound, results) = products(x);
+        assert!(results.iter().all(|y| bound.admits(f64::from(*y)) != Some(false)), "{x:?}: {results:?} in {bound:?}");
+    }
+    let (bound, _) = products(sets[0]);
+    assert_eq!(bound.admits(bound.value * (1.0 + 1e-5)), Some(false));
+    assert_eq!(products(&[0.0, 2.0, 1e-30, 1e-30]).0.admits(1e-45), Some(false));
+    assert_eq!(products(&[f32::INFINITY, 2.0, -0.5]).0.admits(f64::INFINITY), Some(false));
+    assert_eq!(products(&[f32::NAN, 3e38, 3e38]).0.admits(f64::INFINITY), Some(false));
+    // ∞ times what vanished on the way.
+    assert_eq!(products(&[1e-30, 1e-30, f32::INFINITY]).0.admits(f64::NAN), None);
+}
+
 #[test]
 fn rows() {
     let (rows, d) = (9, 65);
@@ -198,6 +245,9 @@ fn what_may_overflow_on_the_way_is_not_judged() {
         g.apply("reduce-sum", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
     }));
     unsure(bounds(&[(&[1, 2], &[3e38, 3e38]), (&[2, 1], &[2.0, -2.0])], |g, x| g.apply("matmul", x, &[]).unwrap()));
+    // What overflowed without being fused with its addition meets an infinity.
+    let (one, large) = ([f32::INFINITY, 3e38], [1.0, -2.0]);
+    unsure(bounds(&[(&[1, 2], &one), (&[2, 1], &large)], |g, x| g.apply("matmul", x, &[]).unwrap()));
     // A hidden key may be hidden by adding −∞, which of a score that overflowed makes NaN; query 0 sees no key.
     let hidden = |k: f32| {
         bounds(&[(&[1, 2, 1], &[1.0, 1.0]), (&[1, 1, 1], &[k]), (&[1, 1, 1], &[1.0])], |g, x| {

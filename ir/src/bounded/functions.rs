@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use half::{bf16, f16};
 
-use super::{Bounded, BoundedSum, computing, is_rounded_to_finite, range, representable, rounding, times};
+use super::{
+    Bounded, BoundedSum, computing, is_rounded_to_finite, product, range, representable, rounding, softmax, times,
+};
 use crate::{
     DType, Scalar,
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
@@ -158,6 +160,14 @@ impl Scalar for Bounded {
             (a_high > b_low).then_some(Ordering::Greater),
         ];
         orders.into_iter().flatten().all(|order| holds(Some(order)) == answer).then_some(answer)
+    }
+
+    fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
+        product::product(factors)
+    }
+
+    fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
+        softmax::probabilities(row)
     }
 
     fn certain(self) -> Option<f64> {

@@ -8,18 +8,17 @@ use crate::scalar::ExactSum;
 pub struct BoundedSum {
     value: f64,
     err: f64,
+    /// Of the terms that are finite.
     magnitude: f64,
     unit: f64,
     terms: f64,
     products: bool,
     whole: bool,
-    finite: bool,
 }
 
 impl Default for BoundedSum {
     fn default() -> BoundedSum {
-        let (whole, finite) = (true, true);
-        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole, finite }
+        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole: true }
     }
 }
 
@@ -27,11 +26,12 @@ impl ExactSum<Bounded> for BoundedSum {
     fn add(&mut self, x: Bounded) {
         self.value += x.value;
         self.err += x.err;
-        self.magnitude += x.value.abs() + x.err;
+        if x.value.is_finite() {
+            self.magnitude += x.value.abs() + x.err;
+        }
         self.unit = self.unit.max(x.unit);
         self.terms += 1.0;
         self.whole &= x.value.fract() == 0.0;
-        self.finite &= x.value.is_finite();
     }
 
     fn add_product(&mut self, a: Bounded, b: Bounded) {
@@ -43,8 +43,9 @@ impl ExactSum<Bounded> for BoundedSum {
 
     fn total(self) -> Bounded {
         let (smallest, largest) = range(self.unit);
-        // In some order all terms of one sign come first: they may overflow though the total does not.
-        if self.finite && self.magnitude > largest {
+        // In some order all terms of one sign come first: they may overflow though the total does not, and then meet an infinity of the
+        // other sign.
+        if !self.value.is_nan() && self.magnitude > largest {
             return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
         }
         // Small integers add up without rounding.

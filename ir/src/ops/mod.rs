@@ -25,6 +25,7 @@ pub use attributes::{AttrDef, AttrKind, Default};
 pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap};
 pub use control::Loop;
 pub use group::{Group, Trait};
+pub(crate) use normalisation::probabilities;
 
 use std::{fmt, sync::OnceLock};
 

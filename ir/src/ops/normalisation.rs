@@ -90,7 +90,7 @@ pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
 }
 
 /// The probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
-fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
+pub(crate) fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
     let (powers, sum) = powers(row);
     powers.into_iter().map(|p| p / sum).collect()
 }
@@ -124,7 +124,7 @@ fn along_axis<S: Scalar>(call: &OpCall<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Val
 }
 
 fn softmax<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    along_axis(call, probabilities)
+    along_axis(call, S::probabilities)
 }
 
 fn log_softmax<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {

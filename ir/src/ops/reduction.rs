@@ -106,7 +106,7 @@ fn sum<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
 }
 
 fn product<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    reduce(call, |x| x.fold(S::exact(1.0), S::mul), fold(1, i64::wrapping_mul))
+    reduce(call, |x| S::product(x), fold(1, i64::wrapping_mul))
 }
 
 fn greatest<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {

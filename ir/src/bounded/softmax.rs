@@ -1,0 +1,44 @@
+//! Probabilities of scores with a running error bound.
+
+use super::{Bounded, range};
+use crate::ops::probabilities as by_formula;
+
+/// A bound that is a larger part of the value tells little.
+const LOOSE: f64 = 1.0 / 64.0;
+/// Scores beyond this are left to the formula: of scores that come near to a number that stands for −∞ nothing is promised.
+const LARGEST: f64 = (1_u64 << 40) as f64;
+/// Roundings of an exponential and of a quotient.
+const ROUNDINGS: f64 = 16.0;
+
+/// The probabilities of a row. Where scores are off by much, so are the exponentials and their sum, and nothing could be said of their
+/// quotient; but it is 1 / Σ eˣʲ⁻ˣⁱ, which a score that is far above the others settles.
+pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
+    let formula = by_formula(row);
+    let known = |x: &Bounded| x.value == f64::NEG_INFINITY && x.err == 0.0 || x.value.abs() + x.err <= LARGEST;
+    let most = row.iter().map(|x| x.value).fold(f64::NEG_INFINITY, f64::max);
+    if !row.iter().all(known) || most == f64::NEG_INFINITY {
+        return formula;
+    }
+    let loose = |p: &Bounded| p.err > LOOSE * p.value;
+    formula.into_iter().enumerate().map(|(at, p)| if loose(&p) { settled(p, row, at, most) } else { p }).collect()
+}
+
+fn settled(p: Bounded, row: &[Bounded], at: usize, most: f64) -> Bounded {
+    // What the score is off by, and what the difference to the largest one is rounded by.
+    let off = |x: &Bounded| match x.value.is_finite() {
+        true => x.err + 2.0 * p.unit * (x.value.abs() + most.abs()),
+        false => 0.0,
+    };
+    let own = row[at];
+    if own.value == f64::NEG_INFINITY {
+        return Bounded { value: 0.0, err: 0.0, ..p };
+    }
+    let others = || row.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, x)| x);
+    let sum = |sign: f64| others().map(|x| (x.value - own.value + sign * (off(x) + off(&own))).exp()).sum::<f64>();
+    let (least, largest) = (1.0 / (1.0 + sum(1.0)), 1.0 / (1.0 + sum(-1.0)));
+    let (smallest, _) = range(p.unit);
+    let rounded = (row.len() as f64 + ROUNDINGS) * p.unit * largest + smallest;
+    let value = if p.value.is_nan() { (least + largest) / 2.0 } else { p.value };
+    let err = (largest - value).max(value - least).max(0.0) + rounded;
+    if err < p.err { Bounded { value, err, ..p } } else { p }
+}
