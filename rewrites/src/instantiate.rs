@@ -81,7 +81,12 @@ pub(crate) struct Instantiator<'a> {
     /// The type of each call of the rule that was built, by the call's id.
     pub calls: Vec<(usize, Made)>,
     terms: Vec<(Term, Made)>,
+    /// What the `let`s came to for a member: what is used twice is built once, or lets that use each other take 2ⁿ terms.
+    lets: Vec<LetMade>,
 }
+
+/// A `let` of the rule, the member and the element type it was built for, and what it came to.
+type LetMade = ((usize, usize, Option<DType>), Made);
 
 impl<'a> Instantiator<'a> {
     pub fn new(facts: &'a mut Facts, rule: &'a Rule, members: &'a [Bindings], types: &'a [TypeId]) -> Instantiator<'a> {
@@ -96,6 +101,7 @@ impl<'a> Instantiator<'a> {
             instrs: Vec::new(),
             calls: Vec::new(),
             terms: Vec::new(),
+            lets: Vec::new(),
         }
     }
 
@@ -108,8 +114,13 @@ impl<'a> Instantiator<'a> {
                 Ok((Ref::Class(at), self.types[at]))
             }
             Term::Let(at) => {
-                let rule = self.rule;
-                self.term(&rule.lets[*at].1, member, want)
+                let (rule, key) = (self.rule, (*at, member, want));
+                if let Some((_, made)) = self.lets.iter().find(|(known, _)| *known == key) {
+                    return Ok(*made);
+                }
+                let made = self.term(&rule.lets[*at].1, member, want)?;
+                self.lets.push((key, made));
+                Ok(made)
             }
             Term::Number { id, expr } => self.number(*id, expr, member, want),
             Term::Call(call) => {
