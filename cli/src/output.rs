@@ -56,13 +56,13 @@ impl OutputFile {
     }
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file whole, from its parts, or not at all.
 ///
 /// # Errors
 /// When it cannot be written; what was there is there still.
-pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut output = OutputFile::new(path)?;
-    output.write_all(bytes)?;
+    parts.iter().try_for_each(|part| output.write_all(part))?;
     output.done()
 }
 

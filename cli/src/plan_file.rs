@@ -73,7 +73,7 @@ impl PlanFile {
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Fault> {
         let text = serde_json::to_string_pretty(self).map_err(Fault::run)?;
-        output::write(path, text.as_bytes())
+        output::write(path, &[text.as_bytes()])
             .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
     }
 

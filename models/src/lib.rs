@@ -12,6 +12,7 @@ pub mod llama;
 pub mod minilm;
 pub mod module;
 pub mod nn;
+pub mod npy;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod random;

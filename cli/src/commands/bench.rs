@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     if let Some(path) = &args.csv {
         let text = csv(&benches);
-        let write = output::write(path, text.as_bytes());
+        let write = output::write(path, &[text.as_bytes()]);
         write.map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
     }
     let mut out = stdout().lock();

@@ -1,57 +1,134 @@
-//! Checks a set of rules at many seeds: verdicts must not depend on one. `seeds packs|wrong|right|DIR SEEDS [FIRST [GLOB]]`: rules
-//! of the packs and of `right` are to hold, those of `wrong` and of a directory to be refuted.
+//! Checks rules at many seeds, as `eutectic rules check` does at one: verdicts must not depend on a seed. What is not as expected is
+//! listed with the seeds at which it came up, and the exit code is 1.
 
-use std::{collections::BTreeMap, env, path::Path, time::Instant};
+use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, process::ExitCode, time::Instant};
 
-use eutectic_checker::{Checker, Options, Outcome};
+use clap::Parser;
+use eutectic::{Compiler, Cpu, CpuOptions};
+use eutectic_checker::{Checker, Mutants, Options, Outcome, Report};
 use eutectic_rewrites::{LoadError, Probe, RuleSet};
+use rayon::prelude::*;
 
-fn main() {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let set = args.first().map_or("packs", String::as_str);
-    let number = |at: usize, or: u64| args.get(at).and_then(|n| n.parse().ok()).unwrap_or(or);
-    let (seeds, first, part) = (number(1, 20), number(2, 1), args.get(3).map_or("", String::as_str));
-    let (rules, right) = match set {
-        "packs" => (RuleSet::embedded().expect("they load"), true),
-        "wrong" | "right" => {
-            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(set);
-            (RuleSet::load_dir(&directory).expect("they load"), set == "right")
-        }
-        directory => {
-            let (rules, errors) = RuleSet::load_dir_partly(Path::new(directory)).expect("a directory");
-            for error in errors {
-                match error {
-                    LoadError::Rules(errors) => errors.0.iter().for_each(|e| println!("does not load: {e}")),
-                    other => println!("does not load: {other}"),
-                }
-            }
-            (rules, false)
-        }
-    };
-    let probes: Vec<Probe> = rules.probes().filter(|p| p.rule().name.contains(part)).collect();
-    let mut unexpected: BTreeMap<String, (Vec<u64>, String)> = BTreeMap::new();
-    for seed in first..first + seeds {
-        let start = Instant::now();
-        let checker = Checker::new(Options { seed, ..Options::default() }).expect("the packs load");
-        let reports = checker.check_all(&probes).expect("the packs make programs computable");
+/// How many of the rules that took longest are named.
+const SLOWEST: usize = 8;
+
+/// Checks a set of rules at many seeds
+#[derive(Parser)]
+struct Args {
+    /// A directory of rules (*.rules), or `packs`: those that are embedded
+    #[arg(value_name = "DIR")]
+    rules: PathBuf,
+    /// Each of the rules is to be refuted, not to hold
+    #[arg(long)]
+    wrong: bool,
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    first: u64,
+    /// Only rules whose names contain this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    part: String,
+    /// Threads that check rules [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Tries the mutants of each rule, of which 99.9 % are to be found out
+    #[arg(long)]
+    mutants: bool,
+    /// Leaves out what the CPU makes of both sides
+    #[arg(long)]
+    interpreter_only: bool,
+}
+
+/// The least share of the mutants that is to be found out.
+const KILLED: f64 = 0.999;
+
+/// What came up, and at which seeds.
+type Found = BTreeMap<String, (Vec<u64>, String)>;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let threads = args.threads.map_or(0, NonZeroUsize::get);
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("threads start");
+    let (rules, not_loaded) = rules(&args);
+    let probes: Vec<Probe> = rules.probes().filter(|p| p.rule().name.contains(&args.part)).collect();
+    let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).expect("the packs load");
+    let backends = if args.interpreter_only { Vec::new() } else { vec![cpu] };
+    let options = Options { mutants: args.mutants, backends, ..Options::default() };
+    let seeds: Vec<u64> = (args.first..args.first + args.seeds).collect();
+    let checkers: Vec<Checker> = (seeds.iter())
+        .map(|&seed| Checker::new(Options { seed, ..options.clone() }).expect("the packs load"))
+        .collect();
+    let start = Instant::now();
+    // Rules of all seeds at once: some take seconds, and other threads need not wait for these.
+    let reports: Vec<Vec<Report>> = checkers.par_iter().map(|checker| checked(checker, &probes)).collect();
+    println!("{} rules at {} seeds in {:.1?}", probes.len(), seeds.len(), start.elapsed());
+    let (mut unexpected, mut survivors) = (Found::new(), Found::new());
+    let (mut killed, mut survived) = (0, 0);
+    for (&seed, reports) in seeds.iter().zip(&reports) {
         let mut count = 0;
-        for report in &reports {
-            if report.holds() != right || report.outcome() == Outcome::NotChecked {
-                count += 1;
-                println!("  {}: {}", report.outcome(), report.rule);
-                let text = format!("{}\n{}", report.outcome(), report.explain("-"));
-                unexpected.entry(report.rule.clone()).or_insert((Vec::new(), text)).0.push(seed);
-            }
+        for report in reports.iter().filter(|r| !as_expected(r, args.wrong)) {
+            count += 1;
+            note(&mut unexpected, &report.rule, seed, || format!("{}\n{}", report.outcome(), report.explain("-")));
         }
         let cases: usize = reports.iter().map(|r| r.cases).sum();
-        println!("seed {seed}: {} rules, {cases} cases, {count} unexpected; {:.1?}", reports.len(), start.elapsed());
-        if seed == first {
-            let mut slow: Vec<_> = reports.iter().map(|r| (r.time, &r.rule, r.cases)).collect();
-            slow.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
-            slow.iter().take(8).for_each(|(time, rule, cases)| println!("  {rule}: {cases} cases in {time:.1?}"));
+        let took: f64 = reports.iter().map(|r| r.time.as_secs_f64()).sum();
+        print!("seed {seed}: {cases} cases, {count} unexpected");
+        if args.mutants {
+            let all: Vec<(&Report, &Mutants)> = reports.iter().filter_map(|r| Some((r, r.mutants.as_ref()?))).collect();
+            for (report, mutants) in &all {
+                for what in &mutants.survivors {
+                    note(&mut survivors, &format!("{}: {what}", report.rule), seed, String::new);
+                }
+            }
+            let sum = |f: fn(&Mutants) -> usize| all.iter().map(|(_, m)| f(m)).sum::<usize>();
+            let (dead, alive) = (sum(|m| m.killed), sum(|m| m.survivors.len()));
+            print!(", {dead} mutants found out, {alive} not, {} equivalent", sum(|m| m.equivalent.len()));
+            (killed, survived) = (killed + dead, survived + alive);
         }
+        println!("; {took:.1} s of a thread");
+    }
+    let mut slow: Vec<_> = reports.iter().flatten().map(|r| (r.time, &r.rule, r.cases)).collect();
+    slow.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
+    slow.iter().take(SLOWEST).for_each(|(time, rule, cases)| println!("  {rule}: {cases} cases in {time:.1?}"));
+    for (mutant, (at, _)) in &survivors {
+        println!("not found out at {} of {} seeds {at:?}: {mutant}", at.len(), args.seeds);
     }
     for (rule, (at, text)) in &unexpected {
-        println!("\n== {rule} at {} of {seeds} seeds {at:?}: {text}", at.len());
+        println!("\n== {rule} at {} of {} seeds {at:?}: {text}", at.len(), args.seeds);
     }
+    if args.mutants {
+        let share = f64::from(killed as u32) / f64::from((killed + survived).max(1) as u32);
+        println!("{killed} of {} mutants found out: {:.3} %", killed + survived, 100.0 * share);
+        survived = if share >= KILLED { 0 } else { survived };
+    }
+    ExitCode::from(u8::from(not_loaded || !unexpected.is_empty() || survived > 0))
+}
+
+fn checked(checker: &Checker, probes: &[Probe]) -> Vec<Report> {
+    checker.check_all(probes).expect("the packs make programs computable")
+}
+
+fn as_expected(report: &Report, wrong: bool) -> bool {
+    report.holds() != wrong && report.outcome() != Outcome::NotChecked
+}
+
+fn note(found: &mut Found, what: &str, seed: u64, text: impl FnOnce() -> String) {
+    found.entry(what.to_string()).or_insert_with(|| (Vec::new(), text())).0.push(seed);
+}
+
+/// The rules, and whether some of them do not load.
+fn rules(args: &Args) -> (RuleSet, bool) {
+    if args.rules.as_os_str() == "packs" {
+        return (RuleSet::embedded().expect("they load"), false);
+    }
+    let (rules, errors) = RuleSet::load_dir_partly(&args.rules).expect("a directory");
+    for error in &errors {
+        match error {
+            LoadError::Rules(errors) => errors.0.iter().for_each(|e| println!("does not load: {e}")),
+            other => println!("does not load: {other}"),
+        }
+    }
+    (rules, !errors.is_empty())
 }

@@ -13,19 +13,25 @@ use crate::readers::Reader;
 /// The largest file that is taken: small ones are read often, and most of what is damaged in them matters.
 const LARGEST: u64 = 100_000;
 
-/// The files that a reader's are made from.
+/// The checkout that this was built from.
+pub const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The files of a checkout that a reader's are made from.
 ///
 /// # Panics
 /// When the checkout lacks them.
-pub fn of(reader: &Reader) -> Vec<Vec<u8>> {
+pub fn of(reader: &Reader, checkout: &Path) -> Vec<Vec<u8>> {
+    let files = |folder: &str, ending: &str| files(checkout, folder, ending);
     let found = match reader.name {
-        "graph" => [cases(), files("benches/graphs", "graph"), GRAPHS.map(owned).into()].concat(),
-        "rules" => rules(),
+        "graph" => [cases(checkout), files("benches/graphs", "graph"), GRAPHS.map(owned).into()].concat(),
+        "rules" => rules(checkout),
         "onnx" => files("models/golden/onnx", "onnx"),
         "safetensors" => files("models/golden/onnx", "safetensors"),
         "checkpoint" => pickles().iter().map(|pickle| checkpoint(pickle)).collect(),
         "pickle" => pickles(),
         "costs" => files("backends/cpu/costs", "toml"),
+        "gpu-costs" => [files("backends/cuda/costs", "toml"), files("backends/vulkan/costs", "toml")].concat(),
+        "npy" => arrays(),
         "config" => files("models/golden/tiny-bert", "config.json"),
         "tokenizer" => files("models/golden/tiny-bert", "tokenizer.json"),
         "image" => files("models/golden/sam/images", "png"),
@@ -40,9 +46,9 @@ fn owned(text: &str) -> Vec<u8> {
 }
 
 /// The files below a folder of the checkout whose names end so, by name.
-fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
+fn files(checkout: &Path, folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder), ending, &mut paths);
+    collect(&checkout.join(folder), ending, &mut paths);
     paths.sort();
     let small = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() <= LARGEST);
     paths.iter().filter(|path| small(path)).map(|path| fs::read(path).expect("it was listed")).collect()
@@ -60,17 +66,17 @@ fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
 }
 
 /// The graphs of the cases of rewriting, without what must become of them.
-fn cases() -> Vec<Vec<u8>> {
+fn cases(checkout: &Path) -> Vec<Vec<u8>> {
     let graph = |file: Vec<u8>| {
         let text = String::from_utf8_lossy(&file).into_owned();
         owned(text.split("\n----").next().unwrap_or_default())
     };
-    files("eutectic/tests/cases", "case").into_iter().map(graph).collect()
+    files(checkout, "eutectic/tests/cases", "case").into_iter().map(graph).collect()
 }
 
 /// The rules of the packs, and those of the language's tests, each by itself: a file of all would be read slowly.
-fn rules() -> Vec<Vec<u8>> {
-    let all = [files("rewrites/rules", "rules"), files("rewrites/tests/rules", "rules")].concat();
+fn rules(checkout: &Path) -> Vec<Vec<u8>> {
+    let all = [files(checkout, "rewrites/rules", "rules"), files(checkout, "rewrites/tests/rules", "rules")].concat();
     let each = |file: &Vec<u8>| -> Vec<Vec<u8>> {
         let text = String::from_utf8_lossy(file);
         text.split("\n\n").filter(|part| part.contains("(rule ")).map(owned).collect()
@@ -85,6 +91,26 @@ const GRAPHS: [&str; 4] = [
     "(graph \"branch\" (input p bool[]) (input x f32[4])\n (sub a (input y f32[4]) (output y (neg y)))\n (sub b (input y f32[4]) (output y (exp y)))\n (output y (if p a b x)))",
     "(graph \"state\" (state k f16[B 4]) (input x f16[B 4]) (const c f16[4] { 0.5 -1.0 nan ... })\n (update k (add k x)) (output y (mul (add k c) (const f16[] { -inf }))))",
 ];
+
+/// Arrays as numpy writes them, of some element types, ranks and versions of the format.
+fn arrays() -> Vec<Vec<u8>> {
+    let array = |version: u8, descr: &str, order: &str, shape: &str, count: usize| {
+        let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}").into_bytes();
+        header.resize(117, b' ');
+        header.push(b'\n');
+        let length: Vec<u8> = if version == 1 { vec![118, 0] } else { vec![118, 0, 0, 0] };
+        let bytes: Vec<u8> = (0..count).map(|n| u8::from(n % 3 == 0)).collect();
+        [b"\x93NUMPY", &[version, 0][..], &length, &header, &bytes].concat()
+    };
+    vec![
+        array(1, "<f4", "False", "2, 3", 24),
+        array(1, "<f8", "True", "2, 1, 3", 48),
+        array(2, "<i8", "False", "", 8),
+        array(1, "|b1", "True", "4, 2", 8),
+        array(3, "<f2", "False", "0, 5", 0),
+        array(1, "|u1", "False", "7,", 7),
+    ]
+}
 
 /// An archive as torch makes it, with this list of tensors and one storage of six numbers.
 ///

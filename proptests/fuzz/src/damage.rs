@@ -55,6 +55,7 @@ pub fn damaged(form: Form, corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
             Form::Text => text(&file, other, random),
             Form::Fields => fields(&file, other, random, DEPTH),
             Form::Headed => headed(&file, other, random),
+            Form::Array => array(&file, other, random),
             Form::Archive => archive(&file, random),
         };
     }
@@ -274,6 +275,18 @@ fn headed(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     let (Some(own), Some(other)) = (header(file), header(other)) else { return bytes(file.to_vec(), other, random) };
     let damaged = text(&own, &other, random);
     [&(damaged.len() as u64).to_le_bytes(), &damaged[..], &file[8 + own.len()..]].concat()
+}
+
+/// An array whose header is as long as it says around what is wrong in it.
+fn array(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
+    let header = |file: &[u8]| {
+        let length = usize::from(u16::from_le_bytes(*file.get(8..)?.first_chunk()?));
+        Some(file.get(10..10 + length)?.to_vec())
+    };
+    let (Some(own), Some(other)) = (header(file), header(other)) else { return bytes(file.to_vec(), other, random) };
+    let damaged = text(&own, &other, random);
+    let Ok(length) = u16::try_from(damaged.len()) else { return bytes(file.to_vec(), &other, random) };
+    [&file[..8], &length.to_le_bytes(), &damaged, &file[10 + own.len()..]].concat()
 }
 
 /// An archive whose list and checksums stay right around what is wrong in its files.

@@ -10,15 +10,25 @@ pub mod readers;
 
 use std::{
     any::Any,
+    num::NonZeroUsize,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::{Duration, Instant},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
 };
 
+use cpu_time::ThreadTime;
 use damage::damaged;
 use readers::{Outcome, Place, Reader};
 
-/// An execution that takes longer hangs: most take less than a millisecond.
+/// An execution that takes longer hangs: most take less than a millisecond. The processor's time is counted, so that a busy machine
+/// makes no findings.
 pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// So many executions are taken by a thread at once.
+const TAKEN: u64 = 64;
 
 /// A file that a reader did not take as it should.
 #[derive(Clone, Debug)]
@@ -42,38 +52,73 @@ pub struct Summary {
     pub findings: Vec<Finding>,
 }
 
-/// Reads damaged files; those of a seed and a number are always the same. `progress` is told how many have been read.
+impl Summary {
+    fn and(mut self, other: Summary) -> Summary {
+        self.executions += other.executions;
+        self.accepted += other.accepted;
+        self.findings.extend(other.findings);
+        self
+    }
+}
+
+/// Reads damaged files on some threads; those of a seed and a number are always the same. `checkout` is where the valid ones lie.
+/// `progress` is told how many have been read.
 ///
 /// # Panics
 /// When the temporary folder cannot be written.
-pub fn fuzz(reader: &Reader, seed: u64, executions: std::ops::Range<u64>, progress: &mut dyn FnMut(u64)) -> Summary {
-    let corpus = corpus::of(reader);
-    let place = Place::new().expect("a temporary folder can be made");
-    let mut summary = Summary::default();
+pub fn fuzz(
+    reader: &Reader,
+    checkout: &Path,
+    seed: u64,
+    executions: Range<u64>,
+    threads: NonZeroUsize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Summary {
+    let corpus = corpus::of(reader, checkout);
+    let (next, done) = (AtomicU64::new(executions.start), AtomicU64::new(0));
+    let some = || {
+        let place = Place::new().expect("a temporary folder can be made");
+        let mut summary = Summary::default();
+        loop {
+            let from = next.fetch_add(TAKEN, Relaxed);
+            if from >= executions.end {
+                return summary;
+            }
+            let taken = from..executions.end.min(from + TAKEN);
+            let count = taken.end - taken.start;
+            summary = taken.fold(summary, |summary, at| summary.and(execute(reader, &place, &corpus, seed, at)));
+            progress(done.fetch_add(count, Relaxed) + count);
+        }
+    };
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    for execution in executions {
-        let mut random = fastrand::Rng::with_seed(seed ^ execution.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let bytes = damaged(reader.form, &corpus, &mut random);
-        let start = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| (reader.read)(&place, &bytes)));
-        let what = match outcome {
-            Err(panic) => Some(format!("a panic: {}", message(&*panic))),
-            Ok(Outcome::Wrong(what)) => Some(what),
-            Ok(_) if start.elapsed() > LIMIT => Some(format!("it took {:.1?}", start.elapsed())),
-            Ok(outcome) => {
-                summary.accepted += u64::from(outcome == Outcome::Accepted);
-                None
-            }
-        };
-        summary.executions += 1;
-        if let Some(what) = what {
-            summary.findings.push(Finding { execution, bytes, what });
-        }
-        progress(summary.executions);
-    }
+    let mut summary = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads.get()).map(|_| scope.spawn(some)).collect();
+        let summaries = running.into_iter().map(|thread| thread.join().expect("panics of readers are caught"));
+        summaries.fold(Summary::default(), Summary::and)
+    });
     std::panic::set_hook(loud);
+    summary.findings.sort_by_key(|finding| finding.execution);
     summary
+}
+
+/// Reads one damaged file.
+fn execute(reader: &Reader, place: &Place, corpus: &[Vec<u8>], seed: u64, execution: u64) -> Summary {
+    let mut random = fastrand::Rng::with_seed(seed ^ execution.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let bytes = damaged(reader.form, corpus, &mut random);
+    let start = ThreadTime::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| (reader.read)(place, &bytes)));
+    let took = start.elapsed();
+    let wrong = match &outcome {
+        Err(panic) => Some(format!("a panic: {}", message(&**panic))),
+        Ok(Outcome::Wrong(what)) => Some(what.clone()),
+        Ok(_) => (took > LIMIT).then(|| format!("it took {took:.1?} of a processor")),
+    };
+    Summary {
+        executions: 1,
+        accepted: u64::from(matches!(outcome, Ok(Outcome::Accepted))),
+        findings: wrong.map(|what| Finding { execution, bytes, what }).into_iter().collect(),
+    }
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -1,30 +1,64 @@
-//! Reads damaged files for as long as it is asked to: `eutectic-fuzz READER|all EXECUTIONS [SEED]`. Files that were not taken as they
-//! should are written to `target/fuzz/`, and the exit code is 1.
+//! Reads damaged files for as long as it is asked to. Files that were not taken as they should are written to a folder, and the exit
+//! code is 1.
 
-use std::{env, fs, process::ExitCode, time::Instant};
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread::available_parallelism,
+    time::Instant,
+};
 
-use eutectic_fuzz::{fuzz, readers::READERS};
+use clap::Parser;
+use eutectic_fuzz::{corpus, fuzz, readers::READERS};
+
+/// So many executions are between two messages.
+const TOLD: u64 = 64 * 2000;
+/// Most findings of a reader that are shown.
+const SHOWN: usize = 20;
+
+/// Reads damaged files
+#[derive(Parser)]
+struct Args {
+    /// A reader, or `all`
+    #[arg(default_value = "all")]
+    reader: String,
+    /// How many files each of them reads
+    #[arg(default_value_t = 100_000)]
+    executions: u64,
+    /// What the damage depends on
+    #[arg(default_value_t = 1)]
+    seed: u64,
+    /// Threads that read [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// The checkout with the files that are damaged
+    #[arg(long, value_name = "DIR", default_value = corpus::CHECKOUT)]
+    files: PathBuf,
+    /// Where files that were not taken as they should are written to
+    #[arg(long, value_name = "DIR", default_value = "target/fuzz")]
+    out: PathBuf,
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let wanted = args.first().map_or("all", String::as_str);
-    let number = |at: usize, or: u64| args.get(at).and_then(|n| n.parse().ok()).unwrap_or(or);
-    let (executions, seed) = (number(1, 100_000), number(2, 1));
-    let readers: Vec<_> = READERS.iter().filter(|r| wanted == "all" || r.name == wanted).collect();
+    let args = Args::parse();
+    let readers: Vec<_> = READERS.iter().filter(|r| args.reader == "all" || r.name == args.reader).collect();
     if readers.is_empty() {
         let names: Vec<_> = READERS.iter().map(|r| r.name).collect();
-        eprintln!("there is no reader `{wanted}`: all, {}", names.join(", "));
+        eprintln!("there is no reader `{}`: all, {}", args.reader, names.join(", "));
         return ExitCode::from(2);
     }
-    let mut failed = false;
+    let threads = args.threads.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let (mut executions, mut findings) = (0, 0);
     for reader in readers {
         let start = Instant::now();
-        let mut progress = |done: u64| {
-            if done.is_multiple_of(50_000) {
+        let progress = |done: u64| {
+            if done.is_multiple_of(TOLD) {
                 println!("{}: {done} after {:.0?}", reader.name, start.elapsed());
             }
         };
-        let summary = fuzz(reader, seed, 0..executions, &mut progress);
+        let summary = fuzz(reader, &args.files, args.seed, 0..args.executions, threads, &progress);
         println!(
             "{}: {} executions, {} accepted, {} findings, {:.1?}",
             reader.name,
@@ -33,12 +67,19 @@ fn main() -> ExitCode {
             summary.findings.len(),
             start.elapsed()
         );
-        for finding in summary.findings.iter().take(20) {
-            let path = format!("target/fuzz/{}-{seed}-{}", reader.name, finding.execution);
-            let written = fs::create_dir_all("target/fuzz").and_then(|()| fs::write(&path, &finding.bytes));
-            println!("  {path}{}: {}", if written.is_ok() { "" } else { " (not written)" }, finding.what);
+        for finding in summary.findings.iter().take(SHOWN) {
+            let path = args.out.join(format!("{}-{}-{}", reader.name, args.seed, finding.execution));
+            let written = written(&args.out, &path, &finding.bytes);
+            println!("  {}{written}: {}", path.display(), finding.what);
         }
-        failed |= !summary.findings.is_empty();
+        executions += summary.executions;
+        findings += summary.findings.len();
     }
-    ExitCode::from(u8::from(failed))
+    println!("{executions} executions, {findings} findings");
+    ExitCode::from(u8::from(findings > 0))
+}
+
+fn written(folder: &Path, path: &Path, bytes: &[u8]) -> &'static str {
+    let result = fs::create_dir_all(folder).and_then(|()| fs::write(path, bytes));
+    if result.is_ok() { "" } else { " (not written)" }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
 use eutectic_cpu::Costs;
 use eutectic_ir::{lang::Source, text};
-use eutectic_models::{BertConfig, Tokens, Weights, image, onnx::Model};
+use eutectic_models::{BertConfig, Tokens, Weights, image, npy, onnx::Model};
 use eutectic_rewrites::RuleSet;
 
 /// How the files of a reader are built.
@@ -18,6 +18,8 @@ pub enum Form {
     Fields,
     /// A length of eight bytes, so much text, then bytes.
     Headed,
+    /// Ten bytes, of which the last two are a length; so much text, then bytes.
+    Array,
     /// An archive of files.
     Archive,
 }
@@ -79,6 +81,8 @@ pub const READERS: &[Reader] = &[
     Reader { name: "checkpoint", form: Form::Archive, read: weights },
     Reader { name: "pickle", form: Form::Bytes, read: pickle },
     Reader { name: "costs", form: Form::Text, read: costs },
+    Reader { name: "gpu-costs", form: Form::Text, read: gpu_costs },
+    Reader { name: "npy", form: Form::Array, read: array },
     Reader { name: "config", form: Form::Text, read: config },
     Reader { name: "tokenizer", form: Form::Text, read: tokenizer },
     Reader { name: "image", form: Form::Bytes, read: picture },
@@ -144,6 +148,21 @@ fn pickle(place: &Place, bytes: &[u8]) -> Outcome {
 
 fn costs(_: &Place, bytes: &[u8]) -> Outcome {
     utf8(bytes, |text| ended(Costs::parse(text)))
+}
+
+fn gpu_costs(_: &Place, bytes: &[u8]) -> Outcome {
+    utf8(bytes, |text| ended(eutectic_gpu::cost::Costs::read(text)))
+}
+
+/// An array that was read is written as what reads as the same one.
+fn array(_: &Place, bytes: &[u8]) -> Outcome {
+    match npy::read(bytes.to_vec()) {
+        Err(error) => ended(Err::<(), _>(error)),
+        Ok(tensor) => match npy::header(&tensor).and_then(|header| npy::read([&header, tensor.bytes()].concat())) {
+            Ok(again) if again.ty() == tensor.ty() && again.bytes() == tensor.bytes() => Outcome::Accepted,
+            other => Outcome::Wrong(format!("it is written as something else: {:?}", other.map(|t| t.ty()))),
+        },
+    }
 }
 
 fn config(place: &Place, bytes: &[u8]) -> Outcome {

@@ -1,7 +1,9 @@
 //! A little of it in each run of the tests.
 
+use std::{num::NonZeroUsize, path::Path};
+
 use eutectic_fuzz::{
-    fuzz,
+    corpus, fuzz,
     readers::{READERS, Reader},
 };
 
@@ -17,7 +19,8 @@ fn executions(reader: &Reader) -> u64 {
 #[test]
 fn no_damage_breaks_a_reader() {
     for reader in READERS {
-        let summary = fuzz(reader, 7, 0..executions(reader), &mut |_| ());
+        let checkout = Path::new(corpus::CHECKOUT);
+        let summary = fuzz(reader, checkout, 7, 0..executions(reader), NonZeroUsize::MIN, &|_| ());
         let shown = summary.findings.iter().map(|f| format!("{}: {}", f.execution, f.what));
         let shown: Vec<String> = shown.collect();
         assert!(shown.is_empty(), "{}: {shown:#?}", reader.name);

@@ -66,7 +66,7 @@ pub(super) fn write(
     });
     // Within a script element, `</script>` would end it.
     let text = PAGE.replace(DATA, &data.to_string().replace('<', "\\u003c"));
-    output::write(path, text.as_bytes())
+    output::write(path, &[text.as_bytes()])
         .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
     println!("{}", prose(format!("{}: {} kernels; open it in a browser", path.display(), steps.len())));
     Ok(())

@@ -1,0 +1,213 @@
+//! The `.npy` format of NumPy: dense arrays, little-endian; those in Fortran order are put into row-major order as they are read
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+
+use std::ops::Range;
+
+use eutectic_ir::{DType, Tensor};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Element types with the name that the format has for them; bf16 has none.
+const TYPES: &[(&str, DType)] = &[
+    ("<f4", DType::F32),
+    ("<f8", DType::F64),
+    ("<f2", DType::F16),
+    ("|i1", DType::I8),
+    ("|u1", DType::U8),
+    ("<i4", DType::I32),
+    ("<i8", DType::I64),
+    ("<u4", DType::U32),
+    ("|b1", DType::Bool),
+];
+
+/// Part of a file's bytes.
+struct FilePart(Vec<u8>, Range<usize>);
+
+impl AsRef<[u8]> for FilePart {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[self.1.clone()]
+    }
+}
+
+/// Why an array is not read, or not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NpyError {
+    /// What of a file is not as it should be.
+    #[error("{0}")]
+    Damaged(String),
+    /// The format has no such elements.
+    #[error(".npy has no element type {0}")]
+    ElementType(DType),
+    /// The format has no headers as long as that.
+    #[error(".npy has no shapes of {0} axes")]
+    Axes(usize),
+}
+
+/// The tensor that the bytes of a file hold.
+///
+/// # Errors
+/// When they are no `.npy` file, or hold what tensors cannot.
+pub fn read(bytes: Vec<u8>) -> Result<Tensor, NpyError> {
+    parse(bytes).map_err(NpyError::Damaged)
+}
+
+fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
+    if !bytes.starts_with(MAGIC) {
+        return Err("it does not begin with \\x93NUMPY".into());
+    }
+    let short = || format!("it ends within its header, after {} bytes", bytes.len());
+    let length = bytes.get(8..12).ok_or_else(short)?;
+    let (at, length) = match bytes[6] {
+        1 => (10, usize::from(u16::from_le_bytes([length[0], length[1]]))),
+        2 | 3 => (12, u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize),
+        version => return Err(format!("format version {version} is not known, only 1 to 3")),
+    };
+    let start = at + length;
+    let header = std::str::from_utf8(bytes.get(at..start).ok_or_else(short)?).map_err(|e| e.to_string())?;
+    let dtype = element_type(header)?;
+    let columns_first = field(header, "fortran_order")?.starts_with("True");
+    let dims = shape(header)?;
+    let end = bytes.len();
+    let data = FilePart(bytes, start..end);
+    if dtype == DType::Bool && data.as_ref().iter().any(|b| *b > 1) {
+        return Err("a truth value is neither 0 nor 1".into());
+    }
+    if !columns_first {
+        return Tensor::new(dtype, &dims, data).map_err(|e| e.to_string());
+    }
+    let backwards: Vec<usize> = dims.iter().rev().copied().collect();
+    let given = Tensor::new(dtype, &backwards, data).map_err(|e| e.to_string())?;
+    Tensor::new(dtype, &dims, rows_first(given.bytes(), dtype.size(), &dims)).map_err(|e| e.to_string())
+}
+
+/// The elements of an array whose first index runs fastest, in the order in which the last one does.
+fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
+    // Of an array without elements, nothing bounds the other extents.
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let strides: Vec<usize> = dims
+        .iter()
+        .scan(size, |stride, &dim| {
+            let this = *stride;
+            *stride *= dim;
+            Some(this)
+        })
+        .collect();
+    let mut at = vec![0; dims.len()];
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for _ in 0..bytes.len() / size {
+        let from: usize = at.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        ordered.extend_from_slice(&bytes[from..from + size]);
+        for axis in (0..dims.len()).rev() {
+            at[axis] += 1;
+            if at[axis] < dims[axis] {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+    ordered
+}
+
+/// What follows `'name':` in the header, which is a Python dictionary of three fields.
+fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
+    let missing = || format!("its header has no {name:?}: {header:?}");
+    let (_, rest) = header.split_once(&format!("'{name}'")).ok_or_else(missing)?;
+    Ok(rest.trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start())
+}
+
+fn element_type(header: &str) -> Result<DType, String> {
+    let text = field(header, "descr")?;
+    let name = text.strip_prefix('\'').and_then(|t| t.split('\'').next()).unwrap_or(text);
+    let known = TYPES.iter().find(|(n, _)| *n == name).map(|(_, dtype)| *dtype);
+    known.ok_or_else(|| {
+        let names: Vec<_> = TYPES.iter().map(|(n, _)| *n).collect();
+        format!("elements of type {:?}; one of {} is wanted", name.trim_end(), names.join(" "))
+    })
+}
+
+fn shape(header: &str) -> Result<Vec<usize>, String> {
+    let text = field(header, "shape")?;
+    let inner = text.strip_prefix('(').and_then(|t| t.split_once(')')).map(|(inner, _)| inner);
+    let dims = inner.ok_or_else(|| format!("its shape is no tuple: {text:?}"))?.split(',').map(str::trim);
+    let dims: Result<_, _> = dims.filter(|d| !d.is_empty()).map(str::parse).collect();
+    dims.map_err(|_| format!("its shape has extents that are no numbers: {text:?}"))
+}
+
+/// What a file that holds a tensor begins with; the tensor's bytes follow.
+///
+/// # Errors
+/// When the format has no such element type, or no header that is long enough.
+pub fn header(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
+    let (name, _) =
+        (TYPES.iter().find(|(_, dtype)| *dtype == tensor.dtype())).ok_or(NpyError::ElementType(tensor.dtype()))?;
+    let dims: String = tensor.dims().iter().map(|d| format!("{d}, ")).collect();
+    let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
+    // The data starts at a multiple of 64; the header ends with a newline.
+    let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.push_str(&" ".repeat(length - 1 - header.len()));
+    header.push('\n');
+    let prefix = u16::try_from(length).map_err(|_| NpyError::Axes(tensor.dims().len()))?;
+    Ok([MAGIC, &[1, 0], &prefix.to_le_bytes(), header.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_survive() {
+        for dims in [vec![], vec![0], vec![3], vec![2, 1, 3]] {
+            for dtype in TYPES.iter().map(|t| t.1) {
+                let count: usize = dims.iter().product();
+                let tensor = Tensor::from_i64(dtype, &dims, (0..count as i64).map(|i| i % 2));
+                let header = header(&tensor).unwrap();
+                assert_eq!(header.len() % 64, 0);
+                let file = [&header, tensor.bytes()].concat();
+                assert_eq!(read(file).unwrap(), tensor);
+            }
+        }
+    }
+
+    #[test]
+    fn what_numpy_writes_is_read() {
+        // numpy.save of numpy.arange(6, dtype="<i4").reshape(2, 3), version 1.0.
+        let mut bytes = b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }".to_vec();
+        bytes.resize(127, b' ');
+        bytes.push(b'\n');
+        bytes.extend((0..6_i32).flat_map(i32::to_le_bytes));
+        assert_eq!(parse(bytes).unwrap(), Tensor::from_i64(DType::I32, &[2, 3], 0..6));
+    }
+
+    #[test]
+    fn columns_may_come_first() {
+        // numpy.save of numpy.asfortranarray(numpy.arange(6, dtype="<i4").reshape(1, 2, 3)).
+        let mut bytes = b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'fortran_order': True, 'shape': (1, 2, 3), }".to_vec();
+        bytes.resize(127, b' ');
+        bytes.push(b'\n');
+        bytes.extend([0_i32, 3, 1, 4, 2, 5].into_iter().flat_map(i32::to_le_bytes));
+        assert_eq!(parse(bytes).unwrap(), Tensor::from_i64(DType::I32, &[1, 2, 3], 0..6));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+        let file = |header: &str| {
+            let length = (header.len() as u16).to_le_bytes();
+            [MAGIC, &[1, 0], &length, header.as_bytes(), &[0; 8]].concat()
+        };
+        assert!(parse(file(header)).is_ok());
+        for end in 0..file(header).len() {
+            assert!(parse(file(header)[..end].to_vec()).is_err(), "{end}");
+        }
+        for (from, to) in [("<f4", ">f4"), ("(2,)", "(3,)"), ("(2,)", "2"), ("(2,)", "(-2,)")] {
+            assert!(parse(file(&header.replace(from, to))).is_err(), "{to}");
+        }
+        // Without elements, and with strides that no machine counts.
+        let none = header.replace("False", "True").replace("(2,)", "(4294967296, 4294967296, 4294967296, 0)");
+        let _ = parse(file(&none)[..10 + none.len()].to_vec());
+        let huge = "(18446744073709551615, 18446744073709551615)";
+        assert!(parse(file(&header.replace("(2,)", huge))).is_err());
+    }
+}
