@@ -326,7 +326,10 @@ const MASKS: usize = 8;
 /// with ∞ there it is not (functions that saturate absorb both).
 fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-    let absorbs = |values: &Values| evaluated(&sides.written, values).is_ok_and(|left| left.results.iter().all(finite));
+    // What makes a number of NaN is not what absorbs.
+    let absorbs = |values: &Values| {
+        evaluated(&sides.written, values).is_ok_and(|left| !left.nan && left.results.iter().all(finite))
+    };
     let ordinary = Manner { style: Style::Ordinary, ..manner };
     let plain = fitting(sides, ordinary, random);
     let names: Vec<String> = plain.keys().cloned().collect();

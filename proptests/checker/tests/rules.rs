@@ -56,3 +56,24 @@ fn right_rules_are_not_refuted() {
         assert!(wrong.is_empty(), "seed {seed}: {wrong}");
     }
 }
+
+/// Rules whose mutants show in few values only: rows that are −∞ throughout, scores far below the others, numbers that f16 rounds.
+const SUBTLE: [&str; 5] = [
+    "fuse/safe-softmax",
+    "fuse/mask-where-finite",
+    "fuse/mask-where-ten-thousand",
+    "f16/attention",
+    "unfuse/split-reduction[reduce-max]",
+];
+
+#[test]
+fn subtle_mutants_are_found_out() {
+    let rules = RuleSet::embedded().unwrap();
+    let probes: Vec<Probe> = rules.probes().filter(|p| SUBTLE.contains(&&*p.rule().name)).collect();
+    let reports = Checker::new(Options { mutants: true, ..Options::default() }).unwrap().check_all(&probes).unwrap();
+    assert_eq!(reports.len(), SUBTLE.len());
+    for report in &reports {
+        let mutants = report.mutants.as_ref().expect("they were tried");
+        assert!(mutants.killed > 0 && mutants.survivors.is_empty(), "{}: {mutants:#?}", report.rule);
+    }
+}
