@@ -11,10 +11,13 @@ fn check(rules: &RuleSet, options: Options) -> Vec<Report> {
     Checker::new(options).unwrap().check_all(&probes).unwrap()
 }
 
+fn cpu() -> Vec<Compiler> {
+    vec![Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).unwrap()]
+}
+
 #[test]
 fn embedded_rules_hold() {
-    let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).unwrap();
-    let options = Options { backend_cases: 4, backends: vec![cpu], ..Options::default() };
+    let options = Options { backend_cases: 4, backends: cpu(), ..Options::default() };
     let reports = check(&RuleSet::embedded().unwrap(), options);
     let wrong: String = reports.iter().map(|r| r.explain(&format!("eutectic rules check '{}'", r.rule))).collect();
     assert!(wrong.is_empty(), "{wrong}");
@@ -51,7 +54,7 @@ fn right_rules_are_not_refuted() {
     let rules = set("right");
     assert!(rules.len() >= 100, "{}", rules.len());
     for seed in SEEDS {
-        let reports = check(&rules, Options { seed, ..Options::default() });
+        let reports = check(&rules, Options { seed, backends: cpu(), ..Options::default() });
         let wrong: String = reports.iter().map(|r| r.explain("")).collect();
         assert!(wrong.is_empty(), "seed {seed}: {wrong}");
     }
