@@ -137,6 +137,14 @@ pub fn judge(
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let pair = Pair { contract, finite, moderate, tame, extreme, dtype: l.dtype() };
         verdict.elements += l.count();
+        if l.ty() != r.ty() {
+            (verdict.judged, verdict.different) =
+                (verdict.judged + l.count().max(1), verdict.different + l.count().max(1));
+            let count = |t: &Tensor| Element::Whole(t.count() as i64);
+            let allowed = format!("one type, not {} and {}: so many elements", l.ty(), r.ty());
+            verdict.first.get_or_insert(Difference { root, at: Vec::new(), left: count(l), right: count(r), allowed });
+            continue;
+        }
         let (bl, br) = (&left.bounded[root].data, &right.bounded[root].data);
         let (fl, fr) = (l.to_f64(), r.to_f64());
         let (il, ir) = if l.dtype().is_float() { (Vec::new(), Vec::new()) } else { (l.to_i64(), r.to_i64()) };
