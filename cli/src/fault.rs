@@ -180,6 +180,9 @@ impl From<Error> for Fault {
                 input(error, "--rules takes a directory; the rule files in it (*.rules) are UTF-8 text")
             }
             Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
+            Error::Unsupported { ref left_out, .. } if !left_out.is_empty() => {
+                input(error, "--without, --only and --fp choose the rules: let these take part")
+            }
             Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
             error => Fault::input(error),
         }

@@ -45,6 +45,44 @@ fn what_computes_nothing_is_refused() {
 }
 
 #[test]
+fn rules_that_were_left_out_are_named_where_an_op_needs_them() {
+    let dir = Dir::new();
+    let graph = dir.file("tanh.graph", "(graph \"s\" (input x f32[2 4]) (output y (softmax x :axis -1)))");
+    for choice in [["--without", "decompose/*"], ["--only", "fuse/*"]] {
+        on("opt", &graph, &choice).refused(&["were left out", "decompose/softmax", "--without, --only and --fp"]);
+    }
+}
+
+#[test]
+fn numbers_that_no_extent_can_be_are_no_names() {
+    let dir = Dir::new();
+    for extent in ["18446744073709551615", "9223372036854775808"] {
+        let text = format!("(graph \"e\" (input x f32[{extent}]) (output y (neg x)))");
+        on("opt", &dir.file("large.graph", text), &[]).refused(&[extent, "not an extent"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_that_do_not_fit_into_what_is_left_are_refused() {
+    let dir = Dir::new();
+    let graph = dir.file("large.graph", "(graph \"e\" (input x f32[1]) (output y (expand x :shape [700000000])))");
+    // What the session has for the output, and what the caller gets, do not fit: the first of them, then both.
+    for (space, code, says) in [
+        ("--as=2500000000", 1, "no 2800000000 bytes of memory are left"),
+        ("--as=5000000000", 2, "2800000000 bytes of memory, which are not free here"),
+    ] {
+        let limited = std::process::Command::new("prlimit")
+            .args([space, env!("CARGO_BIN_EXE_eutectic"), "run"])
+            .arg(&graph)
+            .output();
+        let limited = limited.unwrap();
+        let err = String::from_utf8_lossy(&limited.stderr);
+        assert!(limited.status.code() == Some(code) && err.contains(says), "{:?}: {err}", limited.status);
+    }
+}
+
+#[test]
 fn json_says_what_is_no_number() {
     let dir = Dir::new();
     let text = "(graph \"s\" (const z f32[1] { 0.0 }) (const o f32[1] { 1.0 })

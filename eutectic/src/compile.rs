@@ -9,7 +9,7 @@ use std::{
 
 use eutectic_backend::{Backend, BackendError, Cost, Program};
 use eutectic_ir::{
-    Graph, GraphError, Origin,
+    Class, Graph, GraphError, Op, Origin,
     eclasses::EClasses,
     lang::Source,
     outline::{self, Block, Outlined},
@@ -21,7 +21,11 @@ use eutectic_lowering::{
     search,
     stages::has_loops,
 };
-use eutectic_rewrites::{Choice, Options as RewriteOptions, Phase, Rewritten, RuleSet, Why, optimize, why};
+use eutectic_rewrites::{
+    Choice, Options as RewriteOptions, Phase, Rewritten, Rule, RuleSet, Why, optimize,
+    rule::{AppliedOp, OpTerm, Term},
+    why,
+};
 use rayon::prelude::*;
 use rustc_hash::FxHasher;
 
@@ -262,8 +266,28 @@ impl Compiler {
     fn plan_block(&self, rewritten: &Rewritten, round: &Round) -> Result<PlannedBlock, Error> {
         let classes = rewritten.classes.clone();
         let space = Space::within(&classes, &*self.backend, &round.refused, round.short);
-        let searched = search(&space, &self.options.search).map_err(|e| Error::unplannable(&space, &e))?;
+        let searched = search(&space, &self.options.search)
+            .map_err(|e| Error::unplannable(&space, self.left_out(&classes), &e))?;
         Ok(PlannedBlock { classes, searched })
+    }
+
+    /// The rules that say what ops of these classes are made of and were not chosen.
+    fn left_out(&self, classes: &EClasses) -> Vec<String> {
+        let there = |op: Op| classes.classes.iter().flat_map(|class| &class.nodes).any(|node| node.op == op);
+        let defines = |rule: &&Rule| {
+            let mut defines = false;
+            for root in rule.roots.iter().filter(|_| rule.phase != Phase::Legalize && rule.defines_an_op()) {
+                root.left.visit(&mut |term| {
+                    if let Term::Call(AppliedOp { op: OpTerm::Named(op), .. }) = term {
+                        defines |= matches!(op.def().class, Class::Composite) && there(*op);
+                    }
+                });
+            }
+            defines
+        };
+        let all = packs(&*self.backend).unwrap_or_default();
+        let left_out = all.iter().filter(defines).filter(|rule| self.rules.get(&rule.name).is_none());
+        left_out.map(|rule| rule.name.to_string()).collect()
     }
 
     /// The program of each block as a phase of rewriting leaves it. Of the equal programs that are known by then it is the one

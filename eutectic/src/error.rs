@@ -2,7 +2,7 @@
 
 use eutectic_backend::BackendError;
 use eutectic_ir::{
-    GraphError,
+    GraphError, Type,
     lang::{Errors, sexp::nearest},
 };
 use eutectic_lowering::{PlanError, Space, program::LowerError};
@@ -28,12 +28,14 @@ pub enum Error {
     #[error(transparent)]
     Rewrite(#[from] RewriteError),
     /// What the backend cannot compute, with its place in the model.
-    #[error("the backend `{backend}` cannot compute this program:\n{}", .problems.join("\n"))]
+    #[error("the backend `{backend}` cannot compute this program:\n{}{}", .problems.join("\n"), named(.left_out))]
     Unsupported {
         /// The backend.
         backend: String,
         /// Each thing that stands in the way.
         problems: Vec<String>,
+        /// Rules that say what ops of the program are made of, and are not among the compiler's.
+        left_out: Vec<String>,
     },
     /// More memory than the device has, however the program is planned.
     #[error("a session takes {needed} bytes of memory at least, the backend `{backend}` has {capacity}: {what}")]
@@ -46,6 +48,14 @@ pub enum Error {
         capacity: usize,
         /// What they are for.
         what: String,
+    },
+    /// A result for which this machine has no memory left.
+    #[error("a result of type {ty} takes {bytes} bytes of memory, which are not free here")]
+    NoRoom {
+        /// Its type.
+        ty: Type,
+        /// How many it takes.
+        bytes: usize,
     },
     /// A plan that was found before and is of something else.
     #[error("the plan does not fit: {0}")]
@@ -88,6 +98,14 @@ pub enum Error {
     Arguments(Vec<String>),
 }
 
+fn named(left_out: &[String]) -> String {
+    match left_out {
+        [] => String::new(),
+        [rule] => format!("\n{rule} was left out, which says what an op of it is made of"),
+        rules => format!("\nrules were left out that say what ops of it are made of: {}", rules.join(", ")),
+    }
+}
+
 fn known() -> Vec<&'static str> {
     BACKENDS.iter().map(|backend| backend.name).collect()
 }
@@ -107,11 +125,11 @@ impl From<LoadError> for Error {
 
 impl Error {
     /// Every class of a space that no kernel computes although all of its operands could be: what really stands in the way.
-    pub(crate) fn unplannable(space: &Space<'_>, error: &PlanError) -> Error {
+    pub(crate) fn unplannable(space: &Space<'_>, left_out: Vec<String>, error: &PlanError) -> Error {
         let mut problems = eutectic_lowering::search::obstacles(space);
         if problems.is_empty() {
             problems.push(error.to_string());
         }
-        Error::Unsupported { backend: space.backend.name().to_string(), problems }
+        Error::Unsupported { backend: space.backend.name().to_string(), problems, left_out }
     }
 }

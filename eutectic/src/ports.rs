@@ -8,7 +8,7 @@ use eutectic_ir::{Tensor, Type};
 use crate::{
     Error, Session,
     loaded::position,
-    session::{check, tensor},
+    session::{check, tensor, zeros},
 };
 
 impl Session {
@@ -73,7 +73,7 @@ impl Session {
     /// What went wrong in the run that was submitted last.
     pub fn read(&mut self, port: Port) -> Result<Tensor, Error> {
         let (ty, place) = self.placed_at(port)?;
-        let mut bytes = vec![0; ty.bytes()];
+        let mut bytes = zeros(&ty)?;
         let session = &mut self.running()?.session;
         for (memory, dense) in place.chunks() {
             session.read(port, memory.start, &mut bytes[dense])?;
@@ -124,7 +124,7 @@ impl Session {
     /// When there are no such rows; and as [`Session::read`].
     pub fn read_rows(&mut self, port: Port, axis: usize, rows: Range<usize>) -> Result<Tensor, Error> {
         let part = self.rows(port, axis, rows)?;
-        let mut bytes = vec![0; part.ty.bytes()];
+        let mut bytes = zeros(&part.ty)?;
         let session = &mut self.running()?.session;
         for (outer, chunk) in bytes.chunks_exact_mut(part.chunk.max(1)).enumerate() {
             session.read(port, part.from + outer * part.stride, chunk)?;
@@ -180,8 +180,8 @@ impl Session {
             outputs.iter().map(|name| position("output", names(types), name)).collect::<Result<_, _>>()?;
         let running = self.running()?;
         let types: Vec<Type> = types.iter().map(|(_, ty)| running.at(&program, ty)).collect();
-        let bytes = |n: usize| if wanted.contains(&n) { vec![0; types[n].bytes()] } else { Vec::new() };
-        let mut results: Vec<Vec<u8>> = (0..types.len()).map(bytes).collect();
+        let bytes = |n: usize| if wanted.contains(&n) { zeros(&types[n]) } else { Ok(Vec::new()) };
+        let mut results: Vec<Vec<u8>> = (0..types.len()).map(bytes).collect::<Result<_, _>>()?;
         let given: Vec<_> = inputs.iter().map(|input| Input::Host(input.bytes())).collect();
         let is_wanted = |n: usize| wanted.contains(&n);
         let places = results.iter_mut().enumerate();

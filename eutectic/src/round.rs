@@ -73,7 +73,7 @@ impl Round {
         if new && self.number < MOST {
             return Ok(());
         }
-        Err(Error::Unsupported { backend, problems: std::mem::take(&mut self.problems) })
+        Err(Error::Unsupported { backend, problems: std::mem::take(&mut self.problems), left_out: Vec::new() })
     }
 }
 

@@ -153,7 +153,7 @@ impl Session {
         let program = self.program.clone();
         let running = self.running()?;
         let types: Vec<Type> = program.outputs.iter().map(|(_, ty)| running.at(&program, ty)).collect();
-        let mut results: Vec<Vec<u8>> = types.iter().map(|ty| vec![0; ty.bytes()]).collect();
+        let mut results = types.iter().map(zeros).collect::<Result<Vec<Vec<u8>>, Error>>()?;
         let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
         let value = run(&mut *running.session, &inputs, &mut slices)?;
@@ -165,6 +165,19 @@ impl Session {
 fn not_loaded(program: &Program) -> Error {
     let count = program.params.len();
     Error::Arguments(vec![format!("the program has {count} parameters; call `load` with them before it runs")])
+}
+
+/// The bytes of a tensor of this type, all 0.
+///
+/// # Errors
+/// When there is no memory for them.
+pub(crate) fn zeros(ty: &Type) -> Result<Vec<u8>, Error> {
+    let bytes = ty.bytes();
+    // Asked for before it is taken, for zeroed pages come from the system without being touched.
+    let mut room: Vec<u8> = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| Error::NoRoom { ty: ty.clone(), bytes })?;
+    drop(room);
+    Ok(vec![0; bytes])
 }
 
 /// A tensor of a type whose bytes are there.

@@ -199,6 +199,9 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     print_results(args, &named, &inputs, &source)
 }
 
+/// The most elements of an output that are written as JSON: each of them takes tens of bytes on the way.
+const MOST_IN_JSON: usize = 1 << 26;
+
 fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors, source: &str) -> Result<(), Fault> {
     // An array on stdout stands alone.
     if args.outputs.iter().chain(&args.results).any(|path| is_to_stdout(path)) {
@@ -206,6 +209,10 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors
     }
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
+        if let Some((name, tensor)) = results.iter().find(|(_, tensor)| tensor.count() > MOST_IN_JSON) {
+            let problem = format!("output `{name}` has {} elements; JSON takes {MOST_IN_JSON}", tensor.count());
+            return Err(input(problem, "--output FILE.npy keeps them, and --format table shows some"));
+        }
         let values = |t: &Tensor| match t.dtype() {
             DType::F64 => t.to_f64().into_iter().map(|x| number(x, json!(x))).collect(),
             // As f32: no digits that the number does not have.
@@ -225,12 +232,22 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors
     writeln!(out, "parameters  {source}")?;
     let mut table = table(&["output", "type", "values", ">smallest", ">largest"]);
     for (name, tensor) in results {
-        let numbers = tensor.to_f64();
-        let (low, high) = numbers.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
-        let values = first_of(numbers.iter().copied(), numbers.len());
+        let (low, high) = numbers(tensor).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(x), h.max(x)));
+        let values = first_of(numbers(tensor), tensor.count());
         table.add_row([name.to_string(), tensor.ty().to_string(), values, format!("{low:.5}"), format!("{high:.5}")]);
     }
     Ok(writeln!(out, "{table}")?)
+}
+
+/// The elements, without a copy of all of them.
+fn numbers(tensor: &Tensor) -> impl Iterator<Item = f64> {
+    /// So many are taken out at once.
+    const PART: usize = 1 << 16;
+    let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
+    tensor.bytes().chunks(size * PART).flat_map(move |part| {
+        let part = Tensor::new(dtype, &[part.len() / size], part.to_vec()).expect("whole elements");
+        part.to_f64()
+    })
 }
 
 /// A number, or what JSON has none for, in the words of Protocol Buffers' JSON: `"NaN"`, `"Infinity"`, `"-Infinity"`.

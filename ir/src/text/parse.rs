@@ -332,10 +332,13 @@ impl<'a> Parser<'a> {
     /// A number, a symbol, or a sum or product of dimensions.
     fn dim(&mut self, sexp: &Sexp) -> Option<Dim> {
         if let Some(atom) = sexp.atom() {
-            return match self.extents.get(atom) {
-                Some(extent) => extent.clone(),
-                None => Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known)),
-            };
+            if let Some(extent) = self.extents.get(atom) {
+                return extent.clone();
+            }
+            if atom.bytes().all(|c| c.is_ascii_digit()) && atom.parse::<i64>().is_err() {
+                return self.wrong(sexp, "this is not an extent", format!("the largest is {}", i64::MAX));
+            }
+            return Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known));
         }
         let Some((op @ ("+" | "-" | "*"), [first, rest @ ..])) = sexp.call() else {
             return self.wrong(sexp, "this is not a dimension", "write a number, a name, (+ a b), (- a b) or (* a b)");

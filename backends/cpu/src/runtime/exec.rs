@@ -34,7 +34,7 @@ impl Loaded for CpuLoaded {
     }
 
     fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
-        Ok(Box::new(CpuSession::new(self)))
+        Ok(Box::new(CpuSession::new(self)?))
     }
 
     fn bytes(&self) -> usize {

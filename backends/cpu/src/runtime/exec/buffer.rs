@@ -8,14 +8,21 @@ use crate::runtime::memory::Pages;
 /// A block that its holder may bind.
 pub struct CpuBuffer(Pages);
 
+/// A block of so many bytes.
+///
+/// # Errors
+/// When there is not as much memory.
+pub fn pages(bytes: usize) -> Result<Pages, BackendError> {
+    Pages::try_new(bytes).ok_or_else(|| BackendError::Device(format!("no {bytes} bytes of memory are left")))
+}
+
 impl CpuBuffer {
     /// Of so many bytes.
     ///
     /// # Errors
     /// When there is not as much memory.
     pub fn new(bytes: usize) -> Result<CpuBuffer, BackendError> {
-        let full = || BackendError::Device(format!("no {bytes} bytes of memory are left"));
-        Pages::try_new(bytes).map(CpuBuffer).ok_or_else(full)
+        pages(bytes).map(CpuBuffer)
     }
 
     /// Its memory.

@@ -22,9 +22,13 @@ pub struct CpuSession {
 }
 
 impl CpuSession {
-    pub fn new(loaded: Arc<CpuLoaded>) -> CpuSession {
-        let work = Some(Box::new(Workspace::new(&loaded)));
-        CpuSession { loaded, work, runner: None, failed: None }
+    /// A session of its own.
+    ///
+    /// # Errors
+    /// When there is not as much memory.
+    pub fn new(loaded: Arc<CpuLoaded>) -> Result<CpuSession, BackendError> {
+        let work = Some(Box::new(Workspace::new(&loaded)?));
+        Ok(CpuSession { loaded, work, runner: None, failed: None })
     }
 
     /// What runs work on, once no run is under way.
@@ -61,7 +65,7 @@ impl Session for CpuSession {
 
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let loaded = self.loaded.clone();
-        let mut twin = Workspace::new(&loaded);
+        let mut twin = Workspace::new(&loaded)?;
         twin.set_lengths(&loaded, &self.idle().lengths)?;
         let states = self.idle().places[2].iter().zip(&mut twin.places[2]);
         states.for_each(|(from, to)| to.own.fill(from.memory().as_ref()));

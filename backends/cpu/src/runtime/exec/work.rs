@@ -9,7 +9,7 @@ use eutectic_backend::{
 use eutectic_ir::Type;
 
 use super::{
-    buffer::CpuBuffer,
+    buffer::{CpuBuffer, pages},
     check::{expect, wrong},
     code::{Code, Resolved, SlotSource, dtype},
     loaded::CpuLoaded,
@@ -53,9 +53,9 @@ pub struct Workspace {
 }
 
 impl PortMemory {
-    fn new(what: &'static str, (name, ty): &(String, Type), lengths: Lengths<'_>) -> PortMemory {
+    fn new(what: &'static str, (name, ty): &(String, Type), lengths: Lengths<'_>) -> Result<PortMemory, BackendError> {
         let (name, placement, bytes) = (name.clone(), placement(ty, lengths), ty.bytes());
-        PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Pages::new(bytes), bound: None }
+        Ok(PortMemory { what, name, ty: ty.clone(), bytes, placement, own: pages(bytes)?, bound: None })
     }
 
     /// Where it is now.
@@ -89,18 +89,21 @@ impl PortMemory {
 
 impl Workspace {
     /// For a session of a loaded program.
-    pub fn new(loaded: &CpuLoaded) -> Workspace {
+    ///
+    /// # Errors
+    /// When there is not as much memory.
+    pub fn new(loaded: &CpuLoaded) -> Result<Workspace, BackendError> {
         let code = loaded.code.clone();
         let lengths = code.varying.program().most();
         let list = |what, ports: &[(String, Type)]| {
             let at = code.varying.program().lengths(&lengths);
-            ports.iter().map(|port| PortMemory::new(what, port, &at)).collect::<Vec<_>>()
+            ports.iter().map(|port| PortMemory::new(what, port, &at)).collect::<Result<Vec<_>, _>>()
         };
         let mut work = Workspace {
-            arena: Pages::new(code.arena_bytes),
-            thunks_own: Pages::new(code.own_bytes),
-            passing: Pages::new(code.passing_bytes),
-            places: [list("input", &code.inputs), list("output", &code.outputs), list("state", &code.states)],
+            arena: pages(code.arena_bytes)?,
+            thunks_own: pages(code.own_bytes)?,
+            passing: pages(code.passing_bytes)?,
+            places: [list("input", &code.inputs)?, list("output", &code.outputs)?, list("state", &code.states)?],
             slots: Vec::new(),
             late: Vec::new(),
             wanted: vec![true; code.outputs.len() + 1],
@@ -112,7 +115,7 @@ impl Workspace {
             code,
         };
         work.bind_constants(loaded);
-        work
+        Ok(work)
     }
 
     /// Fills the table of slots, ports aside.
@@ -142,11 +145,12 @@ impl Workspace {
         if let Some(resolved) = &resolved {
             let grow = |block: &mut Pages, bytes| {
                 if block.bytes() < bytes {
-                    *block = Pages::new(bytes);
+                    *block = pages(bytes)?;
                 }
+                Ok::<(), BackendError>(())
             };
-            grow(&mut self.thunks_own, resolved.own_bytes);
-            grow(&mut self.passing, resolved.passing_bytes);
+            grow(&mut self.thunks_own, resolved.own_bytes)?;
+            grow(&mut self.passing, resolved.passing_bytes)?;
             if self.scratch < resolved.scratch {
                 (self.workers, self.scratch) = (self.code.workers(resolved.scratch)?, resolved.scratch);
             }
