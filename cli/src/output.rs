@@ -97,9 +97,9 @@ mod tests {
         drop(output);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        write(&path, b"new").unwrap();
+        write(&path, &[b"new".as_slice()]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert!(write(folder.path(), b"x").is_err());
+        assert!(write(folder.path(), &[b"x".as_slice()]).is_err());
     }
 
     #[cfg(unix)]
@@ -109,9 +109,9 @@ mod tests {
         let (path, link) = (folder.path().join("file"), folder.path().join("link"));
         fs::write(&path, "old").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        write(&link, b"new").unwrap();
+        write(&link, &[b"new".as_slice()]).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && fs::read(&path).unwrap() == b"new");
-        write(Path::new("/dev/null"), b"new").unwrap();
+        write(Path::new("/dev/null"), &[b"new".as_slice()]).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 }
