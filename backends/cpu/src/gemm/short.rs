@@ -74,8 +74,9 @@ mod tests {
     use super::*;
     use crate::{kernels::compile, machine::Machine};
 
-    /// Bytes of the packed right operand of a product [3 k] · [k n].
+    /// Bytes of the packed right operand of a product [32 k] · [k n], of enough rows to be worth it.
     fn packed([n, k]: [usize; 2], storage: DType, isa: Isa) -> usize {
+        const ROWS: usize = 32;
         let at = |columns: usize| Index::coord(0).times(columns as i64).plus(&Index::coord(1));
         let load = |slot, dtype, domain: [usize; 2]| Body {
             domain: domain.to_vec(),
@@ -83,12 +84,12 @@ mod tests {
             results: vec![0],
             ..Body::default()
         };
-        let body = Body { domain: vec![3, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
+        let body = Body { domain: vec![ROWS, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
         let kernel = Kernel {
-            anchor: AnchorKernel::product(load(0, DType::F32, [3, k]), load(1, storage, [k, n])),
+            anchor: AnchorKernel::product(load(0, DType::F32, [ROWS, k]), load(1, storage, [k, n])),
             body,
             stores: vec![Store { slot: 2, at: at(n), guards: Vec::new(), value: 0 }],
-            slots: vec![(DType::F32, 3 * k), (storage, k * n), (DType::F32, 3 * n)],
+            slots: vec![(DType::F32, ROWS * k), (storage, k * n), (DType::F32, ROWS * n)],
         };
         let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));
         thunk.constant().expect("a matrix that is packed").bytes

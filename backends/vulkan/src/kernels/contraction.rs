@@ -1,27 +1,14 @@
 //! Products: a tile of the result in the registers of a block, operands and epilogue any expressions; by the way that promises the least time.
 
-use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
+use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
-use eutectic_ir::DType;
 
 use super::{
     fma, matrices,
-    parts::{Epilogue, PrintedOperand, matrix, sums},
+    parts::Epilogue,
+    product::{Product, TileForm, TilePoints},
 };
 use crate::{dialect::Wgsl, library::register};
-
-/// A tile: what a block computes, in what steps, and how long they take.
-#[derive(Clone, Copy, Debug)]
-pub struct TileForm {
-    /// Rows and columns of a block.
-    pub block: [usize; 2],
-    /// Terms of a step.
-    pub depth: usize,
-    /// Rows and columns of a thread; on matrix units, how many subgroups share rows and columns.
-    pub shares: [usize; 2],
-    /// What part it comes to of the multiplications and additions of 32 bits that a busy processor can do.
-    pub rate: f64,
-}
 
 /// Most parts of the depth that have blocks of their own.
 const PARTS: usize = 16;
@@ -32,53 +19,6 @@ const JOINING: f64 = 800_000.0;
 const RESIDENT: usize = 2;
 /// Threads of a block that adds parts.
 const ADDING: usize = 128;
-
-/// `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis, to be printed.
-pub struct Product<'a> {
-    pub dialect: &'a Wgsl,
-    pub kernel: &'a Kernel,
-    /// Extents of batch, rows, columns and depth.
-    pub extents: [usize; 4],
-    /// The type of sums.
-    pub sum: DType,
-    operands: [(Nest, usize); 2],
-    own: Nest,
-}
-
-/// A tile's text: threads of a block, what stands before a kernel, and its body.
-pub struct TileText {
-    pub threads: usize,
-    pub before: String,
-    pub body: String,
-}
-
-/// What is done with the sums of neighbours in a row, from column `at_n` of row `m` on: the epilogue, or storing a part of the depth.
-pub struct TilePoints<'a> {
-    product: &'a Product<'a>,
-    epilogue: &'a Epilogue,
-    parts: usize,
-}
-
-impl TilePoints<'_> {
-    /// How many neighbours there are at once.
-    pub fn lanes(&self) -> usize {
-        self.epilogue.lanes()
-    }
-
-    /// Statements, by the sum of each.
-    pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
-        let Product { dialect, kernel, extents: [b, m, n, _], .. } = *self.product;
-        let part = |lane: usize| {
-            let at = format!("((part * {b} + b) * {m} + m) * {n} + at_n + {lane}");
-            dialect.store(kernel.slots.len(), &at, &sum(lane))
-        };
-        let statements = match self.parts {
-            1 => self.epilogue.at(sum),
-            _ => (0..self.lanes()).map(part).collect(),
-        };
-        format!("if (m < {m} && at_n < {n}) {{\n{statements}\n}}\n")
-    }
-}
 
 /// Prints it.
 ///
@@ -94,44 +34,7 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     product.print(shape, &form, parts)
 }
 
-impl<'a> Product<'a> {
-    fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
-        let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
-        let right = matrix(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
-        Some(Product {
-            dialect,
-            kernel,
-            extents: [left.domain[0], left.domain[1], right.domain[2], left.domain[2]],
-            sum: sums(&kernel.bodies()),
-            operands: [(left, lhs.results[0]), (right, rhs.results[0])],
-            own: matrix(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]),
-        })
-    }
-
-    /// The type of both operands.
-    pub fn operand_type(&self) -> Option<DType> {
-        let [left, right] = [0, 1].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
-        (left == right).then_some(left)
-    }
-
-    /// Whether the device's matrix units take the operands.
-    fn takes_matrices(&self) -> bool {
-        self.sum == DType::F32 && self.operand_type().is_some_and(|dtype| self.dialect.matrices.take(dtype))
-    }
-
-    /// The operands, printed, with at most so many neighbours at once.
-    ///
-    /// # Errors
-    /// What cannot be printed.
-    pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 2], Vec<String>> {
-        let print = |n: usize| {
-            let (nest, result) = &self.operands[n];
-            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 1, most)
-        };
-        Ok([print(0)?, print(1)?])
-    }
-
+impl Product<'_> {
     /// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps, which wait
     /// for memory unless the processor has another block to work on.
     fn choose(&self, shape: &DeviceShape, forms: &[TileForm]) -> (TileForm, usize) {

@@ -4,8 +4,8 @@
 use eutectic_gpu::device::DeviceShape;
 
 use super::{
-    contraction::{Product, TileForm, TilePoints, TileText},
     parts::OperandTile,
+    product::{Product, TileForm, TilePoints, TileText},
 };
 use crate::library::register;
 

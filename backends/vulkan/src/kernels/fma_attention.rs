@@ -3,7 +3,7 @@
 use eutectic_gpu::device::DeviceShape;
 
 use super::{
-    attention::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
     parts::OperandTile,
 };
 use crate::library::register;

@@ -10,8 +10,8 @@ use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
 
 use super::{
-    contraction::{Product, TileForm, TilePoints, TileText},
     parts::PrintedOperand,
+    product::{Product, TileForm, TilePoints, TileText},
 };
 use crate::{dialect::Wgsl, features::MatrixUnits, units};
 

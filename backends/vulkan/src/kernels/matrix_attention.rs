@@ -5,7 +5,7 @@ use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
 
 use super::{
-    attention::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
     matrices::{EIGHT, SIDE, UnitTile, lanes},
     parts::PrintedOperand,
 };

@@ -1,12 +1,14 @@
 //! Kernels: which schedule a description gets.
 
 mod attention;
+mod attention_problem;
 mod contraction;
 mod fma;
 mod fma_attention;
 mod matrices;
 mod matrix_attention;
 mod parts;
+mod product;
 
 use eutectic_backend::{AnchorKernel, Kernel};
 use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};

@@ -26,6 +26,8 @@ const SHORT_LINE: f64 = 1.5;
 const LONG_LINE: f64 = 0.15;
 const DOT: f64 = 8.0;
 const DOT_APART: f64 = 3.0;
+/// Neighbours from which on a line of a matrix that others complete is read as fast as one of a matrix alone.
+const LINE: f64 = 64.0;
 
 /// A contraction as sums side by side.
 #[derive(Clone, Debug)]
@@ -167,8 +169,9 @@ fn as_product(
     let dense: Vec<_> = loads().filter_map(along).collect();
     let few = rows.min(columns);
     if few == 1.0 {
-        // Dot products of terms that lie side by side, or sums of lines of the matrix.
-        let side_by_side = in_place && dense.iter().any(|(d, _)| depth.contains(d) || *d >= axes.batch);
+        // Dot products of terms that lie side by side, or sums of lines of the matrix; of several, if their lines are long.
+        let in_lines = || dense.len() == loads().count() && dense.iter().all(|(_, long)| *long >= LINE);
+        let side_by_side = (in_place || in_lines()) && dense.iter().any(|(d, _)| depth.contains(d) || *d >= axes.batch);
         return if side_by_side { DOT + terms / VECTOR as f64 } else { terms * DOT_APART };
     }
     let vectors = (few / VECTOR as f64).ceil();

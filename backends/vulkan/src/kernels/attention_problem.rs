@@ -1,0 +1,183 @@
+//! Attention to be printed: what its ways share, whichever units multiply.
+
+use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, axes::Nest};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
+use eutectic_ir::DType;
+
+use super::parts::{Epilogue, PrintedOperand, matrix, sums};
+use crate::{dialect::Wgsl, library::register};
+
+/// Attention to be printed.
+pub struct AttentionProblem<'a> {
+    pub dialect: &'a Wgsl,
+    pub kernel: &'a Kernel,
+    /// The type of sums.
+    pub sum: DType,
+    /// Extents of batch, queries, keys, depth and columns.
+    pub extents: [usize; 5],
+    /// Query, key and value, each with its result.
+    pub operands: [(Nest, usize); 3],
+    /// The epilogue.
+    pub own: Nest,
+    pub bias: Option<(Nest, usize)>,
+    pub scale: f64,
+    pub softcap: f64,
+    /// Whether a row without keys gives zeros.
+    pub zeros: bool,
+}
+
+/// What a block computes.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionTile {
+    /// Queries and keys.
+    pub queries: usize,
+    /// See `queries`.
+    pub keys: usize,
+    /// Columns of the values.
+    pub columns: usize,
+    /// Terms of a step of the depth.
+    pub depth: usize,
+    pub threads: usize,
+    /// Whether on matrix units.
+    pub on_units: bool,
+}
+
+/// A tile's text: what stands before a kernel, and its body.
+pub struct AttentionText {
+    pub before: String,
+    pub body: String,
+}
+
+/// What is done with sums: they are divided by their weights' total, or stored for a launch that joins parts of the keys.
+pub struct AttentionPoints<'a> {
+    pub problem: &'a AttentionProblem<'a>,
+    pub epilogue: &'a Epilogue,
+    /// Parts of the keys.
+    pub parts: usize,
+}
+
+impl AttentionPoints<'_> {
+    /// How many neighbours of a row are stored at once.
+    pub fn lanes(&self) -> usize {
+        self.epilogue.lanes()
+    }
+
+    /// Statements for sums from column `at_n` of row `m` on, where `most` is the row's largest score and `total` that of its weights.
+    pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
+        let AttentionProblem { dialect, kernel, extents: [b, s, .., e], .. } = *self.problem;
+        let store = |at: &str, value: &str| dialect.store(kernel.slots.len(), at, value);
+        let mut text = format!("if (m < {s} && at_n < {e}) {{\n");
+        if self.parts > 1 {
+            text += &format!("let row_at = ((part * {b} + b) * {s} + m) * {};\n", e + 2);
+            (0..self.lanes()).for_each(|lane| text += &store(&format!("row_at + at_n + {lane}"), &sum(lane)));
+            let of_row = [store(&format!("row_at + {e}"), "most"), store(&format!("row_at + {}", e + 1), "total")];
+            text += &format!("if (at_n == 0) {{ {} }}\n", of_row.concat());
+        } else {
+            text += &self.epilogue.at(|lane| self.problem.finished(&sum(lane)));
+        }
+        text + "}\n"
+    }
+}
+
+impl<'a> AttentionProblem<'a> {
+    /// That of a kernel, if it is one.
+    pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
+        let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
+            return None;
+        };
+        let &AttentionAxes { batch, queries, keys, depth, columns } = axes;
+        let operands = [
+            (matrix(&Nest::of(query.clone()), [batch, queries, depth]), query.results[0]),
+            (matrix(&Nest::of(key.clone()), [batch, keys, depth]), key.results[0]),
+            (matrix(&Nest::of(value.clone()), [batch, keys, columns]), value.results[0]),
+        ];
+        let [b, s, d] = [0, 1, 2].map(|n| operands[0].0.domain[n]);
+        let (t, e) = (operands[1].0.domain[1], operands[2].0.domain[2]);
+        let bias = bias.as_ref().map(|bias| (matrix(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0]));
+        Some(AttentionProblem {
+            dialect,
+            kernel,
+            sum: sums(&kernel.bodies()),
+            extents: [b, s, t, d, e],
+            operands,
+            own: matrix(&Nest::new(&kernel.body, &kernel.stores), [batch, queries, columns]),
+            bias,
+            scale: scale.get(),
+            softcap: softcap.get(),
+            zeros: *empty == EmptyRow::Zeros || t == 0,
+        })
+    }
+
+    /// The type of all operands.
+    pub fn operand_type(&self) -> Option<DType> {
+        let [query, key, value] = [0, 1, 2].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
+        (query == key && key == value).then_some(query)
+    }
+
+    /// Query, key and value, printed, with at most so many neighbours at once.
+    ///
+    /// # Errors
+    /// What cannot be printed.
+    pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 3], Vec<String>> {
+        let print = |n: usize| {
+            let (nest, result) = &self.operands[n];
+            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 2, most)
+        };
+        Ok([print(0)?, print(1)?, print(2)?])
+    }
+
+    /// A number of the type of sums.
+    pub fn number(&self, x: f64) -> String {
+        self.dialect.literal(x, self.sum)
+    }
+
+    /// The score of a key that is hidden.
+    pub fn nothing(&self) -> String {
+        self.number(f64::NEG_INFINITY)
+    }
+
+    /// What a function is called for sums.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn function(&self, name: &str) -> Result<String, Vec<String>> {
+        let sum = self.sum;
+        self.dialect.function(name, sum, sum).ok_or_else(|| vec![format!("attention in {sum}: `{name}` on {sum}")])
+    }
+
+    /// A sum over its weights' total.
+    pub fn finished(&self, sum: &str) -> String {
+        let empty = if self.zeros { format!("most == {}", self.nothing()) } else { "false".into() };
+        format!("select({sum} / total, {}(0), {empty})", register(self.sum))
+    }
+
+    /// Statements that make the score of query `s` and key `t`, of the tile from `t0` on, of their product `x`.
+    ///
+    /// # Errors
+    /// What cannot be printed.
+    pub fn score(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
+        let (scale, nothing) = (self.scale, self.nothing());
+        let score = match self.softcap {
+            0.0 => format!("x * {}", self.number(scale)),
+            cap => {
+                let tanh = self.function("tanh")?;
+                format!("{} * {tanh}(x * {})", self.number(cap), self.number(scale / cap))
+            }
+        };
+        let Some((nest, result)) = &self.bias else { return Ok(format!("score = {score};\n")) };
+        let lanes = SplitAxis { axis: 2, count: 1 };
+        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "t"], lanes, "v");
+        let value = emitter.value(*result).swap_remove(0);
+        if !emitter.problems.is_empty() {
+            return Err(emitter.problems);
+        }
+        // A hidden key is left out, whatever its score is.
+        Ok(format!(
+            "let tile = t0 / {};\nif (tile >= seen.z && tile < seen.w) {{ score = {score}; }} else {{\n{}\
+             let more = {}({value});\nif (!(more == {nothing})) {{ score = {score} + more; }}\n}}\n",
+            tile.keys,
+            emitter.text,
+            register(self.sum)
+        ))
+    }
+}
