@@ -174,12 +174,13 @@ fn as_product(
         let side_by_side = (in_place || in_lines()) && dense.iter().any(|(d, _)| depth.contains(d) || *d >= axes.batch);
         return if side_by_side { DOT + terms / VECTOR as f64 } else { terms * DOT_APART };
     }
+    // Matrices as they are in memory fill vectors along their longer side.
+    if in_place {
+        return DOT + terms / VECTOR as f64;
+    }
     let vectors = (few / VECTOR as f64).ceil();
-    let copied = match in_place {
-        true => 0.0,
-        false if dense.iter().any(|(d, long)| depth.contains(d) && *long >= VECTOR as f64) => LONG_LINE,
-        false => SHORT_LINE,
-    };
+    let is_long = |(d, long): &(usize, f64)| depth.contains(d) && *long >= VECTOR as f64;
+    let copied = if dense.iter().any(is_long) { LONG_LINE } else { SHORT_LINE };
     terms * (vectors + copied) / few
 }
 
