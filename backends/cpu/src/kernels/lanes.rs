@@ -62,8 +62,8 @@ struct Lanes<T: 'static> {
     /// The axis along which points follow each other in a call, on which the fixed operand does not depend.
     points: Option<usize>,
     epilogue: TileProgram,
-    /// What sums begin with: a slot, and its element for the first lane.
-    first: Option<(usize, i64)>,
+    /// What is added to the sums of a point: a slot, and its element for the first lane.
+    row: Option<(usize, i64)>,
     /// Where sums go at once: slot, first element and strides.
     target: Option<(usize, i64, Vec<i64>)>,
     layout: Layout,
@@ -102,7 +102,7 @@ impl<T: LaneElement> Lanes<T> {
         let grid = Grid::exactly(&reorder(&body.domain)[..rank], &reorder(&len));
         let lens: Vec<_> = grid.extents().iter().map(|len| in_order(&axes, len, 1)).collect();
         let compiled = [moving, fixed].map(|side| LaneOperand::compile(side, &form.terms, &lens, acc, slots, isa));
-        let (body, first) = match rank {
+        let (body, row) = match rank {
             0 | 1 => (body, None),
             _ => {
                 let (body, taken) = epilogue::take(body, acc, slots, rank - 2, true);
@@ -140,7 +140,7 @@ impl<T: LaneElement> Lanes<T> {
             tiles,
             points,
             epilogue,
-            first,
+            row,
             target,
             layout,
             serial,
@@ -210,7 +210,7 @@ impl<T: LaneElement> Lanes<T> {
             }
             None => (scratch.wrapping_add(self.layout.sums).cast::<T>(), tile.strides(every)),
         };
-        let first = self.first.map_or(std::ptr::null(), |(slot, base)| {
+        let row = self.row.map_or(std::ptr::null(), |(slot, base)| {
             launch.slots[slot].cast::<T>().wrapping_offset(base as isize + tile.start[lane] as isize).cast_const()
         });
         let step = |d: Option<usize>, of: &dyn Fn(usize) -> isize| d.map_or(0, of);
@@ -228,7 +228,7 @@ impl<T: LaneElement> Lanes<T> {
             fixed: fixed.at.cast::<T>(),
             fixed_terms: of_fixed.as_ptr(),
             fixed_lanes: self.fixed.depends_on(lane),
-            first,
+            row,
             sums,
             sums_points: step(self.points, &|d| strides[d]),
         };

@@ -26,8 +26,8 @@ pub struct LaneSums<T> {
     pub fixed_terms: *const isize,
     /// Whether it has an element for each lane, side by side, or one for all of them.
     pub fixed_lanes: bool,
-    /// If not null: a number for each lane, which sums begin with.
-    pub first: *const T,
+    /// If not null: a number for each lane, which is added to the sums at last, so that their terms are rounded at their own magnitude.
+    pub row: *const T,
     /// Where the sums of the first point go.
     pub sums: *mut T,
     /// From a point to the next.
@@ -133,9 +133,6 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; COUNT];
-        if !call.first.is_null() {
-            sums = [vectors::<V, VECTORS, WHOLE>(call.first.wrapping_add(lane), part); COUNT];
-        }
         let moving = call.moving.wrapping_offset(point as isize * call.moving_points).wrapping_add(lane);
         let fixed = call.fixed.wrapping_add(if EACH { lane } else { 0 });
         for term in 0..call.terms {
@@ -148,6 +145,14 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
                 let moving = vectors::<V, VECTORS, WHOLE>(moving, part);
                 for j in 0..VECTORS {
                     sums[j] = moving[j].mul_add(fixed[j], sums[j]);
+                }
+            }
+        }
+        if !call.row.is_null() {
+            let row = vectors::<V, VECTORS, WHOLE>(call.row.wrapping_add(lane), part);
+            for sums in &mut sums {
+                for j in 0..VECTORS {
+                    sums[j] = sums[j].add(row[j]);
                 }
             }
         }
@@ -226,7 +231,7 @@ mod tests {
         {
             let moving: Vec<T> = numbers((points + terms) * apart, 1);
             let fixed: Vec<T> = numbers(terms * apart, 2);
-            let first: Vec<T> = numbers(lanes, 3);
+            let row: Vec<T> = numbers(lanes, 3);
             let mut sums = vec![T::from(77.0); points * apart];
             let moving_terms: Vec<isize> =
                 (0..terms as isize).map(|t| (terms as isize - 1 - t) * apart as isize).collect();
@@ -241,7 +246,7 @@ mod tests {
                 fixed: fixed.as_ptr(),
                 fixed_terms: fixed_terms.as_ptr(),
                 fixed_lanes,
-                first: if bias { first.as_ptr() } else { std::ptr::null() },
+                row: if bias { row.as_ptr() } else { std::ptr::null() },
                 sums: sums.as_mut_ptr(),
                 sums_points: apart as isize,
             };
@@ -252,8 +257,9 @@ mod tests {
                     moving[(point + terms - 1 - t) * apart + lane]
                         * fixed[t * apart + if fixed_lanes { lane } else { 0 }]
                 };
-                let start = if bias && lane < lanes { first[lane] } else { T::from(0.0) };
-                let want = if lane < lanes { (0..terms).fold(start, |sum, t| sum + product(t)) } else { T::from(77.0) };
+                let added = if bias && lane < lanes { row[lane] } else { T::from(0.0) };
+                let sum = || (0..terms).fold(T::from(0.0), |sum, t| sum + product(t));
+                let want = if lane < lanes { sum() + added } else { T::from(77.0) };
                 assert_eq!(sums[point * apart + lane], want, "point {point} lane {lane} of {points} x {lanes}");
             }
         }
@@ -264,6 +270,30 @@ mod tests {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
             check::<f32>(isa);
             check::<f64>(isa);
+        }
+    }
+
+    #[test]
+    fn the_row_is_added_to_whole_sums() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
+            let (ones, far, mut sums) = ([1.0_f32; 4], [16_777_216.0_f32; 3], [0.0_f32; 3]);
+            let call = LaneSums {
+                lanes: 3,
+                points: 1,
+                terms: 2,
+                moving: ones.as_ptr(),
+                moving_terms: [0, 1].as_ptr(),
+                moving_points: 0,
+                fixed: ones.as_ptr(),
+                fixed_terms: [0, 1].as_ptr(),
+                fixed_lanes: false,
+                row: far.as_ptr(),
+                sums: sums.as_mut_ptr(),
+                sums_points: 0,
+            };
+            // SAFETY: the operands have room for all lanes and terms.
+            unsafe { f32::sums(isa)(&call) };
+            assert_eq!(sums, [16_777_218.0; 3], "beginning with the row, each term is lost");
         }
     }
 }
