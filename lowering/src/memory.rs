@@ -121,7 +121,8 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usiz
     (lives, over)
 }
 
-/// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes.
+/// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes, and no other one does. Points
+/// that store the same element, as those of a row what the row has one of, read at times of their own.
 pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     let Some(store) = kernel.stores.iter().find(|s| s.slot == write) else { return false };
     let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
@@ -132,7 +133,11 @@ pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     };
     let same =
         kernel.slots[read].0.size() == kernel.slots[write].0.size() && kernel.slots[read].1 == kernel.slots[write].1;
-    same && !reads_elsewhere(&kernel.body, true) && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
+    let domain = &kernel.body.domain;
+    let stored_once = (0..domain.len()).all(|axis| domain[axis] <= 1 || store.at.mentions(axis));
+    same && stored_once
+        && !reads_elsewhere(&kernel.body, true)
+        && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
 }
 
 /// Reorders steps so that less is alive at once, where that helps; what reads a buffer stays between what writes it. Gives the
@@ -205,4 +210,28 @@ fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<
         order.push(next);
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{AnchorKernel, Body, Load, Store};
+    use eutectic_ir::{DType, index::Index};
+
+    use super::*;
+
+    #[test]
+    fn what_several_points_store_is_written_over_nothing() {
+        let kernel = |domain: &[usize]| {
+            let at = Index::coord(0);
+            let load = Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 };
+            Kernel {
+                anchor: AnchorKernel::Map,
+                body: Body { domain: domain.to_vec(), instrs: vec![Instr::Load(load)], ..Body::default() },
+                stores: vec![Store { slot: 1, at, guards: Vec::new(), value: 0 }],
+                slots: vec![(DType::F32, 8); 2],
+            }
+        };
+        assert!(can_share(&kernel(&[8]), 0, 1) && can_share(&kernel(&[8, 1]), 0, 1));
+        assert!(!can_share(&kernel(&[8, 9]), 0, 1));
+    }
 }
