@@ -276,16 +276,16 @@ mod tests {
     #[test]
     fn the_row_is_added_to_whole_sums() {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
-            let (ones, far, mut sums) = ([1.0_f32; 4], [16_777_216.0_f32; 3], [0.0_f32; 3]);
+            let (terms, ones, far, mut sums) = ([0_isize, 1], [1.0_f32; 4], [16_777_216.0_f32; 3], [0.0_f32; 3]);
             let call = LaneSums {
                 lanes: 3,
                 points: 1,
                 terms: 2,
                 moving: ones.as_ptr(),
-                moving_terms: [0, 1].as_ptr(),
+                moving_terms: terms.as_ptr(),
                 moving_points: 0,
                 fixed: ones.as_ptr(),
-                fixed_terms: [0, 1].as_ptr(),
+                fixed_terms: terms.as_ptr(),
                 fixed_lanes: false,
                 row: far.as_ptr(),
                 sums: sums.as_mut_ptr(),
