@@ -321,6 +321,9 @@ def make(name, attention):
             values["backbone_config"] = tf.ResNetConfig(**values["backbone_config"], out_features=["stage4"])
         config, given = getattr(tf, config)(**values), given()
         config._attn_implementation = attention
+        # The library's default asks how many tokens each expert has, which no exporter can write.
+        if hasattr(config, "num_experts_per_tok"):
+            config._experts_implementation = "batched_mm"
         try:
             model = getattr(tf, kind)(config)
         except ValueError:

@@ -132,6 +132,9 @@ pub struct ElementCosts {
     /// A run of a load that is walked.
     #[serde(deserialize_with = "positive")]
     pub run: f64,
+    /// An element of a load that is read by itself, because its neighbours lie wherever an index says.
+    #[serde(deserialize_with = "positive")]
+    pub gather: f64,
     /// What a value that needs no load takes at least, an element of the domain, however few it has: each tile computes it.
     #[serde(deserialize_with = "positive")]
     pub step: f64,

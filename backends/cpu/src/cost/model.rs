@@ -4,25 +4,26 @@ use eutectic_backend::{
     AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
     axes::Nest,
     reach::{
-        inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask,
-        run_length,
+        AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
+        row_mask, run_length,
     },
     scores::Shares,
     traffic,
     unroll::unrolled,
 };
-use eutectic_ir::{Attr, DType, Op};
+use eutectic_ir::{Attr, DType, Op, index::Index};
 use rustc_hash::FxHashMap;
 
 use super::coefficients::{Costs, ElementCosts};
 use crate::{
     kernels::{
         attention,
+        chosen::ChosenMatrix,
         contraction::tasks,
         lanes::form::{LaneForm, VECTOR},
     },
     simd::table,
-    tile::{MAX_RANK, shape::SHORTEST_LINE},
+    tile::{MAX_RANK, gather::LONG_RUN, shape::SHORTEST_LINE},
 };
 
 /// The model: coefficients, with ops resolved.
@@ -166,7 +167,7 @@ impl CostModel {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    work.seconds += self.load(load, &body.domain, n);
+                    work.seconds += self.load(load, body, &masks, n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
@@ -188,18 +189,28 @@ impl CostModel {
                     work.seconds += if cut { least } else { 2.0 * n * e.cheap };
                 }
                 Instr::Select { pieces, .. } => {
+                    let guards = pieces.iter().flat_map(|piece| &piece.0).map(|guard| run(&guard.0, body, &masks));
                     let inner = body.domain.last().copied().unwrap_or(1).max(1) as f64;
-                    work.seconds += n * e.cheap + n / inner * e.run * pieces.len() as f64;
+                    work.seconds += n * e.cheap + n / guards.fold(inner, f64::min) * e.run * pieces.len() as f64;
                 }
             }
         }
     }
 
-    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied.
-    fn load(&self, load: &Load, domain: &[usize], n: f64) -> f64 {
-        let e = &self.costs.element;
+    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
+    /// is affine of its map is short.
+    fn load(&self, load: &Load, body: &Body, masks: &[AxisSet], n: f64) -> f64 {
+        let (e, domain) = (&self.costs.element, &body.domain);
         let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(is_of_box));
-        let Some(strides) = affine else { return n / run_length(&load.at, domain) * e.run + n * e.cheap };
+        let Some(strides) = affine else {
+            let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
+            let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
+            let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
+            return match run < LONG_RUN as f64 {
+                true => n / inner * e.run + n * e.gather,
+                false => n / run * e.run + n * e.cheap,
+            };
+        };
         match line(&load.at, domain) {
             _ if is_dense(&strides, domain) => 0.0,
             Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
@@ -219,6 +230,7 @@ impl CostModel {
             }
             _ => false,
         });
+        let in_place = in_place || Self::is_chosen(body, groups);
         // Copied part by part, in lines: what lies in one buffer, by strides.
         let moved = |i: &Instr| match i {
             Instr::Load(load) => load.at.affine(body.domain.len()).is_some(),
@@ -241,6 +253,17 @@ impl CostModel {
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
         }
+    }
+
+    /// Whether an operand is read in place once its matrices are chosen, by numbers that cost next to nothing.
+    fn is_chosen(body: &Body, groups: [usize; 3]) -> bool {
+        let chosen = body.results.first().and_then(|&r| match &body.instrs[r] {
+            Instr::Load(load) if !load.at.values().is_empty() => {
+                ChosenMatrix::of(&body.instrs, r, &masks(body, 0), groups[0])
+            }
+            _ => None,
+        });
+        chosen.is_some_and(|chosen| chosen.load.dtype.size() >= 4 && is_of_matrices(&chosen.at, &body.domain, groups))
     }
 
     /// Sums side by side: operands that are not read in place are evaluated tile by tile.
@@ -300,6 +323,13 @@ impl CostModel {
     fn factor(&self, dtype: DType) -> f64 {
         factor(&self.costs.element, dtype)
     }
+}
+
+/// For how many points along the innermost axis a map stays affine.
+fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
+    let inner = body.domain.len().saturating_sub(1);
+    let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
+    if read { 1.0 } else { run_length(index, &body.domain) }
 }
 
 /// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.

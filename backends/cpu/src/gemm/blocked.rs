@@ -4,8 +4,10 @@
 //! While rows are multiplied with a group, the next one is prefetched: constant operands are read from memory, once in a run.
 
 mod left;
+mod rows;
 mod streams;
 
+use self::rows::{RowBlock, RowCut};
 use super::{
     blocking::Blocking,
     left::Left,
@@ -82,28 +84,6 @@ struct PanelGroup {
     next: usize,
 }
 
-/// A part of the rows.
-#[derive(Clone, Copy)]
-pub(super) struct RowBlock {
-    pub part: usize,
-    pub parts: usize,
-    pub first: usize,
-    pub count: usize,
-}
-
-impl RowBlock {
-    /// Part number `part` of `m` rows; parts are even.
-    pub fn new(part: usize, parts: usize, m: usize) -> RowBlock {
-        let (rows, rest) = (m / parts, m % parts);
-        RowBlock { part, parts, first: part * rows + part.min(rest), count: rows + usize::from(part < rest) }
-    }
-
-    /// The rows.
-    fn stretch(self) -> Stretch {
-        Stretch::new(self.first, self.count)
-    }
-}
-
 impl<T: ProductElement> Blocked<'_, T> {
     /// Computes it.
     ///
@@ -124,8 +104,8 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// As [`Blocking::run`].
     unsafe fn panels(&self) {
         let (e, width) = (self.e, self.micro.panel());
-        let terms = self.blocking.terms(e.k);
-        let (parts, panels) = (e.m.div_ceil(self.micro.rows()), e.n.div_ceil(width));
+        let terms = self.whole_lines(self.blocking.terms(e.k));
+        let (cut, panels) = (self.cut(), e.n.div_ceil(width));
         let packed = matches!(self.rhs, Right::Packed(_)) && self.blocking.short.is_none();
         let group = self.blocking.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
@@ -136,8 +116,8 @@ impl<T: ProductElement> Blocked<'_, T> {
                 for first in (0..panels).step_by(group) {
                     let group = PanelGroup { from, k, first, panels: group.min(panels - first), next: group };
                     let mut rhs = self.right(group);
-                    for part in 0..parts {
-                        let rows = RowBlock::new(part, parts, e.m);
+                    for part in 0..cut.parts() {
+                        let rows = cut.block(part);
                         let lhs = whole.map_or_else(|| self.block_of_rows(rows, Stretch::new(from, k)), Segments::from);
                         self.blocks(rows, lhs, &rhs, group);
                         rhs = rhs.read();
@@ -145,6 +125,24 @@ impl<T: ProductElement> Blocked<'_, T> {
                 }
             }
         }
+    }
+
+    /// How the rows are cut into blocks.
+    fn cut(&self) -> RowCut {
+        let most = self.micro.rows();
+        match self.lhs {
+            Left::Blocks(source) => match source.lines_of_rows() {
+                Some((line, skip)) => RowCut::lines(self.e.m, most, line, skip),
+                None => RowCut::even(self.e.m, most),
+            },
+            Left::Strided(_) => RowCut::even(self.e.m, most),
+        }
+    }
+
+    /// About so many terms: whole lines of an operand that is read in short ones.
+    fn whole_lines(&self, terms: usize) -> usize {
+        let line = if let Left::Blocks(source) = self.lhs { source.segment() } else { 1 };
+        if line < terms { terms / line * line } else { terms }
     }
 
     /// What becomes of the sums of `k` terms from one on.
@@ -252,7 +250,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     fn next_rows(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let strided = matches!(self.lhs, Left::Strided(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let apart = usize::try_from(lhs.step).ok().filter(|&apart| strided && apart <= 2 * group.k)?;
-        let rows = (rows.part + 1 < rows.parts).then(|| RowBlock::new(rows.part + 1, rows.parts, self.e.m))?;
+        let rows = (rows.part + 1 < rows.parts).then(|| self.cut().block(rows.part + 1))?;
         let share = rows.count * apart / group.panels * size_of::<T>();
         let step = share.div_ceil(group.k.max(1)) as isize;
         Some((PrefetchRows { at: lhs.at.wrapping_add(rows.first * apart), step }, share))

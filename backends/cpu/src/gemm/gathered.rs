@@ -21,9 +21,11 @@ use super::{
 };
 use crate::tile::{MAX_RANK, Word, number};
 
-/// The fewest terms of a line that products read in place, and the most lines of a row.
-const SEGMENT: usize = 4;
+/// The most lines of a row that products read in place.
 const SEGMENTS: usize = 1 << 12;
+/// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
+const LONG_LINE: usize = 8;
+const FEW_ROWS: usize = 4;
 
 /// The operand: a row for each point of `rows`, and in it a term for each point of `outer` and of the line.
 pub struct Gathered {
@@ -143,8 +145,7 @@ impl Gathered {
             starts.into_iter().flat_map(steps).collect()
         };
         let segments: usize = terms[..start].iter().map(|axis| axis.extent).product();
-        let few = line >= SEGMENT && segments <= SEGMENTS;
-        let starts = if few { terms[..start].iter().fold(vec![0], along) } else { Vec::new() };
+        let starts = if segments <= SEGMENTS { terms[..start].iter().fold(vec![0], along) } else { Vec::new() };
         let end = step * (line as i64 - 1);
         let least = starts.iter().min().map_or(0, |&at| at as i64) + end.min(0);
         let most = starts.iter().max().map_or(0, |&at| at as i64) + end.max(0);
@@ -199,6 +200,18 @@ impl Gathered {
         let starts = self.starts.get(from / self.line..(from + k) / self.line).filter(|starts| !starts.is_empty())?;
         let [at, stride, step] = [row.at, inner.stride, self.step].map(|n| n as isize);
         inside.then_some(Alike { at, stride, step, starts })
+    }
+
+    /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart.
+    pub fn lines_of_rows(&self) -> Option<usize> {
+        let line = self.rows.last()?.extent;
+        let slow = self.line < LONG_LINE || self.step != 1;
+        (slow && !self.starts.is_empty() && line >= FEW_ROWS).then_some(line)
+    }
+
+    /// Terms of which as many should be cut off as a multiple of these: a line of such an operand is read in place as a whole.
+    pub fn segment(&self) -> usize {
+        self.lines_of_rows().map_or(1, |_| self.line)
     }
 
     /// How many points some axes have.
@@ -375,10 +388,14 @@ impl Gathered {
                 let call = Lines { count: target.rows, len, from, apart: stride, to, pitch: target.pitch };
                 return (micro.lines)(&call);
             }
-            for r in 0..target.rows {
-                for j in 0..len {
-                    to.add(r * target.pitch + j).write(from.offset(stride * r as isize + step * j as isize).read());
-                }
+            let copy = |r: usize, j: usize| {
+                to.add(r * target.pitch + j).write(from.offset(stride * r as isize + step * j as isize).read());
+            };
+            // Along what is nearer in memory.
+            if step.abs() > stride.abs() {
+                (0..len).for_each(|j| (0..target.rows).for_each(|r| copy(r, j)));
+            } else {
+                (0..target.rows).for_each(|r| (0..len).for_each(|j| copy(r, j)));
             }
         }
     }

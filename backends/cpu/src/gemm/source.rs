@@ -20,6 +20,23 @@ pub enum RowSource<'a> {
 }
 
 impl RowSource<'_> {
+    /// Where rows should be cut because they can be read in place up to there: into lines of so many, of the first of which so many were left
+    /// out. Of rows whose terms are copied fast, as of long lines, anywhere.
+    pub(super) fn lines_of_rows(&self) -> Option<(usize, usize)> {
+        match self {
+            RowSource::Gathered(gathered, _, first) => gathered.lines_of_rows().map(|line| (line, first % line)),
+            RowSource::Computed(_) => None,
+        }
+    }
+
+    /// Of how many terms blocks of terms should be multiples.
+    pub(super) fn segment(&self) -> usize {
+        match self {
+            RowSource::Gathered(gathered, ..) => gathered.segment(),
+            RowSource::Computed(_) => 1,
+        }
+    }
+
     /// Where some rows lie, of some terms: in the buffer, or evaluated until others are; `None` if they have to be copied.
     ///
     /// # Safety

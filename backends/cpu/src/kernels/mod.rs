@@ -1,6 +1,7 @@
 //! Thunks: kernels with every offset, stride and function resolved.
 
 pub mod attention;
+pub mod chosen;
 pub mod contraction;
 pub mod lanes;
 mod map_rows;

@@ -1,17 +1,18 @@
-//! Operands of anchors: read in place where their body is one affine load, else evaluated into a dense buffer first. And where results
-//! go that are stored as they are.
+//! Operands of anchors: read in place where their body is one affine load, or matrices that numbers choose, else evaluated into a dense
+//! buffer first. And where results go that are stored as they are.
 
 use eutectic_backend::{
-    Instr, Store,
+    Body, Instr, Store,
     axes::{Nest, normalise},
     grouped::Grouped,
+    reach::masks,
 };
 use eutectic_ir::{
     DType,
     index::{Index, strides},
 };
 
-use super::{map_rows::Tiles, slots::Slots};
+use super::{chosen::ChosenMatrix, map_rows::Tiles, slots::Slots};
 use crate::{
     gemm::matrix::Matrix,
     runtime::thunk::{Thunk, ThunkContext},
@@ -25,7 +26,20 @@ pub struct Operand {
     /// Strides of batch axes, rows and columns, in elements.
     strides: Vec<i64>,
     size: usize,
+    /// What comes first: it evaluates the operand, or the numbers of matrices.
     pack: Option<Tiles>,
+    chosen: Option<Numbers>,
+}
+
+/// Numbers that choose matrices.
+struct Numbers {
+    slot: usize,
+    dtype: DType,
+    /// Along the axes of the batch, in elements.
+    strides: Vec<i64>,
+    count: i64,
+    /// Elements from a matrix to the next.
+    apart: i64,
 }
 
 impl Operand {
@@ -35,9 +49,44 @@ impl Operand {
     /// Everything that stands in the way.
     pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
         match operand.matrices().and_then(|nest| in_place(&nest, acc, slots)) {
-            Some((slot, base, strides)) => Ok(Operand { slot, base, strides, size: acc.size(), pack: None }),
+            Some((slot, base, strides)) => {
+                Ok(Operand { slot, base, strides, size: acc.size(), pack: None, chosen: None })
+            }
             None => packed(operand, acc, slots, isa),
         }
+    }
+
+    /// An operand whose matrices lie by strides, but where each begins is a matter of numbers that are evaluated first; `None` for another.
+    pub fn chosen(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Option<Operand> {
+        let nest = operand.matrices()?;
+        let batch = nest.domain.len().checked_sub(2)?;
+        let body = Body { domain: nest.domain.clone(), instrs: nest.instrs.clone(), ..Body::default() };
+        let masks = masks(&body, 0);
+        let ChosenMatrix { load, at, number, count, apart } =
+            ChosenMatrix::of(&nest.instrs, *nest.results.first()?, &masks, batch)?;
+        let &(dtype, all) = slots.types.get(load.slot)?;
+        let range = at.range(&nest.domain);
+        let inside = range.start >= 0 && range.end + apart.checked_mul(count - 1)? <= all as i64;
+        let of_number = nest.instrs[number].dtype();
+        let integer = matches!(of_number, DType::I32 | DType::I64 | DType::U32);
+        if nest.domain.contains(&0) || dtype != acc || load.dtype != acc || !inside || !integer {
+            return None;
+        }
+        let strides = at.affine(nest.domain.len())?;
+        let (slot, base, kept) = (load.slot, at.constant, masks[number]);
+        let mut numbers = Nest { results: Vec::new(), ..nest.clone() };
+        for axis in (0..nest.domain.len()).rev().filter(|axis| kept >> axis & 1 == 0) {
+            numbers = numbers.without(axis);
+        }
+        let of_numbers = slots.add(of_number, numbers.domain.iter().product());
+        let dense = strides_of(&numbers.domain);
+        let at = dense.iter().enumerate().fold(Index::default(), |at, (d, &s)| at.plus(&Index::coord(d).times(s)));
+        numbers.stores = vec![Store { slot: of_numbers, at, guards: Vec::new(), value: number }];
+        let pack = Some(evaluated(numbers, slots, isa).ok()?);
+        let mut dense = dense.into_iter();
+        let along = (0..batch).map(|axis| if kept >> axis & 1 == 1 { dense.next().unwrap_or(0) } else { 0 }).collect();
+        let chosen = Some(Numbers { slot: of_numbers, dtype: of_number, strides: along, count, apart });
+        Some(Operand { slot, base, strides, size: acc.size(), pack, chosen })
     }
 
     /// Where a body stores the result of its anchor, if it does nothing else and columns lie side by side there.
@@ -47,7 +96,7 @@ impl Operand {
         let strides = store.at.affine(body.domain.len()).filter(|_| is_result && slots.types[store.slot].0 == acc)?;
         let side_by_side = strides.last() == Some(&1) || body.domain.last() == Some(&1);
         let (slot, base, size) = (store.slot, store.at.constant, acc.size());
-        side_by_side.then_some(Operand { slot, base, strides, size, pack: None })
+        side_by_side.then_some(Operand { slot, base, strides, size, pack: None, chosen: None })
     }
 
     /// Evaluates the operand, if it is not read in place.
@@ -73,12 +122,44 @@ impl Operand {
         };
         let offset = of_batch.iter().zip(batch).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
         let offset = offset + rows * row as i64 + columns * column as i64;
+        let offset = offset + self.chosen.as_ref().map_or(0, |numbers| numbers.offset(slots, batch));
         Matrix {
             at: slots[self.slot].wrapping_offset(offset as isize * self.size as isize),
             rows: *rows as isize,
             columns: *columns as isize,
         }
     }
+}
+
+impl Numbers {
+    /// Where the matrix at a point of the batch begins, from the first matrix on, in elements.
+    fn offset(&self, slots: &[*mut u8], batch: &[usize]) -> i64 {
+        let at = self.strides.iter().zip(batch).map(|(s, &i)| s * i as i64).sum::<i64>() as isize;
+        let from = slots[self.slot].cast_const();
+        // SAFETY: the numbers were evaluated before, one for each point of the batch on whose axes they depend.
+        let number = unsafe {
+            match self.dtype {
+                DType::I32 => i64::from(from.cast::<i32>().offset(at).read()),
+                DType::U32 => i64::from(from.cast::<u32>().offset(at).read()),
+                _ => from.cast::<i64>().offset(at).read(),
+            }
+        };
+        // One that is none of these was reported when it was evaluated; memory is at stake all the same.
+        number.clamp(0, self.count - 1) * self.apart
+    }
+}
+
+/// The strides of a dense tensor.
+fn strides_of(domain: &[usize]) -> Vec<i64> {
+    strides(domain).into_iter().map(|s| s as i64).collect()
+}
+
+/// Compiles what a nest stores.
+fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
+    let mut rank = [nest.domain.len()];
+    let mut alone = [nest];
+    normalise(&mut alone, &[&[0]], &mut rank);
+    Tiles::compile(&alone[0], 0, &slots.types, isa)
 }
 
 /// The buffer, first element and strides of an operand over `[b.. m n]` that is read where it lies; `None` for another.
@@ -131,19 +212,17 @@ fn packed(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<
     for axis in axes.iter().zip(&kept).rev().filter(|(_, kept)| !**kept).flat_map(|(axes, _)| axes.clone().rev()) {
         reduced = reduced.without(axis);
     }
-    let dense = strides(&reduced.domain);
-    let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s as i64)));
+    let dense = strides_of(&reduced.domain);
+    let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s)));
     let slot = slots.add(acc, reduced.domain.iter().product());
     reduced.stores = vec![Store { slot, at, guards: Vec::new(), value: reduced.results[0] }];
-    let (mut alone, mut rank) = ([reduced], [dense.len()]);
-    normalise(&mut alone, &[&[0]], &mut rank);
-    let pack = Tiles::compile(&alone[0], 0, &slots.types, isa)?;
+    let pack = evaluated(reduced, slots, isa)?;
     // The innermost axis of a group is what the group's points are apart by.
     let mut inner = dense.into_iter();
     let stride = |(axes, kept): (&std::ops::Range<usize>, &bool)| match kept {
-        true => inner.by_ref().take(axes.len()).last().unwrap_or(0) as i64,
+        true => inner.by_ref().take(axes.len()).last().unwrap_or(0),
         false => 0,
     };
     let strides = axes.iter().zip(&kept).map(stride).collect();
-    Ok(Operand { slot, base: 0, strides, size: acc.size(), pack: Some(pack) })
+    Ok(Operand { slot, base: 0, strides, size: acc.size(), pack: Some(pack), chosen: None })
 }

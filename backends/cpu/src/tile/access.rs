@@ -63,6 +63,44 @@ impl CompiledAccess {
         })
     }
 
+    /// The axes on which it depends, where `of_value` are those of an integer that is read.
+    pub fn depends_on(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
+        self.cuts.iter().fold(self.mask(), |mask, (cut, _)| mask | cut.depends_on(of_value))
+    }
+
+    /// The map as the sum of a part that is the same along an axis, a part that depends on that axis alone, and integers that are read and
+    /// differ along it; `None` where it is no such sum. `of_value` are the axes on which such an integer depends.
+    pub fn split(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> Option<SplitAccess> {
+        let mut outer = CompiledAccess { constant: self.constant, strides: self.strides, cuts: Vec::new() };
+        let mut inner = CompiledAccess::default();
+        std::mem::swap(&mut outer.strides[axis], &mut inner.strides[axis]);
+        let mut read = Vec::new();
+        for (cut, c) in &self.cuts {
+            let mask = cut.depends_on(of_value);
+            match cut {
+                _ if mask >> axis & 1 == 0 => outer.cuts.push((cut.clone(), *c)),
+                Cut::Value(v) => read.push((*v, *c)),
+                _ if mask == 1 << axis => inner.cuts.push((cut.clone(), *c)),
+                _ => return None,
+            }
+        }
+        Some(SplitAccess { outer, inner, read })
+    }
+
+    /// The fewest steps along an axis for which it stays affine, away from where axes end.
+    pub fn shortest_run(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> usize {
+        let of = |(cut, _): &(Cut, i64)| match cut {
+            Cut::Value(v) if of_value(*v) >> axis & 1 == 1 => 1,
+            Cut::Value(_) => usize::MAX,
+            Cut::Div(inner, by) | Cut::Mod(inner, by) => {
+                let slope = inner.strides[axis].abs();
+                let own = if slope % by == 0 { usize::MAX } else { (by / slope).max(1) as usize };
+                own.min(inner.shortest_run(axis, of_value))
+            }
+        };
+        self.cuts.iter().map(of).min().unwrap_or(usize::MAX)
+    }
+
     /// Evaluates at a point, along `axis`.
     pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);
@@ -78,7 +116,25 @@ impl CompiledAccess {
     }
 }
 
+/// A map as the sum of these.
+#[derive(Clone, Debug)]
+pub struct SplitAccess {
+    /// The same along the axis.
+    pub outer: CompiledAccess,
+    /// Depends on the axis alone.
+    pub inner: CompiledAccess,
+    /// Integers that are read, each with its factor, and differ along the axis.
+    pub read: Vec<(usize, i64)>,
+}
+
 impl Cut {
+    fn depends_on(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
+        match self {
+            Cut::Value(v) => of_value(*v),
+            Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.depends_on(of_value),
+        }
+    }
+
     fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         match self {
             Cut::Div(inner, by) => {

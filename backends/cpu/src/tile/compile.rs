@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
+    gather::GatherLines,
     pairs::{FusedPair, pairs},
     program::{Scatter, TileProgram, TileStep, TileValue, Word, Write},
     region::Region,
@@ -250,13 +251,17 @@ impl TileCompiler<'_> {
             affine => {
                 let (guards, of_guards) = self.guards(&load.guards);
                 let region = Region::new(&guards, &self.program.domain);
+                let mask = mask | of_guards;
                 let step = match affine.zip(region) {
                     Some(((base, strides), region)) if is_inside(&region.range(base, &strides), count) => {
                         TileStep::Boxed { slot: load.slot, base, strides, region }
                     }
-                    _ => TileStep::Walk { slot: load.slot, count, access, guards },
+                    _ => {
+                        let lines = GatherLines::new(&access, &guards, mask, &|v| self.mask(v)).map(Box::new);
+                        TileStep::Walk { slot: load.slot, count, access, guards, lines }
+                    }
                 };
-                self.push(step, dtype, mask | of_guards)
+                self.push(step, dtype, mask)
             }
         };
         match widen(dtype, self.isa) {

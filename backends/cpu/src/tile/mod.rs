@@ -4,6 +4,7 @@ mod access;
 mod compile;
 mod copy;
 pub mod domain;
+pub mod gather;
 pub mod grid;
 mod loops;
 mod pairs;

@@ -5,6 +5,7 @@ use eutectic_ir::DType;
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
+    gather::GatherLines,
     region::Region,
     shape::TileShape,
 };
@@ -81,6 +82,8 @@ pub enum TileStep {
         access: CompiledAccess,
         /// Only where all hold.
         guards: Vec<TileGuard>,
+        /// How lines of it are read where runs are short.
+        lines: Option<Box<GatherLines>>,
     },
     /// The same integer, which must lie in `0..extent` where all guards hold.
     Within {

@@ -1,5 +1,6 @@
 //! Running a tile program on one tile.
 
+mod gather;
 mod points;
 mod walk;
 
@@ -198,9 +199,15 @@ impl TileRun<'_> {
                     }
                     self.point_to(id, register);
                 }
-                TileStep::Walk { slot, count, access, guards } => {
+                TileStep::Walk { slot, count, access, guards, lines } => {
                     let gather = Gather { slot: *slot, count: *count, access, guards };
-                    self.walk(&gather, value.mask, value.dtype.size(), register);
+                    match (lines, value.dtype.size()) {
+                        (None, size) => self.walk(&gather, value.mask, size, register),
+                        (Some(lines), 1) => self.gather::<u8>(&gather, lines, value.mask, register),
+                        (Some(lines), 2) => self.gather::<u16>(&gather, lines, value.mask, register.cast()),
+                        (Some(lines), 4) => self.gather::<u32>(&gather, lines, value.mask, register.cast()),
+                        (Some(lines), _) => self.gather::<u64>(&gather, lines, value.mask, register.cast()),
+                    }
                     self.point_to(id, register);
                 }
                 TileStep::Within { arg, extent, guards } => {

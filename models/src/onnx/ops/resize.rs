@@ -1,4 +1,4 @@
-//! Resizing: along each axis a gather (nearest) or a product with a matrix of interpolation weights, which is known when the model
+//! Resizing: along each axis a view or a gather (nearest), or a product with a matrix of interpolation weights, which is known when the model
 //! is read. What the modes mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, NodeId, Tensor};
@@ -118,9 +118,8 @@ impl Sampling {
         }
         let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
         if let Interpolation::Nearest(_) = self.kernel {
-            let ids = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at as i64));
-            let ids = c.constant(Tensor::from_i64(DType::I64, &[result], ids))?;
-            return c.op("gather", &[x, ids], &[("axis", (axis as i64).into())]);
+            let ids: Vec<usize> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at)).collect();
+            return taken(c, x, axis, &ids);
         }
         let mut matrix = vec![0.0; result * extent];
         for (i, row) in rows.into_iter().enumerate() {
@@ -169,6 +168,29 @@ impl Sampling {
         }
         taken
     }
+}
+
+/// The elements of an axis with these numbers: a view where each is repeated equally often, or where they are evenly apart; else a gather.
+fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
+    let mut dims = c.dims(x);
+    let times = ids.len() / dims[axis];
+    if times > 0 && times * dims[axis] == ids.len() && ids.iter().enumerate().all(|(i, &id)| id == i / times) {
+        dims.insert(axis + 1, 1);
+        let apart = c.reshape(x, &dims)?;
+        dims[axis + 1] = times;
+        let repeated = c.expand(apart, &dims)?;
+        dims[axis] = ids.len();
+        dims.remove(axis + 1);
+        return c.reshape(repeated, &dims);
+    }
+    if let [first, second, ..] = *ids
+        && second > first
+        && ids.iter().enumerate().all(|(i, &id)| id == first + i * (second - first))
+    {
+        return c.slice_by(x, axis, first as i64, ids.len(), (second - first) as i64);
+    }
+    let ids = c.constant(Tensor::from_i64(DType::I64, &[ids.len()], ids.iter().map(|&id| id as i64)))?;
+    c.op("gather", &[x, ids], &[("axis", (axis as i64).into())])
 }
 
 impl Interpolation {

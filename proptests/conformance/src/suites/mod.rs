@@ -3,6 +3,7 @@
 mod decode;
 pub mod extents;
 mod failures;
+mod gathers;
 mod graphs;
 mod groups;
 mod halves;
@@ -47,6 +48,7 @@ use checks;
 pub const SUITES: &[Suite] = &[
     Suite { name: "ops", checks: ops::CHECKS },
     Suite { name: "kernels", checks: kernels::CHECKS },
+    Suite { name: "gathers", checks: gathers::CHECKS },
     Suite { name: "groups", checks: groups::CHECKS },
     Suite { name: "products", checks: products::CHECKS },
     Suite { name: "halves", checks: halves::CHECKS },

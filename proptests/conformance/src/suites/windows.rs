@@ -4,6 +4,7 @@
 use crate::{
     device::Device,
     kernels::{
+        Random,
         build::{Build, body, map, push, row_major},
         windows::{Line, product, windows},
     },
@@ -12,13 +13,14 @@ use crate::{
 use eutectic_backend::{AnchorKernel, Instr};
 use eutectic_ir::{
     DType,
-    index::{Index, flatten},
+    index::{Atom, Index, flatten},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_are_copied_as_they_are_needed,
     windows_of_many_channels,
     windows_that_are_packed,
+    windows_whose_taps_are_innermost,
     windows_of_narrow_groups,
 ];
 
@@ -63,6 +65,42 @@ fn windows_that_are_packed(device: &Device) {
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, 300, DType::F32);
         device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+    }
+}
+
+/// Of images whose channels come first, by channels: lines of a window's columns, which are read in place one row of the image at a time.
+fn windows_whose_taps_are_innermost(device: &Device) {
+    for seed in 0..60 {
+        let mut build = Build::new(seed);
+        let random = &mut build.random;
+        let line = |random: &mut Random| Line {
+            extent: random.pick(&[3, 8, 13, 30]),
+            before: random.pick(&[0, 1]),
+            after: random.pick(&[0, 1]),
+            size: random.pick(&[1, 2, 3]),
+            stride: random.pick(&[1, 1, 2]),
+            dilation: random.pick(&[1, 1, 1, 2]),
+        };
+        let lines = [line(random), line(random)].map(|l| Line { extent: l.extent.max(1 + l.dilation * 2), ..l });
+        let (images, channels, n) =
+            (random.pick(&[1, 2]), random.pick(&[1, 3, 40, 130]), random.pick(&[2, 16, 33, 300]));
+        let dtype = if seed % 5 == 4 { DType::F64 } else { DType::F32 };
+        let mut lhs = windows(&mut build, &lines, [1, images, channels], false, dtype);
+        let [rows, columns] = &lines;
+        let (taps, k) = (rows.size * columns.size, lhs.domain[2]);
+        // What comes by taps, by channels: term c·taps + t is term t·channels + c of the windows.
+        let term = Index::coord(2);
+        let domain = lhs.domain.clone();
+        let at = flatten(&[term.modulo(taps as i64, &domain), term.div(taps as i64, &domain)], &[taps, channels]);
+        let coords = [Index::coord(0), Index::coord(1), at];
+        for map in lhs.instrs.iter_mut().flat_map(Instr::maps_mut) {
+            *map = map.substitute(&coords, &|v| Index::atom(Atom::Value(v)), &domain);
+        }
+        let (mut kernel, inputs) = product(build, lhs, n, dtype);
+        kernel.normalise();
+        for params in 0..2 {
+            device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The left operand of a product at work: read at its strides, copied or packed.
 
-use super::{Blocked, RowBlock};
+use super::{Blocked, rows::RowBlock};
 use crate::gemm::{
     blocking::pitch,
     left::Left,
@@ -20,16 +20,20 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// # Safety
     /// As [`crate::gemm::blocking::Blocking::run`].
     pub(super) unsafe fn whole(&self, terms: Stretch, again: bool) -> Option<LeftPart<T>> {
-        let (Stretch { first: from, count: k }, parts) = (terms, self.e.m.div_ceil(self.micro.rows()));
+        let Stretch { first: from, count: k } = terms;
         // SAFETY: passed on from the caller.
         unsafe {
             match self.lhs {
                 Left::Strided(lhs) if self.is_apart(lhs.columns) && again => {
-                    let pack = |part| self.packed(strided(lhs, from), RowBlock::new(part, parts, self.e.m), k, part);
-                    (0..parts).map(pack).last()
+                    let cut = self.cut();
+                    let at = strided(lhs, from);
+                    let pack = |part| self.packed(Segments::from(at), cut.block(part), k, part);
+                    (0..cut.parts()).map(pack).last()
                 }
                 Left::Strided(lhs) if self.is_apart(lhs.columns) => None,
                 Left::Strided(lhs) if !self.clash(lhs) => Some(strided(lhs, from)),
+                // What is copied slowly mostly need not be.
+                Left::Blocks(source) if source.lines_of_rows().is_some() => None,
                 _ => again.then(|| self.copy(Stretch::new(0, self.e.m), terms)),
             }
         }
@@ -47,10 +51,8 @@ impl<T: ProductElement> Blocked<'_, T> {
                 Left::Blocks(source) => source.part(rows.stretch(), terms),
             };
             match strided {
-                Some(Segments { part, starts: [0] }) if self.is_apart(part.terms) => {
-                    self.packed(part, rows, terms.count, 0).into()
-                }
-                Some(at) if !self.is_apart(at.part.terms) && !is_multiple::<T>(at.part.step, 4096) => at,
+                Some(at) if self.is_apart(at.part.terms) => self.packed(at, rows, terms.count, 0).into(),
+                Some(at) if !is_multiple::<T>(at.part.step, 4096) => at,
                 _ => self.copy(rows.stretch(), terms).into(),
             }
         }
@@ -76,13 +78,18 @@ impl<T: ProductElement> Blocked<'_, T> {
     ///
     /// # Safety
     /// The part must be valid for these rows and `k` terms.
-    unsafe fn packed(&self, part: LeftPart<T>, rows: RowBlock, k: usize, place: usize) -> LeftPart<T> {
+    unsafe fn packed(&self, from: Segments<'_, T>, rows: RowBlock, k: usize, place: usize) -> LeftPart<T> {
+        let Segments { part, starts } = from;
         let (width, block) = (self.micro.column(), self.micro.column() * k);
         let to = self.left_room(k).wrapping_add(place * block);
-        let from = part.at.wrapping_offset(rows.first as isize * part.step);
-        let panel = Panel { k, columns: rows.count, from, rows: part.terms, line: part.step, to, width };
-        // SAFETY: the caller promises the operand and room for all parts.
-        unsafe { (self.micro.pack)(&panel) };
+        let k = k / starts.len();
+        for (segment, start) in starts.iter().enumerate() {
+            let from = part.at.wrapping_offset(rows.first as isize * part.step + start);
+            let to = to.wrapping_add(segment * k * width);
+            let panel = Panel { k, columns: rows.count, from, rows: part.terms, line: part.step, to, width };
+            // SAFETY: the caller promises the operand and room for all parts.
+            unsafe { (self.micro.pack)(&panel) };
+        }
         LeftPart { at: to.wrapping_sub(rows.part * block), terms: width as isize, step: 1, block: block as isize }
     }
 

@@ -96,6 +96,18 @@ pub unsafe fn pack<V: Vector>(p: &Panel<V::Element>) {
 #[inline(always)]
 pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
     debug_assert!(l.count <= 1 || l.pitch >= l.len, "lines of {} every {}", l.len, l.pitch);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match l.len {
+            1 => return short_lines::<_, 1>(l),
+            2 => return short_lines::<_, 2>(l),
+            3 => return short_lines::<_, 3>(l),
+            4 => return short_lines::<_, 4>(l),
+            5 => return short_lines::<_, 5>(l),
+            7 => return short_lines::<_, 7>(l),
+            _ => {}
+        }
+    }
     let whole = l.len / V::LANES * V::LANES;
     for r in 0..l.count {
         let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
@@ -107,6 +119,21 @@ pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
             if whole < l.len {
                 V::load_part(from.add(whole), l.len - whole).store_part(to.add(whole), l.len - whole);
             }
+        }
+    }
+}
+
+/// Copies lines element by element: storing a part of a vector takes longer than a few elements.
+///
+/// # Safety
+/// As [`lines`], of lines of `LEN` elements.
+#[inline(always)]
+unsafe fn short_lines<T: Copy, const LEN: usize>(l: &Lines<T>) {
+    for r in 0..l.count {
+        let (from, to) = (l.from.wrapping_offset(r as isize * l.apart), l.to.wrapping_add(r * l.pitch));
+        for j in 0..LEN {
+            // SAFETY: passed on from the caller.
+            unsafe { to.add(j).write(from.add(j).read()) };
         }
     }
 }

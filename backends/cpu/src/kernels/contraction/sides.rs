@@ -44,6 +44,9 @@ impl Lhs {
     ) -> Result<Lhs, Vec<String>> {
         let matrices = lhs.matrices();
         let as_it_is = matrices.as_ref().is_some_and(|nest| in_place(nest, acc, slots).is_some());
+        if !as_it_is && let Some(chosen) = Operand::chosen(lhs, acc, slots, isa) {
+            return Ok(Lhs::Operand(Box::new(chosen)));
+        }
         if !as_it_is && T::lanes(isa).is_some() {
             if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
                 return Ok(Lhs::Gathered(gathered));
@@ -99,6 +102,9 @@ impl Rhs {
         isa: Isa,
         parts: EvaluatedParts,
     ) -> Result<Rhs, Vec<String>> {
+        if let Some(chosen) = Operand::chosen(rhs, acc, slots, isa) {
+            return Ok(Rhs::Operand(Box::new(chosen)));
+        }
         let evaluated = parts.zip(rhs.matrices()).filter(|(_, nest)| in_place(nest, acc, slots).is_none());
         match evaluated.and_then(|(parts, nest)| ComputedOperand::compile(&nest, &slots.types, isa, &parts)) {
             Some(computed) => Ok(Rhs::Computed(Box::new(computed))),

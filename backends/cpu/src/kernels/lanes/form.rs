@@ -4,11 +4,11 @@
 use eutectic_backend::{
     AnchorKernel, ContractionAxes, Instr, Kernel,
     axes::Nest,
-    reach::{is_of_matrices, line},
+    reach::{is_of_matrices, line, masks},
     windows::Window,
 };
 
-use crate::tile::MAX_RANK;
+use crate::{kernels::chosen::ChosenMatrix, tile::MAX_RANK};
 
 /// Columns, or rows, from which on products of matrices fill their vectors.
 const FEW: usize = 16;
@@ -159,7 +159,11 @@ fn as_product(
         Instr::Load(load) if load.guards.is_empty() => Some(&load.at),
         _ => None,
     });
-    let in_place = load.is_some_and(|at| is_of_matrices(at, &matrix.domain, groups));
+    let chosen = || {
+        let chosen = ChosenMatrix::of(&matrix.instrs, *matrix.results.first()?, &masks(matrix, 0), axes.batch)?;
+        Some(is_of_matrices(&chosen.at, &matrix.domain, groups))
+    };
+    let in_place = load.is_some_and(|at| is_of_matrices(at, &matrix.domain, groups)) || chosen() == Some(true);
     let along = |at: &eutectic_ir::index::Index| {
         let strides = at.affine(matrix.domain.len())?;
         let dense = strides.iter().enumerate().rev().find(|(d, s)| **s == 1 && matrix.domain[*d] > 1)?.0;
@@ -171,7 +175,8 @@ fn as_product(
     if few == 1.0 {
         // Dot products of terms that lie side by side, or sums of lines of the matrix; of several, if their lines are long.
         let in_lines = || dense.len() == loads().count() && dense.iter().all(|(_, long)| *long >= LINE);
-        let side_by_side = (in_place || in_lines()) && dense.iter().any(|(d, _)| depth.contains(d) || *d >= axes.batch);
+        let beside = |(d, _): &(usize, f64)| depth.contains(d) || *d >= axes.batch;
+        let side_by_side = chosen() == Some(true) || (in_place || in_lines()) && dense.iter().any(beside);
         return if side_by_side { DOT + terms / VECTOR as f64 } else { terms * DOT_APART };
     }
     // Matrices as they are in memory fill vectors along their longer side.

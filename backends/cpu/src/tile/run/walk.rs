@@ -2,7 +2,7 @@
 
 use eutectic_ir::DType;
 
-use super::{Gather, TileRun, line};
+use super::{Gather, TileRun, gather::CHUNK, line};
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -12,7 +12,7 @@ use crate::tile::{
 impl TileRun<'_> {
     /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`
     /// points along the innermost axis and says with how many.
-    fn walk_points(&self, mask: AxisMask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
+    pub(super) fn walk_points(&self, mask: AxisMask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
         if self.tile.count(mask) == 0 {
             return;
         }
@@ -65,7 +65,11 @@ impl TileRun<'_> {
     }
 
     /// Reads the integers that maps mention, at a point: the value, and whether it changes along the axis.
-    fn reader<'r>(&'r self, point: &'r [usize; MAX_RANK], axis: usize) -> impl Fn(usize) -> (i64, bool) + 'r {
+    pub(super) fn reader<'r>(
+        &'r self,
+        point: &'r [usize; MAX_RANK],
+        axis: usize,
+    ) -> impl Fn(usize) -> (i64, bool) + 'r {
         move |v| {
             // SAFETY: the value was computed before; the point lies in the tile.
             (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
@@ -86,21 +90,20 @@ impl TileRun<'_> {
         let size = from.dtype.size();
         let strides = self.tile.strides(from.mask);
         let mut to = register;
+        let mut read = [0; CHUNK];
         self.walk_points(mask, |point, axis, left| {
-            let read = self.reader(point, axis);
-            let (holds, ahead) = all_hold(guards, point, axis, &read);
-            let n = left.min(ahead);
-            let mut at = *point;
-            for _ in 0..n {
-                // SAFETY: the point lies in the tile.
-                let index = unsafe { self.integer(arg, &at) };
-                if holds && !(0..extent as i64).contains(&index) {
-                    self.frame.fault.report(index, extent);
-                }
-                at[axis] += 1;
-            }
+            let (holds, ahead) = all_hold(guards, point, axis, &self.reader(point, axis));
+            let n = left.min(ahead).min(CHUNK);
             // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
             unsafe {
+                if holds {
+                    read[..n].fill(0);
+                    self.add_integers(arg, point, axis, 1, &mut read[..n]);
+                    let range = 0..extent as i64;
+                    if let Some(index) = read[..n].iter().find(|index| !range.contains(index)) {
+                        self.frame.fault.report(*index, extent);
+                    }
+                }
                 let first = self.at(arg).offset(self.place(&strides, point) * size as isize);
                 line(to, first, strides[axis], n, size);
                 to = to.add(n * size);
