@@ -80,6 +80,7 @@ fn main() -> Result<(), Error> {
     let programs = [
         ("chain 500", chain(500)?),
         ("chain 2000", chain(2000)?),
+        ("chain 10000", chain(10_000)?),
         ("outputs 125", outputs(125)?),
         ("outputs 500", outputs(500)?),
         ("random 250", random(250)?),

@@ -10,6 +10,7 @@ pub mod build;
 mod copy;
 mod domain;
 mod kernels;
+mod key;
 pub mod link;
 pub mod memory;
 pub mod plan;

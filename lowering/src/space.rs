@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     build::{self, KernelOfClasses, Positions},
     copy::copy,
+    key::Forms,
     plan::{ClassFacts, Plan, PlanError, PlanKernel},
     rates::Rates,
 };
@@ -30,6 +31,7 @@ pub struct Space<'a> {
     limits: Limits,
     refused: &'a Refused,
     positions: Positions,
+    forms: Forms,
     costs: RefCell<FxHashMap<u128, Cost>>,
     work: Cell<u64>,
     /// Every op a kernel of its own; its choices are those that were asked for last.
@@ -72,11 +74,13 @@ impl<'a> Space<'a> {
     /// it `short` times more.
     pub fn within(classes: &'a EClasses, backend: &'a dyn Backend, refused: &'a Refused, short: f64) -> Space<'a> {
         let n = classes.classes.len();
+        let facts = ClassFacts::of(classes);
         let unfused = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
         Space {
             classes,
             backend,
-            facts: ClassFacts::of(classes),
+            forms: Forms::of(classes, &facts),
+            facts,
             rates: Rates::of(backend, short),
             limits: backend.limits(),
             refused,
@@ -155,7 +159,7 @@ impl<'a> Space<'a> {
 
     /// The price of one kernel of a plan.
     pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
-        let key = key(plan, kernel);
+        let key = self.forms.key(self.classes, plan, kernel);
         if let Some(cost) = self.costs.borrow().get(&key) {
             return *cost;
         }
@@ -236,17 +240,4 @@ impl<'a> Space<'a> {
         let place = c.origins.first().cloned().unwrap_or_default();
         format!("{place}: a value of type {} ({})", c.ty, reasons.join("; "))
     }
-}
-
-/// What determines a kernel, as a hash that no two kernels of a search share in practice: its stores, and its interior with choices.
-fn key(plan: &Plan, kernel: &PlanKernel) -> u128 {
-    // Digits of π; odd.
-    const FACTOR: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7345;
-    let mix = |hash: u128, word: u64| {
-        let product = (hash ^ u128::from(word)).wrapping_mul(FACTOR);
-        product ^ product >> 64
-    };
-    let stores = kernel.stores.iter().fold(FACTOR, |hash, &c| mix(hash, c as u64));
-    let interior = kernel.interior.iter();
-    interior.fold(mix(stores, u64::MAX), |hash, &c| mix(hash, (c as u64) << 32 | plan.choice[c] as u64))
 }

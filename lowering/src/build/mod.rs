@@ -137,7 +137,8 @@ impl<'a> KernelBuilder<'a> {
             let shape = self.shape(operand)?;
             let at: Vec<_> = (0..shape.rank()).map(Index::coord).collect();
             let mut inner = BodyScope::new(shape, false)?;
-            let mut value = self.value(operand, at, Vec::new(), &mut inner)?;
+            let place = inner.place(at, Vec::new());
+            let mut value = self.value(operand, &place, &mut inner)?;
             if let Some(name) = prologue.next() {
                 let op = Op::named(name).ok_or_else(|| format!("there is no op `{name}`"))?;
                 let dtype = inner.body.instrs[value].dtype();

@@ -50,7 +50,8 @@ impl KernelBuilder<'_> {
         let domain = scope.body.domain.clone();
         let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
         let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
-        let id = self.value(node.operands[ids], ids_at, Vec::new(), scope)?;
+        let of_ids = scope.place(ids_at, Vec::new());
+        let id = self.value(node.operands[ids], &of_ids, scope)?;
         let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
         let change = |index: &Index| index.substitute(&coords, &|_| Index::atom(Atom::Value(id)), &domain);
         let at = piece.at.iter().map(change).collect();
@@ -77,7 +78,8 @@ impl KernelBuilder<'_> {
             let written = self.written(class);
             match self.place(written, class, &scope.body.domain, outer)? {
                 Some(at) => {
-                    let value = self.value(written, at.clone(), Vec::new(), scope)?;
+                    let place = scope.place(at.clone(), Vec::new());
+                    let value = self.value(written, &place, scope)?;
                     places.push(Placed { class, value, at, guards: Vec::new() });
                 }
                 None => later.push(class),
@@ -86,7 +88,7 @@ impl KernelBuilder<'_> {
         for class in later {
             let written = self.written(class);
             let at = match scope.visited.get(&written) {
-                Some(at) => at.clone(),
+                Some(place) => place.at.clone(),
                 // A map kernel may hold several expressions side by side, over one flat domain.
                 None if self.anchor.is_none() && self.row.is_none() => {
                     let dims = self.dims(written)?;
@@ -95,7 +97,8 @@ impl KernelBuilder<'_> {
                 }
                 None => return Err("a store does not depend on the anchor".into()),
             };
-            let value = self.value(written, at.clone(), Vec::new(), scope)?;
+            let place = scope.place(at.clone(), Vec::new());
+            let value = self.value(written, &place, scope)?;
             places.push(Placed { class, value, at, guards: Vec::new() });
         }
         // A row of no elements still has its results; a domain without points has none.

@@ -7,7 +7,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use eutectic_ir::{
     Attr, Graph, NodeId, Tensor,
-    eclasses::{ClassId, EClasses},
+    eclasses::{ClassId, EClasses, ENode},
     index::Index,
     interp::interpret,
     ops::{
@@ -64,6 +64,29 @@ impl Affine {
 pub struct Positions(RefCell<FxHashMap<ClassId, Option<Rc<Affine>>>>);
 
 impl Positions {
+    /// For each class, whether its elements may be known: they hang on positions and numbers alone, and are not too many.
+    pub(crate) fn may_be_known(classes: &EClasses) -> Vec<bool> {
+        let mut known = vec![false; classes.classes.len()];
+        loop {
+            let mut more = false;
+            for (class, c) in classes.classes.iter().enumerate() {
+                let follows = |node: &ENode| match node.op.def().class {
+                    Class::Leaf(Leaf::Const | Leaf::Iota) => true,
+                    Class::Pointwise | Class::View(_) => node.operands.iter().all(|&operand| known[operand]),
+                    _ => false,
+                };
+                let may = c.constant && c.ty.count() <= MOST_IDS;
+                if !known[class] && may && (c.scalar.is_some() || c.nodes.iter().any(follows)) {
+                    known[class] = true;
+                    more = true;
+                }
+            }
+            if !more {
+                return known;
+            }
+        }
+    }
+
     /// A class of integers as a map of the coordinates; `None` where it is none, or hangs on what is given.
     pub(super) fn of(&self, classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Rc<Affine>> {
         if let Some(known) = self.0.borrow().get(&class) {

@@ -1,5 +1,7 @@
 //! What a kernel is built in: the builder's state, and bodies under construction.
 
+use std::{collections::hash_map::Entry, ops::Deref, rc::Rc};
+
 use eutectic_backend::{Body, Guard, Instr, ValueId};
 use eutectic_ir::{
     Attr, Dim, Shape,
@@ -33,14 +35,47 @@ pub(super) struct KernelBuilder<'a> {
     pub row: Option<(usize, Dim)>,
 }
 
+/// Coordinates of a value over the domain, where all guards hold.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Where {
+    pub at: Vec<Index>,
+    pub guards: Vec<Guard>,
+}
+
+/// A place of a body. They are numbered, because most ops hand on the place that they were given: comparing and copying maps there
+/// would be most of what building a kernel takes.
+#[derive(Clone)]
+pub(super) struct Place {
+    number: usize,
+    of: Rc<Where>,
+}
+
+impl Place {
+    /// The number of the place, and of no other in its body.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+}
+
+impl Deref for Place {
+    type Target = Where;
+
+    fn deref(&self) -> &Where {
+        &self.of
+    }
+}
+
 /// A body under construction.
 pub(super) struct BodyScope {
     pub body: Body,
     /// The number of each instruction.
     pub numbers: FxHashMap<Instr, ValueId>,
-    pub values: FxHashMap<(ClassId, Vec<Index>, Vec<Guard>), ValueId>,
+    /// The value of each class at the places where it was asked for, by their numbers.
+    pub values: FxHashMap<(ClassId, usize), ValueId>,
     /// Where each class was first visited without guards.
-    pub visited: FxHashMap<ClassId, Vec<Index>>,
+    pub visited: FxHashMap<ClassId, Place>,
+    /// The number of each place.
+    places: FxHashMap<Rc<Where>, usize>,
     /// Whether the anchor's result is at hand: not in the bodies of its operands.
     pub above_anchor: bool,
 }
@@ -59,8 +94,21 @@ impl BodyScope {
             numbers: FxHashMap::default(),
             values: FxHashMap::default(),
             visited: FxHashMap::default(),
+            places: FxHashMap::default(),
             above_anchor,
         })
+    }
+
+    /// A place with its number.
+    pub fn place(&mut self, at: Vec<Index>, guards: Vec<Guard>) -> Place {
+        let (next, of) = (self.places.len(), Rc::new(Where { at, guards }));
+        match self.places.entry(of) {
+            Entry::Occupied(known) => Place { number: *known.get(), of: known.key().clone() },
+            Entry::Vacant(new) => {
+                let of = new.key().clone();
+                Place { number: *new.insert(next), of }
+            }
+        }
     }
 
     /// Adds an instruction, unless there is an equal one.

@@ -10,38 +10,31 @@ use eutectic_ir::{
 
 use super::{
     row_extent,
-    scope::{BodyScope, KernelBuilder, attr},
+    scope::{BodyScope, KernelBuilder, Place, Where, attr},
 };
 use crate::plan::is_buffer;
 
 impl KernelBuilder<'_> {
-    /// The value of a class at `at`, where `guards` hold.
-    pub(super) fn value(
-        &mut self,
-        class: ClassId,
-        at: Vec<Index>,
-        guards: Vec<Guard>,
-        scope: &mut BodyScope,
-    ) -> Result<ValueId, String> {
+    /// The value of a class at a place.
+    pub(super) fn value(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ValueId, String> {
         let c = &self.classes.classes[class];
         let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple"))?;
         if let Some(number) = c.scalar {
             let value = scope.push(Instr::Constant { value: number.into(), dtype })?;
-            scope.visited.entry(class).or_insert(at);
+            scope.visited.entry(class).or_insert_with(|| place.clone());
             return Ok(value);
         }
-        let key = (class, at, guards);
+        let key = (class, place.number());
         if let Some(&value) = scope.values.get(&key) {
             return Ok(value);
         }
-        let (_, at, guards) = &key;
         let value = if !self.is_interior(class) {
-            self.load(class, at, guards, scope)?
+            self.load(class, place, scope)?
         } else {
-            if guards.is_empty() {
-                scope.visited.entry(class).or_insert_with(|| at.clone());
+            if place.guards.is_empty() {
+                scope.visited.entry(class).or_insert_with(|| place.clone());
             }
-            let instr = self.compute(class, at, guards, scope)?;
+            let instr = self.compute(class, place, scope)?;
             match instr {
                 ClassValue::Instr(instr) => scope.push(*instr)?,
                 ClassValue::Value(value) => value,
@@ -51,39 +44,24 @@ impl KernelBuilder<'_> {
         Ok(value)
     }
 
-    fn load(
-        &mut self,
-        class: ClassId,
-        at: &[Index],
-        guards: &[Guard],
-        scope: &mut BodyScope,
-    ) -> Result<ValueId, String> {
+    fn load(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ValueId, String> {
         let dims = self.dims(class)?;
         let slot = self.slots.iter().position(|c| *c == class).unwrap_or_else(|| {
             self.slots.push(class);
             self.slots.len() - 1
         });
-        let at = flatten(at, &dims);
+        let at = flatten(&place.at, &dims);
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
-        scope.push(Instr::Load(Load { slot, at, guards: guards.to_vec(), dtype }))
+        scope.push(Instr::Load(Load { slot, at, guards: place.guards.clone(), dtype }))
     }
 
-    fn compute(
-        &mut self,
-        class: ClassId,
-        at: &[Index],
-        guards: &[Guard],
-        scope: &mut BodyScope,
-    ) -> Result<ClassValue, String> {
+    fn compute(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ClassValue, String> {
+        let Where { at, guards } = &**place;
         let node = self.node(class);
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not computed")?;
         match node.op.def().class {
             Class::Pointwise => {
-                let args = node
-                    .operands
-                    .iter()
-                    .map(|&c| self.value(c, at.to_vec(), guards.to_vec(), scope))
-                    .collect::<Result<_, _>>()?;
+                let args = node.operands.iter().map(|&c| self.value(c, place, scope)).collect::<Result<_, _>>()?;
                 Ok(ClassValue::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
             }
             Class::View(_) => {
@@ -95,7 +73,7 @@ impl KernelBuilder<'_> {
                 let axis = (axis.rem_euclid(at.len().max(1) as i64)) as usize;
                 Ok(ClassValue::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
             }
-            Class::Leaf(_) if is_buffer(node.op) => self.load(class, at, guards, scope).map(ClassValue::Value),
+            Class::Leaf(_) if is_buffer(node.op) => self.load(class, place, scope).map(ClassValue::Value),
             Class::Anchor(Anchor::Reduction(how)) => {
                 let arg = self.row_argument(class, at, guards, scope)?;
                 Ok(ClassValue::from(Instr::Reduce { how, arg, dtype }))
@@ -145,7 +123,8 @@ impl KernelBuilder<'_> {
         if !of_row.iter().all(|(index, _)| only_row(index)) {
             return Err("a reduction is read under a guard that changes along the row and across rows".into());
         }
-        self.value(self.node(class).operands[0], place, guards, scope)
+        let place = scope.place(place, guards);
+        self.value(self.node(class).operands[0], &place, scope)
     }
 
     fn read(
@@ -166,14 +145,16 @@ impl KernelBuilder<'_> {
                 at[axis] = match self.position(node.operands[ids], &ids_at, &extent) {
                     Some(position) => position,
                     None => {
-                        let arg = self.value(node.operands[ids], ids_at, guards.clone(), scope)?;
+                        let of_ids = scope.place(ids_at, guards.clone());
+                        let arg = self.value(node.operands[ids], &of_ids, scope)?;
                         let dtype = scope.body.instrs[arg].dtype();
                         let id = scope.push(Instr::Within { arg, extent, guards: guards.clone(), dtype })?;
                         Index::atom(Atom::Value(id))
                     }
                 };
             }
-            let value = self.value(node.operands[piece.operand], at, guards, scope)?;
+            let place = scope.place(at, guards);
+            let value = self.value(node.operands[piece.operand], &place, scope)?;
             pieces.push((piece.guards, value));
         }
         match (pieces.as_slice(), access.fill) {

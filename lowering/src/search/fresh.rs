@@ -30,12 +30,14 @@ pub struct Fresh {
     now: u32,
     changed: Vec<u32>,
     tried: FxHashMap<Move, u32>,
+    /// How often a class computed by another e-node was refused, and when that was first.
+    refused: FxHashMap<(ClassId, usize), (u32, u32)>,
 }
 
 impl Fresh {
     /// Nothing has been tried.
     pub fn new(classes: usize) -> Fresh {
-        Fresh { now: 0, changed: vec![0; classes], tried: FxHashMap::default() }
+        Fresh { now: 0, changed: vec![0; classes], tried: FxHashMap::default(), refused: FxHashMap::default() }
     }
 
     /// Whether a move that changes kernels of these classes is worth a try; if so it counts as tried now.
@@ -48,6 +50,18 @@ impl Fresh {
         fresh
     }
 
+    /// How often moves that compute a class by one of its e-nodes were refused since the kernels around it last changed.
+    pub fn refusals(&self, class: ClassId, node: usize) -> u32 {
+        self.refused.get(&(class, node)).filter(|(_, at)| self.changed[class] <= *at).map_or(0, |(times, _)| *times)
+    }
+
+    /// Counts one.
+    pub fn refuse(&mut self, class: ClassId, node: usize) {
+        let times = self.refusals(class, node) + 1;
+        let at = if times == 1 { self.now } else { self.refused[&(class, node)].1 };
+        self.refused.insert((class, node), (times, at));
+    }
+
     /// Another plan is taken: everything in the kernels that have come and gone has changed.
     pub fn mark<'k>(&mut self, kernels: impl Iterator<Item = &'k PlanKernel>) {
         self.now += 1;
@@ -56,5 +70,24 @@ impl Fresh {
                 self.changed[class] = self.now;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_count_until_something_near_changes() {
+        let mut fresh = Fresh::new(4);
+        (0..3).for_each(|_| fresh.refuse(1, 2));
+        assert_eq!((fresh.refusals(1, 2), fresh.refusals(1, 0), fresh.refusals(2, 2)), (3, 0, 0));
+        let kernel = |class| PlanKernel { stores: vec![class], interior: vec![class], reads: vec![], load: false };
+        fresh.mark([kernel(3)].iter());
+        assert_eq!(fresh.refusals(1, 2), 3);
+        fresh.mark([kernel(1)].iter());
+        assert_eq!(fresh.refusals(1, 2), 0);
+        fresh.refuse(1, 2);
+        assert_eq!(fresh.refusals(1, 2), 1);
     }
 }

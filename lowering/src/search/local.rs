@@ -15,7 +15,8 @@ use super::{
 /// up for so much.
 const HOPELESS: f64 = 3.0;
 
-/// How much dearer a start may be than what it replaces: what happens next to it cannot save more.
+/// How many times what it replaces a start may cost: what happens next to it cannot save more. One of which something has never
+/// been settled may cost so many times the whole plan.
 const FAR_OFF: f64 = 2.0;
 
 /// How many ops down a store may be shifted at once.
@@ -26,6 +27,10 @@ const PARTNERS: usize = 8;
 
 /// How many classes are looked at for a way from what the plan computes to what a rule has made.
 const DETOUR: usize = 256;
+
+/// How many rewritings of one form of a class are tried in vain until what is around it changes: a form that the plan does not use may
+/// have been rewritten by a hundred rules, and most of them do not decide whether it is worth its while.
+const REFUSALS: u32 = 8;
 
 /// Which classes a change of choice starts out with as stored, by the e-node that computes them.
 type Stores = fn(&Class) -> bool;
@@ -94,15 +99,22 @@ impl Search<'_, '_> {
             if !self.fresh.try_now(Move::Bundle(at), self.near(&choices)) {
                 continue;
             }
+            let mut detours = Vec::new();
             for &(class, _) in &bundle.choices {
                 let mut others = bundle.choices.iter().map(|&(other, node)| &space.classes.classes[other].nodes[node]);
                 if !self.state.is_needed(class) && !others.any(|node| node.operands.contains(&class)) {
-                    choices.extend(self.lead_to(class));
+                    let detour = self.lead_to(class);
+                    detours.extend(detour.first().copied());
+                    choices.extend(detour);
                 }
             }
+            if !detours.is_empty() && detours.iter().all(|&(class, node)| self.fresh.refusals(class, node) >= REFUSALS)
+            {
+                continue;
+            }
             let plan = self.state.plan();
-            if choices.iter().any(|&(class, node)| plan.choice[class] != node) {
-                self.try_settled(&choices);
+            if choices.iter().any(|&(class, node)| plan.choice[class] != node) && !self.try_settled(&choices) {
+                detours.into_iter().for_each(|(class, node)| self.fresh.refuse(class, node));
             }
         }
     }
@@ -157,10 +169,12 @@ impl Search<'_, '_> {
 
     /// Prices a change of choice after letting the classes around it settle: a class that has become a view wants to be
     /// virtual, one that has become an anchor wants to be stored, one that several kernels have come to read may want to.
-    fn try_settled(&mut self, choices: &[(ClassId, usize)]) {
+    /// Whether it gained, and was taken.
+    fn try_settled(&mut self, choices: &[(ClassId, usize)]) -> bool {
         let stores: [Option<Stores>; 3] =
             [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
         let mark = self.state.mark();
+        let several = choices.len() > 1;
         let mut seen: Vec<Vec<bool>> = Vec::new();
         let mut starts: Vec<(Option<Stores>, Price)> = Vec::new();
         for stores in stores {
@@ -173,13 +187,12 @@ impl Search<'_, '_> {
             seen.push(stored);
             if let Some(price) = self.settle()
                 && price.impossible <= mark.price.impossible
-                && price.seconds <= mark.price.seconds * FAR_OFF
+                && price.seconds <= self.far_off(mark, several)
             {
                 starts.push((stores, price));
             }
             self.state.rollback(mark);
         }
-        let several = choices.len() > 1;
         if !several {
             // One class alone seldom settles better from a worse start; several that move together do.
             let least = (0..starts.len()).min_by(|a, b| starts[*a].1.seconds.total_cmp(&starts[*b].1.seconds));
@@ -193,12 +206,12 @@ impl Search<'_, '_> {
             }
             let mut near = self.near(choices);
             if several {
-                // What only this change needs has never been asked whether it should be stored.
-                near.extend(self.new_since(mark));
+                // What only this change needs may never have been asked whether it should be stored.
+                near.extend(self.unasked(mark));
                 near.sort_unstable();
                 near.dedup();
             }
-            for class in near {
+            for &class in &near {
                 if self.is_free(class) && self.state.is_needed(class) {
                     let before = self.state.mark();
                     flip(&mut self.state, class);
@@ -209,9 +222,35 @@ impl Search<'_, '_> {
             }
             if self.state.price.gains(mark.price) {
                 self.take(mark);
-                return;
+                return true;
             }
+            let settled: Vec<(ClassId, bool)> = match several {
+                true => near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect(),
+                false => Vec::new(),
+            };
             self.state.rollback(mark);
+            self.remember(settled);
+        }
+        false
+    }
+
+    /// The most that a start may cost.
+    fn far_off(&self, mark: Mark, several: bool) -> f64 {
+        if several && self.unasked(mark).next().is_none() {
+            mark.price.seconds + (FAR_OFF - 1.0) * self.state.gone(mark)
+        } else {
+            mark.price.seconds * FAR_OFF
+        }
+    }
+
+    /// Keeps for the next start what of one that was refused is stored: most rules that rewrite what the plan does not use make the
+    /// same ops reachable, and settling those costs far more than what a rule changes there.
+    fn remember(&mut self, settled: Vec<(ClassId, bool)>) {
+        for (class, stored) in settled {
+            if self.is_free(class) && !self.state.is_needed(class) {
+                self.state.wish(class, stored);
+                self.asked[class] = true;
+            }
         }
     }
 
@@ -229,14 +268,14 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The classes that kernels compute now and computed nowhere at a moment.
-    fn new_since(&self, mark: Mark) -> Vec<ClassId> {
+    /// The classes that kernels compute now and computed nowhere at a moment, of which none knows yet whether they should be stored.
+    fn unasked(&self, mark: Mark) -> impl Iterator<Item = ClassId> {
         let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
         for (gone, kernel) in self.state.changes(mark) {
             if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());
         }
-        now.retain(|class| !before.contains(class));
-        now.into_iter().collect()
+        now.retain(|class| self.is_free(*class) && !self.asked[*class] && !before.contains(class));
+        now.into_iter()
     }
 
     /// Some classes, what these e-nodes of them read and what may read them, ascending. What is given never changes.

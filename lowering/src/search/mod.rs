@@ -84,6 +84,7 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
         users,
         totals: first.totals,
         fresh: Fresh::new(classes),
+        asked: vec![false; classes],
         limit: start + options.work.saturating_mul(classes.max(100) as u64),
     };
     if fused {
@@ -151,6 +152,8 @@ struct Search<'s, 'a> {
     totals: Vec<Vec<f64>>,
     /// Where moves are worth another try.
     fresh: Fresh,
+    /// Of what the plan does not need, which classes have been asked whether they should be stored if it did.
+    asked: Vec<bool>,
     /// The work after which the search ends.
     limit: u64,
 }

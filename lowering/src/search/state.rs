@@ -205,6 +205,29 @@ impl<'s, 'a> State<'s, 'a> {
         })
     }
 
+    /// What the kernels that are gone since a moment counted.
+    pub fn gone(&self, since: Mark) -> f64 {
+        let gone = |step: &Undo| if let Undo::Removed(live) = step { live.seconds } else { 0.0 };
+        self.undo[since.undo..].iter().map(gone).sum()
+    }
+
+    /// Has a class that nothing needs stored, or not, once something does; unless it leads a kernel of others that are needed.
+    pub fn wish(&mut self, class: ClassId, stored: bool) {
+        debug_assert!(!self.is_needed(class), "what is needed is changed by moves");
+        if self.led[class] != NONE {
+            return;
+        }
+        let steps = self.undo.len();
+        if stored {
+            self.store(class)
+        } else {
+            self.release(class)
+        }
+        // No kernel is touched, and the plan is the same one: there is nothing to take back.
+        self.undo.truncate(steps);
+        self.stale.clear();
+    }
+
     /// Computes a class by another of its e-nodes.
     pub fn choose(&mut self, class: ClassId, node: usize) {
         let old = std::mem::replace(&mut self.plan.choice[class], node);

@@ -103,6 +103,17 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
             state.rollback(mark);
             prop_assert_eq!(state.plan(), &before);
             agrees(&state)?;
+            // What nothing needs may be wished for, which changes no kernel.
+            let free = |c: &ClassId| !space.facts.given[*c] && !space.facts.output[*c] && !state.is_needed(*c);
+            let unneeded: Vec<ClassId> = (0..n).filter(free).collect();
+            let price = state.price;
+            for class in unneeded {
+                state.wish(class, !before.stored[class]);
+                let leads = state.led_by(class).is_some();
+                prop_assert_eq!(state.plan().stored[class], before.stored[class] == leads);
+            }
+            prop_assert_eq!(state.price, price);
+            agrees(&state)?;
         } else if moves.len().is_multiple_of(2) {
             state.commit();
         }
