@@ -126,7 +126,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
         } else {
             let special = special_integers(dtype, manner, most);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
-            let number = |random: &mut fastrand::Rng| integer(dtype, manner.style, most, random);
+            let number = |random: &mut fastrand::Rng| integer(manner.style, most, random);
             Tensor::from_i64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>())
         };
         Some((name.to_string(), tensor))
@@ -275,7 +275,7 @@ fn truths(count: usize, width: usize, random: &mut fastrand::Rng) -> Vec<i64> {
     all
 }
 
-fn integer(dtype: DType, style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64 {
+fn integer(style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64 {
     if let Some(most) = most {
         return if most == 0 { 0 } else { random.usize(..most) as i64 };
     }
