@@ -46,6 +46,20 @@ pub fn input(message: impl fmt::Display, help: impl Into<String>) -> Fault {
     Fault::Input(Report::new(Plain { message: message.to_string(), help: Some(help.into()) }))
 }
 
+/// An error on one line. Where its first line announces a list, the first of the list and how many there are more.
+pub fn in_one_line(error: &impl fmt::Display) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.next().filter(|_| first.ends_with(':')) {
+        None => first.into(),
+        Some(what) => match lines.count() {
+            0 => format!("{first} {what}"),
+            more => format!("{first} {what}, and {more} more"),
+        },
+    }
+}
+
 /// Wrong usage, or help that was asked for: prints it, and gives the exit code.
 pub fn usage(error: &clap::Error, format: Format) -> ExitCode {
     if error.use_stderr() && format == Format::Json {

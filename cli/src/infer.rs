@@ -7,7 +7,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
-    program::{NamedTensors, ProgramArgs, onnx_fault},
+    program::{NamedTensors, ProgramArgs, no_input, onnx_fault},
 };
 
 impl ProgramArgs {
@@ -25,12 +25,20 @@ impl ProgramArgs {
             self.batch = self.batch.or(pixels.map(|pixels| pixels.dims()[0]));
             return Ok(());
         }
-        let given: NamedTensors = given.clone().into_iter().chain(self.given_params()?).collect();
-        if given.is_empty() {
+        let params = self.given_params()?;
+        if given.is_empty() && params.is_empty() {
             return Ok(());
         }
+        let ports = self.ports()?;
+        // A name that is misspelt leaves dimensions open, of which the error would speak instead.
+        if let Some(name) = given.keys().find(|name| !ports.iter().any(|(port, _)| port == *name)) {
+            let dims = |shape: &Option<Shape>| shape.as_ref().map_or(String::new(), ToString::to_string);
+            let ports: Vec<_> = ports.iter().map(|(port, shape)| (port.as_str(), dims(shape))).collect();
+            return Err(no_input(name, &ports));
+        }
+        let given: NamedTensors = given.clone().into_iter().chain(params).collect();
         let mut found: Vec<(String, i64, String)> = Vec::new();
-        for (name, shape) in self.ports()? {
+        for (name, shape) in ports.iter().filter_map(|(name, shape)| Some((name.clone(), shape.as_ref()?))) {
             let Some(value) = given.get(&name).filter(|value| value.dims().len() == shape.rank()) else { continue };
             for (dim, &extent) in shape.iter().zip(value.dims()) {
                 let Some((symbol, number)) = solve(dim, extent) else { continue };
@@ -62,24 +70,24 @@ impl ProgramArgs {
         }
     }
 
-    /// The inputs and parameters of a file, with extents that may be open.
-    fn ports(&self) -> Result<Vec<(String, Shape)>, Fault> {
+    /// The inputs and parameters of a file, and the shapes of those whose extents may be open.
+    fn ports(&self) -> Result<Vec<(String, Option<Shape>)>, Fault> {
         if self.is_onnx() {
             let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
             let shape = |(name, port): (&str, Result<&onnx::ModelPort, &str>)| {
-                Some((name.to_string(), port.ok()?.shape.clone()?))
+                (name.to_string(), port.ok().and_then(|port| port.shape.clone()))
             };
-            return Ok(model.inputs().filter_map(shape).collect());
+            return Ok(model.inputs().map(shape).collect());
         }
         let graph = self.parsed()?;
         let open = graph.symbols();
         let ports = graph.named("input").chain(graph.named("param"));
+        let is_open = |dim: &Dim| dim.symbols().iter().all(|symbol| open.contains(&symbol.name));
         let shape = |(name, id)| {
-            let shape: &Shape = graph.shape(id)?;
-            let is_open = |dim: &Dim| dim.symbols().iter().all(|symbol| open.contains(&symbol.name));
-            shape.iter().all(is_open).then(|| (String::from(name), shape.clone()))
+            let shape: Option<&Shape> = graph.shape(id);
+            (String::from(name), shape.filter(|shape| shape.iter().all(is_open)).cloned())
         };
-        Ok(ports.filter_map(shape).collect())
+        Ok(ports.map(shape).collect())
     }
 }
 

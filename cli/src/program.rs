@@ -452,12 +452,8 @@ impl ProgramArgs {
     pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
         let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
         if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
-            let names: Vec<_> = inputs.iter().map(|(name, id)| format!("{name} {}", graph.ty(*id))).collect();
-            let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
-            return Err(input(
-                format!("there is no input named `{name}`"),
-                format!("{guess}the inputs are {}", names.join(", ")),
-            ));
+            let inputs: Vec<_> = inputs.iter().map(|(name, id)| (*name, graph.ty(*id))).collect();
+            return Err(no_input(name, &inputs));
         }
         let mut values = NamedTensors::new();
         for (name, id) in inputs {
@@ -584,4 +580,11 @@ fn named_file(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
         _ => Err("expected NAME=@FILE.npy".into()),
     }
+}
+
+/// A value was given for what the model does not have.
+pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault {
+    let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
+    let all: Vec<_> = inputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
+    input(format!("there is no input named `{name}`"), format!("{guess}the inputs are {}", all.join(", ")))
 }

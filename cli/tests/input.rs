@@ -33,6 +33,19 @@ fn unknown_words() {
 }
 
 #[test]
+fn an_input_that_is_misspelt_is_named_and_not_the_dimension_that_it_leaves_open() {
+    let dir = Dir::new();
+    let (graph, x, y) = (dir.file("mlp.graph", MLP), dir.path("x.npy"), dir.path("y.npy"));
+    let (graph, x) = (graph.to_str().unwrap(), x.to_str().unwrap());
+    eutectic(["run", graph, "--shape", "B=3", "--output", &format!("y={}", y.display())]).good();
+    std::fs::copy(&y, x).unwrap();
+    for command in ["run", "bench"] {
+        let given = format!("xx=@{x}");
+        eutectic([command, graph, "--input", &given]).refused(&["no input named `xx`", "did you mean `x`?"]);
+    }
+}
+
+#[test]
 fn missing_and_damaged_weights() {
     let dir = Dir::new();
     eutectic(["bench", "minilm"]).refused(&["--weights DIR", "--random", "fetch-minilm.sh"]);

@@ -45,3 +45,18 @@ fn why_and_ablate_agree() {
         assert!(compared > 3, "{compared} rules compared");
     }
 }
+
+#[test]
+fn a_rule_without_which_there_is_no_program_says_what_lacks_one() {
+    let dir = Dir::new();
+    let path = dir.file("norm.graph", "(graph \"norm\" (input x f32[4 8]) (output y (softmax x :axis -1)))");
+    let graph = path.to_str().expect("a path in UTF-8");
+    let ablated = eutectic(["rules", "ablate", graph, "--iters", "0"]).good();
+    let why = eutectic(["rules", "why", "decompose/softmax", graph]).good();
+    for (text, begins) in [(&ablated, "without decompose/softmax there is"), (&why, "without it there is")] {
+        let line = text.lines().find(|line| line.contains(begins)).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains("no program") && line.contains("`softmax` has no kernel form"), "{text}");
+    }
+    // The reason stands below the table, which it would make as wide as itself.
+    assert!(ablated.lines().take_while(|line| !line.starts_with("without ")).all(|line| line.chars().count() <= 80));
+}

@@ -16,6 +16,7 @@ mod sum;
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+pub use softmax::hides;
 pub use sum::BoundedSum;
 
 use crate::DType;

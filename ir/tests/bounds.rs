@@ -1,6 +1,6 @@
 //! The error bounds hold for plain f32 arithmetic, are not much wider than that, and say what cannot be judged.
 
-use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, interpret, ops::eval::Data};
+use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, bounded::hides, interpret, ops::eval::Data};
 
 /// What a kernel computes.
 type Function = fn(f32) -> f32;
@@ -134,6 +134,33 @@ fn a_score_far_above_the_others_settles_their_probabilities() {
     // In f32 both of the large scores are 1e9.
     assert!([0, 1].iter().all(|at| admit(*at, 0.5) == Some(true)), "{bounds:?}");
     assert!([2, 3].iter().all(|at| (admit(*at, 0.0), admit(*at, 1e-3)) == (Some(true), Some(false))), "{bounds:?}");
+}
+
+#[test]
+fn what_hides_takes_up_every_score() {
+    let (most, large) = (2_f64.powi(92), [f64::from(f32::MIN), -2_f64.powi(117)]);
+    for low in large {
+        assert!(hides(low, DType::F32) && hides(low, DType::Bf16));
+        assert!([most, -most].iter().all(|score| low as f32 + *score as f32 == low as f32), "{low}");
+    }
+    for low in [f64::MIN, -2_f64.powi(146)] {
+        assert!(hides(low, DType::F64) && [most, -most].iter().all(|score| low + score == low), "{low}");
+    }
+    assert!(DType::ALL.into_iter().filter(|d| d.is_float()).all(|d| hides(f64::NEG_INFINITY, d)));
+    // 10¹⁸ is not lost beside it in `f64`; in `f32` products of moderate numbers are not.
+    assert!(!hides(-1e30, DType::F64) && !hides(-1e30, DType::F32) && -1e30 + 1e18 > -1e30);
+    assert!(!hides(f64::from(f32::MIN), DType::F64) && !hides(-65504.0, DType::F16));
+}
+
+#[test]
+fn a_row_that_large_scores_decide_is_judged() {
+    // Masked throughout with −10³⁰, and not: in f32 the scores of 10²⁷ are not lost beside it.
+    let (scores, low) = ([1e27, 3e27, 2e27], [-1e30; 3]);
+    let sum = bounds(&[(&[3], &scores), (&[3], &low)], |g, x| {
+        let sum = g.add(x[0], x[1]).unwrap();
+        g.softmax(sum, -1).unwrap()
+    });
+    assert_eq!((sum[1].admits(1.0), sum[1].admits(1.0 / 3.0)), (Some(true), Some(false)), "{sum:?}");
 }
 
 #[test]

@@ -85,8 +85,9 @@
 //! `(where (relation arg …) …)`, the relations of [`eutectic_ir::lang::relation`], with dims, shapes in brackets and
 //! attribute variables as arguments: `(where (broadcast A B C) (permute A ?p C))`. Each is checked, or solved for what it
 //! determines. `(near ?c 0.5)` may stand here too. Of a number variable `(positive ?c)`, `(whole ?c)` (an integer), `(between ?c 0 1)` and
-//! `(nonzero ?c)` are guards. A `fast` rule says of tensors for which values its sides are equal: `(positive ?x)`, `(between ?x -10 10)`. No
-//! match is refused for that (`--fp fast` trusts it); on such values `rules check` asks of the rule what it asks of `reassoc`.
+//! `(nonzero ?c)` are guards, and so is `(hides ?c F)`: it stands for −∞ among scores of type F. A `fast` rule says of tensors for which
+//! values its sides are equal: `(positive ?x)`, `(between ?x -10 10)`. No match is refused for that (`--fp fast` trusts it); on such values
+//! `rules check` asks of the rule what it asks of `reassoc`.
 //!
 //! ## Contract and flags
 //!

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{Compile, Format, print_json},
-    fault::Fault,
+    fault::{Fault, in_one_line},
     program::{NamedTensors, ProgramArgs},
     table::{seconds, table, thousands},
     timing::{Contender, interleaved, progress},
@@ -133,7 +133,7 @@ impl Ablation<'_> {
         let mut less = match self.load(rules) {
             Ok(less) => less,
             Err(error) => {
-                row.needed = Some(error.to_string().lines().next().unwrap_or_default().to_string());
+                row.needed = Some(in_one_line(&error));
                 return Ok(row);
             }
         };
@@ -242,8 +242,8 @@ fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), F
     writeln!(out, "with all rules: {} kernels, predicted {}", thousands(all.kernels), seconds(all.predicted))?;
     let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">result changes by"]);
     for row in rows {
-        if let Some(why) = &row.needed {
-            rows_table.add_row([row.rule.clone(), "–".into(), "–".into(), "–".into(), format!("no program: {why}")]);
+        if row.needed.is_some() {
+            rows_table.add_row([row.rule.clone(), "–".into(), "–".into(), "–".into(), "no program".into()]);
             continue;
         }
         let share = |with: f64, without: f64| format!("{:+.1} %", 100.0 * (without / with - 1.0));
@@ -255,7 +255,13 @@ fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), F
             format!("{:.1e}", row.difference),
         ]);
     }
-    Ok(writeln!(out, "{rows_table}")?)
+    writeln!(out, "{rows_table}")?;
+    for row in rows {
+        if let Some(why) = &row.needed {
+            writeln!(out, "without {} there is no program: {why}", row.rule)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

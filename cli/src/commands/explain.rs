@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{CommonArgs, Format, pattern, print_json},
-    fault::{Fault, input},
+    fault::{Fault, in_one_line, input},
     report::{Numbers, stretches},
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
@@ -225,7 +225,7 @@ fn gains(
         let less = compiler.clone().with_rules(compiler.rules().choose(&choice).map_err(Error::from)?);
         let without = match less.plan(graph) {
             Ok(less) => Without::Longer(less.seconds() - planned.seconds()),
-            Err(error) => Without::Nothing(error.to_string().lines().next().unwrap_or_default().into()),
+            Err(error) => Without::Nothing(in_one_line(&error)),
         };
         gains.insert(rule.into(), without);
         bar.inc(1);

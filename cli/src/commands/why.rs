@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, no_rule, pattern, print_json},
     commands::explain::applied,
-    fault::Fault,
+    fault::{Fault, in_one_line},
     table::{faint, heading},
 };
 
@@ -92,7 +92,7 @@ impl Args {
         };
         let rules = compiler.rules().choose(&choice).map_err(Error::from)?;
         Ok(match compiler.clone().with_rules(rules).plan(graph) {
-            Err(error) => Without::Nothing(error.to_string().lines().next().unwrap_or_default().into()),
+            Err(error) => Without::Nothing(in_one_line(&error)),
             Ok(plan) => {
                 let kernels = |planned: &Planned| planned.lowered.program.run.len() as i64;
                 Without::Plan(plan.seconds() / with.seconds(), kernels(&plan) - kernels(with))

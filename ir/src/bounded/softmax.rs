@@ -1,20 +1,35 @@
 //! Probabilities of scores with a running error bound.
 
-use super::{Bounded, range};
-use crate::ops::probabilities as by_formula;
+use super::{Bounded, computing, range};
+use crate::{DType, ops::probabilities as by_formula};
 
 /// A bound that is a larger part of the value tells little.
 const LOOSE: f64 = 1.0 / 64.0;
-/// Scores beyond this are left to the formula: of scores that come near to a number that stands for −∞ nothing is promised.
-const LARGEST: f64 = (1_u64 << 40) as f64;
+/// What scores lie within, of either sign, where something is promised of them beside a number that stands for −∞: products of 4,096
+/// terms, of numbers up to 2⁴⁰.
+const SCORES: f64 = (1_u128 << 92) as f64;
 /// Roundings of an exponential and of a quotient.
 const ROUNDINGS: f64 = 16.0;
 
+/// The number from which on, downwards, what is added to it is lost if it is a score: half the distance to the next number is
+/// `SCORES` there.
+fn least_hiding(unit: f64) -> f64 {
+    -2.0 * SCORES / unit
+}
+
+/// Whether a number stands for −∞ among scores of a type: each of them added to it rounds to the number itself, so that a row that is
+/// masked throughout is uniform. The type is that in which kernels compute, which for 16-bit elements is `f32`.
+pub fn hides(number: f64, dtype: DType) -> bool {
+    number <= least_hiding(computing(dtype).unit_roundoff())
+}
+
 /// The probabilities of a row. Where scores are off by much, so are the exponentials and their sum, and nothing could be said of their
-/// quotient; but it is 1 / Σ eˣʲ⁻ˣⁱ, which a score that is far above the others settles.
+/// quotient; but it is 1 / Σ eˣʲ⁻ˣⁱ, which a score that is far above the others settles. A row with a number that stands for −∞ is left
+/// to the formula: of scores that come near to it nothing is promised.
 pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
     let formula = by_formula(row);
-    let known = |x: &Bounded| x.value == f64::NEG_INFINITY && x.err == 0.0 || x.value.abs() + x.err <= LARGEST;
+    let largest = |x: &Bounded| -least_hiding(x.unit);
+    let known = |x: &Bounded| x.value == f64::NEG_INFINITY && x.err == 0.0 || x.value.abs() + x.err < largest(x);
     let most = row.iter().map(|x| x.value).fold(f64::NEG_INFINITY, f64::max);
     if !row.iter().all(known) || most == f64::NEG_INFINITY {
         return formula;

@@ -121,10 +121,12 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
                 // A −0 may be taken for a 0, also where a small number became one; −0 + 0 is 0.
                 _ => Tensor::from_f64(dtype, &dims, stored.to_f64().into_iter().map(|x| x + 0.0)),
             }
+        } else if dtype == DType::Bool {
+            Tensor::from_i64(dtype, &dims, truths(count, dims.last().copied().unwrap_or(1), random))
         } else {
             let special = special_integers(dtype, manner, most);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
-            let number = |random: &mut fastrand::Rng| integer(dtype, manner.style, most, random);
+            let number = |random: &mut fastrand::Rng| integer(manner.style, most, random);
             Tensor::from_i64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>())
         };
         Some((name.to_string(), tensor))
@@ -145,7 +147,6 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
 
 fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Vec<i64> {
     match (manner.style, dtype, most) {
-        (_, DType::Bool, _) => Vec::new(),
         (Style::Boundary, _, Some(most)) => (0..most.min(64) as i64).rev().chain([most as i64 - 1]).collect(),
         (Style::Boundary | Style::Moderate | Style::Tiny, ..) => boundary::integers(dtype, manner.literals),
         _ => Vec::new(),
@@ -259,11 +260,22 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     }
 }
 
-fn integer(dtype: DType, style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64 {
-    if dtype == DType::Bool {
-        // Masks that leave something: three in four.
-        return i64::from(random.usize(..4) > 0);
+/// Truth values as masks have them: three in four are true, but two rows in eight have none that is, and one no other.
+fn truths(count: usize, width: usize, random: &mut fastrand::Rng) -> Vec<i64> {
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let row = random.usize(..8);
+        let one = |random: &mut fastrand::Rng| match row {
+            0 | 1 => 0,
+            2 => 1,
+            _ => i64::from(random.usize(..4) > 0),
+        };
+        all.extend((0..width.min(count - all.len())).map(|_| one(random)));
     }
+    all
+}
+
+fn integer(style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64 {
     if let Some(most) = most {
         return if most == 0 { 0 } else { random.usize(..most) as i64 };
     }

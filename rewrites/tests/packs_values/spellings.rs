@@ -157,7 +157,7 @@ fn deviation(b: &mut Builder, x: NodeId, how: usize) -> NodeId {
 #[test]
 fn attention_wherever_the_scale_is() {
     for place in 0..6 {
-        for mask in 0..4 {
+        for mask in 0..5 {
             assert!(finds(&format!("scale {place}, mask {mask}"), "attention", &["0.5"], |b| {
                 let q = input(b, "q", &[2, 3, 5, 4]);
                 let (k, v) = (input(b, "k", &[2, 3, 7, 4]), input(b, "v", &[2, 3, 7, 4]));
@@ -197,6 +197,11 @@ fn masked(b: &mut Builder, scores: NodeId, mask: usize) -> NodeId {
         2 => {
             let keep = b.g.input("keep", bools).unwrap();
             b.op("where", &[keep, scores, minus_infinity])
+        }
+        // The least number of the element type, as Hugging Face's models write it.
+        3 => {
+            let (keep, least) = (b.g.input("keep", bools).unwrap(), b.scalar(f64::from(f32::MIN)));
+            b.op("where", &[keep, scores, least])
         }
         _ => {
             let drop = b.g.input("drop", bools).unwrap();

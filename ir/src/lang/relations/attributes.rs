@@ -7,7 +7,7 @@ use super::{
     },
     bind,
 };
-use crate::{Attr, DType};
+use crate::{Attr, DType, bounded::hides};
 
 /// Whether a number that is known by now is of a kind.
 fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, what: &str) -> Result<Status, String> {
@@ -110,15 +110,21 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "hides",
-        doc: "The number is so low that a score that it is added to does not count: −10³⁰, or less.",
-        parameters: &["number"],
-        solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::float) {
-            Some(number) if number <= -1e30 => Ok(Status::Done),
-            Some(_) => Err("the number is above −10³⁰".into()),
-            None => Ok(Status::Later),
+        doc: "The number is so low that a score of element type F that is added to it is lost: −∞, or what scores up to 2⁹² round \
+              away beside, computed as kernels do.",
+        parameters: &["number", "F"],
+        solve: |args, bindings| {
+            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
+            guarded(&args[0], bindings, |x| hides(x, *dtype), &format!("does not hide every score of {dtype}"))
         },
         sample: |args, sampler| {
-            let number = *sampler.of(&[f64::NEG_INFINITY, f64::from(f32::MIN), -1e30]);
+            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let dtype = sampler.dtype_of(slot)?;
+            // The greatest that hides, the least of the types that hold it, and −∞.
+            let all = [f64::NEG_INFINITY, f64::from(f32::MIN), f64::MIN, -2_f64.powi(117), -2_f64.powi(146)];
+            let hiding: Vec<f64> = all.into_iter().filter(|x| hides(*x, dtype)).collect();
+            let number = *sampler.of(&hiding);
             sampler.set_attr(&args[0], number)
         },
     },
