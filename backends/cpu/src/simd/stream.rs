@@ -1,4 +1,4 @@
-//! Prefetches of lines, and streaming stores, which do not fetch what they overwrite.
+//! Prefetches of lines, and streaming stores, which do not fetch what they overwrite. Miri, which lacks these, runs plain copies.
 
 use super::level::Isa;
 
@@ -46,7 +46,7 @@ pub fn copy(isa: Isa) -> Copy {
             }
         }
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::*;
         #[target_feature(enable = "avx512f")]
@@ -68,7 +68,7 @@ pub fn copy(isa: Isa) -> Copy {
         }
         if isa >= Isa::Avx512 { avx512 } else { sse2 }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         unsafe fn plain(to: *mut u8, from: *const u8, bytes: usize) {
             // SAFETY: passed on from the caller.
@@ -79,7 +79,7 @@ pub fn copy(isa: Isa) -> Copy {
     }
 }
 
-/// Orders streaming stores before what is stored afterwards. Miri, which lacks the instruction, takes these for plain stores.
+/// Orders streaming stores before what is stored afterwards.
 pub fn fence() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 processor has the instruction.
