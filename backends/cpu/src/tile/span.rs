@@ -109,7 +109,10 @@ mod tests {
         let domain = [9, 3, 4, 5];
         let span = Span::new(&domain, 1, 3);
         let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        for (from, to) in (0..60).flat_map(|from| (from + 1..=60).map(move |to| (from, to))) {
+        // Some of all ranges where Miri interprets each step.
+        let step = if cfg!(miri) { 7 } else { 1 };
+        for (from, to) in (0..60).step_by(step).flat_map(|from| (from + 1..=60).step_by(step).map(move |to| (from, to)))
+        {
             let mut bounds = [const { 0..1 }; 4];
             span.hull(&(from..to), &mut bounds);
             let (mut points, mut count) = (Vec::new(), 0);
