@@ -112,11 +112,29 @@ impl Search<'_, '_> {
             {
                 continue;
             }
+            let better = self.with_cheaper_forms(&bundle.choices).map(|made| [&made, &choices[made.len()..]].concat());
             let plan = self.state.plan();
-            if choices.iter().any(|&(class, node)| plan.choice[class] != node) && !self.try_settled(&choices) {
+            let is_new = |choices: &[(ClassId, usize)]| choices.iter().any(|&(class, node)| plan.choice[class] != node);
+            let starts: Vec<_> = better.into_iter().chain([choices]).filter(|choices| is_new(choices)).collect();
+            if !starts.is_empty() && !starts.iter().any(|choices| self.try_settled(choices)) {
                 detours.into_iter().for_each(|(class, node)| self.fresh.refuse(class, node));
             }
         }
+    }
+
+    /// What a rule makes, but that what its results are made of takes its cheapest form: other rules may have rewritten that, as a product
+    /// into one of rounded operands. None if that is no other.
+    fn with_cheaper_forms(&self, choices: &[(ClassId, usize)]) -> Option<Vec<(ClassId, usize)>> {
+        let classes = &self.state.space.classes.classes;
+        let is_part =
+            |class: &ClassId| choices.iter().any(|&(other, node)| classes[other].nodes[node].operands.contains(class));
+        let cheaper = |&(class, node): &(ClassId, usize)| {
+            let (form, totals) = (self.state.plan().choice[class], &self.totals[class]);
+            let is_cheaper = !self.state.is_needed(class) && is_part(&class) && totals[form] < totals[node];
+            (class, if is_cheaper { form } else { node })
+        };
+        let made: Vec<_> = choices.iter().map(cheaper).collect();
+        (made != choices).then_some(made)
     }
 
     /// Makes the plan use a class that it does not need, by the shortest way down from a class that it does need: the
