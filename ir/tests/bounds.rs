@@ -283,6 +283,16 @@ fn what_may_overflow_on_the_way_is_not_judged() {
     };
     let admitted = |k: f32| hidden(k)[0].admits(0.0);
     assert_eq!((admitted(3e38), admitted(1e38)), (None, Some(true)));
+    // A bias of −∞ too: a score that is no number is added to it, or left out with its key.
+    let biased = |q: f32| {
+        let of: [(&[usize], &[f32]); 4] =
+            [(&[1, 1], &[q]), (&[1, 1], &[0.0]), (&[1, 1], &[1.0]), (&[1], &[f32::NEG_INFINITY])];
+        bounds(&of, |g, x| {
+            g.apply("attention", x, &[("scale", Attr::from(1.0)), ("empty", Attr::from("zeros"))]).unwrap()
+        })[0]
+            .admits(0.0)
+    };
+    assert_eq!((biased(f32::INFINITY), biased(1.0)), (None, Some(true)));
     // ∞·0 is not 0.
     unsure(bounds(&[(&[1], &[2e38]), (&[1], &[2.0]), (&[1], &[0.0])], |g, x| {
         let large = g.apply("mul", &x[..2], &[]).unwrap();

@@ -28,7 +28,8 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "attention",
             "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
-             A row whose scores are all −∞ gives NaN or zeros, as `empty` says.",
+             A row whose scores are all −∞ gives NaN or zeros, as `empty` says; of a score that is not finite under a bias of \
+             −∞, NaN may show.",
             Class::Anchor(Anchor::Attention),
             "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[A..]? -> F[B.. S E] (broadcasts-to A [B.. S T])",
             tensors!(attention),
@@ -170,9 +171,10 @@ impl<S: Scalar> AttentionHead<'_, S> {
         let cap = S::exact(self.softcap);
         let score = if self.softcap == 0.0 { score } else { (score / cap).tanh() * cap };
         match bias {
+            // Kernels leave a key out or add −∞ to its score, which makes NaN of one that overflowed.
+            ScoreBias::Term(x) if x.certain() == Some(f64::NEG_INFINITY) => (score + x).either(hidden),
             ScoreBias::Term(x) => score + x,
             ScoreBias::Visible(None) => score.either(hidden),
-            // Kernels leave the key out or add −∞, which a score that overflowed turns into NaN.
             ScoreBias::Visible(Some(false)) => hidden.either(score + hidden),
             ScoreBias::Visible(Some(true)) => score,
         }
