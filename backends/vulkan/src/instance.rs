@@ -12,7 +12,7 @@ use eutectic_backend::BackendError;
 use crate::{
     errors::failed,
     features::{Features, MatrixUnits},
-    words::Kept,
+    words::FloatControl,
 };
 
 /// What validation layers said.
@@ -43,7 +43,7 @@ pub struct DeviceFeatures {
     pub driver: String,
     /// By which the pipeline cache is told from those of other drivers.
     pub identity: [u8; vk::UUID_SIZE],
-    pub kept: Kept,
+    pub kept: Vec<(u32, FloatControl)>,
     /// Nanoseconds of a tick, and which bits of a time count; none where there is no clock.
     pub clock: Option<(f32, u64)>,
 }
@@ -285,11 +285,7 @@ impl VulkanInstance {
             buffer: buffers.max_buffer_size.min(memories.max_memory_allocation_size),
             driver: driver.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned(),
             identity: properties.pipeline_cache_uuid,
-            kept: [
-                (16, floats.shader_signed_zero_inf_nan_preserve_float16 == vk::TRUE),
-                (32, floats.shader_signed_zero_inf_nan_preserve_float32 == vk::TRUE),
-                (64, floats.shader_signed_zero_inf_nan_preserve_float64 == vk::TRUE),
-            ],
+            kept: kept_of_floats(&floats),
             clock: match queues[family].timestamp_valid_bits {
                 bits @ 1.. if limits.timestamp_period > 0.0 => {
                     Some((limits.timestamp_period, u64::MAX >> (64 - bits.min(64))))
@@ -341,4 +337,17 @@ impl Drop for VulkanInstance {
             self.instance.destroy_instance(None);
         }
     }
+}
+
+/// What a device keeps of floats of each width, if it is told to.
+fn kept_of_floats(has: &vk::PhysicalDeviceFloatControlsProperties<'_>) -> Vec<(u32, FloatControl)> {
+    // Some keep subnormals of all widths, or of none.
+    let apart = has.denorm_behavior_independence != vk::ShaderFloatControlsIndependence::NONE;
+    let all = [
+        (16, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float16 == vk::TRUE),
+        (32, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float32 == vk::TRUE),
+        (64, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float64 == vk::TRUE),
+        (32, FloatControl::SUBNORMALS, apart && has.shader_denorm_preserve_float32 == vk::TRUE),
+    ];
+    all.into_iter().filter(|(.., is_kept)| *is_kept).map(|(width, control, _)| (width, control)).collect()
 }

@@ -12,7 +12,7 @@ use naga::{
 use crate::{
     access::{FAULT, SLOTS, WORKSPACE},
     units,
-    words::{self, Kept},
+    words::{self, FloatControl},
 };
 
 /// A buffer of a kernel.
@@ -44,7 +44,7 @@ const NAGA: &str = "naga 30.0.1";
 ///
 /// # Errors
 /// As for [`compile`].
-pub fn cached(cache: Option<&Cache>, text: &str, kept: &Kept) -> Result<Spirv, String> {
+pub fn cached(cache: Option<&Cache>, text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String> {
     let Some(cache) = cache else { return compile(text, kept) };
     let name = Cache::name(&[NAGA, env!("CARGO_PKG_VERSION"), &format!("{kept:?}"), text], "spv");
     if let Some(code) = cache.read(&name).and_then(|file| Spirv::from_file(&file)) {
@@ -94,7 +94,7 @@ impl Spirv {
 ///
 /// # Errors
 /// What naga says, which is a defect of the backend.
-pub fn compile(text: &str, kept: &Kept) -> Result<Spirv, String> {
+pub fn compile(text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String> {
     let defect = |why: String| format!("naga does not compile a printed kernel, a defect of the backend: {why}");
     let operands = units::operands(text);
     let text = &match operands {
@@ -150,6 +150,13 @@ mod tests {
     use super::*;
     use crate::{dialect::Wgsl, features::MatrixUnits};
 
+    const KEPT: [(u32, FloatControl); 4] = [
+        (16, FloatControl::SIGNED_ZEROS_INFINITIES_NAN),
+        (32, FloatControl::SIGNED_ZEROS_INFINITIES_NAN),
+        (64, FloatControl::SIGNED_ZEROS_INFINITIES_NAN),
+        (32, FloatControl::SUBNORMALS),
+    ];
+
     /// Every function of the library compiles.
     #[test]
     fn the_library_is_right() {
@@ -157,7 +164,7 @@ mod tests {
         let all = crate::library::all();
         let body: String = all.iter().map(|name| format!("// {name}\n")).collect();
         let text = wgsl.text(&[(DType::F32, 4)], 64, "", &(body + "store_s0(0, 1.0);\n"));
-        compile(&text, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));
+        compile(&text, &KEPT).unwrap_or_else(|e| panic!("{e}"));
         for dtype in DType::ALL {
             assert!(!wgsl.literal(1.0, dtype).is_empty());
         }
@@ -168,7 +175,7 @@ mod tests {
         let wgsl = Wgsl { subgroup: None, matrices: MatrixUnits::default() };
         let slots = [(DType::F64, 4), (DType::I32, 12)];
         let text = wgsl.text(&slots, 64, "", "store_s0(0, f64(load_s1(3)));\n");
-        let code = compile(&text, &[(16, true), (32, true), (64, true)]).unwrap_or_else(|e| panic!("{e}"));
+        let code = compile(&text, &KEPT).unwrap_or_else(|e| panic!("{e}"));
         assert!(code.has(DType::F64) && !code.has(DType::I64));
         assert_eq!(code.bindings.iter().map(|b| (b.argument, b.bytes)).collect::<Vec<_>>(), [(3, 32), (4, 48)]);
         assert_eq!(Spirv::from_file(&code.to_file()), Some(code));

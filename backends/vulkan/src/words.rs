@@ -1,11 +1,17 @@
 //! What naga leaves unsaid in the words of a SPIR-V module: of floating point, of buffers that are one memory, and of matrix units.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eutectic_ir::DType;
 
-/// What a device keeps of floats: signed zeros, infinities and NaN, for each of these widths.
-pub type Kept = [(u32, bool); 3];
+/// What arithmetic keeps of floats where a module says so: the capability, and the execution mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatControl(u32, u32);
+
+impl FloatControl {
+    pub const SIGNED_ZEROS_INFINITIES_NAN: FloatControl = FloatControl(4466, 4461);
+    pub const SUBNORMALS: FloatControl = FloatControl(4464, 4459);
+}
 
 const ENTRY_POINT: u32 = 15;
 const EXECUTION_MODE: u32 = 16;
@@ -16,7 +22,6 @@ const VARIABLE: u32 = 59;
 const DECORATE: u32 = 71;
 const STORAGE_BUFFER: u32 = 12;
 const ALIASED: u32 = 20;
-const SIGNED_ZERO_INF_NAN_PRESERVE: [u32; 2] = [4466, 4461];
 
 /// What follows a module's header.
 pub fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
@@ -34,26 +39,24 @@ pub fn op(instruction: &[u32]) -> u32 {
     instruction[0] & 0xffff
 }
 
-/// Adds that signed zeros, infinities and NaN are kept where the module has floats of that width, and that buffers may be one memory: steps in place
-/// read and write the same.
-pub fn complete(words: &[u32], kept: &Kept) -> Vec<u32> {
+/// Adds what is kept of floats where the module has some of that width, and that buffers may be one memory: steps in place read and write the
+/// same.
+pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
     let instructions: Vec<&[u32]> = instructions(words).collect();
     let buffers: Vec<u32> =
         instructions.iter().filter(|i| op(i) == VARIABLE && i[3] == STORAGE_BUFFER).map(|i| i[2]).collect();
     let has_floats = |width: u32| instructions.iter().any(|i| op(i) == 22 && i[2] == width);
-    let kept: Vec<u32> =
-        kept.iter().filter(|(width, kept)| *kept && has_floats(*width)).map(|(width, _)| *width).collect();
+    let kept: Vec<_> = kept.iter().filter(|(width, _)| has_floats(*width)).collect();
     let mut all = words[..5].to_vec();
     let (mut decorated, mut moded) = (false, false);
-    if !kept.is_empty() {
-        all.extend([2 << 16 | CAPABILITY, SIGNED_ZERO_INF_NAN_PRESERVE[0]]);
-    }
+    let capabilities: BTreeSet<u32> = kept.iter().map(|(_, control)| control.0).collect();
+    all.extend(capabilities.into_iter().flat_map(|capability| [2 << 16 | CAPABILITY, capability]));
     let entry = instructions.iter().find(|i| op(i) == ENTRY_POINT).map_or(0, |i| i[2]);
     for instruction in &instructions {
         if op(instruction) == EXECUTION_MODE && !moded {
             moded = true;
-            for width in &kept {
-                all.extend([4 << 16 | EXECUTION_MODE, entry, SIGNED_ZERO_INF_NAN_PRESERVE[1], *width]);
+            for (width, control) in &kept {
+                all.extend([4 << 16 | EXECUTION_MODE, entry, control.1, *width]);
             }
         }
         if op(instruction) == DECORATE && !decorated {

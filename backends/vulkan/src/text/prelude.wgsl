@@ -322,10 +322,10 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
 }
 
 //# bool
-fn Sum_bool(a: bool, b: bool) -> bool { return a || b; }
-fn Product_bool(a: bool, b: bool) -> bool { return a && b; }
-fn Max_bool(a: bool, b: bool) -> bool { return a || b; }
-fn Min_bool(a: bool, b: bool) -> bool { return a && b; }
+fn Sum_bool(a: bool, b: bool) -> bool { return a | b; }
+fn Product_bool(a: bool, b: bool) -> bool { return a & b; }
+fn Max_bool(a: bool, b: bool) -> bool { return a | b; }
+fn Min_bool(a: bool, b: bool) -> bool { return a & b; }
 
 //# f32 f64 i8 u8 i32 u32 i64
 fn Max_$D(a: $T, b: $T) -> $T { return max_of_$D(a, b); }
