@@ -99,25 +99,35 @@ impl Costs {
         // Few blocks leave processors idle, and part of the last wave does.
         let waves = (blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
-        let rate = if bytes < self.cache { self.cached } else { self.bandwidth };
-        let memory = (bytes / rate).max(read / self.near);
+        // Of what is more than the cache, as much again is gone before it is read.
+        let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
+        let memory = (bytes * (hit / self.cached + (1.0 - hit) / self.bandwidth)).max(read / self.near);
         let busy = memory.max((product + pointwise / self.pointwise) / full) + self.waiting(shape, kernel);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
 
-    /// Seconds by which evaluating the operands of a product holds up matrix units, which copies do not.
+    /// Seconds by which evaluating the operands of a product, or keys and values, holds up matrix units, which copies do not.
     fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return 0.0 };
-        let on_units = [lhs, rhs].iter().all(|body| {
+        let on_units = |body: &&Body| {
             let dtype = body.results.first().map_or(DType::F32, |&result| body.instrs[result].dtype());
             dtype.is_float() && dtype.size() == 2 || body.before_tf32().is_some()
-        });
-        if !on_units || is_loaded(lhs) && is_loaded(rhs) {
+        };
+        // Operands that come tile by tile, how long they are along what is summed over, and the size of a block's results.
+        let (bodies, along, block) = match &kernel.anchor {
+            AnchorKernel::Contraction { lhs, rhs, axes } => {
+                ([lhs, rhs], &lhs.domain[axes.batch + axes.rows..], 16384.0)
+            }
+            AnchorKernel::Attention { key, value, axes, .. } => {
+                let columns = points(&value.domain[axes.batch + axes.keys..]).max(1.0);
+                ([key, value], &key.domain[axes.batch..axes.batch + axes.keys], 64.0 * columns)
+            }
+            _ => return 0.0,
+        };
+        if !bodies.iter().all(|body| on_units(&&**body)) || bodies.iter().all(|body| is_copied(body)) {
             return 0.0;
         }
-        let depth = points(&lhs.domain[axes.batch + axes.rows..]);
-        let waves = (points(&kernel.body.domain) / 16384.0 / shape.processors as f64).max(1.0);
-        self.evaluated * depth / 64.0 * waves
+        let waves = (points(&kernel.body.domain) / block / shape.processors as f64).max(1.0);
+        self.evaluated * points(along) / 64.0 * waves
     }
 
     /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
@@ -137,9 +147,12 @@ impl Costs {
             AnchorKernel::Contraction { lhs, rhs, axes } => {
                 let depth = points(&lhs.domain[axes.batch + axes.rows..]);
                 let flops = 2.0 * domain * depth;
+                let (rows, columns) = kernel.body.domain[axes.batch..].split_at(axes.rows);
+                let full = [rows, columns].map(|extents| full_tiles(points(extents))).iter().product::<f64>();
                 // Where results are few, parts of the depth go to processors of their own.
                 let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
-                (flops, flops / rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]), blocks.max(1.0))
+                let rate = rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]);
+                (flops, flops / (rate * full), blocks.max(1.0))
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);
@@ -156,10 +169,25 @@ impl Costs {
     }
 }
 
+/// Which part of the tiles of a product has results; a few rows or columns are not cut into tiles.
+fn full_tiles(extent: f64) -> f64 {
+    if extent <= 8.0 { 1.0 } else { (extent / 64.0).min(1.0) }
+}
+
 /// Whether an operand is what memory has.
 fn is_loaded(body: &Body) -> bool {
     let value = body.before_tf32().or(body.results.first().copied());
     value.is_some_and(|value| matches!(body.instrs[value], Instr::Load(_)))
+}
+
+/// Whether an operand is what memory has, in steps of the same size along each axis: what copies bring.
+fn is_copied(body: &Body) -> bool {
+    let is_affine = |map: &Index| map.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
+    let is_plain = |instr: &Instr| match instr {
+        Instr::Load(load) => load.guards.is_empty() && is_affine(&load.at),
+        _ => true,
+    };
+    is_loaded(body) && body.instrs.iter().all(is_plain)
 }
 
 /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.

@@ -19,6 +19,8 @@ pub struct Emitter<'a> {
     lanes: SplitAxis,
     /// Which values differ within a group.
     varies: Vec<bool>,
+    /// Of which 16 bits are enough.
+    is_short: Vec<bool>,
     names: Vec<Option<Vec<String>>>,
     prefix: &'static str,
     fresh: usize,
@@ -57,6 +59,7 @@ impl<'a> Emitter<'a> {
             coords: coords.iter().map(ToString::to_string).collect(),
             lanes,
             varies,
+            is_short: short(nest),
             names: vec![None; nest.instrs.len()],
             prefix,
             fresh: 0,
@@ -115,7 +118,7 @@ impl<'a> Emitter<'a> {
             Instr::Load(load) => self.load(id, load),
             Instr::Constant { value, dtype } => vec![self.dialect.literal(value.get(), *dtype)],
             _ => {
-                let values = (0..self.width(id)).map(|lane| self.expression(instr, lane)).collect::<Vec<_>>();
+                let values = (0..self.width(id)).map(|lane| self.expression(id, lane)).collect::<Vec<_>>();
                 values.into_iter().map(|value| self.declare(instr.dtype(), &value)).collect()
             }
         };
@@ -130,8 +133,8 @@ impl<'a> Emitter<'a> {
         name
     }
 
-    fn expression(&mut self, instr: &Instr, lane: usize) -> String {
-        match instr {
+    fn expression(&mut self, id: ValueId, lane: usize) -> String {
+        match &self.nest.instrs[id] {
             Instr::Coordinate { index, dtype } => {
                 let at = self.lanes.maps(index, &self.domain);
                 let at = self.index(&at[lane % at.len()], lane);
@@ -147,7 +150,7 @@ impl<'a> Emitter<'a> {
             Instr::Map { op, attrs, args, dtype } => {
                 let of = |&arg: &ValueId| (self.lane(arg, lane), self.nest.instrs[arg].dtype());
                 let args: Vec<_> = args.iter().map(of).collect();
-                ops::expression(self.dialect, (*op, attrs), &args, *dtype).unwrap_or_else(|why| {
+                ops::expression(self.dialect, (*op, attrs), &args, (*dtype, self.is_short[id])).unwrap_or_else(|why| {
                     self.problems.push(why);
                     self.dialect.literal(0.0, *dtype)
                 })
@@ -310,4 +313,17 @@ impl<'a> Emitter<'a> {
         }
         (low, high)
     }
+}
+
+/// Which values nothing uses but conversions to 16-bit floats.
+fn short(nest: &Nest) -> Vec<bool> {
+    let (mut shortened, mut otherwise) = (vec![false; nest.instrs.len()], vec![false; nest.instrs.len()]);
+    for instr in &nest.instrs {
+        let is_short = matches!(instr, Instr::Map { op, dtype, .. }
+            if op.attr("to").is_some() && dtype.is_float() && dtype.size() == 2);
+        let uses = if is_short { &mut shortened } else { &mut otherwise };
+        instr.args().into_iter().for_each(|arg| uses[arg] = true);
+    }
+    nest.stores.iter().flat_map(|store| store.values()).for_each(|value| otherwise[value] = true);
+    shortened.into_iter().zip(otherwise).map(|(shortened, otherwise)| shortened && !otherwise).collect()
 }

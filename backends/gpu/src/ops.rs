@@ -120,7 +120,7 @@ pub fn key(op: Op, attrs: &[Attr]) -> &str {
     kind.and_then(Attr::word).unwrap_or(op.name())
 }
 
-/// The expression of an op on arguments of these types.
+/// The expression of an op on arguments of these types; `short` where 16 bits of the result are enough.
 ///
 /// # Errors
 /// Names the op and the types.
@@ -128,7 +128,7 @@ pub fn expression(
     dialect: &dyn Dialect,
     (op, attrs): (Op, &[Attr]),
     args: &[(String, DType)],
-    result: DType,
+    (result, short): (DType, bool),
 ) -> Result<String, String> {
     let missing = || format!("`{op}` on {}", args.iter().map(|a| a.1.name()).collect::<Vec<_>>().join(", "));
     let attr = |name: &str| op.attr(name).and_then(|at| attrs.get(at));
@@ -139,7 +139,7 @@ pub fn expression(
         CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
     } else {
         let name = key(op, attrs);
-        let short: &[Spelling] = if last.is_float() && last.size() == 2 { dialect.short() } else { &[] };
+        let short: &[Spelling] = if last.is_float() && (short || last.size() == 2) { dialect.short() } else { &[] };
         short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
     let of = if attr("to").is_some() { result } else { last };
@@ -175,7 +175,7 @@ pub fn missing(dialect: &dyn Dialect, body: &Body) -> Vec<String> {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, attrs, args, dtype } => {
             let args: Vec<_> = args.iter().map(|&arg| (String::new(), body.instrs[arg].dtype())).collect();
-            expression(dialect, (*op, attrs), &args, *dtype).err()
+            expression(dialect, (*op, attrs), &args, (*dtype, false)).err()
         }
         _ => None,
     };
