@@ -11,7 +11,7 @@ use eutectic::{
             text,
         },
         lowering::{print, report::KernelReport},
-        rewrites::{Choice, Fp, Phase},
+        rewrites::{Choice, Fp, Phase, Precision},
     },
 };
 
@@ -55,6 +55,11 @@ impl<'a> Case<'a> {
             (Some("lacks"), kinds) => self.device.lacks = kinds,
             (Some("keep"), share) => self.device.keep = number(option, &share)?,
             (Some("capacity"), bytes) => self.device.capacity = number(option, &bytes)?,
+            (Some("precision"), name) => {
+                let named = |precision: &Precision| name == [precision.name()];
+                let found = Precision::ALL.into_iter().find(named);
+                self.choice.precision = found.ok_or_else(|| format!(";!{option}: no precision of that name"))?;
+            }
             (Some("fp"), fp) => {
                 self.choice.fp = match fp.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                     ["exact"] => Fp::Exact,
@@ -63,7 +68,11 @@ impl<'a> Case<'a> {
                     _ => return Err(format!(";!{option}: a contract is exact, reassoc or fast")),
                 }
             }
-            _ => return Err(format!(";!{option}: there are `only`, `without`, `fp`, `lacks`, `keep` and `capacity`")),
+            _ => {
+                return Err(format!(
+                    ";!{option}: there are `only`, `without`, `fp`, `precision`, `lacks`, `keep` and `capacity`"
+                ));
+            }
         }
         Ok(())
     }

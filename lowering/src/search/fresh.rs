@@ -16,6 +16,8 @@ pub enum Move {
     Choose(ClassId, usize),
     /// Takes all choices of a bundle.
     Bundle(usize),
+    /// Computes all views of a class from it.
+    Share(ClassId),
     /// Makes one kernel of two leaders'.
     Join(ClassId, ClassId),
     /// Lets a class leave the kernel that hosts it.

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use eutectic_ir::{eclasses::ClassId, ops::Class};
+use eutectic_ir::{
+    eclasses::{ClassId, ENode},
+    ops::Class,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -41,6 +44,7 @@ impl Search<'_, '_> {
         for _ in 0..rounds {
             let before = self.state.price;
             self.bundle_moves();
+            self.shared_moves();
             self.choice_moves();
             self.host_moves();
             for class in self.needed() {
@@ -118,6 +122,97 @@ impl Search<'_, '_> {
             let starts: Vec<_> = better.into_iter().chain([choices]).filter(|choices| is_new(choices)).collect();
             if !starts.is_empty() && !starts.iter().any(|choices| self.try_settled(choices)) {
                 detours.into_iter().for_each(|(class, node)| self.fresh.refuse(class, node));
+            }
+        }
+    }
+
+    /// All views of a class that the plan does not need together: what several kernels round for themselves is worth storing rounded only if
+    /// all of them read it so.
+    fn shared_moves(&mut self) {
+        let space = self.state.space;
+        for class in 0..self.users.len() {
+            if space.facts.given[class] || self.state.is_needed(class) {
+                continue;
+            }
+            let reads = |&user: &ClassId| {
+                let is_view =
+                    |node: &ENode| matches!(node.op.def().class, Class::View(_)) && node.operands.contains(&class);
+                space.classes.classes[user].nodes.iter().position(is_view).map(|node| (user, node))
+            };
+            let views: Vec<(ClassId, usize)> =
+                self.users[class].iter().filter(|user| !space.facts.given[**user]).filter_map(reads).collect();
+            if views.len() < 2 || !self.fresh.try_now(Move::Share(class), self.near(&views)) {
+                continue;
+            }
+            let mut nearest: Vec<(ClassId, usize)> = Vec::new();
+            for view in views {
+                let detour = if self.state.is_needed(view.0) { Vec::new() } else { self.lead_to(view.0) };
+                let steps = if detour.is_empty() && !self.state.is_needed(view.0) { None } else { Some(view) };
+                let is_new = |(class, _): &(ClassId, usize)| nearest.iter().all(|(other, _)| other != class);
+                let new: Vec<_> = detour.into_iter().chain(steps).filter(is_new).collect();
+                nearest.extend(new);
+            }
+            for choices in [nearest, self.lead_from(class)] {
+                if choices.len() > 1 {
+                    self.wish_for(class);
+                    if self.try_settled(&choices) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes everything near that the plan needs use a class that it does not need, where an e-node of it can. Returns the choices that takes.
+    fn lead_from(&self, class: ClassId) -> Vec<(ClassId, usize)> {
+        let space = self.state.space;
+        let mut from: FxHashMap<ClassId, Option<(ClassId, usize)>> = FxHashMap::from_iter([(class, None)]);
+        let (mut open, mut ends) = (VecDeque::from([class]), Vec::new());
+        while let Some(below) = open.pop_front() {
+            for &user in self.users[below].iter().filter(|u| !space.facts.given[**u]) {
+                let reads = |node: &ENode| node.operands.contains(&below);
+                let node = space.classes.classes[user].nodes.iter().position(reads).expect("users read what they use");
+                if from.len() < DETOUR && !from.contains_key(&user) {
+                    from.insert(user, Some((below, node)));
+                    if self.state.is_needed(user) { ends.push(user) } else { open.push_back(user) }
+                }
+            }
+        }
+        let mut choices: Vec<(ClassId, usize)> = Vec::new();
+        for mut user in ends {
+            while let Some((below, node)) = from[&user]
+                && !choices.contains(&(user, node))
+            {
+                choices.push((user, node));
+                user = below;
+            }
+        }
+        choices
+    }
+
+    /// Has a class that the plan does not need stored if it comes to need it, by the kernel of the anchor that it is made of; and what goes into
+    /// that.
+    fn wish_for(&mut self, class: ClassId) {
+        // Classes, whether they go into the anchor, and whether they are to be stored.
+        let mut open = vec![(class, false, true)];
+        while let Some((class, before, stored)) = open.pop() {
+            let is_settled = self.state.space.facts.loadable[class] || self.state.is_needed(class);
+            if is_settled || !self.is_free(class) {
+                continue;
+            }
+            let node = self.state.plan().choice[class];
+            let Some(ENode { op, operands, .. }) = self.state.space.classes.classes[class].nodes.get(node) else {
+                continue;
+            };
+            let of_operands = match op.def().class {
+                Class::View(_) if before => Some((true, true)),
+                _ if before => None,
+                Class::Anchor(_) => Some((true, true)),
+                _ => Some((false, false)),
+            };
+            self.state.wish(class, stored && !(before && of_operands.is_some()));
+            if let Some((before, stored)) = of_operands {
+                open.extend(operands.iter().map(|&operand| (operand, before, stored)));
             }
         }
     }
