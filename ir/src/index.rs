@@ -67,6 +67,10 @@ impl Index {
 
     /// self + factor · other
     fn plus_times(mut self, other: &Index, factor: i64) -> Index {
+        self.constant += other.constant * factor;
+        if other.terms.is_empty() || factor == 0 {
+            return self;
+        }
         for (atom, c) in &other.terms {
             match self.terms.binary_search_by(|(a, _)| a.cmp(atom)) {
                 Ok(at) => self.terms[at].1 += c * factor,
@@ -74,7 +78,6 @@ impl Index {
             }
         }
         self.terms.retain(|(_, c)| *c != 0);
-        self.constant += other.constant * factor;
         self.rejoin()
     }
 
@@ -82,8 +85,7 @@ impl Index {
     fn rejoin(mut self) -> Index {
         let halves = self.terms.iter().enumerate().find_map(|(i, (atom, c))| {
             let Atom::Mod(x, n) = atom else { return None };
-            let quotient = x.div_atom(*n);
-            let j = self.terms.iter().position(|(a, d)| *d == c * n && *a == quotient)?;
+            let j = self.terms.iter().position(|(a, d)| *d == c * n && x.is_div_atom(*n, a))?;
             Some((i, j, x.times(*c)))
         });
         match halves {
@@ -96,11 +98,12 @@ impl Index {
         }
     }
 
-    /// The atom that ⌊self / by⌋ is kept as, where nothing of it simplifies.
-    fn div_atom(&self, by: i64) -> Atom {
+    /// Whether ⌊self / by⌋ is kept as this atom, where nothing of it simplifies.
+    fn is_div_atom(&self, by: i64, atom: &Atom) -> bool {
+        let Atom::Div(of, whole) = atom else { return false };
         match (self.terms.as_slice(), self.constant) {
-            ([(Atom::Div(inner, a), 1)], 0) => Atom::Div(inner.clone(), a * by),
-            _ => Atom::Div(Box::new(self.clone()), by),
+            ([(Atom::Div(inner, a), 1)], 0) => of == inner && *whole == a * by,
+            _ => **of == *self && *whole == by,
         }
     }
 
@@ -122,8 +125,17 @@ impl Index {
 
     /// The values that it can take where each coordinate lies in a range that is not empty: `start..end`.
     pub fn bounds(&self, coord: &dyn Fn(usize) -> Range<i64>) -> Range<i64> {
-        let (mut low, mut high) = (self.constant, self.constant);
-        for (atom, c) in &self.terms {
+        Index::sum_bounds(self.constant, self.terms.iter(), coord)
+    }
+
+    /// As [`Index::bounds`], of some terms and a constant.
+    fn sum_bounds<'a>(
+        constant: i64,
+        terms: impl Iterator<Item = &'a (Atom, i64)>,
+        coord: &dyn Fn(usize) -> Range<i64>,
+    ) -> Range<i64> {
+        let (mut low, mut high) = (constant, constant);
+        for (atom, c) in terms {
             let r = match atom {
                 Atom::Coord(n) => coord(*n),
                 Atom::Mod(inner, by) => {
@@ -148,25 +160,29 @@ impl Index {
         low..high + 1
     }
 
-    /// Splits into the part that `by` divides and the rest.
-    fn split(&self, by: i64) -> (Index, Index) {
-        let (whole, rest): (SmallVec<_>, SmallVec<_>) = self.terms.iter().cloned().partition(|(_, c)| c % by == 0);
-        (
-            Index {
-                terms: whole.into_iter().map(|(a, c)| (a, c / by)).collect(),
-                constant: self.constant.div_euclid(by),
-            },
-            Index { terms: rest, constant: self.constant.rem_euclid(by) },
-        )
+    /// The part that `by` divides, divided by it.
+    fn whole(&self, by: i64) -> Index {
+        let terms = self.terms.iter().filter(|(_, c)| c % by == 0);
+        Index { terms: terms.map(|(a, c)| (a.clone(), c / by)).collect(), constant: self.constant.div_euclid(by) }
+    }
+
+    /// The part that `by` does not divide.
+    fn rest(&self, by: i64) -> Index {
+        let terms = self.terms.iter().filter(|(_, c)| c % by != 0);
+        Index { terms: terms.cloned().collect(), constant: self.constant.rem_euclid(by) }
+    }
+
+    /// The range of the part that `by` does not divide.
+    fn rest_range(&self, by: i64, domain: &[usize]) -> Range<i64> {
+        let terms = self.terms.iter().filter(|(_, c)| c % by != 0);
+        Index::sum_bounds(self.constant.rem_euclid(by), terms, &|n| 0..(domain[n] as i64).max(1))
     }
 
     /// A proper divisor `g` of `by`, with self = g·x + y and y always in `0..g`.
-    fn factor(&self, by: i64, domain: &[usize]) -> Option<(i64, Index, Index)> {
-        self.terms.iter().find_map(|(_, c)| {
-            let g = gcd(c.abs(), by);
-            let (x, y) = self.split(g);
-            let r = y.range(domain);
-            (g > 1 && g < by && r.start >= 0 && r.end <= g).then_some((g, x, y))
+    fn factor(&self, by: i64, domain: &[usize]) -> Option<i64> {
+        self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find(|&g| {
+            let r = if g > 1 && g < by { self.rest_range(g, domain) } else { return false };
+            r.start >= 0 && r.end <= g
         })
     }
 
@@ -175,15 +191,16 @@ impl Index {
         if by <= 1 {
             return self.clone();
         }
-        let (whole, rest) = self.split(by);
-        let r = rest.range(domain);
+        let whole = self.whole(by);
+        let r = self.rest_range(by, domain);
         let steps = r.start.div_euclid(by);
         if steps == (r.end - 1).div_euclid(by) {
             return whole.plus(&Index::constant(steps));
         }
+        let rest = self.rest(by);
         // ⌊(g·x + y) / (g·n)⌋ = ⌊x/n⌋ where y lies in 0..g
-        if let Some((g, x, _)) = rest.factor(by, domain) {
-            return whole.plus(&x.div(by / g, domain));
+        if let Some(g) = rest.factor(by, domain) {
+            return whole.plus(&rest.whole(g).div(by / g, domain));
         }
         // ⌊⌊x/a⌋/b⌋ = ⌊x/(ab)⌋
         if let ([(Atom::Div(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant) {
@@ -197,15 +214,15 @@ impl Index {
         if by <= 1 {
             return Index::default();
         }
-        let (_, rest) = self.split(by);
+        let rest = self.rest(by);
         let r = rest.range(domain);
         let steps = r.start.div_euclid(by);
         if steps == (r.end - 1).div_euclid(by) {
             return rest.plus(&Index::constant(-steps * by));
         }
         // (g·x + y) mod (g·n) = g·(x mod n) + y where y lies in 0..g
-        if let Some((g, x, y)) = rest.factor(by, domain) {
-            return x.modulo(by / g, domain).times(g).plus(&y);
+        if let Some(g) = rest.factor(by, domain) {
+            return rest.whole(g).modulo(by / g, domain).times(g).plus(&rest.rest(g));
         }
         // (x mod ab) mod b = x mod b
         if let ([(Atom::Mod(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant)

@@ -50,6 +50,7 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
             Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
         });
         let node = InternedNode { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
+        let node = known_order(egraph, node);
         if roots.len() == 1 && node.children.contains(&root) {
             return None;
         }
@@ -67,4 +68,15 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
         changed |= egraph.union(*root, top);
     }
     Some(Made { nodes, changed })
+}
+
+/// A node with the first two operands the other way round if only that is there and the op is commutative: nothing says of the two that
+/// they are equal, and each op on top of them would be there for either.
+fn known_order(egraph: &EGraph, node: InternedNode) -> InternedNode {
+    if !node.op.def().commutative || egraph.lookup(node.clone()).is_some() {
+        return node;
+    }
+    let mut swapped = node.clone();
+    swapped.children.swap(0, 1);
+    if egraph.lookup(swapped.clone()).is_some() { swapped } else { node }
 }

@@ -1,6 +1,6 @@
 //! The engine on small programs: what fires, what it makes, and that it repeats.
 
-use eutectic_ir::{Attr, DType, Graph, NodeId, Tensor, Type, eclasses::EClasses, lang::Source};
+use eutectic_ir::{Attr, DType, Graph, NodeId, Tensor, Type, eclasses::EClasses, lang::Source, text};
 use eutectic_rewrites::{Choice, Options, Rewritten, RuleSet, Stop, optimize};
 
 fn rules() -> RuleSet {
@@ -306,4 +306,24 @@ fn scales_that_almost_cancel_come_to_rest() {
         let matches: usize = done.phases.iter().map(|p| p.matches).sum();
         assert!(matches < 1000, "{columns}: {matches}");
     }
+}
+
+/// Positions that are clamped, moved where they are negative, and read for each head: each op had a form for each order of its operands
+/// and each shape of these, and an op on two of them one for each pair.
+#[test]
+fn forms_of_operands_do_not_multiply() {
+    let text = "(graph \"positions\"
+        (input u i64[64 64])
+        (let v (reshape u :shape [1 64 64]))
+        (let w (reshape v :shape [1 1 64 64]))
+        (const none i64[] { 0 })
+        (const half i64[] { 128 })
+        (const most i64[] { 255 })
+        (let clamped (min (max (add w half) none) most))
+        (let x (expand clamped :shape [1 4 64 64]))
+        (output y (where (lt x none) (add x half) x)))";
+    let graph = text::parse(&Source::new("positions", text)).unwrap();
+    let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+    let done = optimize(&graph, &rules, &Options::default()).unwrap();
+    assert!(done.phases.iter().all(|p| p.stop == Stop::Saturated && p.nodes < 100), "{:?}", done.phases);
 }

@@ -14,9 +14,10 @@
 //! this is decided: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that they make themselves.
 
 use eutectic_ir::{
-    Dim,
+    DType, Dim,
     index::{Atom, Index},
 };
+use rustc_hash::FxHashMap;
 
 use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
 
@@ -279,16 +280,48 @@ pub fn normalise(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     merge(nests, layouts, groups);
 }
 
+/// What decides of a nest which axes are split: its coordinates, and each map that divides one, as the instructions of a nest.
+#[derive(Clone)]
+struct Outline {
+    nest: Nest,
+    /// How many of the nest's maps each instruction stands for; a coordinate for none.
+    stands_for: Vec<usize>,
+}
+
+impl Outline {
+    fn of(nest: &Nest) -> Outline {
+        let mut maps: Vec<Index> = (0..nest.domain.len()).map(Index::coord).collect();
+        let mut stands_for = vec![0; maps.len()];
+        let mut known: FxHashMap<&Index, usize> = FxHashMap::default();
+        for map in nest.indices().filter(|map| divisions(map) > 0) {
+            let at = *known.entry(map).or_insert(maps.len());
+            if at == maps.len() {
+                maps.push(map.clone());
+                stands_for.push(0);
+            }
+            stands_for[at] += 1;
+        }
+        let instrs = maps.into_iter().map(|index| Instr::Coordinate { index, dtype: DType::I64 }).collect();
+        let (domain, lengths) = (nest.domain.clone(), nest.lengths.clone());
+        Outline { nest: Nest { domain, lengths, instrs, ..Nest::default() }, stands_for }
+    }
+
+    /// How many divisions and remainders the maps of the whole nest hold.
+    fn divisions(&self) -> usize {
+        self.nest.indices().zip(&self.stands_for).map(|(map, times)| times * divisions(map)).sum()
+    }
+}
+
 /// Splits axes as long as that makes maps simpler.
 fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
-    loop {
-        let divisions = |nests: &[Nest]| nests.iter().map(Nest::divisions).sum::<usize>();
-        let before = divisions(nests);
-        if before == 0 {
-            return;
-        }
+    if nests.iter().flat_map(Nest::indices).all(|map| divisions(map) == 0) {
+        return;
+    }
+    let mut outlines: Vec<Outline> = nests.iter().map(Outline::of).collect();
+    let mut before = outlines.iter().map(Outline::divisions).sum::<usize>();
+    while before > 0 {
         let mut places = Vec::new();
-        for (nest, layout) in nests.iter().zip(layouts) {
+        for (Outline { nest, .. }, layout) in outlines.iter().zip(layouts) {
             let mut of_nest = Vec::new();
             nest.indices().for_each(|map| places_to_split(map, &nest.domain, &mut of_nest));
             of_nest.retain(|(axis, by)| nest.length(*axis).is_none_or(|n| n.checked_div(&Dim::from(*by)).is_some()));
@@ -298,16 +331,23 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
         places.sort_unstable();
         places.dedup();
         let simpler = places.into_iter().find_map(|((group, axis), by)| {
-            let new = nests.iter().zip(layouts).map(|(nest, layout)| match place(layout, groups, group) {
-                Some(first) => nest.split(first + axis, by),
-                None => nest.clone(),
+            let new = outlines.iter().zip(layouts).map(|(outline, layout)| match place(layout, groups, group) {
+                Some(first) => Outline { nest: outline.nest.split(first + axis, by), ..outline.clone() },
+                None => outline.clone(),
             });
-            let new: Vec<Nest> = new.collect();
-            (divisions(&new) < before).then_some((group, new))
+            let new: Vec<Outline> = new.collect();
+            let left = new.iter().map(Outline::divisions).sum();
+            (left < before).then_some((group, new, left))
         });
-        let Some((group, new)) = simpler else { return };
+        let Some((group, new, left)) = simpler else { break };
         groups[group] += 1;
-        nests.clone_from_slice(&new);
+        (outlines, before) = (new, left);
+    }
+    for (nest, Outline { nest: outline, .. }) in nests.iter_mut().zip(outlines) {
+        if outline.domain.len() > nest.domain.len() {
+            let at: Vec<Index> = outline.indices().take(nest.domain.len()).cloned().collect();
+            nest.substitute(&at, outline.domain, outline.lengths);
+        }
     }
 }
 

@@ -137,7 +137,7 @@ impl KernelBuilder<'_> {
     ) -> Result<ClassValue, String> {
         let mut pieces = Vec::new();
         for piece in access.pieces {
-            let guards = [guards, &piece.guards].concat();
+            let Some((own, guards)) = narrowed(guards, piece.guards, &scope.body.domain) else { continue };
             let mut at = piece.at;
             if let Some((ids, ids_at)) = piece.via {
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
@@ -155,10 +155,11 @@ impl KernelBuilder<'_> {
             }
             let place = scope.place(at, guards);
             let value = self.value(node.operands[piece.operand], &place, scope)?;
-            pieces.push((piece.guards, value));
+            pieces.push((own, value));
         }
         match (pieces.as_slice(), access.fill) {
             ([(guards, value)], _) if guards.is_empty() => Ok(ClassValue::Value(*value)),
+            ([], fill) => Ok(ClassValue::from(Instr::Constant { value: fill.unwrap_or(0.0).into(), dtype })),
             (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
         }
     }
@@ -171,6 +172,32 @@ impl KernelBuilder<'_> {
     }
 }
 
+/// What is left of guards where others hold, and all of them as one guard a map; nothing if they hold nowhere in a domain. A concat of
+/// many tensors is one of two of which the first is a concat: what is read there is not guarded once for each.
+fn narrowed(outer: &[Guard], guards: Vec<Guard>, domain: &[usize]) -> Option<(Vec<Guard>, Vec<Guard>)> {
+    let (mut own, mut all) = (Vec::new(), outer.to_vec());
+    for (index, range) in guards {
+        let known = all.iter().position(|(other, _)| other.terms == index.terms);
+        let possible = match known.map(|at| &all[at]) {
+            Some((other, known)) => {
+                let by = index.constant - other.constant;
+                known.start + by..known.end + by
+            }
+            None => index.range(domain),
+        };
+        let both = possible.start.max(range.start)..possible.end.min(range.end);
+        if both.is_empty() {
+            return None;
+        }
+        if both != possible {
+            known.map(|at| all.remove(at));
+            all.push((index.clone(), both));
+            own.push((index, range));
+        }
+    }
+    Some((own, all))
+}
+
 /// What computing a class comes to: a new instruction, or a value that is there.
 enum ClassValue {
     Instr(Box<Instr>),
@@ -180,5 +207,28 @@ enum ClassValue {
 impl From<Instr> for ClassValue {
     fn from(instr: Instr) -> ClassValue {
         ClassValue::Instr(Box::new(instr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_that_others_imply_are_left_out() {
+        let guard = |axis, constant, range| (Index::coord(axis).plus(&Index::constant(constant)), range);
+        let domain = [16, 8];
+        // Of three tensors side by side, 4 and 4 and 8 long, the first: of the first two, and of these the first.
+        let (own, both) = narrowed(&[guard(0, 0, 0..8)], vec![guard(0, 0, 0..4)], &domain).unwrap();
+        assert_eq!((own, both), (vec![guard(0, 0, 0..4)], vec![guard(0, 0, 0..4)]));
+        // A map that is moved is the same map.
+        let (own, both) = narrowed(&[guard(0, 0, 4..8)], vec![guard(0, -4, 0..4)], &domain).unwrap();
+        assert_eq!((own, both), (vec![], vec![guard(0, 0, 4..8)]));
+        // What holds everywhere, what holds nowhere, and what has nothing to do with the others.
+        assert_eq!(narrowed(&[], vec![guard(1, 1, 0..9)], &domain), Some((vec![], vec![])));
+        assert_eq!(narrowed(&[guard(0, 0, 0..4)], vec![guard(0, 0, 4..8)], &domain), None);
+        assert_eq!(narrowed(&[], vec![guard(0, 0, 16..20)], &domain), None);
+        let (own, both) = narrowed(&[guard(0, 0, 0..4)], vec![guard(1, -1, 0..7)], &domain).unwrap();
+        assert_eq!((own, both), (vec![guard(1, -1, 0..7)], vec![guard(0, 0, 0..4), guard(1, -1, 0..7)]));
     }
 }
