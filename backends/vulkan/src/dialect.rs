@@ -50,21 +50,30 @@ impl Wgsl {
         let dtype = next();
         let dtype = DType::ALL.into_iter().find(|of| of.name() == dtype).unwrap_or(DType::F32);
         let (ty, suffix) = (register(dtype), dtype.name());
+        // Threads exchange bools as numbers.
+        let (cell, enter, leave_as) = match dtype {
+            DType::Bool => ("u32", "select(0u, 1u, x)", "y != 0u"),
+            _ => (ty, "x", "y"),
+        };
         let mut text = String::new();
         let memory = format!("parts_{suffix}");
         let shared = |text: &mut String, seen: &mut BTreeSet<DType>| {
             if seen.insert(dtype) {
-                *text += &format!("var<workgroup> {memory}: array<{ty}, {block}>;\n");
+                *text += &format!("var<workgroup> {memory}: array<{cell}, {block}>;\n");
             }
         };
-        let combine = |a: &str, b: &str| format!("{how}_{suffix}({a}, {b})");
+        let combine = |a: &str, b: &str| match (dtype, how) {
+            (DType::Bool, "Max" | "Sum") => format!("{a} | {b}"),
+            (DType::Bool, _) => format!("{a} & {b}"),
+            _ => format!("{how}_{suffix}({a}, {b})"),
+        };
         let mut body = String::new();
         // So many neighbours exchange registers; the rest goes through shared memory.
         let group = match (which, self.subgroup) {
-            ("along", Some(size)) if dtype.size() == 4 && block.is_multiple_of(size) => size.min(threads),
+            ("along", Some(size)) if dtype.size() <= 4 && block.is_multiple_of(size) => size.min(threads),
             _ => 1,
         };
-        body += "var y = x;\n";
+        body += &format!("var y = {enter};\n");
         let mut with = group / 2;
         while with > 0 {
             body += &format!("y = {};\n", combine("y", &format!("subgroupShuffleXor(y, {with}u)")));
@@ -87,7 +96,7 @@ impl Wgsl {
             let rest = combine("y", &format!("{memory}[first + n * {step}u]"));
             body += &format!("for (var n = 1u; n < {count}u; n += 1u) {{ y = {rest}; }}\n");
         }
-        text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return y;\n}}\n")
+        text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return {leave_as};\n}}\n")
     }
 }
 
