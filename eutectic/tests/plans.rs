@@ -72,7 +72,9 @@ fn kernels(graph: &Graph) -> Vec<String> {
 }
 
 /// A block that attends in windows, and one that attends to the whole image: nothing is stored but what products, attention and norms
-/// give. Windows are read where their pixels lie, padding included; relative positions are two small products, added in the tiles of scores; what attention gives for padding is read by nobody, so that the product after it has the rows of
+/// give. Queries, keys and values are products of the image's rows alone: attention and relative positions read windows of them where they
+/// lie, give padding 0, and add what the product would have added to all rows (so `add` stands there). Relative positions are two small
+/// products, added in the tiles of scores; what attention gives for padding is read by nobody, so that the product after it has the rows of
 /// the image, to which it adds what the block starts from. The neck's convolution of 3 × 3 is Winograd's, whose tiles of the image are
 /// evaluated as its products come to them.
 #[test]
@@ -84,10 +86,10 @@ fn blocks_of_sam_take_nine_kernels() {
     let expected = [
         "patch_embed.projection: matmul [add]",
         &format!("layers.0.layer_norm1: {norm} mul add]"),
-        "layers.0.attn.qkv: matmul [add]",
-        "layers.0.attn: matmul []",
-        "layers.0.attn: matmul []",
-        "layers.0.attn: attention [add]",
+        "layers.0.attn.qkv: matmul []",
+        "layers.0.attn: matmul [add]",
+        "layers.0.attn: matmul [add]",
+        "layers.0.attn: attention [add add]",
         "layers.0: matmul [add add]",
         &format!("layers.0.layer_norm2: {norm}]"),
         "layers.0.mlp.lin1: matmul [add act]",
