@@ -1,7 +1,7 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Instr, Kernel, Load, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
     axes::Nest,
     reach::{
         AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
@@ -11,7 +11,10 @@ use eutectic_backend::{
     traffic,
     unroll::unrolled,
 };
-use eutectic_ir::{Attr, DType, Op, index::Index};
+use eutectic_ir::{
+    Attr, DType, Op,
+    index::{Atom, Index},
+};
 use rustc_hash::FxHashMap;
 
 use super::coefficients::{Costs, ElementCosts};
@@ -34,6 +37,36 @@ pub struct CostModel {
     by_op: FxHashMap<(Op, DType), f64>,
     /// As `by_op`, of the kinds of activation.
     by_kind: FxHashMap<(&'static str, DType), f64>,
+}
+
+/// How an operand is used that is not read in place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum OperandUse {
+    /// By several tasks: it is evaluated before.
+    Whole,
+    /// A block of rows by one task, which evaluates it.
+    Blocks,
+    /// So, as the left one of a product, which also reads through index maps.
+    Left,
+}
+
+/// How a body is gone through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Walk {
+    /// By the anchor's tiles.
+    Within,
+    /// By tiles, of which each computes even what needs no load anew.
+    Tiles,
+    /// So, by tiles that have one point along all outer axes.
+    Blocks,
+}
+
+impl Walk {
+    /// Whether a guard holds in a box of a tile: copied as a whole.
+    fn is_of_box(self, guard: &Guard) -> bool {
+        let affine = || guard.0.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
+        is_of_box(guard) || self == Walk::Blocks && affine()
+    }
 }
 
 /// What was counted so far.
@@ -84,7 +117,8 @@ impl CostModel {
         let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
         let m = &self.costs.memory;
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
-        self.body(&kernel.body, row_mask(kernel), passes, &mut work);
+        let walk = if passes { Walk::Tiles } else { Walk::Within };
+        self.body(&kernel.body, row_mask(kernel), walk, &mut work);
         for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
             work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
         }
@@ -94,10 +128,10 @@ impl CostModel {
                 if let Some(form) = LaneForm::of(kernel) {
                     self.lanes(&form, &mut work);
                 } else {
-                    self.operand(lhs, [axes.batch, axes.rows, axes.depth], true, &mut work);
+                    self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
                     // Mostly these are constants: packed once, and widened where they are read.
                     if !is_short(rhs) {
-                        self.operand(rhs, [axes.batch, axes.depth, axes.columns], false, &mut work);
+                        self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, &mut work);
                     }
                     let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
                     let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
@@ -112,10 +146,12 @@ impl CostModel {
                 }
             }
             AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
-                self.operand(query, [axes.batch, axes.queries, axes.depth], false, &mut work);
-                self.operand(key, [axes.batch, axes.keys, axes.depth], false, &mut work);
-                self.operand(value, [axes.batch, axes.keys, axes.columns], false, &mut work);
                 let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+                // Where there are more queries, several tasks use a key.
+                let of_keys = if queries <= attention::QUERIES as f64 { OperandUse::Blocks } else { OperandUse::Whole };
+                self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, &mut work);
+                self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, &mut work);
+                self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, &mut work);
                 let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
                 let shares =
                     bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
@@ -128,7 +164,7 @@ impl CostModel {
                 work.flops += 8.0 * count;
                 if let Some(bias) = bias {
                     let mut of_bias = Tally::default();
-                    self.body(bias, 0, false, &mut of_bias);
+                    self.body(bias, 0, Walk::Within, &mut of_bias);
                     work.seconds += of_bias.seconds * shares.mixed;
                     work.flops += of_bias.flops * shares.mixed;
                 }
@@ -155,10 +191,10 @@ impl CostModel {
         Cost { seconds, flops: work.flops, bytes: work.bytes }
     }
 
-    /// The passes over a body's values; by tiles, of which each computes even what needs no load anew, or not.
-    fn body(&self, body: &Body, row: u64, tiles: bool, work: &mut Tally) {
+    /// The passes over a body's values.
+    fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
         let e = &self.costs.element;
-        let least = if tiles { points(&body.domain, u64::MAX) * e.step } else { 0.0 };
+        let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
         let masks = masks(body, row);
         let known = known(body);
         for ((instr, &mask), &known) in body.instrs.iter().zip(&masks).zip(&known) {
@@ -167,7 +203,7 @@ impl CostModel {
             match instr {
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    work.seconds += self.load(load, body, &masks, n);
+                    work.seconds += self.load(load, body, &masks, walk, n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
@@ -183,7 +219,7 @@ impl CostModel {
                     work.flops += n;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
-                Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(is_of_box) => {
+                Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g)) => {
                     let inside = pieces.iter().flat_map(|p| &p.0).map(|guard| inside(guard, &body.domain)).min();
                     let cut = pieces.len() == 1 && inside.is_none_or(|n| n >= SHORTEST_LINE);
                     work.seconds += if cut { least } else { 2.0 * n * e.cheap };
@@ -199,9 +235,9 @@ impl CostModel {
 
     /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
     /// is affine of its map is short.
-    fn load(&self, load: &Load, body: &Body, masks: &[AxisSet], n: f64) -> f64 {
+    fn load(&self, load: &Load, body: &Body, masks: &[AxisSet], walk: Walk, n: f64) -> f64 {
         let (e, domain) = (&self.costs.element, &body.domain);
-        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(is_of_box));
+        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
         let Some(strides) = affine else {
             let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
             let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
@@ -222,8 +258,8 @@ impl CostModel {
     }
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
-    /// index map; another is evaluated, written and read back. That this may be done part by part gains next to nothing.
-    fn operand(&self, body: &Body, groups: [usize; 3], left: bool, work: &mut Tally) {
+    /// index map. Another is evaluated, and copied in the caches where each task evaluates its own part; else written and read back.
+    fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
@@ -238,7 +274,7 @@ impl CostModel {
             _ => false,
         };
         let loads = body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
-        if left && !in_place && body.instrs.iter().all(moved) && dtype(body).size() >= 4 {
+        if used == OperandUse::Left && !in_place && body.instrs.iter().all(moved) && dtype(body).size() >= 4 {
             let e = &self.costs.element;
             let n: f64 = body.domain.iter().map(|&n| n as f64).product();
             for load in loads {
@@ -248,7 +284,15 @@ impl CostModel {
                 };
             }
         } else if !in_place {
-            self.body(body, 0, true, work);
+            // Of left operands that are matrices by all maps, micro-kernels evaluate parts of few rows, which gains next to nothing.
+            let maps = || body.instrs.iter().flat_map(Instr::maps);
+            let few = used == OperandUse::Left && maps().all(|map| is_of_matrices(map, &body.domain, groups));
+            if used != OperandUse::Whole && !few && is_apart(body, groups[0]) {
+                self.body(body, 0, Walk::Blocks, work);
+                work.seconds += points(&body.domain, AxisSet::MAX) * self.costs.element.copy;
+                return;
+            }
+            self.body(body, 0, Walk::Tiles, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
@@ -270,7 +314,7 @@ impl CostModel {
     fn lanes(&self, form: &LaneForm, work: &mut Tally) {
         for side in form.sides.iter().filter(|side| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
-            self.body(&Body { domain, lengths, instrs, results }, 0, true, work);
+            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, work);
         }
         let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
         let flops = 2.0 * count(&form.domain) * count(&form.terms);
@@ -347,6 +391,14 @@ fn parallelism(kernel: &Kernel) -> f64 {
             batch * (queries / attention::QUERIES as f64).ceil()
         }
     }
+}
+
+/// Whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one: see
+/// [`crate::kernels::row_blocks::RowBlocks`].
+fn is_apart(body: &Body, batch: usize) -> bool {
+    let maps = || body.instrs.iter().flat_map(Instr::maps);
+    let simple = |map: &Index| map.terms.iter().all(|(atom, _)| !matches!(atom, Atom::Div(..) | Atom::Mod(..)));
+    maps().all(simple) && (0..batch).all(|axis| body.domain[axis] <= 1 || maps().any(|map| map.mentions(axis)))
 }
 
 fn factor(element: &ElementCosts, dtype: DType) -> f64 {

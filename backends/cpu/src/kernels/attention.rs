@@ -18,7 +18,7 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
-use self::bias::Bias;
+use self::{bias::Bias, packing::AttentionOperand};
 use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{
@@ -103,9 +103,9 @@ struct Attention<T: 'static> {
     /// Tasks: batch points and blocks of queries.
     grid: Grid,
     key_block: usize,
-    query: Operand,
-    key: Operand,
-    value: Operand,
+    query: AttentionOperand,
+    key: AttentionOperand,
+    value: AttentionOperand,
     bias: Option<Bias>,
     /// Where the result may be written at once; otherwise the epilogue stores it.
     target: Option<Operand>,
@@ -120,6 +120,8 @@ struct Attention<T: 'static> {
 /// Byte offsets in a worker's scratch memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct ScratchLayout {
+    /// Of queries, keys and values that are evaluated here.
+    evaluated: [usize; 3],
     keys: usize,
     values: usize,
     scores: usize,
@@ -140,7 +142,9 @@ struct KeyBlock<'a, T> {
     row: *const T,
     /// Which strips of queries are past keys already.
     begun: u32,
-    /// The query block's output, its rows' largest scores and sums of weights.
+    /// The block's queries.
+    queries: Matrix,
+    /// Their output, its rows' largest scores and sums of weights.
     output: Matrix,
     largest: &'a mut [T],
     sums: &'a mut [T],
@@ -162,13 +166,6 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let [keys, depth] = [ROWS, COLUMNS].map(|group| operands[1].points(group));
 
         let mut problems = Vec::new();
-        let mut compiled = Vec::new();
-        for operand in &operands {
-            match Operand::compile(operand, acc, slots, isa) {
-                Ok(operand) => compiled.push(operand),
-                Err(why) => problems.extend(why),
-            }
-        }
         let bias_form = bias;
         let bias = bias_form.as_ref().map(|bias| {
             let mut bias = Bias::compile(bias, slots, isa)?;
@@ -199,6 +196,17 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             bias.look(of, &strips, together, &blocks);
             bias.allocate(rows(key_block), strips.iter().cloned(), blocks.into_iter());
         }
+        // Queries are one task's; keys and values are, where a task has all queries that are multiplied with them.
+        let blocks = [parts(0..queries, query_block), parts(0..keys, key_block)].map(Iterator::collect::<Vec<_>>);
+        let [of_queries, of_keys] = &blocks;
+        let of_keys = (of_queries.len() == 1).then_some(of_keys.as_slice());
+        let mut compiled = Vec::new();
+        for (operand, blocks) in operands.iter().zip([Some(of_queries.as_slice()), of_keys, of_keys]) {
+            match AttentionOperand::compile(operand, acc, slots, isa, blocks) {
+                Ok(operand) => compiled.push(operand),
+                Err(why) => problems.extend(why),
+            }
+        }
         let epilogue = AttentionEpilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
@@ -206,8 +214,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             return Err(problems);
         };
         epilogue.allocate(rows(columns), strips.into_iter());
-        let [query, key, value] = <[Operand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
-        let programs = epilogue.program.scratch.max(bias.as_ref().map_or(0, |b| b.program.scratch));
+        let [query, key, value] =
+            <[AttentionOperand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
+        let registers = [&query, &key, &value].map(AttentionOperand::registers);
+        let others = [epilogue.program.scratch, bias.as_ref().map_or(0, |b| b.program.scratch)];
+        let programs = registers.into_iter().chain(others).max().unwrap_or(0);
         let mut attention = Attention {
             blockings: [key_block, columns].map(|n| Blocking::new(isa, [query_block.min(STRIP), n])),
             empty_result: body.nest.domain.contains(&0),
@@ -247,6 +258,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let packed = |blocking: &Blocking<T>, n: usize, k: usize| {
             if query_block > STRIP { blocking.packed(n, k).unwrap_or(0) / size } else { 0 }
         };
+        let operands = [(&self.query, query_block), (&self.key, self.key_block), (&self.value, self.key_block)];
+        let evaluated = operands.map(|(operand, rows)| place(operand.room(rows)));
         let keys = place(packed(of_keys, self.key_block, self.depth));
         let values = place(packed(of_values, self.columns, self.key_block));
         let scores = place(strip * self.key_block);
@@ -257,7 +270,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let scores_of = Extents { m: strip, n: self.key_block, k: self.depth };
         let output_of = Extents { m: strip, n: self.columns, k: self.key_block };
         end += of_keys.scratch(scores_of).max(of_values.scratch(output_of));
-        ScratchLayout { keys, values, scores, output, largest, sums, products, end }
+        ScratchLayout { evaluated, keys, values, scores, output, largest, sums, products, end }
+    }
+
+    /// Those of queries, keys and values that are not evaluated in tasks.
+    fn operands(&self) -> impl Iterator<Item = &Operand> {
+        [&self.query, &self.key, &self.value].into_iter().filter_map(AttentionOperand::whole)
     }
 
     /// # Safety
@@ -277,6 +295,9 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             largest.fill(T::of(f64::NEG_INFINITY));
             sums.fill(T::of(0.0));
             let strips = || strips_of(0..rows);
+            let block = Stretch::new(tile.start[self.batch], rows);
+            let queries =
+                self.query.matrix::<T>(launch, &tile.start[..self.batch], block, scratch, self.layout.evaluated[0]);
             let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
             let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
             let number = first / self.grid.len()[self.batch] * self.grid.len()[self.batch].div_ceil(STRIP);
@@ -294,7 +315,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
                 let row = row.map_or(std::ptr::null(), |row| row.cast());
                 let ask = begun == 0;
-                let mut block = KeyBlock { from, keys, key, value, row, begun, output, largest, sums };
+                let mut block = KeyBlock { from, keys, key, value, row, begun, queries, output, largest, sums };
                 for (s, strip) in strips().enumerate() {
                     if let Some(next) = next.as_ref().filter(|_| ask) {
                         self.prefetch(launch, &tile, next, &strip);
@@ -329,12 +350,13 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         block: &mut KeyBlock<'_, T>,
         scratch: *mut u8,
     ) {
-        let &mut KeyBlock { from, keys, key, value, row, output, .. } = block;
+        let &mut KeyBlock { from, keys, key, value, row, queries, output, .. } = block;
         let begun = block.begun >> number & 1 == 1;
         block.begun |= 1 << number;
         let bias = self.bias.as_ref().filter(|_| visibility == Visibility::Mixed);
         let row = if bias.is_some() { row } else { std::ptr::null() };
-        let query = self.query.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch] + strip.start, 0);
+        let first = queries.rows * (strip.start * size_of::<T>()) as isize;
+        let query = Matrix { at: queries.at.wrapping_offset(first), ..queries };
         // SAFETY: passed on from the caller.
         unsafe {
             let products = scratch.add(self.layout.products);
@@ -491,7 +513,7 @@ impl<T: AttentionElement + ProductElement> Thunk for Attention<T> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            [&self.query, &self.key, &self.value].into_iter().for_each(|o| o.prepare(launch));
+            self.operands().for_each(|operand| operand.prepare(launch));
         }
         let products = self.points * self.queries * self.keys;
         let serial = products.saturating_mul(self.depth + self.columns) < 1 << 17;
@@ -500,7 +522,7 @@ impl<T: AttentionElement + ProductElement> Thunk for Attention<T> {
     }
 
     fn scratch(&self) -> usize {
-        [&self.query, &self.key, &self.value].into_iter().map(Operand::scratch).fold(self.layout.end, usize::max)
+        self.operands().map(Operand::scratch).fold(self.layout.end, usize::max)
     }
 
     fn buffers(&self) -> Vec<usize> {

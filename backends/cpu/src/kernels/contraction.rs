@@ -7,14 +7,14 @@ pub mod tasks;
 use eutectic_backend::{
     AnchorKernel, Kernel,
     axes::Nest,
-    grouped::{COLUMNS, Grouped},
+    grouped::{COLUMNS, Grouped, ROWS},
     roles::accumulator,
 };
 use eutectic_ir::{DType, index::Index};
 
 use self::{
     epilogue::{Added, InRegisters},
-    sides::{Lhs, Rhs},
+    sides::{Lhs, LhsParts, Rhs},
     tasks::{batch_into_rows, block, rows_into_batch},
 };
 use super::{
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     gemm::{
         blocking::Blocking,
-        matrix::{Matrix, PartSize},
+        matrix::{Matrix, PartSize, Stretch},
         micro::call::SumFinish,
         product::{Extents, ProductElement},
         right::Right,
@@ -34,11 +34,13 @@ use crate::{
         memory::ALIGN,
         thunk::{Constant, Thunk, ThunkContext},
     },
-    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram, span},
 };
 
 /// Elements of a register of the epilogue.
 const REGISTER: usize = 4096;
+/// The fewest rows of a left operand that are evaluated with all terms, where there are more.
+const FEWEST: usize = 64;
 /// Below so many multiplications, getting another thread to work takes longer than the work.
 const SERIAL: usize = 1 << 15;
 
@@ -106,14 +108,17 @@ struct Matmul<T: 'static> {
     epilogue: TileProgram,
     /// Rows of a tile that the epilogue takes at once.
     strips: [usize; 2],
+    /// Rows of a tile that a left operand takes at once that is evaluated with all terms.
+    block: [usize; 2],
     /// Where the product may be written at once.
     target: Option<Operand>,
     /// What micro-kernels do to it.
     taken: InRegisters,
     size: usize,
-    /// Bytes of scratch memory of tile programs, of which one is at work at a time, and where the tile of the product that lies behind
-    /// them ends.
+    /// Bytes of scratch memory of tile programs, of which one is at work at a time; where the tile of the product that lies behind them
+    /// ends, and rows of the left operand begin that are evaluated with all terms; and where these end.
     registers: usize,
+    lhs_room: usize,
     tile_end: usize,
     /// There is nothing to do, or too little for several threads.
     empty: bool,
@@ -164,14 +169,32 @@ impl<T: ProductElement> Matmul<T> {
         });
         // What several tasks read is evaluated once before.
         let whole = |grid: &Grid, axis: usize| grid.len()[axis] == body.domain[axis];
-        let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1 && blocking.takes_parts(extents.m);
-        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, rows.then(|| blocking.left_parts(extents.k)));
+        let rows = grids.iter().all(|grid| whole(grid, batch + 1)) && extents.n > 1;
+        let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
+        // As many rows as take a quarter of the second-level cache: whole strips of the epilogue, or whole lines of the rows' axes.
+        let fits = blocking.tile() / 2 / extents.k.max(1);
+        let block = grids.each_ref().map(|grid| grid.len()[batch]);
+        let block = [0, 1].map(|g| match block[g] > fits {
+            true if fits < FEWEST => 0,
+            true if target.is_none() => fits / strips[g] * strips[g],
+            true => lhs_form.extents(ROWS).iter().rev().fold(1, |n, axis| n * (fits / n).clamp(1, *axis)),
+            false => block[g],
+        });
+        let parts = rows.then(|| {
+            let parts = blocking.takes_parts(extents.m).then(|| blocking.left_parts(extents.k));
+            let of_grid = |g: usize| {
+                let tasks = span::parts(0..extents.m, grids[g].len()[batch]);
+                tasks.flat_map(move |task| span::parts(task, block[g]))
+            };
+            let blocks = if block.contains(&0) { Vec::new() } else { (0..2).flat_map(of_grid).collect() };
+            LhsParts { parts, blocks }
+        });
+        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, parts);
         let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
         let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| blocking.right_parts(products)));
         let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
         let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
-        let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
         let each_run = blocking.packs_before(extents);
         // A matrix times a vector reads rows of the matrix at their strides.
@@ -193,6 +216,8 @@ impl<T: ProductElement> Matmul<T> {
         let registers = epilogue.scratch.max(lhs.registers()).max(rhs.registers()).next_multiple_of(ALIGN);
         let tiles = grids.iter().map(|grid| grid.len()[batch] * grid.len()[batch + 1] * size);
         let held = if target.is_some() && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
+        let lhs_room = (registers + held).next_multiple_of(ALIGN);
+        let tile_end = (lhs_room + lhs.room(block[0].max(block[1])) * size).next_multiple_of(ALIGN);
         let all = body.domain.iter().fold(extents.k, |all, &n| all.saturating_mul(n));
         Ok(Box::new(Matmul {
             blocking,
@@ -203,11 +228,13 @@ impl<T: ProductElement> Matmul<T> {
             rhs,
             epilogue,
             strips,
+            block,
             target,
             taken,
             size,
             registers,
-            tile_end: (registers + held).next_multiple_of(ALIGN),
+            lhs_room,
+            tile_end,
             empty: body.domain.contains(&0),
             serial: all < SERIAL,
             added,
@@ -264,13 +291,34 @@ impl<T: ProductElement> Matmul<T> {
     /// # Safety
     /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
-        let tile = self.grids[self.cut(launch)].tile(n);
+        let cut = self.cut(launch);
+        let whole = self.grids[cut].tile(n);
+        let rows = whole.len[self.batch];
+        let block = if self.lhs.room(1) > 0 { self.block[cut] } else { rows };
+        for rows in span::parts(0..rows, block) {
+            let mut tile = whole;
+            tile.start[self.batch] += rows.start;
+            tile.len[self.batch] = rows.len();
+            // SAFETY: passed on from the caller.
+            unsafe { self.rows(launch, &tile, scratch) };
+        }
+    }
+
+    /// Some rows of a tile, or all.
+    ///
+    /// # Safety
+    /// As [`Matmul::task`].
+    unsafe fn rows(&self, launch: &ThunkContext<'_>, tile: &Tile, scratch: *mut u8) {
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let point = &tile.start[..self.batch];
         let frame = frame(launch, scratch);
         let number = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
-        let lhs = self.lhs.at(&frame, point, number * self.extents.m, row);
+        // SAFETY: behind the tile there is room for the rows of one.
+        let lhs = unsafe {
+            let room = scratch.add(self.lhs_room);
+            self.lhs.at::<T>(&frame, point, number * self.extents.m, Stretch::new(row, m), room)
+        };
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
@@ -301,7 +349,7 @@ impl<T: ProductElement> Matmul<T> {
         unsafe {
             self.blocking.run(extents, target, (lhs, rhs), finish, scratch.add(self.tile_end));
             if direct.is_none() {
-                self.finish(launch, &tile, target.at, scratch);
+                self.finish(launch, tile, target.at, scratch);
             }
         }
     }

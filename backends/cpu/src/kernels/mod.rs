@@ -6,6 +6,7 @@ pub mod contraction;
 pub mod lanes;
 mod map_rows;
 mod operand;
+pub mod row_blocks;
 mod slots;
 
 use eutectic_backend::{AnchorKernel, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled};

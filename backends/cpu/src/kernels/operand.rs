@@ -26,9 +26,17 @@ pub struct Operand {
     /// Strides of batch axes, rows and columns, in elements.
     strides: Vec<i64>,
     size: usize,
-    /// What comes first: it evaluates the operand, or the numbers of matrices.
-    pack: Option<Tiles>,
-    chosen: Option<Numbers>,
+    form: OperandForm,
+}
+
+/// How its matrices come to be where they are read.
+enum OperandForm {
+    /// They are there.
+    InPlace,
+    /// They are evaluated first.
+    Evaluated(Tiles),
+    /// They are there, but which of them are read is a matter of numbers, which are evaluated first.
+    Chosen(Tiles, Numbers),
 }
 
 /// Numbers that choose matrices.
@@ -48,12 +56,13 @@ impl Operand {
     /// # Errors
     /// Everything that stands in the way.
     pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
-        match operand.matrices().and_then(|nest| in_place(&nest, acc, slots)) {
-            Some((slot, base, strides)) => {
-                Ok(Operand { slot, base, strides, size: acc.size(), pack: None, chosen: None })
-            }
-            None => packed(operand, acc, slots, isa),
-        }
+        Operand::in_place(operand, acc, slots).map_or_else(|| whole(operand, acc, slots, isa), Ok)
+    }
+
+    /// An operand that is read where it lies; `None` for another.
+    pub fn in_place(operand: &Grouped, acc: DType, slots: &Slots) -> Option<Operand> {
+        let (slot, base, strides) = in_place(&operand.matrices()?, acc, slots)?;
+        Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::InPlace })
     }
 
     /// An operand whose matrices lie by strides, but where each begins is a matter of numbers that are evaluated first; `None` for another.
@@ -82,11 +91,11 @@ impl Operand {
         let dense = strides_of(&numbers.domain);
         let at = dense.iter().enumerate().fold(Index::default(), |at, (d, &s)| at.plus(&Index::coord(d).times(s)));
         numbers.stores = vec![Store { slot: of_numbers, at, guards: Vec::new(), value: number }];
-        let pack = Some(evaluated(numbers, slots, isa).ok()?);
+        let first = evaluated(numbers, slots, isa).ok()?;
         let mut dense = dense.into_iter();
         let along = (0..batch).map(|axis| if kept >> axis & 1 == 1 { dense.next().unwrap_or(0) } else { 0 }).collect();
-        let chosen = Some(Numbers { slot: of_numbers, dtype: of_number, strides: along, count, apart });
-        Some(Operand { slot, base, strides, size: acc.size(), pack, chosen })
+        let numbers = Numbers { slot: of_numbers, dtype: of_number, strides: along, count, apart };
+        Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::Chosen(first, numbers) })
     }
 
     /// Where a body stores the result of its anchor, if it does nothing else and columns lie side by side there.
@@ -96,23 +105,31 @@ impl Operand {
         let strides = store.at.affine(body.domain.len()).filter(|_| is_result && slots.types[store.slot].0 == acc)?;
         let side_by_side = strides.last() == Some(&1) || body.domain.last() == Some(&1);
         let (slot, base, size) = (store.slot, store.at.constant, acc.size());
-        side_by_side.then_some(Operand { slot, base, strides, size, pack: None, chosen: None })
+        side_by_side.then_some(Operand { slot, base, strides, size, form: OperandForm::InPlace })
     }
 
-    /// Evaluates the operand, if it is not read in place.
+    /// What comes before it is used.
+    fn first(&self) -> Option<&Tiles> {
+        match &self.form {
+            OperandForm::InPlace => None,
+            OperandForm::Evaluated(first) | OperandForm::Chosen(first, _) => Some(first),
+        }
+    }
+
+    /// Evaluates the operand or its numbers, if it is not read in place.
     ///
     /// # Safety
     /// As [`Thunk::run`].
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
-        if let Some(pack) = &self.pack {
+        if let Some(first) = self.first() {
             // SAFETY: passed on. The buffer that is written is the thunk's own.
-            unsafe { pack.run(launch) };
+            unsafe { first.run(launch) };
         }
     }
 
     /// Bytes of scratch memory that preparing takes.
     pub fn scratch(&self) -> usize {
-        self.pack.as_ref().map_or(0, Thunk::scratch)
+        self.first().map_or(0, Thunk::scratch)
     }
 
     /// The matrix at a batch point, from element (`row`, `column`) on.
@@ -122,7 +139,10 @@ impl Operand {
         };
         let offset = of_batch.iter().zip(batch).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
         let offset = offset + rows * row as i64 + columns * column as i64;
-        let offset = offset + self.chosen.as_ref().map_or(0, |numbers| numbers.offset(slots, batch));
+        let offset = match &self.form {
+            OperandForm::Chosen(_, numbers) => offset + numbers.offset(slots, batch),
+            OperandForm::InPlace | OperandForm::Evaluated(_) => offset,
+        };
         Matrix {
             at: slots[self.slot].wrapping_offset(offset as isize * self.size as isize),
             rows: *rows as isize,
@@ -195,7 +215,7 @@ pub fn stored(nest: &Nest) -> Option<DType> {
 
 /// Evaluated as dense matrices. Along axes of the batch on which the body does not depend, one copy serves all; so for rows and
 /// columns, if it depends on none of their axes.
-fn packed(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
+fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
     let Grouped { nest, groups } = operand;
     let held = nest.results.first().map(|&r| register(nest.instrs[r].dtype()));
     if held != Some(acc) {
@@ -216,7 +236,7 @@ fn packed(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<
     let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s)));
     let slot = slots.add(acc, reduced.domain.iter().product());
     reduced.stores = vec![Store { slot, at, guards: Vec::new(), value: reduced.results[0] }];
-    let pack = evaluated(reduced, slots, isa)?;
+    let first = evaluated(reduced, slots, isa)?;
     // The innermost axis of a group is what the group's points are apart by.
     let mut inner = dense.into_iter();
     let stride = |(axes, kept): (&std::ops::Range<usize>, &bool)| match kept {
@@ -224,5 +244,5 @@ fn packed(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<
         false => 0,
     };
     let strides = axes.iter().zip(&kept).map(stride).collect();
-    Ok(Operand { slot, base: 0, strides, size: acc.size(), pack: Some(pack), chosen: None })
+    Ok(Operand { slot, base: 0, strides, size: acc.size(), form: OperandForm::Evaluated(first) })
 }

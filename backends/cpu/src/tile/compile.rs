@@ -29,6 +29,20 @@ use crate::simd::{
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
+    compile_for(nest, rows, 0, slots, isa)
+}
+
+/// As [`compile`], for tiles that have one point along the axes of `single`: more guards are of boxes then.
+///
+/// # Errors
+/// Everything that stands in the way.
+pub fn compile_for(
+    nest: &Nest,
+    rows: usize,
+    single: AxisMask,
+    slots: &[(DType, usize)],
+    isa: Isa,
+) -> Result<TileProgram, Vec<String>> {
     let mut nest = nest.clone();
     flatten_pieces(&mut nest.instrs);
     let nest = &nest;
@@ -59,6 +73,7 @@ pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> 
         pairs: pairs(nest, isa),
         narrowed: FxHashMap::default(),
         all,
+        single,
         slots,
         isa,
         problems: Vec::new(),
@@ -89,6 +104,7 @@ struct TileCompiler<'a> {
     /// The 16-bit form of a step's value, for stores.
     narrowed: FxHashMap<(usize, DType), usize>,
     all: AxisMask,
+    single: AxisMask,
     slots: &'a [(DType, usize)],
     isa: Isa,
     problems: Vec<String>,
@@ -250,7 +266,7 @@ impl TileCompiler<'_> {
             }
             affine => {
                 let (guards, of_guards) = self.guards(&load.guards);
-                let region = Region::new(&guards, &self.program.domain);
+                let region = Region::new(&guards, &self.program.domain, self.single);
                 let mask = mask | of_guards;
                 let step = match affine.zip(region) {
                     Some(((base, strides), region)) if is_inside(&region.range(base, &strides), count) => {
@@ -279,8 +295,10 @@ impl TileCompiler<'_> {
             (guards, value)
         });
         let pieces: Vec<_> = pieces.collect();
-        let regions: Option<Vec<_>> =
-            pieces.iter().map(|(g, value)| Some((Region::new(g, &self.program.domain)?, *value))).collect();
+        let regions: Option<Vec<_>> = pieces
+            .iter()
+            .map(|(g, value)| Some((Region::new(g, &self.program.domain, self.single)?, *value)))
+            .collect();
         match regions {
             Some(pieces) if self.is_filled(&pieces, fill, mask) => pieces[0].1,
             Some(pieces) => self.push(TileStep::Pieces { pieces, fill }, dtype, mask),

@@ -2,20 +2,31 @@
 
 use super::{
     access::TileGuard,
-    domain::{MAX_RANK, Tile},
+    domain::{AxisMask, MAX_RANK, Tile},
 };
 
-/// A box of a domain, perhaps empty.
+/// A box of a domain, perhaps empty; or one for each point of some axes along which tiles have one point.
 #[derive(Clone, Debug)]
 pub struct Region {
     from: [usize; MAX_RANK],
     to: [usize; MAX_RANK],
+    slanted: Vec<SlantedBound>,
+}
+
+/// What a guard over several axes says: constant + Σ strides·coordinate lies in `from..to`. A tile has several points along one axis at most.
+#[derive(Clone, Debug, PartialEq)]
+struct SlantedBound {
+    axis: usize,
+    constant: i64,
+    strides: [i64; MAX_RANK],
+    from: i64,
+    to: i64,
 }
 
 impl Region {
-    /// Where all guards hold; `None` where that need not be a box.
-    pub fn new(guards: &[TileGuard], domain: &[usize]) -> Option<Region> {
-        let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK] };
+    /// Where all guards hold; `None` where that need not be a box in tiles that have one point along the axes of `single`.
+    pub fn new(guards: &[TileGuard], domain: &[usize], single: AxisMask) -> Option<Region> {
+        let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
         region.to[..domain.len()].copy_from_slice(domain);
         for guard in guards {
             let (constant, strides) = guard.access.affine()?;
@@ -28,15 +39,38 @@ impl Region {
                     region.from[d] = region.from[d].max(low.max(0) as usize);
                     region.to[d] = region.to[d].min(high.max(0) as usize);
                 }
-                _ => return None,
+                _ => {
+                    let mut several = (0..domain.len()).rev().filter(|&d| strides[d] != 0 && single >> d & 1 == 0);
+                    let axis = several.next().or_else(|| (0..domain.len()).rev().find(|&d| strides[d] != 0))?;
+                    if several.next().is_some() {
+                        return None;
+                    }
+                    let (from, to) = (guard.from, guard.to);
+                    region.slanted.push(SlantedBound { axis, constant, strides, from, to });
+                }
             }
         }
         Some(region)
     }
 
+    /// Where it begins and ends along each axis, in a tile.
+    fn at(&self, tile: &Tile) -> [[usize; MAX_RANK]; 2] {
+        let [mut from, mut to] = [self.from, self.to];
+        for SlantedBound { axis, constant, strides, from: low, to: high } in &self.slanted {
+            debug_assert!((0..MAX_RANK).all(|d| d == *axis || strides[d] == 0 || tile.len[d] <= 1), "several points");
+            let others =
+                (0..MAX_RANK).filter(|d| d != axis).fold(*constant, |sum, d| sum + strides[d] * tile.start[d] as i64);
+            let (low, high) = steps(low - others, high - others, strides[*axis]);
+            from[*axis] = from[*axis].max(low.max(0) as usize);
+            to[*axis] = to[*axis].min(high.max(0) as usize);
+        }
+        [from, to]
+    }
+
     /// Whether it is within another.
     pub fn is_within(&self, other: &Region) -> bool {
         (0..MAX_RANK).all(|d| self.from[d] >= other.from[d] && self.to[d] <= other.to[d])
+            && other.slanted.iter().all(|bound| self.slanted.contains(bound))
     }
 
     /// The range of an affine map over it; empty if it is.
@@ -44,9 +78,21 @@ impl Region {
         if (0..MAX_RANK).any(|d| self.from[d] >= self.to[d]) {
             return 0..0;
         }
+        // Of a map that moves as a slanted bound does, that bound says how far.
+        let (mut strides, [mut least, mut most]) = (*strides, [base; 2]);
+        for bound in &self.slanted {
+            let SlantedBound { axis, constant, strides: of_bound, from, to } = bound;
+            let times = strides[*axis] / of_bound[*axis];
+            let moves = |d: usize| of_bound[d] == 0 || strides[d] == times * of_bound[d];
+            if from < to && (0..MAX_RANK).all(moves) {
+                let ends = [times * (from - constant), times * (to - 1 - constant)];
+                (least, most) = (least + ends[0].min(ends[1]), most + ends[0].max(ends[1]));
+                (0..MAX_RANK).filter(|&d| of_bound[d] != 0).for_each(|d| strides[d] = 0);
+            }
+        }
         let end = |d: usize, low: bool| if (strides[d] > 0) == low { self.from[d] } else { self.to[d] - 1 };
-        let at = |low: bool| (0..MAX_RANK).fold(base, |sum, d| sum + strides[d] * end(d, low) as i64);
-        at(true)..at(false) + 1
+        let at = |low: bool, from: i64| (0..MAX_RANK).fold(from, |sum, d| sum + strides[d] * end(d, low) as i64);
+        at(true, least)..at(false, most) + 1
     }
 
     /// Where it begins and ends along an axis.
@@ -56,15 +102,16 @@ impl Region {
 
     /// Whether a tile lies in it.
     pub fn covers(&self, tile: &Tile) -> bool {
-        (0..MAX_RANK).all(|d| self.from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= self.to[d])
+        let [from, to] = self.at(tile);
+        (0..MAX_RANK).all(|d| from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= to[d])
     }
 
     /// The part of a tile that lies in it, if there is one.
     pub fn part(&self, tile: &Tile) -> Option<Tile> {
-        let mut part = *tile;
+        let (mut part, [from, to]) = (*tile, self.at(tile));
         for d in 0..MAX_RANK {
-            let end = (tile.start[d] + tile.len[d]).min(self.to[d]);
-            part.start[d] = tile.start[d].max(self.from[d]);
+            let end = (tile.start[d] + tile.len[d]).min(to[d]);
+            part.start[d] = tile.start[d].max(from[d]);
             part.len[d] = end.checked_sub(part.start[d]).filter(|&len| len > 0)?;
         }
         Some(part)
@@ -95,13 +142,43 @@ mod tests {
             for constant in -7..8 {
                 let index = Index::coord(0).times(stride).plus(&Index::constant(constant));
                 let guard = TileGuard { access: CompiledAccess::new(&index).unwrap(), from: -2, to: 6 };
-                let region = Region::new(&[guard], &[9]).unwrap();
+                let region = Region::new(&[guard], &[9], 0).unwrap();
                 for x in 0..9 {
                     let tile = Tile { start: [x, 0, 0, 0, 0, 0, 0, 0], len: [1; MAX_RANK] };
                     let holds = (-2..6).contains(&(stride * x as i64 + constant));
                     assert_eq!(region.covers(&tile), holds, "{stride}·{x} + {constant}");
                     assert_eq!(region.part(&tile).is_some(), holds, "{stride}·{x} + {constant}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_slanted_region_is_a_box_for_each_point_and_knows_how_far_a_map_goes() {
+        for [outer, inner] in [[4, 1], [-4, 1], [3, -2], [1, 5]] {
+            let index = Index::coord(0).times(outer).plus(&Index::coord(1).times(inner)).plus(&Index::constant(1));
+            let guard = || TileGuard { access: CompiledAccess::new(&index).unwrap(), from: -3, to: 9 };
+            assert!(Region::new(&[guard()], &[4, 6], 0).is_none());
+            let region = Region::new(&[guard()], &[4, 6], 1).unwrap();
+            let holds = |x: usize, y: usize| (-3..9).contains(&(outer * x as i64 + inner * y as i64 + 1));
+            for (x, y, len) in (0..4).flat_map(|x| (0..6).flat_map(move |y| (1..=6 - y).map(move |len| (x, y, len)))) {
+                let (mut tile, all) = (Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] }, y..y + len);
+                ([tile.start[0], tile.start[1]], tile.len[1]) = ([x, y], len);
+                let inside: Vec<_> = all.clone().filter(|&y| holds(x, y)).collect();
+                assert_eq!(region.covers(&tile), inside.len() == len);
+                let part = region.part(&tile).map(|part| part.start[1]..part.start[1] + part.len[1]);
+                assert_eq!(part.map_or(Vec::new(), Iterator::collect), inside);
+            }
+            // A map over these axes, and one that moves otherwise.
+            for [a, b] in [[3 * outer, 3 * inner], [7, 1]] {
+                let mut strides = [0; MAX_RANK];
+                (strides[0], strides[1]) = (a, b);
+                let range = region.range(5, &strides);
+                let points = (0..4).flat_map(|x| (0..6).map(move |y| (x, y))).filter(|&(x, y)| holds(x, y));
+                for (x, y) in points {
+                    assert!(range.contains(&(5 + a * x as i64 + b * y as i64)), "{a} {b}: {range:?}");
+                }
+                assert!([a, b] == [7, 1] || range.end - range.start <= 3 * 11 + 1, "{range:?}");
             }
         }
     }

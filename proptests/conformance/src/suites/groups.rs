@@ -3,17 +3,21 @@
 
 use crate::{
     device::Device,
-    kernels::build::{Build, body, constant, map, push, row_major},
+    kernels::build::{Build, body, constant, map, map_with, push, row_major},
     suites::{Check, checks},
 };
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, ValueId};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, Load, ValueId};
 use eutectic_ir::{
-    DType,
+    Attr, DType,
     index::{Index, flatten},
 };
 
-pub(super) const CHECKS: &[(&str, Check)] =
-    checks![contractions, attentions, grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,];
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    contractions,
+    attentions,
+    windows_of_a_padded_image_beside_a_bias,
+    grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,
+];
 
 /// Up to two axes.
 fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
@@ -148,6 +152,86 @@ fn attentions(device: &Device) {
         let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
         let (kernel, inputs) = build.kernel(anchor, own);
         device.check(&kernel, &inputs, 400.0);
+    }
+}
+
+/// Windows of so many lines and columns, of an image that may end before they do.
+struct Windows {
+    count: [usize; 2],
+    each: [usize; 2],
+    image: [usize; 2],
+    heads: usize,
+}
+
+impl Windows {
+    /// An operand over windows, heads, lines, columns and `depth`, in another order of the axes: what the image has, beside it 0, plus what
+    /// there is of each head; in another type of float.
+    fn operand(&self, build: &mut Build, order: [usize; 6], depth: usize, dtype: DType) -> Body {
+        let sizes = [self.count[0], self.count[1], self.heads, self.each[0], self.each[1], depth];
+        let mut b = body(&order.map(|axis| sizes[axis]));
+        let coord = |axis: usize| Index::coord(order.iter().position(|&a| a == axis).expect("all are there"));
+        let [y, x] = [0, 1].map(|d| coord(d).times(self.each[d] as i64).plus(&coord(3 + d)));
+        let [lines, columns] = self.image;
+        let slot = build.input(dtype, lines * columns * self.heads * depth);
+        let at = flatten(&[y.clone(), x.clone(), coord(2), coord(5)], &[lines, columns, self.heads, depth]);
+        let guards = [(y, 0..lines as i64), (x, 0..columns as i64)];
+        let load = Load { slot, at, guards: guards.to_vec(), dtype };
+        let mut value = push(&mut b, Instr::Load(load));
+        let of_heads = build.input(dtype, self.heads * depth);
+        let own = build.load(&mut b, of_heads, flatten(&[coord(2), coord(5)], &[self.heads, depth]));
+        for guard in guards {
+            let pieces = vec![(vec![guard], value)];
+            value = push(&mut b, Instr::Select { pieces, fill: 0.0.into(), dtype });
+        }
+        value = map(&mut b, "add", &[value, own], dtype);
+        if dtype != DType::F32 {
+            value = map_with(&mut b, "cast", &[Attr::DType(DType::F32)], &[value], DType::F32);
+        }
+        b.results = vec![value];
+        b
+    }
+}
+
+/// Operands that are evaluated where they are used: queries, keys and values of windows, and rows of a product.
+fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
+    let windows = |count, each, image, heads| Windows { count, each, image, heads };
+    let cases = [
+        (windows([5, 5], [14, 14], [64, 64], 2), 17, 33),
+        (windows([2, 2], [5, 3], [7, 4], 3), 7, 5),
+        (windows([1, 3], [1, 1], [1, 2], 2), 5, 4),
+        (windows([2, 1], [4, 30], [7, 30], 1), 16, 8),
+        (windows([1, 2], [40, 30], [37, 45], 1), 4, 4),
+        (windows([1, 1], [37, 33], [30, 33], 1), 3, 2),
+        (windows([3, 2], [1, 7], [3, 9], 1), 1, 1),
+    ];
+    for (n, (windows, d, e)) in cases.iter().enumerate() {
+        for (dtype, causal) in [(DType::F32, false), (DType::F32, true), (DType::F16, false)] {
+            let mut build = Build::new(7 * n as u64);
+            let order = [0, 1, 2, 3, 4, 5];
+            let [query, key, value] = [d, d, e].map(|&depth| windows.operand(&mut build, order, depth, dtype));
+            let domain = value.domain.clone();
+            let axes = AttentionAxes { batch: 3, queries: 2, keys: 2, depth: 1, columns: 1 };
+            let bias = causal.then(|| {
+                let mut b = body(&[&domain[..5], &domain[3..5]].concat());
+                b.results = vec![mask(&mut build, &mut b, &axes)];
+                b
+            });
+            let own = own(&mut build, &domain);
+            let (scale, softcap, empty) = (0.4.into(), 0.0.into(), EmptyRow::Zeros);
+            let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+            let (kernel, inputs) = build.kernel(anchor, own);
+            device.check(&kernel, &inputs, 400.0);
+        }
+        // A matrix for each line of windows, whose rows are windows, heads and columns.
+        let mut build = Build::new(7 * n as u64 + 1);
+        let lhs = windows.operand(&mut build, [3, 0, 1, 2, 4, 5], *d, DType::F32);
+        let (batch, rows) = (lhs.domain[0], lhs.domain[1..5].to_vec());
+        let mut rhs = body(&[batch, *d, *e]);
+        rhs.results = vec![build.dense(&mut rhs, DType::F32)];
+        let own = own(&mut build, &[&[batch], &*rows, &[*e]].concat());
+        let axes = ContractionAxes { batch: 1, rows: 4, columns: 1, depth: 1 };
+        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        device.check(&kernel, &inputs, 200.0);
     }
 }
 

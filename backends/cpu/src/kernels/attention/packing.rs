@@ -1,8 +1,11 @@
-//! Packing of keys and values, and prefetching of what the next task reads.
+//! Queries, keys and values as products take them: evaluated, packed, and what of them the next task reads prefetched.
 
 use std::ops::Range;
 
-use super::{Attention, STRIP};
+use eutectic_backend::grouped::Grouped;
+use eutectic_ir::DType;
+
+use super::{Attention, STRIP, ScratchLayout};
 use crate::{
     gemm::{
         blocking::Blocking,
@@ -10,14 +13,96 @@ use crate::{
         product::ProductElement,
         right::Right,
     },
-    kernels::operand::Operand,
+    kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},
     runtime::thunk::ThunkContext,
     simd::{
+        Isa,
         softmax::AttentionElement,
         stream::{LINE, prefetch},
     },
-    tile::Tile,
+    tile::{Frame, Tile},
 };
+
+/// Queries, keys or values.
+pub enum AttentionOperand {
+    /// Read in place, or evaluated before the kernel begins.
+    Whole(Box<Operand>),
+    /// Evaluated in the task that uses them.
+    Blocks(Box<RowBlocks>),
+}
+
+impl AttentionOperand {
+    /// Compiles them; where that is all that is read of each block, a block at a time is evaluated.
+    ///
+    /// # Errors
+    /// Everything that stands in the way.
+    pub fn compile(
+        operand: &Grouped,
+        acc: DType,
+        slots: &mut Slots,
+        isa: Isa,
+        blocks: Option<&[Range<usize>]>,
+    ) -> Result<AttentionOperand, Vec<String>> {
+        if let Some(in_place) = Operand::in_place(operand, acc, slots) {
+            return Ok(AttentionOperand::Whole(Box::new(in_place)));
+        }
+        match blocks.and_then(|blocks| RowBlocks::compile(operand, acc, slots, isa, blocks.iter().cloned())) {
+            Some(blocks) => Ok(AttentionOperand::Blocks(Box::new(blocks))),
+            None => Operand::compile(operand, acc, slots, isa).map(|whole| AttentionOperand::Whole(Box::new(whole))),
+        }
+    }
+
+    /// The operand, unless it is evaluated in tasks.
+    pub fn whole(&self) -> Option<&Operand> {
+        match self {
+            AttentionOperand::Whole(operand) => Some(operand),
+            AttentionOperand::Blocks(_) => None,
+        }
+    }
+
+    /// Bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
+    pub fn registers(&self) -> usize {
+        match self {
+            AttentionOperand::Whole(_) => 0,
+            AttentionOperand::Blocks(blocks) => blocks.registers(),
+        }
+    }
+
+    /// Elements of a block of so many rows that is evaluated in a task.
+    pub fn room(&self, rows: usize) -> usize {
+        match self {
+            AttentionOperand::Whole(_) => 0,
+            AttentionOperand::Blocks(blocks) => blocks.room(rows),
+        }
+    }
+
+    /// Some rows at a batch point; where these are evaluated, at `place`.
+    ///
+    /// # Safety
+    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the registers and, at `place`, the room that are stated, and the
+    /// rows must be one of the blocks.
+    pub unsafe fn matrix<T: Copy>(
+        &self,
+        launch: &ThunkContext<'_>,
+        point: &[usize],
+        rows: Stretch,
+        scratch: *mut u8,
+        place: usize,
+    ) -> Matrix {
+        match self {
+            AttentionOperand::Whole(operand) => operand.matrix(launch.slots, point, rows.first, 0),
+            AttentionOperand::Blocks(blocks) => {
+                let (slots, fault) = (launch.slots, launch.fault);
+                let frame = Frame { slots, scratch, anchor: std::ptr::null(), direct: false, fault };
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    let to = scratch.add(place).cast::<T>();
+                    blocks.matrix(&frame, point, rows.first..rows.first + rows.count, false, to)
+                }
+            }
+        }
+    }
+}
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Keys and values of a block, packed where several strips of queries are multiplied with them.
@@ -32,9 +117,13 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         scratch: *mut u8,
     ) -> [Right<'static>; 2] {
         let point = &tile.start[..self.batch];
-        let key = self.key.matrix(launch.slots, point, keys.first, 0);
+        let ScratchLayout { evaluated: [_, of_key, of_value], .. } = self.layout;
+        // SAFETY: passed on from the caller; there is room, see `lay_out`.
+        let [key, value] = unsafe {
+            [(&self.key, of_key), (&self.value, of_value)]
+                .map(|(o, at)| o.matrix::<T>(launch, point, keys, scratch, at))
+        };
         let key = Matrix { rows: key.columns, columns: key.rows, ..key };
-        let value = self.value.matrix(launch.slots, point, keys.first, 0);
         if tile.len[self.batch] <= STRIP {
             return [key, value].map(Right::Strided);
         }
@@ -56,11 +145,18 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Prefetches what the next task reads first, a share of it with each strip: the hardware does not prefetch strided rows.
     pub(super) fn prefetch(&self, launch: &ThunkContext<'_>, tile: &Tile, next: &Tile, strip: &Range<usize>) {
         let axis = self.batch;
-        let ask = |operand: &Operand, rows: Stretch, columns: usize| {
-            let matrix = operand.matrix(launch.slots, &next.start[..axis], rows.first, 0);
-            let share = |n: usize| (n * rows.count / tile.len[axis]) as isize;
-            for row in (share(strip.start)..share(strip.end)).filter(|_| matrix.columns == 1) {
-                let at = matrix.at.wrapping_offset(row * matrix.rows * size_of::<T>() as isize);
+        let share = |n: usize| n * strip.start / tile.len[axis]..n * strip.end / tile.len[axis];
+        let ask = |operand: &AttentionOperand, rows: Stretch, columns: usize| {
+            let (point, share) = (&next.start[..axis], share(rows.count));
+            let operand = match operand {
+                AttentionOperand::Whole(operand) => operand,
+                AttentionOperand::Blocks(blocks) => {
+                    return blocks.prefetch(launch.slots, point, rows.first + share.start..rows.first + share.end);
+                }
+            };
+            let matrix = operand.matrix(launch.slots, point, rows.first, 0);
+            for row in share.filter(|_| matrix.columns == 1) {
+                let at = matrix.at.wrapping_offset(row as isize * matrix.rows * size_of::<T>() as isize);
                 (0..columns * size_of::<T>()).step_by(LINE).for_each(|byte| prefetch(at.wrapping_add(byte)));
             }
         };

@@ -1,15 +1,23 @@
 //! The two sides of a contraction: what is read in place, what is evaluated before, and what part by part.
 
+use std::ops::Range;
+
 use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
 use crate::{
     gemm::{
-        computed::ComputedOperand, gathered::Gathered, left::Left, matrix::PartSize, product::ProductElement,
-        right::Right, source::RowSource,
+        computed::ComputedOperand,
+        gathered::Gathered,
+        left::Left,
+        matrix::{PartSize, Stretch},
+        product::ProductElement,
+        right::Right,
+        source::RowSource,
     },
     kernels::{
         operand::{Operand, in_place},
+        row_blocks::RowBlocks,
         slots::Slots,
     },
     runtime::thunk::ThunkContext,
@@ -20,6 +28,14 @@ use crate::{
 /// The parts in which an operand would be evaluated, if each is evaluated once.
 pub type EvaluatedParts = Option<Vec<PartSize>>;
 
+/// How a left operand would be evaluated, if each element is evaluated once.
+pub struct LhsParts {
+    /// In parts as micro-kernels read them, if they read parts.
+    pub parts: EvaluatedParts,
+    /// In the rows of tasks, if all terms of these do not take too much room.
+    pub blocks: Vec<Range<usize>>,
+}
+
 /// The left operand.
 pub enum Lhs {
     /// Read in place, or evaluated first.
@@ -28,6 +44,8 @@ pub enum Lhs {
     Gathered(Gathered),
     /// Evaluated part by part.
     Computed(Box<ComputedOperand>),
+    /// Evaluated with all terms, as many rows at a time as a task has.
+    Blocks(Box<RowBlocks>),
 }
 
 impl Lhs {
@@ -40,7 +58,7 @@ impl Lhs {
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
-        parts: EvaluatedParts,
+        parts: Option<LhsParts>,
     ) -> Result<Lhs, Vec<String>> {
         let matrices = lhs.matrices();
         let as_it_is = matrices.as_ref().is_some_and(|nest| in_place(nest, acc, slots).is_some());
@@ -51,19 +69,42 @@ impl Lhs {
             if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
                 return Ok(Lhs::Gathered(gathered));
             }
-            let computed = matrices
-                .zip(parts)
-                .and_then(|(nest, parts)| ComputedOperand::compile(&nest, &slots.types, isa, &parts));
-            if let Some(computed) = computed {
-                return Ok(Lhs::Computed(Box::new(computed)));
+            if let Some(LhsParts { parts, blocks }) = parts {
+                let computed = matrices
+                    .zip(parts)
+                    .and_then(|(nest, parts)| ComputedOperand::compile(&nest, &slots.types, isa, &parts));
+                if let Some(computed) = computed {
+                    return Ok(Lhs::Computed(Box::new(computed)));
+                }
+                let blocks = (!blocks.is_empty()).then_some(blocks);
+                let blocks = blocks.and_then(|b| RowBlocks::compile(lhs, acc, slots, isa, b.into_iter()));
+                if let Some(blocks) = blocks {
+                    return Ok(Lhs::Blocks(Box::new(blocks)));
+                }
             }
         }
         Operand::compile(lhs, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
     }
 
-    /// The matrix at a batch point from a row on; `before` are the rows of the matrices before it.
-    pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], before: usize, row: usize) -> Left<'a> {
+    /// The matrix at a batch point from a row on; `before` are the rows of the matrices before it. Rows that are evaluated with all terms
+    /// are evaluated to `room`.
+    ///
+    /// # Safety
+    /// As [`crate::runtime::thunk::Thunk::run`]; there must be as much room as [`Lhs::room`] says.
+    pub unsafe fn at<'a, T: Copy>(
+        &'a self,
+        frame: &'a Frame<'a>,
+        point: &[usize],
+        before: usize,
+        rows: Stretch,
+        room: *mut u8,
+    ) -> Left<'a> {
+        let row = rows.first;
         match self {
+            Lhs::Blocks(lhs) => {
+                // SAFETY: passed on from the caller.
+                Left::Strided(unsafe { lhs.matrix(frame, point, row..row + rows.count, true, room.cast::<T>()) })
+            }
             Lhs::Operand(lhs) => Left::Strided(lhs.matrix(frame.slots, point, row, 0)),
             Lhs::Gathered(lhs) => {
                 let buffer = frame.slots[lhs.slot].cast_const();
@@ -73,12 +114,23 @@ impl Lhs {
         }
     }
 
-    fn forms(&self) -> (Option<&Operand>, Option<&ComputedOperand>) {
+    /// The operand that comes first, if it is one.
+    fn first(&self) -> Option<&Operand> {
+        if let Lhs::Operand(lhs) = self { Some(lhs) } else { None }
+    }
+
+    /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    pub fn registers(&self) -> usize {
         match self {
-            Lhs::Operand(lhs) => (Some(lhs), None),
-            Lhs::Gathered(_) => (None, None),
-            Lhs::Computed(lhs) => (None, Some(lhs)),
+            Lhs::Operand(_) | Lhs::Gathered(_) => 0,
+            Lhs::Computed(lhs) => lhs.scratch(),
+            Lhs::Blocks(lhs) => lhs.registers(),
         }
+    }
+
+    /// Elements of so many rows that are evaluated at once.
+    pub fn room(&self, rows: usize) -> usize {
+        if let Lhs::Blocks(lhs) = self { lhs.room(rows) } else { 0 }
     }
 }
 
@@ -120,11 +172,14 @@ impl Rhs {
         }
     }
 
-    fn forms(&self) -> (Option<&Operand>, Option<&ComputedOperand>) {
-        match self {
-            Rhs::Operand(rhs) => (Some(rhs), None),
-            Rhs::Computed(rhs) => (None, Some(rhs)),
-        }
+    /// The operand that comes first, if it is one.
+    fn first(&self) -> Option<&Operand> {
+        if let Rhs::Operand(rhs) = self { Some(rhs) } else { None }
+    }
+
+    /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    pub fn registers(&self) -> usize {
+        if let Rhs::Computed(rhs) = self { rhs.scratch() } else { 0 }
     }
 }
 
@@ -136,7 +191,7 @@ macro_rules! both {
             /// # Safety
             /// As [`crate::runtime::thunk::Thunk::run`].
             pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
-                if let Some(operand) = self.forms().0 {
+                if let Some(operand) = self.first() {
                     // SAFETY: passed on from the caller.
                     unsafe { operand.prepare(launch) };
                 }
@@ -144,12 +199,7 @@ macro_rules! both {
 
             /// Bytes of scratch memory that this takes.
             pub fn scratch(&self) -> usize {
-                self.forms().0.map_or(0, Operand::scratch)
-            }
-
-            /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
-            pub fn registers(&self) -> usize {
-                self.forms().1.map_or(0, ComputedOperand::scratch)
+                self.first().map_or(0, Operand::scratch)
             }
         }
     )*};

@@ -1,0 +1,196 @@
+//! Operands that are evaluated a block of rows at a time, in the scratch memory of the thread that is about to use them: whatever maps
+//! and functions they are read through, there is no buffer that holds all of them.
+
+use std::ops::Range;
+
+use eutectic_backend::{
+    Instr,
+    axes::Nest,
+    grouped::{COLUMNS, Grouped, ROWS},
+};
+use eutectic_ir::DType;
+
+use super::slots::Slots;
+use crate::{
+    gemm::matrix::Matrix,
+    simd::{
+        Isa,
+        stream::{LINE, prefetch},
+    },
+    tile::{
+        self, Frame, MAX_RANK, RowPart, Tile, TileProgram,
+        domain::AxisMask,
+        program::{TileStep, TileValue},
+        span::{Span, parts},
+    },
+};
+
+/// Elements that are evaluated at once: they stay in the first-level cache until they are copied to their place.
+const PART: usize = 4096;
+
+/// An operand over `[b.. rows.. columns..]`.
+pub struct RowBlocks {
+    /// Which computes some of its rows.
+    program: TileProgram,
+    batch: usize,
+    rows: Span,
+    columns: Span,
+    /// Rows that are evaluated at once.
+    part: usize,
+}
+
+/// Whether nothing is evaluated twice if each matrix of an operand, of which there is one for each point of the first `batch` axes, is
+/// evaluated by itself.
+pub fn is_apart(nest: &Nest, batch: usize) -> bool {
+    (0..batch).all(|axis| nest.domain[axis] <= 1 || nest.depends_on(axis))
+}
+
+/// The axes along which boxes have one point: those of the batch, and the outer ones of the rows, up to those that a guard mentions with
+/// ones further inside.
+fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
+    let (batch, rows) = (groups[0], groups[ROWS]);
+    let guards = nest.instrs.iter().flat_map(|instr| match instr {
+        Instr::Load(load) => load.guards.iter().collect(),
+        Instr::Select { pieces, .. } => pieces.iter().flat_map(|piece| &piece.0).collect(),
+        _ => Vec::new(),
+    });
+    let outer = guards.filter_map(|(index, _)| (batch..batch + rows).rev().filter(|&d| index.mentions(d)).nth(1));
+    let end = outer.max().map_or(batch, |axis| axis + 1);
+    (0..end).fold(0, |mask, axis| mask | 1 << axis)
+}
+
+impl RowBlocks {
+    /// Compiles an operand that is wanted as matrices of type `acc`, in `blocks` of rows; `None` if it is better evaluated as a whole:
+    /// where its matrices are not apart, or maps are affine only if axes are cut.
+    pub fn compile(
+        operand: &Grouped,
+        acc: DType,
+        slots: &Slots,
+        isa: Isa,
+        blocks: impl Iterator<Item = Range<usize>>,
+    ) -> Option<RowBlocks> {
+        let operand = operand.clone().simple(COLUMNS).simple(ROWS);
+        let Grouped { nest, groups } = &operand;
+        let batch = groups[0];
+        if nest.domain.contains(&0) || nest.divisions() > 0 || !is_apart(nest, batch) {
+            return None;
+        }
+        let [rows, columns] = [ROWS, COLUMNS].map(|g| Span::new(&nest.domain, operand.first(g), groups[g]));
+        let single = single(nest, groups);
+        let outer = single >> batch;
+        let mut program = tile::compile_for(nest, 0, single, &slots.types, isa).ok()?;
+        // What does not depend on all axes of the matrices is spread along these.
+        let result = *program.results.first()?;
+        let value = program.values[result].clone();
+        let mask = value.mask | rows.mask() | columns.mask();
+        if value.dtype != acc {
+            return None;
+        }
+        if mask != value.mask {
+            program.steps.push(TileStep::Spread(result));
+            program.values.push(TileValue { mask, constant: None, direct: None, ..value });
+            program.results[0] = program.steps.len() - 1;
+        }
+        // As many as fit, in whole lines of the inner axes, and no more than one point of outer ones that have one at a time.
+        let mut part = 1;
+        let fits = (PART / columns.points()).max(1);
+        for (axis, &extent) in operand.extents(ROWS).iter().enumerate().rev().filter(|(axis, _)| outer >> axis & 1 == 0)
+        {
+            part *= (fits / part).clamp(1, extent);
+            if part < operand.extents(ROWS)[axis..].iter().product() {
+                break;
+            }
+        }
+        let wide = columns.lens(std::iter::once(0..columns.points()));
+        let both = |r: &[usize; MAX_RANK], c: &[usize; MAX_RANK]| std::array::from_fn(|d| r[d].max(c[d]));
+        let lens = rows.lens(blocks.flat_map(|block| parts(block, part)));
+        program.allocate(&lens.iter().flat_map(|r| wide.iter().map(move |c| both(r, c))).collect::<Vec<_>>());
+        Some(RowBlocks { program, batch, rows, columns, part })
+    }
+
+    /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    pub fn registers(&self) -> usize {
+        self.program.scratch
+    }
+
+    /// Elements of so many rows.
+    pub fn room(&self, rows: usize) -> usize {
+        rows * self.columns.points()
+    }
+
+    /// Evaluates some rows of the matrix at a batch point, and prefetches those that come next if that is `ahead`.
+    ///
+    /// # Safety
+    /// The frame's slots must be the kernel's and its scratch memory large enough; the rows must lie in one of the blocks that the
+    /// operand was compiled for, begin with it, and there must be [`RowBlocks::room`] for them at `to`, of elements of its type.
+    pub unsafe fn matrix<T: Copy>(
+        &self,
+        frame: &Frame<'_>,
+        point: &[usize],
+        rows: Range<usize>,
+        ahead: bool,
+        to: *mut T,
+    ) -> Matrix {
+        let (width, first) = (self.columns.points(), rows.start);
+        let tile = self.tile(point);
+        for part in parts(rows.clone(), self.part) {
+            if ahead {
+                self.prefetch(frame.slots, point, part.end..rows.end.min(part.end + self.part));
+            }
+            self.rows.boxes(part, tile, &mut |some, part| {
+                // SAFETY: registers were placed for boxes of this size, which are dense there; the rest is passed on from the caller.
+                unsafe {
+                    self.program.run(frame, &part, RowPart::WHOLE);
+                    let (at, _) = self.program.result(frame, &part, self.program.results[0]);
+                    let to = to.add((some.start - first) * width);
+                    to.copy_from_nonoverlapping(at.cast(), some.len() * width);
+                }
+            });
+        }
+        Matrix { at: to.cast(), rows: width as isize, columns: 1 }
+    }
+
+    /// All columns at a batch point.
+    fn tile(&self, point: &[usize]) -> Tile {
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(point);
+        self.columns.boxes(0..self.columns.points(), tile, &mut |_, whole| tile = whole);
+        tile
+    }
+
+    /// Prefetches what some rows are read from in lines: hardware does not prefetch lines that are far apart.
+    pub fn prefetch(&self, slots: &[*mut u8], point: &[usize], rows: Range<usize>) {
+        self.rows.boxes(rows, self.tile(point), &mut |_, part| {
+            for (step, value) in self.program.steps.iter().zip(&self.program.values) {
+                let (slot, base, strides, part) = match step {
+                    TileStep::Affine { slot, base, strides } => (*slot, *base, strides, Some(part)),
+                    TileStep::Boxed { slot, base, strides, region } => (*slot, *base, strides, region.part(&part)),
+                    _ => continue,
+                };
+                if let Some(part) = part.filter(|_| value.mask & self.rows.mask() != 0) {
+                    let at = slots[slot].wrapping_offset(base as isize * value.dtype.size() as isize);
+                    lines(at, value.dtype.size(), strides, &part);
+                }
+            }
+        });
+    }
+}
+
+/// Prefetches what a load reads of a box, if that lies in lines along its innermost axis.
+fn lines(at: *const u8, size: usize, strides: &[i64; MAX_RANK], part: &Tile) {
+    let Some(inner) = (0..MAX_RANK).rev().find(|&d| part.len[d] > 1) else { return };
+    if strides[inner] != 1 {
+        return;
+    }
+    let bytes = part.len[inner] * size;
+    let mut at_axis = [0; MAX_RANK];
+    loop {
+        let offset = (0..MAX_RANK).map(|d| strides[d] * (part.start[d] + at_axis[d]) as i64).sum::<i64>();
+        let line = at.wrapping_offset(offset as isize * size as isize);
+        (0..bytes).step_by(LINE).for_each(|byte| prefetch(line.wrapping_add(byte)));
+        let next = (0..inner).rev().find(|&d| strides[d] != 0 && at_axis[d] + 1 < part.len[d]);
+        let Some(d) = next else { return };
+        at_axis[d] += 1;
+        at_axis[d + 1..].fill(0);
+    }
+}
