@@ -35,6 +35,7 @@ use crate::{
     module::Module,
     spirv,
     stream::Queue,
+    words::FloatControl,
 };
 
 /// What things cost on a device of a kind.
@@ -281,7 +282,9 @@ impl Device for Vulkan {
             .map(|dtype| format!(", matrix units of {dtype}"))
             .collect();
         let (name, driver, memory) = (&found.name, &found.driver, features.memory >> 30);
-        format!("{name} ({driver}), {memory} GiB, subgroups of {subgroup}{units}{lacks}")
+        let keeps = found.kept.contains(&(32, FloatControl::SUBNORMALS));
+        let flushed = if keeps { "" } else { ", subnormal numbers are zero" };
+        format!("{name} ({driver}), {memory} GiB, subgroups of {subgroup}{units}{lacks}{flushed}")
     }
 
     fn limits(&self) -> Limits {
