@@ -106,28 +106,29 @@ impl Costs {
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
 
-    /// Seconds by which evaluating the operands of a product, or keys and values, holds up matrix units, which copies do not.
+    /// Seconds by which evaluating the operands of a product or an attention holds up matrix units, which copies do not.
     fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
+        // Operands that come tile by tile, how long they are along what is summed over, and the size of a block's results.
+        let (bodies, along, block): (&[&Body], _, _) = match &kernel.anchor {
+            AnchorKernel::Contraction { lhs, rhs, axes } => {
+                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], 16384.0)
+            }
+            AnchorKernel::Attention { query, key, value, axes, .. } => {
+                let columns = points(&value.domain[axes.batch + axes.keys..]).max(1.0);
+                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], 64.0 * columns)
+            }
+            _ => return 0.0,
+        };
         let on_units = |body: &&Body| {
             let dtype = body.results.first().map_or(DType::F32, |&result| body.instrs[result].dtype());
             dtype.is_float() && dtype.size() == 2 || body.before_tf32().is_some()
         };
-        // Operands that come tile by tile, how long they are along what is summed over, and the size of a block's results.
-        let (bodies, along, block) = match &kernel.anchor {
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                ([lhs, rhs], &lhs.domain[axes.batch + axes.rows..], 16384.0)
-            }
-            AnchorKernel::Attention { key, value, axes, .. } => {
-                let columns = points(&value.domain[axes.batch + axes.keys..]).max(1.0);
-                ([key, value], &key.domain[axes.batch..axes.batch + axes.keys], 64.0 * columns)
-            }
-            _ => return 0.0,
-        };
-        if !bodies.iter().all(|body| on_units(&&**body)) || bodies.iter().all(|body| is_copied(body)) {
+        if !bodies.iter().all(on_units) {
             return 0.0;
         }
+        let evaluated = bodies.iter().filter(|body| !is_copied(body)).count() as f64;
         let waves = (points(&kernel.body.domain) / block / shape.processors as f64).max(1.0);
-        self.evaluated * points(along) / 64.0 * waves
+        self.evaluated * evaluated * points(along) / 64.0 * waves
     }
 
     /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
