@@ -24,6 +24,7 @@ use crate::{
         chosen::ChosenMatrix,
         contraction::tasks,
         lanes::form::{LaneForm, VECTOR},
+        row_blocks,
     },
     simd::table,
     tile::{MAX_RANK, gather::LONG_RUN, shape::SHORTEST_LINE},
@@ -285,9 +286,16 @@ impl CostModel {
             }
         } else if !in_place {
             // Of left operands that are matrices by all maps, micro-kernels evaluate parts of few rows, which gains next to nothing.
-            let maps = || body.instrs.iter().flat_map(Instr::maps);
-            let few = used == OperandUse::Left && maps().all(|map| is_of_matrices(map, &body.domain, groups));
-            if used != OperandUse::Whole && !few && is_apart(body, groups[0]) {
+            let blocks = match used {
+                OperandUse::Whole => false,
+                OperandUse::Blocks => true,
+                OperandUse::Left => {
+                    let mut maps = body.instrs.iter().flat_map(Instr::maps);
+                    !maps.all(|map| is_of_matrices(map, &body.domain, groups))
+                        && row_blocks::is_view(&body.instrs, &body.domain, groups[0], groups[1])
+                }
+            };
+            if blocks && is_apart(body, groups[0]) {
                 self.body(body, 0, Walk::Blocks, work);
                 work.seconds += points(&body.domain, AxisSet::MAX) * self.costs.element.copy;
                 return;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eutectic_backend::grouped::Grouped;
+use eutectic_backend::grouped::{Grouped, ROWS};
 use eutectic_ir::DType;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     },
     kernels::{
         operand::{Operand, in_place},
-        row_blocks::RowBlocks,
+        row_blocks::{RowBlocks, is_view},
         slots::Slots,
     },
     runtime::thunk::ThunkContext,
@@ -76,7 +76,8 @@ impl Lhs {
                 if let Some(computed) = computed {
                     return Ok(Lhs::Computed(Box::new(computed)));
                 }
-                let blocks = (!blocks.is_empty()).then_some(blocks);
+                let is_view = is_view(&lhs.nest.instrs, &lhs.nest.domain, lhs.groups[0], lhs.groups[ROWS]);
+                let blocks = (is_view && !blocks.is_empty()).then_some(blocks);
                 let blocks = blocks.and_then(|b| RowBlocks::compile(lhs, acc, slots, isa, b.into_iter()));
                 if let Some(blocks) = blocks {
                     return Ok(Lhs::Blocks(Box::new(blocks)));
