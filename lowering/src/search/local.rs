@@ -195,9 +195,11 @@ impl Search<'_, '_> {
     fn wish_for(&mut self, class: ClassId) {
         // Classes, whether they go into the anchor, and whether they are to be stored.
         let mut open = vec![(class, false, true)];
+        // Forms that nothing needs may go round: a reshape of a reshape.
+        let mut seen = FxHashSet::default();
         while let Some((class, before, stored)) = open.pop() {
             let is_settled = self.state.space.facts.loadable[class] || self.state.is_needed(class);
-            if is_settled || !self.is_free(class) {
+            if is_settled || !self.is_free(class) || !seen.insert(class) {
                 continue;
             }
             let node = self.state.plan().choice[class];
