@@ -7,6 +7,7 @@
 //! cache from the one product to the other.
 
 mod bias;
+mod operands;
 mod packing;
 
 use std::ops::Range;
@@ -18,7 +19,7 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
-use self::{bias::Bias, packing::AttentionOperand};
+use self::{bias::Bias, operands::AttentionOperand};
 use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{

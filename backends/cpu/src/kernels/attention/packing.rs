@@ -1,11 +1,8 @@
-//! Queries, keys and values as products take them: evaluated, packed, and what of them the next task reads prefetched.
+//! Keys and values packed as products take them, and what the next task reads prefetched.
 
 use std::ops::Range;
 
-use eutectic_backend::grouped::Grouped;
-use eutectic_ir::DType;
-
-use super::{Attention, STRIP, ScratchLayout};
+use super::{Attention, STRIP, ScratchLayout, operands::AttentionOperand};
 use crate::{
     gemm::{
         blocking::Blocking,
@@ -13,96 +10,13 @@ use crate::{
         product::ProductElement,
         right::Right,
     },
-    kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},
     runtime::thunk::ThunkContext,
     simd::{
-        Isa,
         softmax::AttentionElement,
         stream::{LINE, prefetch},
     },
-    tile::{Frame, Tile},
+    tile::Tile,
 };
-
-/// Queries, keys or values.
-pub enum AttentionOperand {
-    /// Read in place, or evaluated before the kernel begins.
-    Whole(Box<Operand>),
-    /// Evaluated in the task that uses them.
-    Blocks(Box<RowBlocks>),
-}
-
-impl AttentionOperand {
-    /// Compiles them; where that is all that is read of each block, a block at a time is evaluated.
-    ///
-    /// # Errors
-    /// Everything that stands in the way.
-    pub fn compile(
-        operand: &Grouped,
-        acc: DType,
-        slots: &mut Slots,
-        isa: Isa,
-        blocks: Option<&[Range<usize>]>,
-    ) -> Result<AttentionOperand, Vec<String>> {
-        if let Some(in_place) = Operand::in_place(operand, acc, slots) {
-            return Ok(AttentionOperand::Whole(Box::new(in_place)));
-        }
-        match blocks.and_then(|blocks| RowBlocks::compile(operand, acc, slots, isa, blocks.iter().cloned())) {
-            Some(blocks) => Ok(AttentionOperand::Blocks(Box::new(blocks))),
-            None => Operand::compile(operand, acc, slots, isa).map(|whole| AttentionOperand::Whole(Box::new(whole))),
-        }
-    }
-
-    /// The operand, unless it is evaluated in tasks.
-    pub fn whole(&self) -> Option<&Operand> {
-        match self {
-            AttentionOperand::Whole(operand) => Some(operand),
-            AttentionOperand::Blocks(_) => None,
-        }
-    }
-
-    /// Bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
-    pub fn registers(&self) -> usize {
-        match self {
-            AttentionOperand::Whole(_) => 0,
-            AttentionOperand::Blocks(blocks) => blocks.registers(),
-        }
-    }
-
-    /// Elements of a block of so many rows that is evaluated in a task.
-    pub fn room(&self, rows: usize) -> usize {
-        match self {
-            AttentionOperand::Whole(_) => 0,
-            AttentionOperand::Blocks(blocks) => blocks.room(rows),
-        }
-    }
-
-    /// Some rows at a batch point; where these are evaluated, at `place`.
-    ///
-    /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the registers and, at `place`, the room that are stated, and the
-    /// rows must be one of the blocks.
-    pub unsafe fn matrix<T: Copy>(
-        &self,
-        launch: &ThunkContext<'_>,
-        point: &[usize],
-        rows: Stretch,
-        scratch: *mut u8,
-        place: usize,
-    ) -> Matrix {
-        match self {
-            AttentionOperand::Whole(operand) => operand.matrix(launch.slots, point, rows.first, 0),
-            AttentionOperand::Blocks(blocks) => {
-                let (slots, fault) = (launch.slots, launch.fault);
-                let frame = Frame { slots, scratch, anchor: std::ptr::null(), direct: false, fault };
-                // SAFETY: passed on from the caller.
-                unsafe {
-                    let to = scratch.add(place).cast::<T>();
-                    blocks.matrix(&frame, point, rows.first..rows.first + rows.count, false, to)
-                }
-            }
-        }
-    }
-}
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Keys and values of a block, packed where several strips of queries are multiplied with them.
