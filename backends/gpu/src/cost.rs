@@ -38,7 +38,7 @@ pub struct Costs {
     pub matrix: f64,
     /// The same of 32-bit operands of which eleven significant bits are enough.
     pub tf32: f64,
-    /// Seconds by which 64 terms of the depth take longer on matrix units where threads evaluate an operand on its way to them.
+    /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
     pub evaluated: f64,
     /// Operations a second of attention, in 32 bits.
     pub attention: f64,
