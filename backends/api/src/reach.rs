@@ -21,6 +21,36 @@ pub fn mentioned(index: &Index) -> AxisSet {
     })
 }
 
+/// The share of the points of its own domain at which a kernel stores anything: less than 1 where guards leave some out.
+pub fn stored(kernel: &Kernel) -> f64 {
+    let domain = &kernel.body.domain;
+    let share = |guards: &[Guard]| guards.iter().map(|guard| held(guard, domain)).product::<f64>();
+    kernel.stores.iter().map(|store| share(&store.guards)).fold(0.0, f64::max)
+}
+
+/// The share of a domain's points at which a guard holds; of a map that is not affine, all of them.
+fn held((index, range): &Guard, domain: &[usize]) -> f64 {
+    let Some(strides) = index.affine(domain.len()) else { return 1.0 };
+    let mut axes = (0..domain.len()).filter(|&d| strides[d] != 0 && domain[d] > 1);
+    let Some(inner) = axes.next_back() else { return f64::from(u8::from(range.contains(&index.constant))) };
+    // Points along the other axes are gone through; of the last one it is known where the guard begins and ends to hold.
+    let outer: Vec<usize> = axes.collect();
+    let all: usize = outer.iter().map(|&d| domain[d]).product();
+    let points = (0..all).map(|mut n| {
+        let mut from = index.constant;
+        for &d in outer.iter().rev() {
+            from += strides[d] * (n % domain[d]) as i64;
+            n /= domain[d];
+        }
+        let last = from + strides[inner] * (domain[inner] as i64 - 1);
+        let (low, high, step) = (from.min(last), from.max(last), strides[inner].abs());
+        let first = ((range.start - low).max(0) + step - 1) / step;
+        let end = (range.end.min(high + 1) - low).max(0) + step - 1;
+        (end / step - first).max(0)
+    });
+    points.sum::<i64>() as f64 / (all * domain[inner]) as f64
+}
+
 /// The axes that form a row; none outside of row groups.
 pub fn row_mask(kernel: &Kernel) -> AxisSet {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
@@ -153,5 +183,22 @@ mod tests {
         let at = k.div(192, &domain).times(960).plus(&column.times(64)).plus(&k.modulo(64, &domain));
         assert_eq!(line(&at, &domain), Some(64.0));
         assert_eq!(line(&k.times(3), &domain), None);
+    }
+
+    #[test]
+    fn a_guard_holds_for_as_many_points_as_are_counted() {
+        let domain = [5, 3, 14];
+        let at = |strides: [i64; 3], constant| {
+            (0..3).fold(Index::constant(constant), |sum, d| sum.plus(&Index::coord(d).times(strides[d])))
+        };
+        for strides in [[14, 0, 1], [0, 0, 3], [0, 0, -2], [-14, 0, -1], [7, 2, 5], [0, 0, 0], [1, 0, 0]] {
+            for (constant, range) in [(0, 0..64), (3, 5..11), (20, -3..9), (0, 8..8), (-5, -100..100)] {
+                let index = at(strides, constant);
+                let points = (0..210).map(|n| [n / 42, n / 14 % 3, n % 14]);
+                let count = points.filter(|point| range.contains(&index.eval(point, &|_| 0))).count();
+                let got = held(&(index.clone(), range.clone()), &domain);
+                assert!((got - count as f64 / 210.0).abs() < 1e-12, "{index} in {range:?}: {got}, {count} of 210");
+            }
+        }
     }
 }

@@ -76,11 +76,11 @@ impl KernelBuilder<'_> {
         stores.sort_by_cached_key(|c| std::cmp::Reverse(position(c)));
         for &class in &stores {
             let written = self.written(class);
-            match self.place(written, class, &scope.body.domain, outer)? {
-                Some(at) => {
-                    let place = scope.place(at.clone(), Vec::new());
+            match self.place(written, class, domain, outer)? {
+                Some((at, guards)) => {
+                    let place = scope.place(at.clone(), guards.clone());
                     let value = self.value(written, &place, scope)?;
-                    places.push(Placed { class, value, at, guards: Vec::new() });
+                    places.push(Placed { class, value, at, guards });
                 }
                 None => later.push(class),
             }
@@ -103,52 +103,100 @@ impl KernelBuilder<'_> {
         }
         // A row of no elements still has its results; a domain without points has none.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };
-        for Placed { class, at, .. } in &places {
+        for Placed { class, at, guards, .. } in &places {
             let dims = self.dims(self.written(*class))?;
             if axes.contains(&0) && !dims.contains(&0) {
                 return Err("a store lies beside a domain without points".into());
             }
-            let stored = self.shape(self.written(*class))?;
-            let row = self.row.as_ref().map(|(axis, _)| *axis);
-            if !is_bijection(&flatten(at, &dims), domain, row, stored) {
-                return Err(format!("a store over {domain} does not cover its tensor {stored} exactly once"));
+            // Of a part, the whole was checked.
+            if guards.is_empty() {
+                self.check_cover(self.written(*class), at, domain)?;
             }
         }
         places.into_iter().map(|placed| self.landed(placed, scope)).collect()
     }
 
+    /// Checks that a class is stored exactly once, at such places over the domain.
+    fn check_cover(&self, class: ClassId, at: &[Index], domain: &Shape) -> Result<(), String> {
+        let (stored, row) = (self.shape(class)?, self.row.as_ref().map(|(axis, _)| *axis));
+        if is_bijection(&flatten(at, &self.dims(class)?), domain, row, stored) {
+            return Ok(());
+        }
+        Err(format!("a store over {domain} does not cover its tensor {stored} exactly once"))
+    }
+
     /// The coordinates of a stored class over the domain, where it lies above the anchor (or the first reduction); for
-    /// a map kernel without anchor the last store's own.
+    /// a map kernel without anchor the last store's own. Where it is a part of what lies there, with what says which points it has.
     fn place(
         &self,
         class: ClassId,
         stored: ClassId,
-        domain: &[usize],
+        domain: &Shape,
         outer: &[usize],
-    ) -> Result<Option<Vec<Index>>, String> {
+    ) -> Result<Option<(Vec<Index>, Vec<Guard>)>, String> {
         let dims = self.dims(class)?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
         if self.anchor.is_none() && self.row.is_none() {
-            return Ok((Some(&stored) == self.parts.stores.last()).then_some(identity));
+            return Ok((Some(&stored) == self.parts.stores.last()).then_some((identity, Vec::new())));
         }
-        let Some(mut at) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
-        at.truncate(outer.len());
-        let row = self.row.as_ref().map(|(axis, _)| domain[*axis]);
-        match invert(&at, &dims, outer, row) {
-            Some(place) => Ok(Some(place)),
-            None => Err(format!("{dims:?} does not follow from the anchor's domain {domain:?} by a bijection")),
+        let Some((met, mut at)) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
+        let extents = domain.capacity().ok_or_else(|| format!("{domain} has open dimensions"))?;
+        let why = || format!("{dims:?} does not follow from the anchor's domain {domain} by a bijection");
+        let Some((whole, starts)) = self.part(met) else {
+            at.truncate(outer.len());
+            let row = self.row.as_ref().map(|(axis, _)| extents[*axis]);
+            return invert(&at, &dims, outer, row).map(|place| Some((place, Vec::new()))).ok_or_else(why);
+        };
+        // The place of the whole, and of the class in the part.
+        let Some((of_whole, mut guards)) = self.place(whole, whole, domain, outer)? else { return Ok(None) };
+        if domain.varies() || self.shape(whole)?.varies() {
+            return Err(format!("a part of {}, whose extents vary, is stored", self.shape(whole)?));
         }
+        if guards.is_empty() {
+            self.check_cover(whole, &of_whole, domain)?;
+        }
+        let (of_part, of) = (self.dims(met)?, self.dims(whole)?);
+        let at = invert(&at, &dims, &of_part, None).ok_or_else(why)?;
+        let inner: Vec<_> =
+            of_whole.iter().zip(&starts).map(|(index, start)| index.plus(&Index::constant(-start))).collect();
+        let cut = (0..of.len()).filter(|&axis| of_part[axis] < of[axis]);
+        guards.extend(cut.map(|axis| (inner[axis].clone(), 0..of_part[axis] as i64)));
+        let place = at.iter().map(|index| index.substitute(&inner, &|v| Index::atom(Atom::Value(v)), &extents));
+        Ok(Some((place.collect(), guards)))
     }
 
-    /// The coordinates at which an expression reads the anchor, looking through pointwise ops and views.
-    fn find_anchor(&self, class: ClassId, at: Vec<Index>, domain: &[usize]) -> Option<Vec<Index>> {
+    /// What a class is a part of, side by side, and where it begins there.
+    fn part(&self, class: ClassId) -> Option<(ClassId, Vec<i64>)> {
+        let dims = self.dims(class).ok()?;
+        let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
+        let mut access = self.access(class, &identity, &dims).ok()?;
+        let piece =
+            access.pieces.pop().filter(|p| access.pieces.is_empty() && p.guards.is_empty() && p.via.is_none())?;
+        let of = self.node(class).operands[piece.operand];
+        if access.fill.is_some() || piece.at.len() != dims.len() || self.dims(of).ok()? == dims {
+            return None;
+        }
+        let start = |(index, axis): (&Index, usize)| match index.plus(&Index::coord(axis).times(-1)) {
+            Index { terms, constant } if terms.is_empty() => Some(constant),
+            // Of an axis of one point, no coordinate is left.
+            _ if dims[axis] == 1 && index.terms.is_empty() => Some(index.constant),
+            _ => None,
+        };
+        let starts = piece.at.iter().zip(0..).map(start).collect::<Option<_>>()?;
+        Some((of, starts))
+    }
+
+    /// Which anchor, or which part of what lies above it, an expression reads first, and at which coordinates, looking through pointwise ops
+    /// and views.
+    fn find_anchor(&self, class: ClassId, at: Vec<Index>, domain: &[usize]) -> Option<(ClassId, Vec<Index>)> {
         if !self.above.contains(&class) {
             return None;
         }
         let node = self.node(class);
         match node.op.def().class {
-            Class::Anchor(_) => Some(at),
+            Class::Anchor(_) => Some((class, at)),
             Class::Pointwise => node.operands.iter().find_map(|&c| self.find_anchor(c, at.clone(), domain)),
+            Class::View(_) if self.part(class).is_some() => Some((class, at)),
             Class::View(_) => {
                 let access = self.access(class, &at, domain).ok()?;
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))

@@ -84,7 +84,7 @@ impl KernelBuilder<'_> {
                     || at.iter().zip(&scope.body.domain).enumerate().all(|(i, (index, extent))| {
                         *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
                     });
-                if scope.above_anchor && identity && guards.is_empty() {
+                if scope.above_anchor && identity {
                     Ok(ClassValue::from(Instr::Anchor { dtype }))
                 } else {
                     Err("the anchor is read elsewhere than where it is computed".into())

@@ -5,7 +5,7 @@ use eutectic_backend::{
     axes::Nest,
     reach::{
         AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
-        row_mask, run_length,
+        row_mask, run_length, stored,
     },
     scores::Shares,
     traffic,
@@ -120,8 +120,15 @@ impl CostModel {
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         let walk = if passes { Walk::Tiles } else { Walk::Within };
         self.body(&kernel.body, row_mask(kernel), walk, &mut work);
-        for store in kernel.stores.iter().filter(|s| line(&s.at, &kernel.body.domain).is_none()) {
-            work.seconds += points(&kernel.body.domain, mentioned(&store.at)) * self.costs.element.strided;
+        let domain = &kernel.body.domain;
+        let elements = |store: &Store| points(domain, mentioned(&store.at));
+        for store in kernel.stores.iter().filter(|s| line(&s.at, domain).is_none()) {
+            work.seconds += elements(store) * self.costs.element.strided;
+        }
+        // Guards that hold in no box of a tile are asked for each run.
+        let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
+        for store in kernel.stores.iter().filter(|s| !s.guards.iter().all(|guard| of_stores.is_of_box(guard))) {
+            work.seconds += elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs.element.run;
         }
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
@@ -148,6 +155,8 @@ impl CostModel {
             }
             AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
                 let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+                // Those of which nothing is stored are left out.
+                let wanted = queries * stored(kernel);
                 // Where there are more queries, several tasks use a key.
                 let of_keys = if queries <= attention::QUERIES as f64 { OperandUse::Blocks } else { OperandUse::Whole };
                 self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, &mut work);
@@ -156,9 +165,9 @@ impl CostModel {
                 let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
                 let shares =
                     bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
-                self.product([batch * shares.visible, queries, keys, depth], dtype(query), &mut work);
-                self.product([batch * shares.visible, queries, columns, keys], dtype(query), &mut work);
-                let count = batch * queries * keys * shares.visible;
+                self.product([batch * shares.visible, wanted, keys, depth], dtype(query), &mut work);
+                self.product([batch * shares.visible, wanted, columns, keys], dtype(query), &mut work);
+                let count = batch * wanted * keys * shares.visible;
                 let float = dtype(query).is_float();
                 let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
                 work.seconds += count.max(1.0) * each;
@@ -418,12 +427,13 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
 }
 
 /// What `supports` refuses must not look cheap: domains of many axes, and results that are stored neither by strides, the columns of
-/// products as one axis, nor where integers of the body say.
+/// products as one axis, nor where guards or integers of the body say.
 fn is_refused(kernel: &Kernel) -> bool {
     let rank = kernel.body.domain.len();
     let columns = if let AnchorKernel::Contraction { axes, .. } = &kernel.anchor { axes.columns } else { 0 };
     let groups = [rank - columns, 0, columns];
-    let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || !s.at.values().is_empty();
+    let scattered = |s: &Store| !s.guards.is_empty() || !s.at.values().is_empty();
+    let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || scattered(s);
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
 }
 

@@ -9,6 +9,7 @@
 mod bias;
 mod operands;
 mod packing;
+mod wanted;
 
 use std::ops::Range;
 
@@ -19,7 +20,11 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
-use self::{bias::Bias, operands::AttentionOperand};
+use self::{
+    bias::Bias,
+    operands::AttentionOperand,
+    wanted::{Runs, strips_of},
+};
 use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{
@@ -39,6 +44,8 @@ use crate::{
     },
     tile::{
         self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram,
+        domain::AxisMask,
+        region::Region,
         span::{Span, parts},
     },
 };
@@ -143,6 +150,9 @@ struct KeyBlock<'a, T> {
     row: *const T,
     /// Which strips of queries are past keys already.
     begun: u32,
+    /// The number of the query that the block begins with, and which of those from there on are computed.
+    first: usize,
+    runs: &'a Runs,
     /// The block's queries.
     queries: Matrix,
     /// Their output, its rows' largest scores and sums of weights.
@@ -260,7 +270,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             if query_block > STRIP { blocking.packed(n, k).unwrap_or(0) / size } else { 0 }
         };
         let operands = [(&self.query, query_block), (&self.key, self.key_block), (&self.value, self.key_block)];
-        let evaluated = operands.map(|(operand, rows)| place(operand.room(rows)));
+        let mut room = operands.map(|(operand, rows)| operand.room(rows));
+        if self.epilogue.wanted.is_some() {
+            // Queries that are apart are brought together.
+            room[0] = query_block * self.depth;
+        }
+        let evaluated = room.map(&mut place);
         let keys = place(packed(of_keys, self.key_block, self.depth));
         let values = place(packed(of_values, self.columns, self.key_block));
         let scores = place(strip * self.key_block);
@@ -283,12 +298,18 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grid.tile(n);
-        let rows = tile.len[self.batch];
+        let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
+        let block = Stretch::new(first, tile.len[self.batch]);
+        let runs = self.epilogue.runs(point, block);
+        let rows = runs.len();
+        if rows == 0 {
+            return;
+        }
         // SAFETY: the layout was made for blocks of this size; see `lay_out`.
         unsafe {
             let direct = self.target.as_ref().filter(|_| !launch.in_place);
             let output = match direct {
-                Some(target) => target.matrix(launch.slots, &tile.start[..self.batch], tile.start[self.batch], 0),
+                Some(target) => target.matrix(launch.slots, point, first, 0),
                 None => Matrix { at: scratch.add(self.layout.output), rows: self.columns as isize, columns: 1 },
             };
             let largest = std::slice::from_raw_parts_mut(scratch.add(self.layout.largest).cast::<T>(), rows);
@@ -296,34 +317,33 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             largest.fill(T::of(f64::NEG_INFINITY));
             sums.fill(T::of(0.0));
             let strips = || strips_of(0..rows);
-            let block = Stretch::new(tile.start[self.batch], rows);
-            let queries =
-                self.query.matrix::<T>(launch, &tile.start[..self.batch], block, scratch, self.layout.evaluated[0]);
-            let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
+            let place = self.layout.evaluated[0];
+            let queries = self.query.runs::<T>(launch, point, (block, &runs), self.depth, scratch, place);
             let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
             let number = first / self.grid.len()[self.batch] * self.grid.len()[self.batch].div_ceil(STRIP);
-            let visibility = |strip: usize, block: usize| match &self.bias {
-                Some(bias) => bias.visibility(number + strip, block),
+            let visibility = |strip: Range<usize>, block: usize| match &self.bias {
+                Some(bias) => bias.visibility(runs.strips(strip).map(|strip| number + strip), block),
                 None => Visibility::Plain,
             };
             let mut begun = 0;
             for (n, from) in (0..self.keys).step_by(self.key_block).enumerate() {
-                if (0..rows.div_ceil(STRIP)).all(|strip| visibility(strip, n) == Visibility::Hidden) {
+                if strips().all(|strip| visibility(strip, n) == Visibility::Hidden) {
                     continue;
                 }
                 let keys = self.key_block.min(self.keys - from);
-                let [key, value] = self.pack(launch, &tile, Stretch::new(from, keys), scratch);
+                let [key, value] = self.pack(launch, point, (rows, Stretch::new(from, keys)), scratch);
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
                 let row = row.map_or(std::ptr::null(), |row| row.cast());
                 let ask = begun == 0;
-                let mut block = KeyBlock { from, keys, key, value, row, begun, queries, output, largest, sums };
+                let mut block =
+                    KeyBlock { from, keys, key, value, row, begun, first, runs: &runs, queries, output, largest, sums };
                 for (s, strip) in strips().enumerate() {
                     if let Some(next) = next.as_ref().filter(|_| ask) {
-                        self.prefetch(launch, &tile, next, &strip);
+                        self.prefetch(launch, &tile, next, (&strip, rows));
                     }
-                    match visibility(s, n) {
+                    match visibility(strip.clone(), n) {
                         Visibility::Hidden => {}
-                        visibility => self.strip(launch, &tile, (s, strip, visibility), &mut block, scratch),
+                        visibility => self.strip(launch, point, (s, strip, visibility), &mut block, scratch),
                     }
                 }
                 begun = block.begun;
@@ -331,9 +351,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             for strip in strips() {
                 self.divide(strip.clone(), output, largest, sums);
                 if direct.is_none() {
-                    let at = output.at.add(strip.start * self.columns * size_of::<T>());
-                    let strip = first + strip.start..first + strip.end;
-                    self.epilogue.run(launch, point, strip, (at, self.columns * size_of::<T>()), scratch);
+                    let row = self.columns * size_of::<T>();
+                    let at = output.at.add(strip.start * row);
+                    for (of_strip, queries) in runs.of(strip) {
+                        let queries = first + queries.start..first + queries.end;
+                        self.epilogue.run(launch, point, queries, (at.add(of_strip * row), row), scratch);
+                    }
                 }
             }
         }
@@ -346,12 +369,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     unsafe fn strip(
         &self,
         launch: &ThunkContext<'_>,
-        tile: &Tile,
+        point: &[usize],
         (number, strip, visibility): (usize, Range<usize>, Visibility),
         block: &mut KeyBlock<'_, T>,
         scratch: *mut u8,
     ) {
-        let &mut KeyBlock { from, keys, key, value, row, queries, output, .. } = block;
+        let &mut KeyBlock { from, keys, key, value, row, first: block_first, runs, queries, output, .. } = block;
         let begun = block.begun >> number & 1 == 1;
         block.begun |= 1 << number;
         let bias = self.bias.as_ref().filter(|_| visibility == Visibility::Mixed);
@@ -369,9 +392,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             self.softmax.cap(scores);
             if let Some(bias) = bias.filter(|bias| !bias.is_row) {
                 let add = |line: &mut [T], bias: &[T]| self.softmax.add(line, bias);
-                let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
-                let queries = first + strip.start..first + strip.end;
-                bias.add(launch, point, (queries, from..from + keys), scores, &add, scratch);
+                for (of_strip, queries) in runs.of(strip.clone()) {
+                    let scores = &mut scores[of_strip * keys..];
+                    let queries = block_first + queries.start..block_first + queries.end;
+                    bias.add(launch, point, (queries, from..from + keys), scores, &add, scratch);
+                }
             }
             for (r, scores) in strip.clone().zip(scores.chunks_exact_mut(keys)) {
                 let correction = self.softmax.step(scores, &mut block.largest[r], &mut block.sums[r]);
@@ -445,13 +470,38 @@ struct AttentionEpilogue {
     columns: Span,
     batch: usize,
     rows: usize,
+    /// Where anything is stored, if that is not everywhere.
+    wanted: Option<Region>,
 }
 
 impl AttentionEpilogue {
     fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
-        let program = tile::compile(&body.nest, 0, &slots.types, isa)?;
+        let batch = body.groups[0];
+        let points = ((1_u16 << batch) - 1) as AxisMask;
+        let program = tile::compile_for(&body.nest, 0, points, &slots.types, isa)?;
         let [queries, columns] = [ROWS, COLUMNS].map(|g| Span::new(&body.nest.domain, body.first(g), body.groups[g]));
-        Ok(AttentionEpilogue { program, queries, columns, batch: body.groups[0], rows: 1 })
+        let mut regions = program.writes.iter().map(|write| write.region.as_ref());
+        let first = regions.next().flatten().filter(|_| program.scatters.is_empty());
+        let wanted = first.filter(|first| regions.all(|other| other.is_some_and(|other| other.is_within(first))));
+        let wanted = wanted.cloned();
+        Ok(AttentionEpilogue { program, queries, columns, batch, rows: 1, wanted })
+    }
+
+    /// Which queries of a block are stored.
+    fn runs(&self, batch: &[usize], block: Stretch) -> Runs {
+        let queries = block.first..block.first + block.count;
+        match &self.wanted {
+            Some(wanted) => Runs::within(wanted, queries, &self.queries, self.tile(batch)),
+            None => Runs::whole(block.count),
+        }
+    }
+
+    /// All columns at a batch point.
+    fn tile(&self, batch: &[usize]) -> Tile {
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(batch);
+        self.columns.boxes(0..self.columns.points(), tile, &mut |_, whole| tile = whole);
+        tile
     }
 
     fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
@@ -475,9 +525,7 @@ impl AttentionEpilogue {
         (output, row): (*mut u8, usize),
         scratch: *mut u8,
     ) {
-        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        tile.start[..self.batch].copy_from_slice(batch);
-        self.columns.boxes(0..self.columns.points(), tile, &mut |_, whole| tile = whole);
+        let tile = self.tile(batch);
         for some in parts(queries.clone(), self.rows) {
             self.queries.boxes(some, tile, &mut |some, part| {
                 let anchor = output.wrapping_add((some.start - queries.start) * row);
@@ -488,11 +536,6 @@ impl AttentionEpilogue {
             });
         }
     }
-}
-
-/// A block of queries in strips.
-fn strips_of(block: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    parts(block, STRIP)
 }
 
 /// Queries of which a program's registers hold rows of so many elements: strips are cut evenly.

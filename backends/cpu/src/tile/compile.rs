@@ -347,11 +347,19 @@ impl TileCompiler<'_> {
         let of_row = |d: usize| self.program.row >> d & 1 == 1;
         let reached: Vec<_> =
             self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
+        let affine = CompiledAccess::new(&store.at).and_then(|access| access.affine());
         if !store.guards.is_empty() || !store.at.values().is_empty() {
-            return self.scatter(store, value, count);
+            let (guards, _) = self.guards(&store.guards);
+            let region = Region::new(&guards, &self.program.domain, self.single);
+            let Some(((base, strides), region)) = affine.zip(region) else { return self.scatter(store, value, count) };
+            if !is_inside(&region.range(base, &strides), count) {
+                return self.scatter(store, value, count);
+            }
+            self.program.writes.push(Write { slot: store.slot, base, strides, region: Some(region), value });
+            return;
         }
         let range = store.at.range(&reached);
-        match CompiledAccess::new(&store.at).and_then(|a| a.affine()) {
+        match affine {
             Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
                 self.problems.push(format!("a store at {} to a buffer of {count} elements", store.at));
             }
@@ -361,7 +369,7 @@ impl TileCompiler<'_> {
                 {
                     self.program.values[value].direct = Some(write);
                 }
-                self.program.writes.push(Write { slot: store.slot, base, strides, value });
+                self.program.writes.push(Write { slot: store.slot, base, strides, region: None, value });
             }
             None => self.problems.push(format!("a store at {}, which is not affine", store.at)),
         }

@@ -9,7 +9,7 @@ pub mod grid;
 mod loops;
 mod pairs;
 pub mod program;
-mod region;
+pub mod region;
 mod registers;
 mod run;
 pub mod shape;

@@ -177,6 +177,8 @@ pub struct Write {
     pub base: i64,
     /// Along each axis, in elements.
     pub strides: [i64; MAX_RANK],
+    /// Where it is written, if not everywhere.
+    pub region: Option<Region>,
     /// Which value.
     pub value: usize,
 }

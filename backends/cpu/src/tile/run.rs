@@ -357,12 +357,15 @@ impl TileRun<'_> {
             if self.past(write.value).is_some_and(|past| past.1 == number) {
                 return;
             }
-            let mut tile = *self.tile;
+            let region = write.region.as_ref();
+            let Some(mut tile) = region.map_or(Some(*self.tile), |region| region.part(self.tile)) else { return };
             for d in (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0 && write.strides[*d] == 0) {
                 tile.len[d] = 1;
             }
-            let to = CopySide { at: to, strides: write.strides.map(|s| s as isize) };
-            let from = CopySide { at: from, strides: self.strides(write.value) };
+            let (strides, own) = (write.strides.map(|s| s as isize), self.strides(write.value));
+            let first = |strides: &[isize; MAX_RANK]| self.place(strides, &tile.start) * size as isize;
+            let to = CopySide { at: to.wrapping_offset(first(&strides)), strides };
+            let from = CopySide { at: from.wrapping_offset(first(&own)), strides: own };
             copy(&to, &from, &tile, size, self.program.isa);
         }
     }

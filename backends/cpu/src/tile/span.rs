@@ -68,6 +68,13 @@ impl Span {
         }
     }
 
+    /// A range, cut where the innermost axis begins anew.
+    pub fn lines(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let inner = self.extents[self.extents.len() - 1].max(1);
+        let lines = range.start / inner..range.end.div_ceil(inner);
+        lines.map(move |n| range.start.max(n * inner)..range.end.min((n + 1) * inner))
+    }
+
     /// The extents that boxes of some ranges have.
     pub fn lens(&self, ranges: impl Iterator<Item = Range<usize>>) -> Vec<[usize; MAX_RANK]> {
         let mut lens: Vec<[usize; MAX_RANK]> = Vec::new();

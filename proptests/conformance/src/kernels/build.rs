@@ -135,6 +135,28 @@ impl Build {
         self.stores.push(Store { slot: self.slots.len() - 1, at, guards: Vec::new(), value });
     }
 
+    /// A part of a result, dense: of one axis, or of two that follow one another as windows of a line do, outermost.
+    pub fn store_part(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
+        let mut axes: Vec<_> = (0..domain.len()).filter(|_| self.random.below(2) == 0).collect();
+        axes.truncate(2);
+        let (mut index, mut extent) = (Index::default(), 1);
+        for &axis in &axes {
+            index = index.times(domain[axis] as i64).plus(&Index::coord(axis));
+            extent *= domain[axis];
+        }
+        let from = self.random.below(extent.max(1));
+        let len = self.random.below(extent - from.min(extent) + 1);
+        let (mut dims, mut at) = (vec![len], vec![index.plus(&Index::constant(-(from as i64)))]);
+        for axis in (0..domain.len()).filter(|axis| !axes.contains(axis)) {
+            dims.push(domain[axis]);
+            at.push(Index::coord(axis));
+        }
+        self.store_at(dims.iter().product(), flatten(&at, &dims), dtype, value);
+        if let Some(store) = self.stores.last_mut() {
+            store.guards.push((index, from as i64..(from + len) as i64));
+        }
+    }
+
     /// The kernel, and what is in each slot that it reads.
     pub fn kernel(self, anchor: eutectic_backend::AnchorKernel, body: Body) -> (Kernel, Vec<Tensor>) {
         (Kernel { anchor, body, stores: self.stores, slots: self.slots }, self.inputs)

@@ -49,7 +49,11 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
     let all = evaluate(&kernel.body, &buffers, &anchor, rows);
     let mut written: Vec<Vec<Option<f64>>> = kernel.slots.iter().map(|s| vec![None; s.1]).collect();
     for store in &kernel.stores {
-        for (n, point) in points(domain).enumerate() {
+        let holds = |point: &[usize]| {
+            let within = |(index, range): &Guard| range.contains(&index.eval(point, &|_| panic!("stores are affine")));
+            store.guards.iter().all(within)
+        };
+        for (n, point) in points(domain).enumerate().filter(|(_, point)| holds(point)) {
             let at = store.at.eval(&point, &|_| panic!("stores are affine")) as usize;
             written[store.slot][at] = Some(all[store.value][n].real());
         }

@@ -49,7 +49,7 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-/// Something of the anchor's result, stored densely.
+/// Something of the anchor's result, stored densely, or a part of it.
 fn own(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -57,7 +57,10 @@ fn own(build: &mut Build, domain: &[usize]) -> Body {
         let x = build.any(&mut b, DType::F32);
         y = map(&mut b, "add", &[y, x], DType::F32);
     }
-    build.store(domain, DType::F32, y);
+    match build.random.below(3) {
+        0 => build.store_part(domain, DType::F32, y),
+        _ => build.store(domain, DType::F32, y),
+    }
     b
 }
 
@@ -164,6 +167,21 @@ struct Windows {
 }
 
 impl Windows {
+    /// The result of attention, stored where the image has its point.
+    fn cropped(&self, build: &mut Build, domain: &[usize]) -> Body {
+        let mut b = body(domain);
+        let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        let [y, x] = [0, 1].map(|d| Index::coord(d).times(self.each[d] as i64).plus(&Index::coord(3 + d)));
+        let [lines, columns] = self.image;
+        let dims = [lines, columns, self.heads, domain[5]];
+        let at = flatten(&[y.clone(), x.clone(), Index::coord(2), Index::coord(5)], &dims);
+        build.store_at(dims.iter().product(), at, DType::F32, value);
+        if let Some(store) = build.stores.last_mut() {
+            store.guards = vec![(y, 0..lines as i64), (x, 0..columns as i64)];
+        }
+        b
+    }
+
     /// An operand over windows, heads, lines, columns and `depth`, in another order of the axes: what the image has, beside it 0, plus what
     /// there is of each head; in another type of float.
     fn operand(&self, build: &mut Build, order: [usize; 6], depth: usize, dtype: DType) -> Body {
@@ -205,7 +223,14 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
         (windows([3, 2], [1, 7], [3, 9], 1), 1, 1),
     ];
     for (n, (windows, d, e)) in cases.iter().enumerate() {
-        for (dtype, causal) in [(DType::F32, false), (DType::F32, true), (DType::F16, false)] {
+        for (dtype, causal, cropped) in [
+            (DType::F32, false, false),
+            (DType::F32, false, true),
+            (DType::F32, true, false),
+            (DType::F32, true, true),
+            (DType::F16, false, false),
+            (DType::F16, false, true),
+        ] {
             let mut build = Build::new(7 * n as u64);
             let order = [0, 1, 2, 3, 4, 5];
             let [query, key, value] = [d, d, e].map(|&depth| windows.operand(&mut build, order, depth, dtype));
@@ -216,7 +241,7 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
                 b.results = vec![mask(&mut build, &mut b, &axes)];
                 b
             });
-            let own = own(&mut build, &domain);
+            let own = if cropped { windows.cropped(&mut build, &domain) } else { own(&mut build, &domain) };
             let (scale, softcap, empty) = (0.4.into(), 0.0.into(), EmptyRow::Zeros);
             let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
             let (kernel, inputs) = build.kernel(anchor, own);

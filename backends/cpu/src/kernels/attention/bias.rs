@@ -91,9 +91,11 @@ impl Bias {
         hidden as f64 / self.blocks.len().max(1) as f64
     }
 
-    /// What it does to a strip and a block, by their numbers.
-    pub fn visibility(&self, strip: usize, block: usize) -> Visibility {
-        self.blocks.get(strip * self.across + block).copied().unwrap_or(Visibility::Mixed)
+    /// What it does to strips and a block, by their numbers.
+    pub fn visibility(&self, mut strips: impl Iterator<Item = usize>, block: usize) -> Visibility {
+        let of = |strip: usize| self.blocks.get(strip * self.across + block).copied().unwrap_or(Visibility::Mixed);
+        let first = strips.next().map_or(Visibility::Hidden, of);
+        if strips.all(|strip| of(strip) == first) { first } else { Visibility::Mixed }
     }
 
     /// What it is computed in.

@@ -7,7 +7,7 @@ use eutectic_ir::DType;
 
 use crate::{
     gemm::matrix::{Matrix, Stretch},
-    kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},
+    kernels::{attention::wanted::Runs, operand::Operand, row_blocks::RowBlocks, slots::Slots},
     runtime::thunk::ThunkContext,
     simd::Isa,
     tile::Frame,
@@ -90,6 +90,42 @@ impl AttentionOperand {
                     blocks.matrix(&frame, point, rows.first..rows.first + rows.count, false, to)
                 }
             }
+        }
+    }
+
+    /// The rows of a block that `runs` has, `width` wide; where these are apart or evaluated, at `place`.
+    ///
+    /// # Safety
+    /// As [`AttentionOperand::matrix`], with room for the whole block.
+    pub unsafe fn runs<T: Copy>(
+        &self,
+        launch: &ThunkContext<'_>,
+        point: &[usize],
+        (block, runs): (Stretch, &Runs),
+        width: usize,
+        scratch: *mut u8,
+        place: usize,
+    ) -> Matrix {
+        let rows = |run: &Range<usize>| Stretch::new(block.first + run.start, run.len());
+        // SAFETY: passed on from the caller. What part of a block takes, the block takes: registers have room for it.
+        unsafe {
+            if let Some(run) = runs.as_one() {
+                return self.matrix::<T>(launch, point, rows(&run), scratch, place);
+            }
+            let to = scratch.add(place).cast::<T>();
+            for (first, run) in runs.iter() {
+                let at = place + first * width * size_of::<T>();
+                let from = self.matrix::<T>(launch, point, rows(run), scratch, at);
+                let to = to.add(first * width);
+                if from.at.cast() == to {
+                    continue;
+                }
+                for (row, column) in (0..run.len()).flat_map(|row| (0..width).map(move |column| (row, column))) {
+                    let from = from.at.cast::<T>().offset(row as isize * from.rows + column as isize * from.columns);
+                    to.add(row * width + column).write(*from);
+                }
+            }
+            Matrix { at: to.cast(), rows: width as isize, columns: 1 }
         }
     }
 }

@@ -26,11 +26,10 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     pub(super) unsafe fn pack(
         &self,
         launch: &ThunkContext<'_>,
-        tile: &Tile,
-        keys: Stretch,
+        point: &[usize],
+        (queries, keys): (usize, Stretch),
         scratch: *mut u8,
     ) -> [Right<'static>; 2] {
-        let point = &tile.start[..self.batch];
         let ScratchLayout { evaluated: [_, of_key, of_value], .. } = self.layout;
         // SAFETY: passed on from the caller; there is room, see `lay_out`.
         let [key, value] = unsafe {
@@ -38,7 +37,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 .map(|(o, at)| o.matrix::<T>(launch, point, keys, scratch, at))
         };
         let key = Matrix { rows: key.columns, columns: key.rows, ..key };
-        if tile.len[self.batch] <= STRIP {
+        if queries <= STRIP {
             return [key, value].map(Right::Strided);
         }
         let pack = |blocking: &Blocking<T>, matrix: Matrix, whole: PartSize, place: usize| {
@@ -56,10 +55,16 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         ]
     }
 
-    /// Prefetches what the next task reads first, a share of it with each strip: the hardware does not prefetch strided rows.
-    pub(super) fn prefetch(&self, launch: &ThunkContext<'_>, tile: &Tile, next: &Tile, strip: &Range<usize>) {
+    /// Prefetches what the next task reads first, a share of it with each strip of so many queries: the hardware does not prefetch strided rows.
+    pub(super) fn prefetch(
+        &self,
+        launch: &ThunkContext<'_>,
+        tile: &Tile,
+        next: &Tile,
+        (strip, of): (&Range<usize>, usize),
+    ) {
         let axis = self.batch;
-        let share = |n: usize| n * strip.start / tile.len[axis]..n * strip.end / tile.len[axis];
+        let share = |n: usize| n * strip.start / of..n * strip.end / of;
         let ask = |operand: &AttentionOperand, rows: Stretch, columns: usize| {
             let (point, share) = (&next.start[..axis], share(rows.count));
             let operand = match operand {
