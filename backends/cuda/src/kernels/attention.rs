@@ -18,6 +18,12 @@ use crate::dialect::{CudaC, arguments, entry, method};
 
 /// Threads of a block that joins parts of the keys.
 const JOIN: usize = 128;
+/// Most queries that are few: whose keys and values are read once. Keys of their tiles, threads of a block, and the most bytes of a key or a
+/// value of which these have registers.
+const FEW: usize = 16;
+const FEW_KEYS: usize = 64;
+const FEW_THREADS: usize = 128;
+const FEW_BYTES: usize = 512;
 
 /// What is printed, whichever way.
 pub struct AttentionProblem<'a> {
@@ -82,9 +88,9 @@ impl<'a> AttentionProblem<'a> {
         if self.shares.visible < 1.0 { (self.shares.visible + edges).min(1.0) } else { 1.0 }
     }
 
-    /// Simple operations that the bias takes for each score, by warpgroups in tiles of so many keys.
-    pub fn bias_operations(&self, keys: usize) -> f64 {
-        let each = |(nest, _): &(Nest, usize)| warpgroup_attention::operations(nest, keys);
+    /// Simple operations that the bias takes for each score, in tiles of so many keys, by threads that have so many registers for it.
+    pub fn bias_operations(&self, keys: usize, room: usize) -> f64 {
+        let each = |(nest, _): &(Nest, usize)| warpgroup_attention::operations(nest, &self.kernel.slots, keys, room);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
     }
 
@@ -110,10 +116,11 @@ impl<'a> AttentionProblem<'a> {
         let [b, s, _, t, e] = self.extents;
         let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
         let chunks = e.div_ceil(up_to(e, columns)).max(1);
-        let few = s <= 16 || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
+        let few = s <= FEW || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
-        // Few queries: parts of the keys on processors of their own, of several tiles each.
-        let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, t / keys);
+        // Few queries: parts of the keys on processors of their own, of a tile each if need be.
+        let tiles = if s <= FEW { 2 * t / FEW_KEYS } else { t / keys };
+        let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, tiles);
         AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
     }
 
@@ -134,6 +141,10 @@ impl<'a> AttentionProblem<'a> {
             methods += &operand.method;
             operands.push(operand);
         }
+        let [_, key, value] = &operands[..] else { return Err(vec!["attention of other than three operands".into()]) };
+        let in_lines = key.is_along && !value.is_along && d / key.lanes > 1 && e / value.lanes > 1;
+        let few = units == Units::Threads && s <= FEW && in_lines && d.max(e) * bytes <= FEW_BYTES;
+        let bt = if few { FEW_KEYS } else { bt };
         let mut bias_lanes = 1;
         let mut sees = None;
         if let Some((nest, result)) = &self.bias {
@@ -143,7 +154,9 @@ impl<'a> AttentionProblem<'a> {
                     let room = groups.room(bt, e.max(1).next_multiple_of(16));
                     warpgroup_attention::bias(nest, *result, slots, bt, room)?
                 }
-                _ => self.bias(nest, *result, if units == Units::Threads { bt / 16 } else { 2 })?,
+                Units::Threads if few => self.bias(nest, *result, 1)?,
+                Units::Threads => self.bias(nest, *result, bt / 16)?,
+                Units::Warps => self.bias(nest, *result, 2)?,
             };
             before += &printed.before;
             methods += &printed.methods;
@@ -155,7 +168,7 @@ impl<'a> AttentionProblem<'a> {
         let head = arguments(slots, &before, &methods)
             + include_str!("../text/tiles.cu")
             + include_str!("../text/attention.cu");
-        let chunks = if units == Units::Threads { e.div_ceil(ec) } else { e.min(1) };
+        let chunks = if units == Units::Threads && !few { e.div_ceil(ec) } else { e.min(1) };
         let workspace = if splits > 1 { splits * b * s * (e + 2) * bytes } else { 0 };
         let join = (splits > 1).then(|| {
             let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
@@ -183,6 +196,14 @@ impl<'a> AttentionProblem<'a> {
                 let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
                 let resident = if d.max(e) > 64 { 1 } else { 3 };
                 (head + &text + &entry((bq * 2, resident), &call), bq * 2, shared.max(bq * (ep + 4) * 4))
+            }
+            Units::Threads if few => {
+                let call = format!("attend_few<{sum}, {FEW_KEYS}, {FEW_THREADS}, {splits}, {lanes}>(slots);");
+                let groups = FEW_THREADS / (e / operands[2].lanes).next_power_of_two();
+                let row = d.next_multiple_of(8 * operands[1].lanes);
+                let shared = s * (row + FEW_KEYS + 3 + groups * e) * bytes;
+                let text = include_str!("../text/few_attention.cu");
+                (head + text + &entry((FEW_THREADS, 1), &call), FEW_THREADS, shared)
             }
             Units::Threads => {
                 let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");

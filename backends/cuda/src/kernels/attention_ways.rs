@@ -122,20 +122,15 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
     };
     // The tests' host, which has no clusters, has not all that these take of warpgroups.
     if shape.cluster > 1 && element.size == 2 {
-        let biases = KEYS.map(|keys| problem.bias_operations(keys));
         for groups in GROUPS {
-            let keys = KEYS.into_iter().enumerate();
-            for (n, keys) in keys.filter(|&(_, keys)| groups.fits(problem, keys, [depth, columns])) {
+            for keys in KEYS.into_iter().filter(|&keys| groups.fits(problem, keys, [depth, columns])) {
+                let bias = problem.bias_operations(keys, groups.room(keys, columns));
                 let queries = 64 * groups.count;
                 let blocks = b * s.div_ceil(queries);
                 for splits in splits(shape, blocks, groups.resident, t.div_ceil(keys)) {
                     let at_once = groups.resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
-                    let [busy, memory] = step(
-                        queries * keys * at_once,
-                        WARPGROUP_RATE,
-                        [keys * at_once, s.div_ceil(queries)],
-                        biases[n],
-                    );
+                    let [busy, memory] =
+                        step(queries * keys * at_once, WARPGROUP_RATE, [keys * at_once, s.div_ceil(queries)], bias);
                     // Three take turns so that none waits.
                     let waiting = if groups.count == 3 { 0.1e-6 } else { 0.25e-6 };
                     let way = AttentionWay { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
@@ -148,7 +143,7 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
         }
     }
     // Warps evaluate it as it is.
-    let bias = problem.bias_operations(usize::MAX);
+    let bias = problem.bias_operations(usize::MAX, 0);
     let is_computed = problem.computes_keys();
     for (queries, keys) in [16, 64].into_iter().flat_map(|queries| WARP_KEYS.map(|keys| (queries, keys))) {
         let bytes = problem.warps_shared(element, queries, keys);
@@ -167,10 +162,12 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
             let at_once = resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
             let rate = 2.0 / element.size as f64 * WARP_RATE;
             let [busy, memory] = step(queries * keys * at_once, rate, [keys * at_once, s.div_ceil(queries)], bias);
-            // Each warp does one after the other; few do not fill the processor.
-            let alone = 0.6e-6 + (keys * (depth + columns)) as f64 * 0.6e-10 + evaluated as f64 * EVALUATED;
+            // Each warp does one after the other; few do not fill the processor, and one alone brings all keys itself.
+            let [hidden, first] = if queries == 16 { [1.8, 2.0e-6] } else { [1.4, 0.6e-6] };
+            let alone = first + (keys * (depth + columns)) as f64 * 1.0e-10 + evaluated as f64 * EVALUATED;
             let way = AttentionWay { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
-            all.push(AttentionWay { seconds: seconds(&way, resident, busy.max(memory).max(alone)), ..way });
+            let step = (busy * hidden).max(memory).max(alone);
+            all.push(AttentionWay { seconds: seconds(&way, resident, step), ..way });
         }
     }
     all

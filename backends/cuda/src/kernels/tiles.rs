@@ -45,9 +45,9 @@ const TILES: [ProductTile; 6] = [
 ];
 /// On matrix units.
 const MATRICES: [ProductTile; 6] = [
-    tile(128, 256, 32, [2, 4], [1.15e-6, 1.15e-6]),
-    tile(128, 128, 32, [2, 4], [0.69e-6, 0.69e-6]),
-    tile(128, 64, 32, [4, 2], [0.42e-6, 0.42e-6]),
+    tile(128, 256, 32, [2, 4], [1.06e-6, 1.06e-6]),
+    tile(128, 128, 32, [2, 4], [0.64e-6, 0.64e-6]),
+    tile(128, 64, 32, [4, 2], [0.4e-6, 0.4e-6]),
     tile(64, 64, 32, [2, 2], [0.27e-6, 0.27e-6]),
     tile(32, 64, 64, [2, 2], [0.31e-6, 0.31e-6]),
     tile(16, 64, 64, [1, 4], [0.2e-6, 0.2e-6]),
@@ -63,6 +63,8 @@ const SINGLES: [ProductTile; 6] = [
 ];
 /// How many steps of the depth are on their way at once.
 const STAGES: usize = 4;
+/// Seconds of an element of a tile on matrix units after the last step, whether the result has it or not; and of a division in its maps.
+const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
 /// Each tile that fits, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
@@ -89,8 +91,10 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
             let (processors, size) = (problem.shape.processors, (problem.bytes / 4) as f64);
             let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
-            let busy =
-                (waves(processors) * steps * step[0]).max(waves(processors * resident(problem)) * steps * step[1]);
+            let of_element = ELEMENT[0] + problem.own.divisions() as f64 * ELEMENT[1];
+            let end = if problem.short.is_some() { (rows * columns) as f64 * of_element } else { 0.0 };
+            let busy = (waves(processors) * (steps * step[0] + end))
+                .max(waves(processors * resident(problem)) * (steps * step[1] + end));
             let kind = if problem.short.is_some() { "warps" } else { "fma" };
             ways.push(ProductWay {
                 name: format!("{kind} {rows}×{columns} in {splits}"),

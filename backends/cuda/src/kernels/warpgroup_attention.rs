@@ -67,25 +67,31 @@ pub fn split(nest: &Nest, keys: usize) -> Option<Nest> {
     (nest.domain[TILE] >= keys).then(|| nest.split(TILE, keys).split(EIGHT, 8))
 }
 
-/// Simple operations that a bias takes for each score, in tiles of so many keys.
-pub fn operations(nest: &Nest, keys: usize) -> f64 {
-    let split = split(nest, keys).filter(|split| split.domain[TILE] > 1 || nest.domain[TILE] == keys);
-    let is_split = split.is_some();
-    let nest = split.as_ref().unwrap_or(nest);
-    let each = |instr: &Instr| {
+/// Simple operations that a bias takes for each score, in tiles of so many keys, where what is kept takes at most so many registers.
+pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usize) -> f64 {
+    let tiles = split(nest, keys).filter(|split| split.domain[TILE] > 1 || nest.domain[TILE] == keys);
+    let is_split = tiles.is_some();
+    let kept = tiles.as_ref().map_or(Vec::new(), |tiles| {
+        keep(tiles, slots, SplitAxis { axis: KEY, count: SplitAxis::best(tiles, slots, KEY, 2).count }, keys, room)
+    });
+    let nest = tiles.as_ref().unwrap_or(nest);
+    let each = |(id, instr): (ValueId, &Instr)| {
         let divisions: usize = instr.maps().into_iter().map(divisions).sum();
-        // What depends on a tile and on the key within it is read for each score; all else for a few of them.
-        let is_read = |map: &Index| !is_split || map.mentions(TILE) && (map.mentions(KEY) || map.mentions(EIGHT));
+        // How many of the keys read anew: those of some blocks of eight, where the keys of each read the same.
+        let read = |map: &Index| match (is_split, map.mentions(KEY)) {
+            (false, _) | (true, true) => 1.0,
+            (true, false) => different(map, nest, keys / 8) as f64 / (keys / 8).max(1) as f64 / 8.0,
+        };
         match instr {
-            Instr::Load(load) if is_read(&load.at) => {
-                (if is_split && divisions == 0 { 4.0 } else { 8.0 }) + divisions as f64
+            Instr::Load(_) if kept.contains(&id) => 0.3,
+            Instr::Load(load) => {
+                0.3 + read(&load.at) * ((if is_split && divisions == 0 { 4.0 } else { 8.0 }) + divisions as f64)
             }
-            Instr::Load(_) => 0.3,
             Instr::Constant { .. } => 0.0,
             _ => 1.5 + divisions as f64,
         }
     };
-    2.5 + nest.instrs.iter().map(each).sum::<f64>()
+    2.5 + nest.instrs.iter().enumerate().map(each).sum::<f64>()
 }
 
 fn divisions(map: &Index) -> usize {

@@ -1,6 +1,7 @@
 //! Products by warpgroups, whose matrix units read both operands from shared memory: matrices come there by the copy engine, any other
 //! expression by threads that evaluate it.
 
+use eutectic_backend::Instr;
 use eutectic_gpu::launch::{Boxes, Launch};
 
 use super::{
@@ -11,6 +12,12 @@ use super::{
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
 const DEPTH: usize = 64;
+/// Seconds of an element that a thread evaluates where guards say whether it is read.
+const GUARDED: f64 = 3e-8;
+/// Rows up to which tiles of warpgroups read memory at a part of its rate, and that part.
+const FEW: (usize, f64) = (16, 0.85);
+/// Threads of a block that bring tiles.
+const BRINGING: usize = 128;
 /// Bytes of barriers.
 const BARRIERS: usize = 128;
 
@@ -108,8 +115,8 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     {
         return Vec::new();
     }
-    let right = boxed(problem, 1).is_some();
-    let both = right && boxed(problem, 0).is_some();
+    let both = boxed(problem, 0).is_some() && boxed(problem, 1).is_some();
+    let guarded = [&problem.left, &problem.right].map(|nest| nest.instrs.iter().any(is_guarded));
     let tiles = if both { &BOXED[..] } else { &COMPUTED };
     let fits = |tile: &&WarpgroupTile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
     let mut ways = Vec::new();
@@ -127,16 +134,23 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let steps = (k.div_ceil(splits) as f64 / DEPTH as f64).ceil();
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
             let processors = problem.shape.processors;
-            let own = |step: f64| steps * step + end;
+            let outer = [rows, columns].into_iter().zip(guarded).map(|(n, guarded)| if guarded { n } else { 0 });
+            let evaluated = (outer.sum::<usize>() * DEPTH / BRINGING) as f64 * GUARDED;
+            let own = |step: f64| steps * (step + evaluated) + end;
+            let reading = if m <= FEW.0 { problem.memory() / FEW.1 } else { 0.0 };
             let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
             ways.push(ProductWay {
                 name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
-                seconds: problem.seconds(busy + problem.epilogue(), splits),
+                seconds: problem.seconds((busy + problem.epilogue()).max(reading), splits),
                 print: Box::new(move || print(problem, tile, splits)),
             });
         }
     }
     ways
+}
+
+fn is_guarded(instr: &Instr) -> bool {
+    matches!(instr, Instr::Load(load) if !load.guards.is_empty())
 }
 
 fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printed {
