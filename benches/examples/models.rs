@@ -111,9 +111,11 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
     let sound = if result.iter().all(|x| x.is_finite()) { "finite" } else { "NOT FINITE" };
     let (loaded, arena) = (session.loaded()?.bytes() >> 20, session.program().arena_bytes >> 20);
     println!(
-        "{name:24} {:9.1} us; planned in {plan:.2?}, built in {build:.2?}, loaded in {load:.2?}; {} kernels, predicted {:.1} us; \
+        "{name:24} {:9.1} us (half of all from {:.1} to {:.1}); planned in {plan:.2?}, built in {build:.2?}, loaded in {load:.2?}; {} kernels, predicted {:.1} us; \
          {loaded} MiB of parameters, {arena} MiB of arena; {sound}",
         times[RUNS / 2] * 1e6,
+        times[RUNS / 4] * 1e6,
+        times[RUNS * 3 / 4] * 1e6,
         session.program().run.len(),
         planned.seconds() * 1e6,
     );

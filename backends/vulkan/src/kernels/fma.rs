@@ -16,6 +16,9 @@ const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) ->
 /// Elements between lines of a tile in shared memory, by which threads that write a column meet different banks.
 const PAD: usize = 4;
 
+/// Terms of the depth that are written out.
+const TERMS: usize = 4;
+
 const FORMS: [TileForm; 4] = [
     form([128, 128], 16, [8, 8], 0.8),
     form([64, 64], 16, [4, 4], 0.5),
@@ -72,12 +75,19 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
     tiles.iter().for_each(|(operand, tile)| body += &operand.write(tile, threads));
     body += &format!("workgroupBarrier();\nlet k1 = k0 + {bk};\nif (k1 < end) {{\n");
     tiles.iter().for_each(|(operand, tile)| body += &operand.read(tile, [tile.first[0], "k1"], threads, ty));
-    body += &format!("}}\nfor (var kk = 0; kk < {bk}; kk += 1) {{\n");
-    (0..tm / 4).for_each(|i| body += &format!("let x{i} = left[(kk * {} + tm) / 4 + {i}];\n", bm + PAD));
-    (0..tn / 4).for_each(|j| body += &format!("let y{j} = right[(kk * {} + tn) / 4 + {}];\n", bn + PAD, j * across));
-    for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
-        body += &format!("c{i}_{j} = fma(vec4<{ty}>(x{}[{}]), y{j}, c{i}_{j});\n", i / 4, i % 4);
+    // Several terms a turn, whose places differ by constants: the next ones are read while these are multiplied.
+    let lines = [bm, bn].map(|outer| (outer + PAD) / 4);
+    body += &format!("}}\nvar l = tm / 4;\nvar r = tn / 4;\nfor (var kk = 0; kk < {bk}; kk += {TERMS}) {{\n");
+    for term in 0..TERMS {
+        body += "{\n";
+        (0..tm / 4).for_each(|i| body += &format!("let x{i} = left[l + {}];\n", term * lines[0] + i));
+        (0..tn / 4).for_each(|j| body += &format!("let y{j} = right[r + {}];\n", term * lines[1] + j * across));
+        for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
+            body += &format!("c{i}_{j} = fma(vec4<{ty}>(x{}[{}]), y{j}, c{i}_{j});\n", i / 4, i % 4);
+        }
+        body += "}\n";
     }
+    body += &format!("l += {};\nr += {};\n", TERMS * lines[0], TERMS * lines[1]);
     body += "}\nworkgroupBarrier();\n}\n";
     body += &format!("var sums: array<vec4<{ty}>, {}>;\n", tm * tn / 4);
     for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {

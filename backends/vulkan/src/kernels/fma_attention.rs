@@ -14,16 +14,16 @@ const fn of([queries, keys, depth]: [usize; 3]) -> AttentionTile {
 
 /// Tiles of few queries, and of many.
 const FEW: [AttentionTile; 3] = [of([16, 64, 32]), of([16, 32, 32]), of([16, 32, 16])];
-const MANY: [AttentionTile; 4] = [of([32, 64, 16]), FEW[0], FEW[1], FEW[2]];
+const MANY: [AttentionTile; 5] = [of([64, 64, 32]), of([32, 64, 16]), FEW[0], FEW[1], FEW[2]];
 
 /// Arrays in shared memory, of vectors of four or of numbers: names and elements.
-fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 6] {
+fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 5] {
     let AttentionTile { queries: bq, keys: bt, depth: dc, .. } = *tile;
     [
         ("queries", true, dc * bq),
-        ("keys", true, dc * bt),
-        ("values", true, bt * bt),
-        ("weights", false, bt * bq),
+        // Keys, and when these are multiplied, values.
+        ("keys", true, dc.max(bt) * bt),
+        ("weights", true, bt * bq),
         ("of_rows", false, 3 * bq),
         ("shares", false, bq * bt / 16),
     ]
@@ -38,7 +38,10 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<Atten
     let few = s <= 16 || b * s.div_ceil(32) < shape.processors / 2;
     let all: &[AttentionTile] = if few { &FEW } else { &MANY };
     let bytes = |tile: &AttentionTile| shared(tile).iter().map(|(.., count)| count * sum.size()).sum::<usize>();
-    let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads;
+    // Large ones are worth it unless they have many more rows than there are queries.
+    let rows = |tile: &AttentionTile| s.next_multiple_of(tile.queries);
+    let is_full = |tile: &AttentionTile| 8 * rows(tile) <= 9 * rows(&FEW[0]) || tile.queries <= 32;
+    let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads && is_full(tile);
     let least = FEW.iter().map(bytes).min().unwrap_or(0);
     let lacking = || {
         let has = shape.shared;
@@ -89,38 +92,36 @@ pub fn print(
         threads,
         ty,
     );
-    body += &format!(
-        "workgroupBarrier();\nfor (var n = 0; n < {dc}; n += 1) {{\nlet x = queries[(n * {bq} + tq) / 4];\nlet y = keys[(n * {bt} + tt) / 4];\n"
-    );
-    (0..4).for_each(|i| body += &format!("p{i} = fma(vec4<{ty}>(x[{i}]), y, p{i});\n"));
-    body += "}\n}\n";
+    body += &format!("workgroupBarrier();\n{}}}\n", multiply(["queries", "keys"], ["p", ty], [bq, bt], dc));
     // Scores, where keys are seen.
     body += &format!(
         "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nfor (var j = 0; j < 4; j += 1) {{\n\
          let s = s0 + tq + i;\nlet t = t0 + tt + j;\nvar score = {nothing};\nif (s < {s} && t < end) {{\nlet x = products[i][j];\n"
     );
     body += &problem.score(tile)?;
-    body += &format!("}}\nweights[(tt + j) * {bq} + tq + i] = score;\n}}\n}}\n");
+    body += &format!("}}\nweights[((tt + j) * {bq} + tq) / 4][i] = score;\n}}\n}}\n");
+    body += "workgroupBarrier();\n";
     body += &v.fetch(
-        &OperandTile { memory: "values", outer: bt, depth: bt, stride: bt, first: ["e0", "t0"], end: "end" },
+        &OperandTile { memory: "keys", outer: bt, depth: bt, stride: bt, first: ["e0", "t0"], end: "end" },
         threads,
         ty,
     );
     // The largest score of each row, and the sum of its weights, by the threads that share it.
     body += &format!(
-        "workgroupBarrier();\nvar most = of_rows[row];\nlet past = most;\nfor (var n = share; n < {bt}; n += {beside}) {{ most = {max}(most, weights[n * {bq} + row]); }}\n\
+        "workgroupBarrier();\nvar most = of_rows[row];\nlet past = most;\nfor (var n = share; n < {bt}; n += {beside}) {{ most = {max}(most, weights[(n * {bq} + row) / 4][row % 4]); }}\n\
          shares[thread] = most;\nworkgroupBarrier();\nfor (var n = 0; n < {beside}; n += 1) {{ most = {max}(most, shares[row * {beside} + n]); }}\n\
          let base = select(most, {ty}(0), most == {nothing});\nvar total = {ty}(0);\n\
-         for (var n = share; n < {bt}; n += {beside}) {{ let w = {exp}(weights[n * {bq} + row] - base); weights[n * {bq} + row] = w; total += w; }}\n\
+         for (var n = share; n < {bt}; n += {beside}) {{ let w = {exp}(weights[(n * {bq} + row) / 4][row % 4] - base); weights[(n * {bq} + row) / 4][row % 4] = w; total += w; }}\n\
          workgroupBarrier();\nshares[thread] = total;\nworkgroupBarrier();\n\
          if (share == 0) {{\nfor (var n = 1; n < {beside}; n += 1) {{ total += shares[row * {beside} + n]; }}\n\
          let scale = {exp}(past - base);\nof_rows[row] = most;\nof_rows[{bq} + row] = of_rows[{bq} + row] * scale + total;\nof_rows[{} + row] = scale;\n}}\nworkgroupBarrier();\n",
         2 * bq
     );
     (0..4).for_each(|i| body += &format!("c{i} *= of_rows[{} + tq + {i}];\n", 2 * bq));
-    body += &format!("for (var n = 0; n < {bt}; n += 1) {{\nlet y = values[(n * {bt} + tt) / 4];\n");
-    (0..4).for_each(|i| body += &format!("c{i} = fma(vec4<{ty}>(weights[n * {bq} + tq + {i}]), y, c{i});\n"));
-    body += "}\nworkgroupBarrier();\n}\nworkgroupBarrier();\n";
+    body += &format!(
+        "{}workgroupBarrier();\n}}\nworkgroupBarrier();\n",
+        multiply(["weights", "keys"], ["c", ty], [bq, bt], bt)
+    );
     body += &format!(
         "var sums = array<vec4<{ty}>, 4>(c0, c1, c2, c3);\nfor (var i = 0; i < 4; i += 1) {{\nlet m = s0 + tq + i;\nlet most = of_rows[tq + i];\n\
          let total = of_rows[{bq} + tq + i];\nfor (var j = 0; j < 4; j += {}) {{\nlet at_n = e0 + tt + j;\n",
@@ -129,4 +130,17 @@ pub fn print(
     body += &points.at(|lane| format!("sums[i][j + {lane}]"));
     body += "}\n}\n";
     Ok(AttentionText { before, body })
+}
+
+/// Statements that add the product of two tiles, of lines of four queries and four keys or columns, to a thread's four vectors: several lines
+/// a turn, whose places differ by constants.
+fn multiply([left, right]: [&str; 2], [sums, ty]: [&str; 2], [bq, bt]: [usize; 2], lines: usize) -> String {
+    let turn = if lines.is_multiple_of(4) { 4 } else { 1 };
+    let mut text = format!("{{\nvar l = tq / 4;\nvar r = tt / 4;\nfor (var n = 0; n < {lines}; n += {turn}) {{\n");
+    for line in 0..turn {
+        text += &format!("{{\nlet x = {left}[l + {}];\nlet y = {right}[r + {}];\n", line * bq / 4, line * bt / 4);
+        (0..4).for_each(|i| text += &format!("{sums}{i} = fma(vec4<{ty}>(x[{i}]), y, {sums}{i});\n"));
+        text += "}\n";
+    }
+    text + &format!("l += {};\nr += {};\n}}\n}}\n", turn * bq / 4, turn * bt / 4)
 }
