@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read, Write, stdin, stdout},
+    io::{Read, stdin},
     path::Path,
 };
 
@@ -16,18 +16,13 @@ use crate::{
     output,
 };
 
-/// Whether a path means stdin or stdout.
-pub fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 /// Reads a tensor.
 ///
 /// # Errors
 /// When the file cannot be read, is no `.npy` file, or holds what tensors cannot.
 pub fn read(path: &Path) -> Result<Tensor, Fault> {
     let place = path.display();
-    let bytes = if is_standard(path) {
+    let bytes = if output::is_standard(path) {
         let mut bytes = Vec::new();
         stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
@@ -55,10 +50,6 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
         };
         input(format!("{}: {problem}", path.display()), help)
     })?;
-    if is_standard(path) {
-        let mut out = stdout().lock();
-        return Ok(out.write_all(&header).and_then(|()| out.write_all(tensor.bytes()))?);
-    }
     output::write(path, &[&header, tensor.bytes()])
         .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
 }

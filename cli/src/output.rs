@@ -1,8 +1,8 @@
-//! Files that commands write: beside their place, and moved there once they are whole.
+//! Files that commands write: beside their place, and moved there once they are whole; `-` is stdout, which then holds nothing else.
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Stdout, Write, stdout},
     path::{Path, PathBuf},
 };
 
@@ -18,6 +18,13 @@ enum OutputTarget {
     Beside(NamedTempFile, PathBuf),
     /// A device or a pipe, which nothing can take the place of.
     Device(File),
+    /// What `-` stands for.
+    Standard(Stdout),
+}
+
+/// Whether a path means stdin or stdout.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 impl OutputFile {
@@ -26,6 +33,9 @@ impl OutputFile {
     /// # Errors
     /// When its folder cannot be written to, or it is a folder.
     pub fn new(path: &Path) -> io::Result<OutputFile> {
+        if is_standard(path) {
+            return Ok(OutputFile { to: OutputTarget::Standard(stdout()) });
+        }
         let there = fs::metadata(path).ok();
         if there.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -52,6 +62,7 @@ impl OutputFile {
         match self.to {
             OutputTarget::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
             OutputTarget::Device(mut file) => file.flush(),
+            OutputTarget::Standard(mut out) => out.flush(),
         }
     }
 }
@@ -71,6 +82,7 @@ impl Write for OutputFile {
         match &mut self.to {
             OutputTarget::Beside(file, _) => file.write(bytes),
             OutputTarget::Device(file) => file.write(bytes),
+            OutputTarget::Standard(out) => out.write(bytes),
         }
     }
 
@@ -78,6 +90,7 @@ impl Write for OutputFile {
         match &mut self.to {
             OutputTarget::Beside(file, _) => file.flush(),
             OutputTarget::Device(file) => file.flush(),
+            OutputTarget::Standard(out) => out.flush(),
         }
     }
 }

@@ -36,7 +36,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
-    npy,
+    npy, output,
 };
 
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
@@ -334,7 +334,7 @@ impl ProgramArgs {
 
     /// The text of a graph, from a file or from stdin.
     fn bytes(&self) -> Result<Vec<u8>, Fault> {
-        if !npy::is_standard(&self.model) {
+        if !output::is_standard(&self.model) {
             return fs::read(&self.model).map_err(|e| {
                 let known = BUILTINS.iter().map(|b| b.name).chain(Vision::ALL.into_iter().map(Vision::name));
                 let guess = suggestion(&self.model.to_string_lossy(), "built-in models are", known);

@@ -36,6 +36,9 @@ fn sweeps_measure_each_combination() {
     let fields = |line: &str| line.split(',').count();
     assert!(lines.iter().all(|line| fields(line) == fields(lines[0])), "{text}");
     assert!(eutectic(args).good().contains("threads"));
+    // `-` is stdout, and nothing else comes there.
+    let stdout = eutectic(["bench", &graph, "--shape", "B=4", "--iters", "2", "--csv", "-"]).good();
+    assert!(stdout.starts_with("runs,predicted_ms,") && stdout.lines().count() == 2, "{stdout}");
     eutectic(["bench", &graph, "--sweep", "B"]).refused(&["--sweep", "threads=1,2,4"]);
     eutectic(["bench", &graph, "--sweep", "C=1,2"]).refused(&["no such dimension"]);
 }

@@ -140,6 +140,45 @@ fn random_bytes_are_an_error() {
     assert!(matches!(result, Err(LoadError::Read { .. })));
 }
 
+/// Relations draw instances around the numbers of a rule's text, whatever these are.
+#[test]
+fn no_number_of_a_relation_is_too_large() {
+    let relations = [
+        "(moved ?p {} -1)",
+        "(moved ?p -1 {})",
+        "(moved ?p {} {})",
+        "(slice [A..] ?axis {} ?n 1 [D..])",
+        "(slice [A..] ?axis ?i ?n {} [D..])",
+        "(slice [A..] ?axis ?i {} {} [D..])",
+        "(slice [A..] ?axis ?i {} -1 [D..])",
+        "(pad [A..] ?axis {} ?n [D..])",
+        "(pad [A..] ?axis {} {} [D..])",
+        "(window [A..] ?axis {} 1 1 [D..])",
+        "(window [A..] ?axis {} {} {} [D..])",
+        "(windows N {} {} ?n 1 1 M)",
+        "(windows N 0 0 {} 1 {} M)",
+        "(windows N ?n ?i {} {} 1 M)",
+        "(at-most M {}) (at-most N M)",
+        "(at-most (* 1000003 M) {})",
+        "(at-most {} M)",
+    ];
+    let numbers = ["0", "1", "5", "-17", "4294967297", "9223372036854775807", "-9223372036854775808"];
+    for relation in relations {
+        for number in numbers {
+            let law = ";; a law
+(rule mine/law
+  (forall (F float) (?x F[A.. N M]) (?p perm) (?axis axis) (?i int) (?n int))
+  (where RELATION)
+  (=> (slice (transpose ?x :perm ?p) :axis ?axis :at ?i :len ?n :step 1)
+      (slice (transpose ?x :perm ?p) :axis ?axis :at ?i :len ?n :step 1))
+  (eq exact))
+";
+            let text = law.replace("RELATION", &relation.replace("{}", number));
+            let _ = RuleSet::read(&[Source::new("mine.rules", text)]);
+        }
+    }
+}
+
 #[test]
 fn mutated_files_never_panic() {
     let text = include_str!("rules/basic.rules");

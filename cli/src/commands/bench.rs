@@ -119,6 +119,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let write = output::write(path, &[text.as_bytes()]);
         write.map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
     }
+    if [&args.csv, &args.output, &args.save_plan].into_iter().flatten().any(|path| output::is_standard(path)) {
+        return Ok(());
+    }
     let mut out = stdout().lock();
     match (args.job.format, &benches[..]) {
         (Format::Json, [bench]) => print_json(&mut out, &bench.json()),

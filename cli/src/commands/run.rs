@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
-    npy,
+    npy, output,
     program::{InputFiles, NamedTensors, suggestion},
     table::{faint, heading, table},
     timing::progress,
@@ -262,7 +262,7 @@ fn number(x: f64, finite: Value) -> Value {
 
 /// Whether an output goes to stdout: `-`, or `NAME=-`.
 fn is_to_stdout(path: &Path) -> bool {
-    npy::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
+    output::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
 }
 
 /// Which output goes into which file.

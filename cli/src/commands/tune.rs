@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::{
     args::{BackendArg, Format, Rules, print_json},
     fault::{Fault, input},
-    output::OutputFile,
+    output::{self, OutputFile},
     program::ProgramArgs,
     table::{seconds, table, thousands},
     timing::progress,
@@ -129,6 +129,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     );
     file.write_all(text.as_bytes()).map_err(unwritable)?;
     file.done().map_err(unwritable)?;
+    if output::is_standard(&args.out) {
+        return Ok(());
+    }
     args.print(&fitted, &kinds, &measured, &pairs)
 }
 

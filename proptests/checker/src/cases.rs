@@ -125,8 +125,11 @@ impl Dims {
     }
 }
 
-/// Large extents: beyond vectors, tiles and the counters of eight bits, and beyond what `bf16` and `f16` count.
-const LARGE: [i64; 5] = [65, 129, 257, 300, 2100];
+/// Large extents: beyond vectors, tiles and the counters of eight bits, and beyond what `bf16` and `f16` count: of as many truths, these
+/// hold the even numbers only.
+const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
+/// The least of them.
+pub const LEAST_LARGE: i64 = 65;
 /// The largest extent that is drawn around a number of the rule's text.
 const LARGEST_LITERAL: f64 = 4000.0;
 /// At least so many dims take turns in being large, or empty, where a rule has sequences of them; as many variables at most.
@@ -199,10 +202,11 @@ fn rows(rule: &Rule) -> Vec<Row> {
         let (of, others) = row.split_at(slots.len());
         one(of, 0, others[0], others[1])
     });
-    let long = array::pairs(&levels(&[large.len(), turns.len(), often.len()]));
+    // Each large extent of each dim meets each style: a triple, as what counts is told by one of them alone.
+    let long = array::pairs(&levels(&[large.len(), turns.len() * often.len()]));
     let long = long.iter().map(|row| {
         let (of, others) = row.split_at(slots.len());
-        one(of, large[others[0]], others[1], others[2])
+        one(of, large[others[0]], others[1] / often.len(), others[1] % often.len())
     });
     small.chain(empty).chain(long).collect()
 }

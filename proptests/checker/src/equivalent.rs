@@ -7,6 +7,7 @@ const MERGED: &str = "these axes lie side by side from here on, and become one a
 /// A part of the rule's name, a part of the change, and the reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
+    ("", ":softcap of attention-tf32 is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of sdpa is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of mha is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of attention-block is a number negated", "c·tanh(x/c) is the same for −c"),

@@ -7,6 +7,7 @@ use eutectic_rewrites::{Contract, Rule, rule::Variable};
 
 use crate::{
     boundary::{self, moderate_exponent, range},
+    cases::LEAST_LARGE,
     judge::promise,
 };
 
@@ -122,7 +123,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
                 _ => Tensor::from_f64(dtype, &dims, stored.to_f64().into_iter().map(|x| x + 0.0)),
             }
         } else if dtype == DType::Bool {
-            Tensor::from_i64(dtype, &dims, truths(count, dims.last().copied().unwrap_or(1), manner.contract, random))
+            Tensor::from_i64(dtype, &dims, truths(&dims, manner, random))
         } else {
             let special = special_integers(dtype, manner, most);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
@@ -261,11 +262,17 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
 }
 
 /// Truth values as masks have them: three in four are true. Where a promise holds for all masks, two rows in eight have none that is true,
-/// and one no other; of a row where everything is left out, `fast` rules promise nothing.
-fn truths(count: usize, width: usize, contract: Contract, random: &mut fastrand::Rng) -> Vec<i64> {
+/// and one no other; of a row where everything is left out, `fast` rules promise nothing. Beside ordinary numbers, all truths of a
+/// large dim are true: what counts them is to reach where its type ends to count.
+fn truths(dims: &[usize], manner: Manner<'_>, random: &mut fastrand::Rng) -> Vec<i64> {
+    let (count, width) = (dims.iter().product(), dims.last().copied().unwrap_or(1));
+    let fast = manner.contract == Contract::Fast;
+    if !fast && manner.style == Style::Ordinary && dims.iter().any(|extent| *extent >= LEAST_LARGE as usize) {
+        return vec![1; count];
+    }
     let mut all = Vec::with_capacity(count);
     while all.len() < count {
-        let row = if contract == Contract::Fast { 7 } else { random.usize(..8) };
+        let row = if fast { 7 } else { random.usize(..8) };
         let one = |random: &mut fastrand::Rng| match row {
             0 | 1 => 0,
             2 => 1,

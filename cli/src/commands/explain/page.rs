@@ -68,6 +68,9 @@ pub(super) fn write(
     let text = PAGE.replace(DATA, &data.to_string().replace('<', "\\u003c"));
     output::write(path, &[text.as_bytes()])
         .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
+    if output::is_standard(path) {
+        return Ok(());
+    }
     println!("{}", prose(format!("{}: {} kernels; open it in a browser", path.display(), steps.len())));
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::{
         sample::told,
         typing::{Bound, Status},
     },
-    axis_of, bind,
+    axes_for, axis_of, bind,
 };
 use crate::{Attr, Dim};
 
@@ -39,10 +39,8 @@ pub(super) const RELATIONS: &[Relation] = &[
             args[3].set_dims((0..a.rank()).filter_map(dim).collect(), bindings)
         },
         sample: |args, sampler| {
-            let least = args[1]
-                .attr(&sampler.bindings)
-                .and_then(Attr::ints)
-                .map_or(1, |axes| axes.iter().map(|axis| axis.unsigned_abs() as usize).max().unwrap_or(1));
+            let axes = args[1].attr(&sampler.bindings).and_then(Attr::ints);
+            let least = axes_for(axes.unwrap_or_default().iter().copied())?;
             let a = sampler.shape_of(&args[0], least)?;
             if args[1].attr(&sampler.bindings).is_none() {
                 let axes = sampler.axes(a.rank());

@@ -40,6 +40,17 @@ fn bind(slot: VarId, value: Bound, bindings: &mut Bindings) -> Result<Status, St
     bindings.bind(slot, value).map(|()| Status::Done).map_err(told)
 }
 
+/// The most axes of what is drawn for axes that are given.
+const MOST_AXES: i64 = 16;
+
+/// How many axes it takes to have those that are given, which may be any numbers of a rule's text: at least one.
+fn axes_for(given: impl IntoIterator<Item = i64>) -> Result<usize, String> {
+    given.into_iter().try_fold(1, |rank, axis| match (-MOST_AXES..0).contains(&axis) {
+        true => Ok(rank.max(axis.unsigned_abs() as usize)),
+        false => Err(format!("{axis} is no axis of up to {MOST_AXES}, counted from the end")),
+    })
+}
+
 /// An attribute that names an axis of a shape, chosen where it is free.
 fn axis_of(arg: &RelationArg, shape: &Shape, sampler: &mut Sampler<'_>) -> Result<i64, String> {
     if let Some(axis) = arg.attr(&sampler.bindings).and_then(Attr::int) {

@@ -10,6 +10,9 @@ use super::{
 };
 use crate::Dim;
 
+/// So many numbers are tried for an expression.
+const TRIES: usize = 1 << 16;
+
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
         name: "broadcast",
@@ -137,10 +140,10 @@ pub(super) const RELATIONS: &[Relation] = &[
             if let (None, Some(n), RelationArg::Dim(p)) =
                 (args[0].dim(&sampler.bindings), args[1].dim(&sampler.bindings).and_then(|n| n.known()), &args[0])
             {
-                // The numbers that the expression takes, from one of them down.
+                // The numbers that the expression takes, from one of them down; it may take few of many.
                 let start = sampler.below(n.max(0) as usize + 1) as i64;
                 let fits = |m: &i64| p.unify(&Dim::Known(*m), &mut sampler.bindings.clone()).is_ok();
-                let m = (1..=start).rev().chain(start..=n).find(fits).ok_or("nothing fits")?;
+                let m = (1..=start).rev().chain(start..=n).take(TRIES).find(fits).ok_or("nothing fits")?;
                 return sampler.set_int(&args[0], m);
             }
             if let RelationArg::Dim(p) = &args[0] {
@@ -148,7 +151,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             }
             let m = args[0].dim(&sampler.bindings).and_then(|m| m.known()).ok_or("M is not known")?;
             let more = sampler.below(4) as i64;
-            sampler.set_int(&args[1], m + more)
+            sampler.set_int(&args[1], m.saturating_add(more))
         },
     },
 ];

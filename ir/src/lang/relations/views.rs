@@ -6,7 +6,7 @@ use super::{
         sample::Sampler,
         typing::{Bound, Status},
     },
-    axis_of, bind,
+    axes_for, axis_of, bind,
 };
 use crate::{Attr, Shape};
 
@@ -89,7 +89,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 let at = perm.iter().position(|a| *a == from).ok_or_else(|| format!("{perm:?} has no axis {from}"))?;
                 return bind(*slot, Bound::Attr(Attr::Int(at as i64 - perm.len() as i64)), bindings);
             };
-            let at = usize::try_from(perm.len() as i64 + axis).ok();
+            let at = axis.checked_add_unsigned(perm.len() as u64).and_then(|at| usize::try_from(at).ok());
             let from = *at.and_then(|at| perm.get(at)).ok_or_else(|| format!("{perm:?} has no axis {axis}"))?;
             match (&args[2], known(2)) {
                 (_, Some(given)) if given == from => Ok(Status::Done),
@@ -105,8 +105,8 @@ pub(super) const RELATIONS: &[Relation] = &[
             }
             // A permutation under which what is given already holds.
             let given = |i: usize, sampler: &Sampler<'_>| args[i].dim(&sampler.bindings).and_then(|d| d.known());
-            let least = [1, 2].map(|i| given(i, sampler).map_or(1, |axis| axis.unsigned_abs() as usize));
-            let rank = least[0].max(least[1]).max(1 + sampler.below(4));
+            let axes = [1, 2].map(|i| given(i, sampler));
+            let rank = axes_for(axes.into_iter().flatten())?.max(1 + sampler.below(4));
             let mut perm = sampler.permutation(rank);
             if let (Some(axis), Some(from)) = (given(1, sampler), given(2, sampler)) {
                 let place = |axis: i64| (rank as i64 + axis) as usize;
@@ -166,7 +166,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             if let (Some(at), Some(len), Some(step), Some(extent)) =
                 (at.known(), len.known(), step.known(), a[axis].range().map(|(least, _)| least))
             {
-                let last = at.saturating_add((len - 1).saturating_mul(step));
+                let last = at.saturating_add(len.saturating_sub(1).saturating_mul(step));
                 let inside = |i: i64| (0..extent).contains(&i);
                 if at < 0 || len < 0 || step == 0 || at > extent || (len > 0 && !(inside(at) && inside(last))) {
                     let axis = &a[axis];
@@ -185,7 +185,10 @@ pub(super) const RELATIONS: &[Relation] = &[
             let step = int(4, sampler).unwrap_or_else(|| *sampler.of(&[1, 1, 2, -1]));
             let at = int(2, sampler).unwrap_or_else(|| sampler.below(extent.max(1) as usize) as i64);
             // As many as there are in that direction, at most.
-            let most = if step > 0 { (extent - at + step - 1) / step } else { at / -step.min(-1) + 1 };
+            let most = match step {
+                1.. => extent.saturating_sub(at).saturating_add(step - 1) / step,
+                _ => at / step.min(-1).saturating_neg() + 1,
+            };
             let len = int(3, sampler).unwrap_or_else(|| sampler.below(most.max(0) as usize + 1).max(1) as i64);
             [(2, at), (3, len), (4, step)].into_iter().try_for_each(|(i, n)| sampler.set_int(&args[i], n))
         },

@@ -58,15 +58,15 @@ pub(super) const RELATIONS: &[Relation] = &[
             for arg in &args[1..3] {
                 choose(arg, &[0, 0, 1, 2], sampler)?;
             }
-            let pads = known(&args[1], sampler)? + known(&args[2], sampler)?;
+            let pads = known(&args[1], sampler)?.saturating_add(known(&args[2], sampler)?);
             if args[0].dim(&sampler.bindings).is_none() {
                 let open: [&[i64]; 3] = [&[1, 2, 3], &[1, 1, 2, 3], &[1, 1, 2]];
                 args[3..6].iter().zip(open).try_for_each(|(arg, of)| choose(arg, of, sampler))?;
-                let span = known(&args[5], sampler)? * (known(&args[3], sampler)? - 1) + 1;
-                let extent = (span - pads).max(1) + sampler.below(5) as i64;
+                let span = span(known(&args[3], sampler)?, known(&args[5], sampler)?);
+                let extent = span.saturating_sub(pads).max(1).saturating_add(sampler.below(5) as i64);
                 return choose(&args[0], &[extent], sampler);
             }
-            let extent = known(&args[0], sampler)? + pads;
+            let extent = known(&args[0], sampler)?.saturating_add(pads);
             geometry(&args[3..6], extent, sampler)
         },
     },
@@ -82,7 +82,7 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
             "a window of {size} elements, stride {stride} and dilation {dilation}: all are at least 1"
         ));
     }
-    let span = (size - 1).saturating_mul(dilation).saturating_add(1);
+    let span = span(size, dilation);
     let room = extent - &Dim::Known(span);
     match (room.range(), &room) {
         (Some((least, _)), _) if least < 0 => {
@@ -98,11 +98,16 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
     }
 }
 
+/// dilation·(size − 1) + 1; numbers of a rule's text may be any.
+fn span(size: i64, dilation: i64) -> i64 {
+    size.saturating_sub(1).saturating_mul(dilation).saturating_add(1)
+}
+
 /// Chooses size, stride and dilation, where they are free, for an axis.
 fn geometry(args: &[RelationArg], extent: i64, sampler: &mut Sampler<'_>) -> Result<(), String> {
     choose(&args[1], &[1, 1, 2, 3], sampler)?;
     choose(&args[2], &[1, 1, 2], sampler)?;
-    let most = (extent - 1).max(0) / known(&args[2], sampler)?.max(1) + 1;
+    let most = extent.saturating_sub(1).max(0) / known(&args[2], sampler)?.max(1) + 1;
     let fitting: Vec<i64> = (1..=most.min(3)).collect();
     choose(&args[0], &fitting, sampler)
 }
