@@ -51,7 +51,6 @@ impl KernelBuilder<'_> {
             self.slots.len() - 1
         });
         let at = flatten(&place.at, &dims);
-        let at = if place.guards.is_empty() { at } else { at.under(&place.guards, &scope.body.domain) };
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
         scope.push(Instr::Load(Load { slot, at, guards: place.guards.clone(), dtype }))
     }

@@ -308,7 +308,7 @@ impl Search<'_, '_> {
                 let seconds = far_off(state, asked, mark, several).min(best);
                 Price { seconds, ..mark.price }
             };
-            if let Some(price) = self.settle(most) {
+            if let Some(price) = self.settle(most).filter(|price| price.seconds < best) {
                 if !several {
                     starts.clear();
                 }
