@@ -140,34 +140,9 @@ pub fn run_length(index: &Index, domain: &[usize]) -> f64 {
     shortest(index, inner).min(domain[inner] as i64).max(1) as f64
 }
 
-/// How far apart neighbours along the innermost axis lie as long as a map stays affine.
-pub fn run_slope(index: &Index, domain: &[usize]) -> i64 {
-    fn slope(index: &Index, axis: usize) -> i64 {
-        let of = |atom: &Atom| match atom {
-            Atom::Coord(n) => i64::from(*n == axis),
-            Atom::Mod(inner, by) => Some(slope(inner, axis)).filter(|s| s % by != 0).unwrap_or(0),
-            Atom::Div(inner, by) => Some(slope(inner, axis)).filter(|s| s % by == 0).map_or(0, |s| s / by),
-            Atom::Value(_) | Atom::Extent(_) => 0,
-        };
-        index.terms.iter().map(|(atom, c)| c * of(atom)).sum()
-    }
-    domain.len().checked_sub(1).map_or(0, |inner| slope(index, inner))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_through_shuffled_pixels_are_apart() {
-        // Four channels side by side in each pixel: the elements of a channel are 4 apart.
-        let domain = [128, 64];
-        let channel = Index::coord(1).plus(&Index::coord(0).div(100, &domain)).modulo(64, &domain);
-        let at = channel.times(4).plus(&Index::coord(0).modulo(2, &domain));
-        assert_eq!((run_length(&at, &domain), run_slope(&at, &domain)), (64.0, 4));
-        assert_eq!(run_slope(&Index::coord(1).div(2, &domain), &domain), 0);
-        assert_eq!(run_slope(&Index::coord(1).times(6).div(2, &domain), &domain), 3);
-    }
 
     #[test]
     fn runs_are_as_long_as_what_lies_between_two_cuts() {

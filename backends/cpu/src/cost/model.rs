@@ -5,7 +5,7 @@ use eutectic_backend::{
     axes::Nest,
     reach::{
         AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
-        row_mask, run_length, run_slope,
+        row_mask, run_length,
     },
     scores::Shares,
     traffic,
@@ -245,7 +245,6 @@ impl CostModel {
             let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
             return match run < LONG_RUN as f64 {
                 true => n / inner * e.run + n * e.gather,
-                false if run_slope(&load.at, domain).abs() > 1 => n / run * e.run + n * e.strided,
                 false => n / run * e.run + n * e.cheap,
             };
         };
