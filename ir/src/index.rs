@@ -125,21 +125,22 @@ impl Index {
 
     /// The values that it can take where each coordinate lies in a range that is not empty: `start..end`.
     pub fn bounds(&self, coord: &dyn Fn(usize) -> Range<i64>) -> Range<i64> {
-        Index::sum_bounds(self.constant, self.terms.iter(), coord)
+        Index::sum_bounds(self.constant, self.terms.iter(), coord, &|inner| inner.bounds(coord))
     }
 
-    /// As [`Index::bounds`], of some terms and a constant.
+    /// As [`Index::bounds`], of some terms and a constant, where maps within the terms lie `within` ranges.
     fn sum_bounds<'a>(
         constant: i64,
         terms: impl Iterator<Item = &'a (Atom, i64)>,
         coord: &dyn Fn(usize) -> Range<i64>,
+        within: &dyn Fn(&Index) -> Range<i64>,
     ) -> Range<i64> {
         let (mut low, mut high) = (constant, constant);
         for (atom, c) in terms {
             let r = match atom {
                 Atom::Coord(n) => coord(*n),
                 Atom::Mod(inner, by) => {
-                    let r = inner.bounds(coord);
+                    let r = within(inner);
                     let steps = r.start.div_euclid(*by);
                     match (r.end - 1).div_euclid(*by) == steps {
                         true => r.start - steps * by..r.end - steps * by,
@@ -147,7 +148,7 @@ impl Index {
                     }
                 }
                 Atom::Div(inner, by) => {
-                    let r = inner.bounds(coord);
+                    let r = within(inner);
                     r.start.div_euclid(*by)..(r.end - 1).div_euclid(*by) + 1
                 }
                 Atom::Value(_) => ANYTHING,
@@ -158,6 +159,15 @@ impl Index {
             high += ends[0].max(ends[1]);
         }
         low..high + 1
+    }
+
+    /// How many times another map this contains, beside other terms.
+    fn times_of(&self, other: &Index) -> Option<i64> {
+        let coefficient =
+            |atom: &Atom| self.terms.binary_search_by(|(a, _)| a.cmp(atom)).ok().map(|at| self.terms[at].1);
+        let (first, c) = other.terms.first()?;
+        let times = coefficient(first).filter(|own| own % c == 0)? / c;
+        other.terms.iter().all(|(atom, c)| coefficient(atom) == Some(times * c)).then_some(times)
     }
 
     /// The part that `by` divides, divided by it.
@@ -173,75 +183,98 @@ impl Index {
     }
 
     /// The range of the part that `by` does not divide.
-    fn rest_range(&self, by: i64, domain: &[usize]) -> Range<i64> {
+    fn rest_range(&self, by: i64, known: &Known<'_>) -> Range<i64> {
+        if !known.guards.is_empty() {
+            return known.range(&self.rest(by));
+        }
         let terms = self.terms.iter().filter(|(_, c)| c % by != 0);
-        Index::sum_bounds(self.constant.rem_euclid(by), terms, &|n| 0..(domain[n] as i64).max(1))
+        let coord = |n| known.coord(n);
+        Index::sum_bounds(self.constant.rem_euclid(by), terms, &coord, &|inner| inner.bounds(&coord))
     }
 
-    /// A proper divisor `g` of `by`, with self = g·x + y and y always in `0..g`.
-    fn factor(&self, by: i64, domain: &[usize]) -> Option<i64> {
-        self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find(|&g| {
-            let r = if g > 1 && g < by { self.rest_range(g, domain) } else { return false };
-            r.start >= 0 && r.end <= g
+    /// A proper divisor `g` of `by` and a number `n`, with self = g·x + y and y always in `g·n..g·(n + 1)`.
+    fn factor(&self, by: i64, known: &Known<'_>) -> Option<(i64, i64)> {
+        self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find_map(|g| {
+            let r = if g > 1 && g < by { self.rest_range(g, known) } else { return None };
+            let n = r.start.div_euclid(g);
+            ((r.end - 1).div_euclid(g) == n).then_some((g, n))
         })
     }
 
     /// ⌊self / by⌋ over a domain; `by` > 0, or 0 as the extent of an axis without points.
     pub fn div(&self, by: i64, domain: &[usize]) -> Index {
+        self.div_where(by, &Known { domain, guards: &[] })
+    }
+
+    fn div_where(&self, by: i64, known: &Known<'_>) -> Index {
         if by <= 1 {
             return self.clone();
         }
         let whole = self.whole(by);
-        let r = self.rest_range(by, domain);
+        let r = self.rest_range(by, known);
         let steps = r.start.div_euclid(by);
         if steps == (r.end - 1).div_euclid(by) {
             return whole.plus(&Index::constant(steps));
         }
         let rest = self.rest(by);
         // ⌊(g·x + y) / (g·n)⌋ = ⌊x/n⌋ where y lies in 0..g
-        if let Some(g) = rest.factor(by, domain) {
-            return whole.plus(&rest.whole(g).div(by / g, domain));
+        if let Some((g, steps)) = rest.factor(by, known) {
+            return whole.plus(&rest.whole(g).plus(&Index::constant(steps)).div_where(by / g, known));
         }
         // ⌊⌊x/a⌋/b⌋ = ⌊x/(ab)⌋
         if let ([(Atom::Div(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant) {
-            return whole.plus(&inner.div(a * by, domain));
+            return whole.plus(&inner.div_where(a * by, known));
         }
         whole.plus(&Index::atom(Atom::Div(Box::new(rest), by)))
     }
 
     /// self mod by, in `0..by`, over a domain; `by` as for [`Index::div`].
     pub fn modulo(&self, by: i64, domain: &[usize]) -> Index {
+        self.modulo_where(by, &Known { domain, guards: &[] })
+    }
+
+    fn modulo_where(&self, by: i64, known: &Known<'_>) -> Index {
         if by <= 1 {
             return Index::default();
         }
         let rest = self.rest(by);
-        let r = rest.range(domain);
+        let r = known.range(&rest);
         let steps = r.start.div_euclid(by);
         if steps == (r.end - 1).div_euclid(by) {
             return rest.plus(&Index::constant(-steps * by));
         }
         // (g·x + y) mod (g·n) = g·(x mod n) + y where y lies in 0..g
-        if let Some(g) = rest.factor(by, domain) {
-            return rest.whole(g).modulo(by / g, domain).times(g).plus(&rest.rest(g));
+        if let Some((g, steps)) = rest.factor(by, known) {
+            let (x, y) = (rest.whole(g).plus(&Index::constant(steps)), rest.rest(g).plus(&Index::constant(-steps * g)));
+            return x.modulo_where(by / g, known).times(g).plus(&y);
         }
         // (x mod ab) mod b = x mod b
         if let ([(Atom::Mod(inner, a), 1)], 0) = (rest.terms.as_slice(), rest.constant)
             && a % by == 0
         {
-            return inner.modulo(by, domain);
+            return inner.modulo_where(by, known);
         }
         Index::atom(Atom::Mod(Box::new(rest), by))
     }
 
     /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by `values(n)`.
     pub fn substitute(&self, at: &[Index], values: &dyn Fn(usize) -> Index, domain: &[usize]) -> Index {
-        self.replace(&|n| at[n].clone(), values, &|dim| Index::atom(Atom::Extent(dim.clone())), domain)
+        let known = Known { domain, guards: &[] };
+        self.replace(&|n| at[n].clone(), values, &|dim| Index::atom(Atom::Extent(dim.clone())), &known)
+    }
+
+    /// The same over a domain wherever each of some maps lies in its range, and anything elsewhere: what a padded image reads need
+    /// not be right in the padding.
+    pub fn under(&self, guards: &[(Index, Range<i64>)], domain: &[usize]) -> Index {
+        let (value, extent) = (|v| Index::atom(Atom::Value(v)), |dim: &Dim| Index::atom(Atom::Extent(dim.clone())));
+        self.replace(&Index::coord, &value, &extent, &Known { domain, guards })
     }
 
     /// Replaces extents at run time by what `value` gives for the names of their symbols, over a domain of such lengths.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>, domain: &[usize]) -> Index {
         let stays = |n| Index::atom(Atom::Value(n));
-        self.replace(&Index::coord, &stays, &|dim| Index::extent(&dim.bind(value)), domain)
+        let known = Known { domain, guards: &[] };
+        self.replace(&Index::coord, &stays, &|dim| Index::extent(&dim.bind(value)), &known)
     }
 
     fn replace(
@@ -249,13 +282,15 @@ impl Index {
         coord: &dyn Fn(usize) -> Index,
         values: &dyn Fn(usize) -> Index,
         extent: &dyn Fn(&Dim) -> Index,
-        domain: &[usize],
+        known: &Known<'_>,
     ) -> Index {
         self.terms.iter().fold(Index::constant(self.constant), |sum, (atom, c)| match atom {
             Atom::Coord(n) => sum.plus_times(&coord(*n), *c),
-            Atom::Div(inner, by) => sum.plus_times(&inner.replace(coord, values, extent, domain).div(*by, domain), *c),
+            Atom::Div(inner, by) => {
+                sum.plus_times(&inner.replace(coord, values, extent, known).div_where(*by, known), *c)
+            }
             Atom::Mod(inner, by) => {
-                sum.plus_times(&inner.replace(coord, values, extent, domain).modulo(*by, domain), *c)
+                sum.plus_times(&inner.replace(coord, values, extent, known).modulo_where(*by, known), *c)
             }
             Atom::Value(n) => sum.plus_times(&values(*n), *c),
             Atom::Extent(dim) => sum.plus_times(&extent(dim), *c),
@@ -326,6 +361,36 @@ impl Index {
                 Atom::Extent(dim) => dim.known().expect("only maps of numbers are evaluated"),
             }
         })
+    }
+}
+
+/// What is known of maps: over which domain they are, and in which ranges some of them lie.
+struct Known<'a> {
+    domain: &'a [usize],
+    guards: &'a [(Index, Range<i64>)],
+}
+
+impl Known<'_> {
+    fn coord(&self, axis: usize) -> Range<i64> {
+        0..(self.domain[axis] as i64).max(1)
+    }
+
+    fn range(&self, of: &Index) -> Range<i64> {
+        let bounds = |of: &Index| {
+            Index::sum_bounds(of.constant, of.terms.iter(), &|n| self.coord(n), &|inner| self.range(inner))
+        };
+        let (mut range, mut rest, mut guarded) = (bounds(of), of.clone(), 0..1);
+        for (index, of_index) in self.guards {
+            if let Some(times) = rest.times_of(index) {
+                rest = rest.plus_times(index, -times);
+                let ends = [times * of_index.start, times * (of_index.end - 1)];
+                guarded = guarded.start + ends[0].min(ends[1])..guarded.end + ends[0].max(ends[1]);
+                let rest = bounds(&rest);
+                let (start, end) = (rest.start + guarded.start, rest.end + guarded.end - 1);
+                range = range.start.max(start)..range.end.min(end);
+            }
+        }
+        range
     }
 }
 
@@ -473,6 +538,26 @@ mod tests {
         let merged = shape(&[&six, &s, &six]);
         assert!(same_places(&shape(&[&two, &Dim::Known(3), &s, &Dim::Known(1), &two, &Dim::Known(3)]), &merged));
         assert!(!same_places(&merged, &shape(&[&two, &s, &Dim::Known(18)])));
+    }
+
+    #[test]
+    fn guards_simplify_what_they_hide() {
+        // A window of 3 x 3 over an image of 8 x 8, padded by one, whose pixels were shuffled from 4 channels of 4 x 4.
+        let domain = [8, 8, 3, 3];
+        let [row, column] = [0, 1].map(|n| Index::coord(n).plus(&Index::coord(n + 2)));
+        let guards = [(row.clone(), 1..9), (column.clone(), 1..9)];
+        let inside = |index: &Index| index.plus(&Index::constant(-1));
+        let of_image = unflatten(&flatten(&[inside(&row), inside(&column)], &[8, 8]), &[4, 2, 4, 2], &domain);
+        let at = [1, 3, 0, 2].map(|n| of_image[n].clone());
+        let map = flatten(&at, &[2, 2, 4, 4]);
+        let under = map.under(&guards, &domain);
+        assert_eq!(under.to_string(), "4*(i0+i2+1)/2+(i1+i3+1)/2+32*(i0+i2+1)%2+16*(i1+i3+1)%2+-5");
+        for p in 0..576_usize {
+            let point = [p / 72, p / 9 % 8, p / 3 % 3, p % 3];
+            if guards.iter().all(|(index, range)| range.contains(&index.eval(&point, &|_| 0))) {
+                assert_eq!(under.eval(&point, &|_| 0), map.eval(&point, &|_| 0), "{point:?}");
+            }
+        }
     }
 
     #[test]

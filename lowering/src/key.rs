@@ -130,7 +130,7 @@ mod tests {
             for class in (0..n).filter(|&c| !facts.given[c]) {
                 let mut walker = crate::walk::Walker::new(n);
                 let Ok(parts) = walker.kernel(&classes, &facts.given, &plan, class, vec![class]) else { continue };
-                let kernel = build::kernel(&classes, &plan, &parts, &Positions::default());
+                let kernel = build::kernel(&classes, &plan, &parts, &Positions::default(), usize::MAX);
                 let kernel = kernel.map(|built| built.kernel).map_err(|_| ());
                 asked += 1;
                 let key = forms.key(&classes, &plan, &parts);

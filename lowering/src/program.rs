@@ -164,7 +164,7 @@ impl Lowering<'_> {
         let (mut kernels, positions) = (Vec::new(), Positions::default());
         for (parts, _) in &block.searched.priced.kernels {
             let KernelOfClasses { kernel, classes, reads, parts: of_kernel } =
-                build::kernel(&block.classes, &block.searched.plan, parts, &positions)
+                build::kernel(&block.classes, &block.searched.plan, parts, &positions, usize::MAX)
                     .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
             let kernel = self.kernel(kernel);
             kernels.push(BuiltKernel { kernel, classes, reads, parts: of_kernel, load: parts.load });

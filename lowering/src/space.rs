@@ -159,13 +159,25 @@ impl<'a> Space<'a> {
 
     /// The price of one kernel of a plan.
     pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
-        let key = self.forms.key(self.classes, plan, kernel);
-        if let Some(cost) = self.costs.borrow().get(&key) {
-            return *cost;
-        }
+        let key = self.key(plan, kernel);
+        self.known(key).unwrap_or_else(|| self.cost_of_key(key, plan, kernel))
+    }
+
+    /// What decides the price of a kernel.
+    pub(crate) fn key(&self, plan: &Plan, kernel: &PlanKernel) -> u128 {
+        self.forms.key(self.classes, plan, kernel)
+    }
+
+    /// The price of a key, if a kernel of it has been priced.
+    pub(crate) fn known(&self, key: u128) -> Option<Cost> {
+        self.costs.borrow().get(&key).copied()
+    }
+
+    /// The price of a kernel whose key was not known.
+    pub(crate) fn cost_of_key(&self, key: u128, plan: &Plan, kernel: &PlanKernel) -> Cost {
         // Building and pricing an op takes several times as long as walking over it.
         self.spend(4 * kernel.interior.len());
-        let cost = match build::kernel(self.classes, plan, kernel, &self.positions) {
+        let cost = match build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs) {
             Ok(built) if self.takes(&built.kernel) => self.cost_of(&built),
             _ => Cost::IMPOSSIBLE,
         };
@@ -217,7 +229,7 @@ impl<'a> Space<'a> {
 
     /// Why a kernel of a plan cannot be built, for people.
     pub(crate) fn refusal(&self, plan: &Plan, kernel: &PlanKernel) -> String {
-        let why = match build::kernel(self.classes, plan, kernel, &self.positions) {
+        let why = match build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs) {
             Ok(KernelOfClasses { kernel, .. }) => {
                 let refused = self.backend.supports(&kernel).err().unwrap_or_default();
                 let later = self.refused.0.get(&kernel).cloned().into_iter().collect();

@@ -39,9 +39,14 @@ fn primitive_softmax_is_one_row_group() {
         softmax(&mut g, &dims);
         let (classes, searched) = found(&g, Strategy::Local);
         assert_eq!(searched.priced.kernels.len(), 1, "{dims:?}");
-        let built =
-            build::kernel(&classes, &searched.plan, &searched.priced.kernels[0].0, &build::Positions::default())
-                .unwrap();
+        let built = build::kernel(
+            &classes,
+            &searched.plan,
+            &searched.priced.kernels[0].0,
+            &build::Positions::default(),
+            usize::MAX,
+        )
+        .unwrap();
         // A row of one element has no axis.
         let axes = usize::from(dims.last() != Some(&1));
         assert_eq!(built.kernel.anchor, AnchorKernel::Rows { axes });
@@ -74,9 +79,15 @@ fn bias_and_activation_are_an_epilogue_through_a_head_split() {
     g.output("y", y).unwrap();
     let (classes, searched) = found(&g, Strategy::Local);
     assert_eq!(searched.priced.kernels.len(), 1);
-    let kernel = build::kernel(&classes, &searched.plan, &searched.priced.kernels[0].0, &build::Positions::default())
-        .unwrap()
-        .kernel;
+    let kernel = build::kernel(
+        &classes,
+        &searched.plan,
+        &searched.priced.kernels[0].0,
+        &build::Positions::default(),
+        usize::MAX,
+    )
+    .unwrap()
+    .kernel;
     // y[h, s, d] lies at h·128·32 + s·32 + d; column h·32 + d of the product is two axes.
     assert_eq!(kernel.body.domain, [128, 3, 32]);
     assert_eq!(kernel.stores[0].at.affine(3), Some(vec![32, 128 * 32, 1]));

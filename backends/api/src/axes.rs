@@ -4,6 +4,7 @@
 //!
 //! - no map divides a coordinate where splitting its axis would do away with the division (an axis of 32 heads of which `h/4` reads
 //!   the keys is 8 × 4, and the keys do not depend on the second of these);
+//! - no load divides what its guards say enough of;
 //! - no axis has extent 1;
 //! - no two neighbouring axes of a group could be one axis without a map getting a division.
 //!
@@ -116,6 +117,14 @@ impl Nest {
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+
+    /// Simplifies maps of loads by their guards: where they do not hold, nothing is read.
+    fn simplify_under_guards(&mut self) {
+        let loads = self.instrs.iter_mut().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
+        for load in loads.filter(|load| !load.guards.is_empty() && divisions(&load.at) > 0) {
+            load.at = load.at.under(&load.guards, &self.domain);
+        }
     }
 
     /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate.
@@ -277,6 +286,7 @@ fn place(layout: &[usize], groups: &[usize], group: usize) -> Option<usize> {
 /// Brings nests that share groups of axes into normal form; `groups` says how many axes each has, and is brought up to date.
 pub fn normalise(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     split(nests, layouts, groups);
+    nests.iter_mut().for_each(Nest::simplify_under_guards);
     merge(nests, layouts, groups);
 }
 

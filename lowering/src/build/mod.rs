@@ -37,7 +37,8 @@ pub struct KernelOfClasses {
     pub parts: Vec<(usize, ClassId)>,
 }
 
-/// Builds the description of one kernel of a plan, in normal form. `positions` is what was learnt of ids from kernels of the same e-graph.
+/// Builds the description of one kernel of a plan, in normal form. `positions` is what was learnt of ids from kernels of the same e-graph;
+/// a body takes at most `instrs` instructions, because an op that is read at many places is computed at each.
 ///
 /// # Errors
 /// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
@@ -47,6 +48,7 @@ pub fn kernel(
     plan: &Plan,
     parts: &PlanKernel,
     positions: &Positions,
+    instrs: usize,
 ) -> Result<KernelOfClasses, String> {
     if parts.interior.len() > MOST_CLASSES {
         return Err(format!("it would compute more than {MOST_CLASSES} ops"));
@@ -54,7 +56,7 @@ pub fn kernel(
     let interior = parts.interior.iter().copied().collect();
     let (above, slots) = (FxHashSet::default(), Vec::new());
     let mut builder =
-        KernelBuilder { classes, plan, parts, positions, interior, above, slots, anchor: None, row: None };
+        KernelBuilder { classes, plan, parts, positions, instrs, interior, above, slots, anchor: None, row: None };
     builder.build()
 }
 
@@ -93,7 +95,7 @@ impl<'a> KernelBuilder<'a> {
                 (written.clone(), written.rank())
             }
         };
-        let mut scope = BodyScope::new(&domain, true)?;
+        let mut scope = BodyScope::new(&domain, true, self.instrs)?;
         let places = self.place_stores(&mut scope, &domain, outer)?;
         let anchor = self.anchor_kernel(&scope)?;
         self.finish(scope, anchor, places)
@@ -136,7 +138,7 @@ impl<'a> KernelBuilder<'a> {
         for &operand in &node.operands {
             let shape = self.shape(operand)?;
             let at: Vec<_> = (0..shape.rank()).map(Index::coord).collect();
-            let mut inner = BodyScope::new(shape, false)?;
+            let mut inner = BodyScope::new(shape, false, self.instrs)?;
             let place = inner.place(at, Vec::new());
             let mut value = self.value(operand, &place, &mut inner)?;
             if let Some(name) = prologue.next() {

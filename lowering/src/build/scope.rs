@@ -13,9 +13,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::positions::Positions;
 use crate::plan::{Plan, PlanKernel};
 
-/// Most instructions of a body: an op that is read at many places is computed at each.
-const MOST_INSTRS: usize = 4096;
-
 /// A kernel under construction.
 pub(super) struct KernelBuilder<'a> {
     pub classes: &'a EClasses,
@@ -23,6 +20,8 @@ pub(super) struct KernelBuilder<'a> {
     pub parts: &'a PlanKernel,
     /// What is known of ids.
     pub positions: &'a Positions,
+    /// Most instructions of a body.
+    pub instrs: usize,
     /// What the kernel computes.
     pub interior: FxHashSet<ClassId>,
     /// Of that, anchors and reductions and what reads one.
@@ -78,6 +77,8 @@ pub(super) struct BodyScope {
     places: FxHashMap<Rc<Where>, usize>,
     /// Whether the anchor's result is at hand: not in the bodies of its operands.
     pub above_anchor: bool,
+    /// The most instructions.
+    most: usize,
 }
 
 impl BodyScope {
@@ -85,7 +86,7 @@ impl BodyScope {
     ///
     /// # Errors
     /// When one of them is open.
-    pub fn new(shape: &Shape, above_anchor: bool) -> Result<BodyScope, String> {
+    pub fn new(shape: &Shape, above_anchor: bool, most: usize) -> Result<BodyScope, String> {
         let domain = shape.capacity().ok_or_else(|| format!("{shape} has open dimensions"))?;
         let varying = shape.iter().enumerate().filter(|(_, dim)| dim.varies());
         let lengths = varying.map(|(axis, dim)| (axis, dim.clone())).collect();
@@ -96,6 +97,7 @@ impl BodyScope {
             visited: FxHashMap::default(),
             places: FxHashMap::default(),
             above_anchor,
+            most,
         })
     }
 
@@ -118,14 +120,14 @@ impl BodyScope {
     pub fn push(&mut self, instr: Instr) -> Result<ValueId, String> {
         // Equal instructions are one value: two classes may load the same element.
         let next = self.body.instrs.len();
-        if next > MOST_INSTRS {
-            return Err(format!("it would take more than {MOST_INSTRS} instructions"));
+        match self.numbers.entry(instr) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(_) if next == self.most => Err(format!("it would take more than {next} instructions")),
+            Entry::Vacant(new) => {
+                self.body.instrs.push(new.key().clone());
+                Ok(*new.insert(next))
+            }
         }
-        let at = *self.numbers.entry(instr).or_insert_with_key(|instr| {
-            self.body.instrs.push(instr.clone());
-            next
-        });
-        Ok(at)
     }
 }
 

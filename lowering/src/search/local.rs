@@ -11,16 +11,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     Search, flip,
     fresh::Move,
-    state::{Mark, Price},
+    state::{Mark, Price, State},
 };
 
 /// How many times dearer than the chosen e-node another may be, with all below it, and still be tried: sharing and fusion can make
 /// up for so much.
 const HOPELESS: f64 = 3.0;
 
-/// How many times what it replaces a start may cost: what happens next to it cannot save more. One of which something has never
-/// been settled may cost so many times the whole plan.
+/// How many times what it replaces a start may cost: what happens next to it cannot save more.
 const FAR_OFF: f64 = 2.0;
+
+/// The same of a start of which something has never been settled.
+const FAR_OFF_UNSETTLED: f64 = 4.0;
 
 /// How many ops down a store may be shifted at once.
 const SHIFT_DEPTH: usize = 3;
@@ -291,7 +293,7 @@ impl Search<'_, '_> {
         let mark = self.state.mark();
         let several = choices.len() > 1;
         let mut seen: Vec<Vec<bool>> = Vec::new();
-        let mut starts: Vec<(Option<Stores>, Price)> = Vec::new();
+        let mut starts: Vec<(Option<Stores>, f64)> = Vec::new();
         for stores in stores {
             self.start(choices, stores);
             let stored: Vec<bool> = choices.iter().map(|(class, _)| self.state.plan().stored[*class]).collect();
@@ -300,29 +302,30 @@ impl Search<'_, '_> {
                 continue;
             }
             seen.push(stored);
-            if let Some(price) = self.settle()
-                && price.impossible <= mark.price.impossible
-                && price.seconds <= self.far_off(mark, several)
-            {
-                starts.push((stores, price));
+            // One class alone seldom settles better from a worse start; several that move together do.
+            let best = starts.last().filter(|_| !several).map_or(f64::INFINITY, |(_, seconds)| *seconds);
+            let most = |state: &State<'_, '_>, asked: &[bool]| {
+                let seconds = far_off(state, asked, mark, several).min(best);
+                Price { seconds, ..mark.price }
+            };
+            if let Some(price) = self.settle(most).filter(|price| price.seconds < best) {
+                if !several {
+                    starts.clear();
+                }
+                starts.push((stores, price.seconds));
             }
             self.state.rollback(mark);
         }
-        if !several {
-            // One class alone seldom settles better from a worse start; several that move together do.
-            let least = (0..starts.len()).min_by(|a, b| starts[*a].1.seconds.total_cmp(&starts[*b].1.seconds));
-            starts = least.map(|at| starts.swap_remove(at)).into_iter().collect();
-        }
         for (stores, _) in starts {
             self.start(choices, stores);
-            if self.settle().is_none() {
+            if self.settle(|_, _| Price::ANY).is_none() {
                 self.state.rollback(mark);
                 continue;
             }
             let mut near = self.near(choices);
             if several {
                 // What only this change needs may never have been asked whether it should be stored.
-                near.extend(self.unasked(mark));
+                near.extend(unasked(&self.state, &self.asked, mark));
                 near.sort_unstable();
                 near.dedup();
             }
@@ -330,7 +333,7 @@ impl Search<'_, '_> {
                 if self.is_free(class) && self.state.is_needed(class) {
                     let before = self.state.mark();
                     flip(&mut self.state, class);
-                    if !self.settle().is_some_and(|price| price.gains(before.price)) {
+                    if !self.settle(|_, _| before.price).is_some_and(|price| price.gains(before.price)) {
                         self.state.rollback(before);
                     }
                 }
@@ -347,15 +350,6 @@ impl Search<'_, '_> {
             self.remember(settled);
         }
         false
-    }
-
-    /// The most that a start may cost.
-    fn far_off(&self, mark: Mark, several: bool) -> f64 {
-        if several && self.unasked(mark).next().is_none() {
-            mark.price.seconds + (FAR_OFF - 1.0) * self.state.gone(mark)
-        } else {
-            mark.price.seconds * FAR_OFF
-        }
     }
 
     /// Keeps for the next start what of one that was refused is stored: most rules that rewrite what the plan does not use make the
@@ -381,16 +375,6 @@ impl Search<'_, '_> {
                 }
             }
         }
-    }
-
-    /// The classes that kernels compute now and computed nowhere at a moment, of which none knows yet whether they should be stored.
-    fn unasked(&self, mark: Mark) -> impl Iterator<Item = ClassId> {
-        let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
-        for (gone, kernel) in self.state.changes(mark) {
-            if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());
-        }
-        now.retain(|class| self.is_free(*class) && !self.asked[*class] && !before.contains(class));
-        now.into_iter()
     }
 
     /// Some classes, what these e-nodes of them read and what may read them, ascending. What is given never changes.
@@ -458,4 +442,21 @@ impl Search<'_, '_> {
         };
         (0..ids.len()).map(of).collect()
     }
+}
+
+/// The most that the plan may cost after a start.
+fn far_off(state: &State<'_, '_>, asked: &[bool], mark: Mark, several: bool) -> f64 {
+    let is_settled = several && unasked(state, asked, mark).next().is_none();
+    let times = if is_settled { FAR_OFF } else { FAR_OFF_UNSETTLED };
+    mark.price.seconds + (times - 1.0) * state.gone(mark)
+}
+
+/// The classes that kernels compute now and computed nowhere at a moment, of which none knows yet whether they should be stored.
+fn unasked(state: &State<'_, '_>, asked: &[bool], mark: Mark) -> impl Iterator<Item = ClassId> {
+    let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
+    for (gone, kernel) in state.changes(mark) {
+        if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());
+    }
+    now.retain(|class| state.is_free(*class) && !asked[*class] && !before.contains(class));
+    now.into_iter()
 }

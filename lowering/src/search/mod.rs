@@ -11,7 +11,7 @@ use eutectic_ir::eclasses::ClassId;
 
 use self::{
     fresh::{Fresh, Move},
-    state::{Mark, State},
+    state::{Mark, Price, State},
 };
 use crate::{
     plan::{Plan, PlanError},
@@ -220,15 +220,14 @@ impl Search<'_, '_> {
 
     /// Whether a class is not given and no output, so that the plan decides whether it is stored.
     fn is_free(&self, class: ClassId) -> bool {
-        let facts = &self.state.space.facts;
-        !facts.given[class] && !facts.output[class]
+        self.state.is_free(class)
     }
 
     /// Makes a move, and takes it back unless it gains.
     fn attempt(&mut self, edit: impl FnOnce(&mut State<'_, '_>)) -> bool {
         let mark = self.state.mark();
         edit(&mut self.state);
-        if self.settle().is_some_and(|price| price.gains(mark.price)) {
+        if self.settle(|_, _| mark.price).is_some_and(|price| price.gains(mark.price)) {
             self.take(mark);
             return true;
         }
@@ -236,13 +235,14 @@ impl Search<'_, '_> {
         false
     }
 
-    /// The price after edits, if the plan is valid.
-    fn settle(&mut self) -> Option<state::Price> {
+    /// The price after edits, if the plan is valid and costs no more than `most` of it, and of the classes that have been asked.
+    fn settle(&mut self, most: impl Fn(&State<'_, '_>, &[bool]) -> Price) -> Option<Price> {
         self.tried += 1;
         if !self.goes_on() {
             return None;
         }
-        self.state.settle().ok().map(|()| self.state.price)
+        let within = self.state.settle_within(&|state| most(state, &self.asked));
+        within.ok().filter(|within| *within).map(|_| self.state.price)
     }
 
     /// Keeps what was done since a moment.

@@ -29,6 +29,14 @@ pub(crate) struct Price {
 }
 
 impl Price {
+    /// No plan costs more.
+    pub const ANY: Price = Price { impossible: usize::MAX, seconds: f64::INFINITY };
+
+    /// Whether this is worse, whatever is added to it.
+    pub fn exceeds(self, most: Price) -> bool {
+        self.impossible > most.impossible || (self.impossible == most.impossible && self.seconds > most.seconds)
+    }
+
     /// Whether this is better by more than rounding.
     pub fn gains(self, old: Price) -> bool {
         let better = self.seconds < old.seconds * (1.0 - 1e-9);
@@ -128,7 +136,7 @@ impl<'s, 'a> State<'s, 'a> {
             walker: Walker::new(n),
         };
         let outputs = space.classes.outputs.iter().map(|&output| (u64::MAX / 2, output)).collect();
-        state.settle_from(outputs)?;
+        state.settle_from(outputs, &|_| Price::ANY)?;
         state.undo.clear();
         Ok(state)
     }
@@ -203,6 +211,12 @@ impl<'s, 'a> State<'s, 'a> {
             Undo::Added(id) => self.kernels[*id as usize].as_ref().map(|live| (false, &*live.kernel)),
             _ => None,
         })
+    }
+
+    /// Whether a class is not given and no output, so that the plan decides whether it is stored.
+    pub fn is_free(&self, class: ClassId) -> bool {
+        let facts = &self.space.facts;
+        !facts.given[class] && !facts.output[class]
     }
 
     /// What the kernels that are gone since a moment counted.

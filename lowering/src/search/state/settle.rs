@@ -2,10 +2,11 @@
 
 use std::{collections::BinaryHeap, sync::Arc};
 
+use eutectic_backend::Cost;
 use eutectic_ir::eclasses::ClassId;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Live, NONE, State, Undo};
+use super::{Live, NONE, Price, State, Undo};
 use crate::{
     plan::PlanError,
     search::order::{self, KernelId},
@@ -23,11 +24,25 @@ impl State<'_, '_> {
     /// # Errors
     /// When the plan is not valid; what was done is to be rolled back then.
     pub fn settle(&mut self) -> Result<(), PlanError> {
-        self.settle_from(BinaryHeap::new())
+        self.settle_from(BinaryHeap::new(), &|_| Price::ANY).map(|_| ())
     }
 
-    /// As [`State::settle`], with classes to look at besides, each where its kernel stood in the order.
-    pub(super) fn settle_from(&mut self, mut open: BinaryHeap<(u64, ClassId)>) -> Result<(), PlanError> {
+    /// As [`State::settle`], for a plan that is of no use where it costs more than what `most` says once its kernels are there: whether it
+    /// may cost less. If not, not all of it is priced, for building a kernel takes far longer than deriving it, and what was done is to be
+    /// rolled back.
+    ///
+    /// # Errors
+    /// As of [`State::settle`].
+    pub fn settle_within(&mut self, most: &dyn Fn(&Self) -> Price) -> Result<bool, PlanError> {
+        self.settle_from(BinaryHeap::new(), most)
+    }
+
+    /// As [`State::settle_within`], with classes to look at besides, each where its kernel stood in the order.
+    pub(super) fn settle_from(
+        &mut self,
+        mut open: BinaryHeap<(u64, ClassId)>,
+        most: &dyn Fn(&Self) -> Price,
+    ) -> Result<bool, PlanError> {
         let start = self.undo.len();
         for id in std::mem::take(&mut self.stale) {
             if self.kernels.get(id as usize).is_some_and(Option::is_some) {
@@ -35,10 +50,14 @@ impl State<'_, '_> {
             }
         }
         loop {
-            let settled = self.take_turns(&mut open).and_then(|()| self.finish(start));
-            let Err(Refused { error, of }) = settled else { return Ok(()) };
-            if !of.into_iter().any(|class| self.drop_unneeded(class, &mut open)) {
-                return Err(error);
+            match self.take_turns(&mut open).and_then(|()| self.finish(start, most)) {
+                Ok(within) => return Ok(within),
+                Err(Refused { error, of }) => {
+                    let mut needed = FxHashSet::default();
+                    if !of.into_iter().any(|class| self.drop_unneeded(class, &mut needed, &mut open)) {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
@@ -119,8 +138,13 @@ impl State<'_, '_> {
 
     /// Drops what stores and reads a class that no output needs: the count of readers, by which kernels go, keeps those that only read
     /// each other. Whether there were any; what many wait for is taken for needed.
-    fn drop_unneeded(&mut self, class: ClassId, open: &mut BinaryHeap<(u64, ClassId)>) -> bool {
-        let Some(unneeded) = self.unneeded_with(class) else { return false };
+    fn drop_unneeded(
+        &mut self,
+        class: ClassId,
+        needed: &mut FxHashSet<ClassId>,
+        open: &mut BinaryHeap<(u64, ClassId)>,
+    ) -> bool {
+        let Some(unneeded) = self.unneeded_with(class, needed) else { return false };
         for class in unneeded {
             if self.maker[class] != NONE {
                 self.remove(self.maker[class], open);
@@ -129,12 +153,20 @@ impl State<'_, '_> {
         true
     }
 
-    /// The stored classes that read a class, directly or not, and itself, if all of them are read and none is an output.
-    fn unneeded_with(&mut self, class: ClassId) -> Option<Vec<ClassId>> {
-        let (mut above, mut seen) = (vec![class], FxHashSet::from_iter([class]));
-        let mut next = 0;
-        while let Some(&class) = above.get(next) {
-            if self.space.facts.output[class] || self.readers[class].is_empty() || above.len() > order::REACH {
+    /// The stored classes that read a class, directly or not, and itself, if all of them are read and none is an output; else classes on a
+    /// way to an output are added to those that are `needed`.
+    fn unneeded_with(&mut self, class: ClassId, needed: &mut FxHashSet<ClassId>) -> Option<Vec<ClassId>> {
+        // Each with the one that it reads, by which it was met.
+        let mut above: FxHashMap<ClassId, ClassId> = FxHashMap::from_iter([(class, class)]);
+        // Straight up: mostly there is an output, and it is not far.
+        let mut open = vec![class];
+        while let Some(class) = open.pop() {
+            if self.space.facts.output[class] || needed.contains(&class) {
+                let below = |class: &ClassId| above.get(class).copied().filter(|below| below != class);
+                needed.extend(std::iter::successors(Some(class), below));
+                return None;
+            }
+            if self.readers[class].is_empty() || above.len() > order::REACH {
                 return None;
             }
             for at in 0..self.readers[class].len() {
@@ -147,18 +179,20 @@ impl State<'_, '_> {
                             .walker
                             .kernel(classes, given, &self.plan, leader, vec![store])
                             .is_ok_and(|alone| alone.reads.contains(&class));
-                    if reads && seen.insert(store) {
-                        above.push(store);
+                    if reads && !above.contains_key(&store) {
+                        above.insert(store, class);
+                        open.push(store);
                     }
                 }
             }
-            next += 1;
         }
-        Some(above)
+        let mut unneeded: Vec<ClassId> = above.into_keys().collect();
+        unneeded.sort_unstable();
+        Some(unneeded)
     }
 
-    /// Checks, orders and prices the kernels that are new since `start`.
-    fn finish(&mut self, start: usize) -> Result<(), Refused> {
+    /// Checks, orders and prices the kernels that are new since `start`, as long as the plan may cost no more than `most`; whether it may.
+    fn finish(&mut self, start: usize, most: &dyn Fn(&Self) -> Price) -> Result<bool, Refused> {
         let mut fresh: Vec<KernelId> = self.undo[start..]
             .iter()
             .filter_map(|step| if let Undo::Added(id) = step { Some(*id) } else { None })
@@ -186,17 +220,43 @@ impl State<'_, '_> {
         }
         for &id in &fresh {
             let load = self.may_load(id);
-            let space = self.space;
-            let live = self.live_mut(id);
             // Nobody else holds a kernel that was just derived.
-            Arc::make_mut(&mut live.kernel).load = load;
-            let kernel = live.kernel.clone();
-            let cost = space.cost(&self.plan, &kernel);
-            self.live_mut(id).seconds = space.seconds(&kernel, cost);
-            self.count(id, true);
+            Arc::make_mut(&mut self.live_mut(id).kernel).load = load;
         }
-        self.follow_load(fresh);
-        Ok(())
+        self.follow_load(fresh.clone());
+        let most = most(self);
+        Ok(self.price_within(fresh, most))
+    }
+
+    /// Prices kernels as long as the plan may cost no more than `most`, those first whose price is known, then small ones; whether it may.
+    fn price_within(&mut self, kernels: Vec<KernelId>, most: Price) -> bool {
+        let space = self.space;
+        let mut unknown = Vec::new();
+        for id in kernels {
+            let kernel = self.kernel(id).kernel.clone();
+            let key = space.key(&self.plan, &kernel);
+            match space.known(key) {
+                Some(cost) => self.put(id, cost),
+                None => unknown.push((kernel.interior.len(), id, key)),
+            }
+        }
+        unknown.sort_unstable();
+        for (_, id, key) in unknown {
+            if self.price.exceeds(most) {
+                return false;
+            }
+            let cost = space.cost_of_key(key, &self.plan, &self.kernel(id).kernel);
+            self.put(id, cost);
+        }
+        !self.price.exceeds(most)
+    }
+
+    /// Counts a kernel at its cost.
+    fn put(&mut self, id: KernelId, cost: Cost) {
+        let space = self.space;
+        let live = self.live_mut(id);
+        live.seconds = space.seconds(&live.kernel, cost);
+        self.count(id, true);
     }
 
     /// Whether everything that a kernel reads is there before the first run, and so may be what it stores.
@@ -227,15 +287,16 @@ impl State<'_, '_> {
     }
 
     pub(super) fn toggle_load(&mut self, id: KernelId) {
-        self.count(id, false);
-        let live = self.live_mut(id);
-        let kernel = Arc::make_mut(&mut live.kernel);
+        let counted = self.kernel(id).counted;
+        if counted {
+            self.count(id, false);
+        }
+        let kernel = Arc::make_mut(&mut self.live_mut(id).kernel);
         kernel.load = !kernel.load;
-        let kernel = live.kernel.clone();
-        let space = self.space;
-        let cost = space.cost(&self.plan, &kernel);
-        self.live_mut(id).seconds = space.seconds(&kernel, cost);
-        self.count(id, true);
+        if counted {
+            let cost = self.space.cost(&self.plan, &self.kernel(id).kernel);
+            self.put(id, cost);
+        }
     }
 
     /// Adds what a kernel counts to the price, or takes it away.
