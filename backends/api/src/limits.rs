@@ -85,8 +85,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Cache lines, any memory, kernels of 128 instructions: larger ones save next to nothing (of the plans of 66 exported models, none that
-    /// runs use has more than 80), and describing them was half of what planning took.
+    /// Cache lines, any memory, kernels of 256 instructions: larger ones save next to nothing, and take long to plan and to build.
     fn default() -> Limits {
         const ANY: usize = usize::MAX;
         Limits {
@@ -95,7 +94,7 @@ impl Default for Limits {
             binding: ANY,
             capacity: ANY,
             arguments: ANY,
-            instrs: 128,
+            instrs: 256,
             loads: ANY,
             stores: ANY,
             rank: ANY,
