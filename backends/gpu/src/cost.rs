@@ -126,7 +126,10 @@ impl Costs {
         if !bodies.iter().all(on_units) {
             return 0.0;
         }
-        let evaluated = bodies.iter().filter(|body| !is_copied(body)).count() as f64;
+        // Matrix units take queries, keys and values whose terms lie side by side.
+        let is_attention = matches!(kernel.anchor, AnchorKernel::Attention { .. });
+        let lies = |body: &Body| is_copied(body) && (!is_attention || lies_along_its_last_axis(body));
+        let evaluated = bodies.iter().filter(|body| !lies(body)).count() as f64;
         let waves = (points(&kernel.body.domain) / block / shape.processors as f64).max(1.0);
         self.evaluated * evaluated * points(along) / 64.0 * waves
     }
@@ -189,6 +192,12 @@ fn is_copied(body: &Body) -> bool {
         _ => true,
     };
     is_loaded(body) && body.instrs.iter().all(is_plain)
+}
+
+/// Whether what a body loads lies side by side along its innermost axis.
+fn lies_along_its_last_axis(body: &Body) -> bool {
+    let step = |map: &Index| map.affine(body.domain.len()).and_then(|strides| strides.last().copied());
+    body.instrs.iter().all(|instr| !matches!(instr, Instr::Load(load) if step(&load.at) != Some(1)))
 }
 
 /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.

@@ -25,6 +25,8 @@ const HALF: f64 = 0.92;
 const ROW: f64 = 0.15;
 /// Multiplications and additions a second of one processor.
 const RATE: f64 = 1.2e11;
+/// Seconds of each part of the depth, where there are several.
+const PART: f64 = 0.12e-6;
 /// Seconds of a block besides.
 const ENDS: f64 = 0.9e-6;
 
@@ -57,7 +59,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let busy = reading.max(own) / full + turns * 0.05e-6;
             ways.push(ProductWay {
                 name: format!("few, {columns} columns in {splits}"),
-                seconds: LAUNCH + ENDS + busy + problem.adding(splits),
+                seconds: LAUNCH + ENDS + busy + problem.adding(splits) + (splits - 1) as f64 * PART,
                 print: Box::new(move || print(problem, columns, splits)),
             });
         }

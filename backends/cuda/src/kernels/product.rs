@@ -141,7 +141,6 @@ impl<'a> ProductProblem<'a> {
 
     /// Seconds of adding parts of the depth.
     pub fn adding(&self, splits: usize) -> f64 {
-        let each = 2.0e-6 + splits as f64 * 0.12e-6;
-        if splits > 1 { each + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
+        if splits > 1 { 2.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
     }
 }
