@@ -20,10 +20,11 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
+pub use self::wanted::QUERIES;
 use self::{
     bias::Bias,
     operands::AttentionOperand,
-    wanted::{Runs, strips_of},
+    wanted::{Runs, STRIP, strips_of},
 };
 use super::{operand::Operand, slots::Slots};
 use crate::{
@@ -57,10 +58,6 @@ const SINGLE: usize = 1024;
 /// Keys in a block where a mask hides blocks of a short sequence, and the share of them that makes this better.
 const SHORT: usize = 256;
 const WORTH: f64 = 0.125;
-/// Queries in a block.
-pub const QUERIES: usize = 256;
-/// Queries in a strip; more have keys and values packed.
-const STRIP: usize = 24;
 /// Elements of a register of the bias and the epilogue.
 const REGISTER: usize = 4096;
 

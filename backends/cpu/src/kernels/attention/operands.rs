@@ -5,9 +5,10 @@ use std::ops::Range;
 use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
+use super::wanted::Runs;
 use crate::{
     gemm::matrix::{Matrix, Stretch},
-    kernels::{attention::wanted::Runs, operand::Operand, row_blocks::RowBlocks, slots::Slots},
+    kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},
     runtime::thunk::ThunkContext,
     simd::Isa,
     tile::Frame,
@@ -115,7 +116,7 @@ impl AttentionOperand {
             let to = scratch.add(place).cast::<T>();
             for (first, run) in runs.iter() {
                 let at = place + first * width * size_of::<T>();
-                let from = self.matrix::<T>(launch, point, rows(run), scratch, at);
+                let from = self.matrix::<T>(launch, point, rows(&run), scratch, at);
                 let to = to.add(first * width);
                 if from.at.cast() == to {
                     continue;

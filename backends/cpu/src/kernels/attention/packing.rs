@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Attention, STRIP, ScratchLayout, operands::AttentionOperand};
+use super::{Attention, ScratchLayout, operands::AttentionOperand, wanted::STRIP};
 use crate::{
     gemm::{
         blocking::Blocking,

@@ -2,56 +2,75 @@
 
 use std::ops::Range;
 
-use super::STRIP;
 use crate::tile::{
     Tile,
     region::Region,
     span::{Span, parts},
 };
 
-/// Runs of queries of a block, in its numbers, ascending and apart.
-pub struct Runs(Vec<Range<usize>>);
+/// Queries in a block.
+pub const QUERIES: usize = 256;
+/// Queries in a strip; more have keys and values packed.
+pub const STRIP: usize = 24;
+
+/// Runs of queries of a block, in its numbers, ascending and apart. Tasks make them, and allocate nothing.
+pub struct Runs {
+    all: [[u16; 2]; QUERIES],
+    count: usize,
+}
 
 impl Runs {
     /// All of a block.
     pub fn whole(queries: usize) -> Runs {
-        Runs(vec![0..queries])
+        let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
+        runs.push(0..queries);
+        runs
+    }
+
+    /// Appends a run that begins where the last one ends, or behind that.
+    fn push(&mut self, run: Range<usize>) {
+        let [start, end] = [run.start, run.end].map(|query| query as u16);
+        match self.count.checked_sub(1).map(|last| &mut self.all[last]).filter(|last| last[1] == start) {
+            Some(last) => last[1] = end,
+            None => {
+                self.all[self.count] = [start, end];
+                self.count += 1;
+            }
+        }
     }
 
     /// Those of a block, in the numbers of `queries`, for which some column of `tile` lies in a region.
     pub fn within(region: &Region, block: Range<usize>, queries: &Span, tile: Tile) -> Runs {
-        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
         let inner = queries.inner();
         // Of a line along the innermost axis, one run is in the region.
         for line in queries.lines(block.clone()) {
             queries.boxes(line, tile, &mut |some, line| {
                 let Some(part) = region.part(&line) else { return };
                 let first = some.start - block.start + part.start[inner] - line.start[inner];
-                match runs.last_mut().filter(|last| last.end == first) {
-                    Some(last) => last.end = first + part.len[inner],
-                    None => runs.push(first..first + part.len[inner]),
-                }
+                runs.push(first..first + part.len[inner]);
             });
         }
-        Runs(runs)
+        runs
     }
 
     /// How many queries these are.
     pub fn len(&self) -> usize {
-        self.0.iter().map(ExactSizeIterator::len).sum()
+        self.runs().map(|run| run.len()).sum()
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        self.all[..self.count].iter().map(|&[start, end]| usize::from(start)..usize::from(end))
     }
 
     /// The runs, each with the number of its first query among all of them.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Range<usize>)> {
-        self.0.iter().scan(0, |next, run| Some((std::mem::replace(next, *next + run.len()), run)))
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        self.runs().scan(0, |next, run| Some((std::mem::replace(next, *next + run.len()), run)))
     }
 
     /// If these are neighbours, they lie in memory as in the block.
     pub fn as_one(&self) -> Option<Range<usize>> {
-        match self.0.as_slice() {
-            [one] => Some(one.clone()),
-            _ => None,
-        }
+        self.runs().next().filter(|_| self.count == 1)
     }
 
     /// The parts of runs that a strip has, which says it in numbers among all of them: where each begins in the strip, and the queries.
