@@ -8,7 +8,7 @@ use eutectic_ir::{
     ops::{Class, ViewCall},
 };
 
-use super::scope::{BodyScope, KernelBuilder};
+use super::scope::{BodyScope, KernelBuilder, Where};
 use crate::domain::{invert, is_bijection};
 
 /// A value that is stored.
@@ -77,7 +77,7 @@ impl KernelBuilder<'_> {
         for &class in &stores {
             let written = self.written(class);
             match self.place(written, class, domain, outer)? {
-                Some((at, guards)) => {
+                Some(Where { at, guards }) => {
                     let place = scope.place(at.clone(), guards.clone());
                     let value = self.value(written, &place, scope)?;
                     places.push(Placed { class, value, at, guards });
@@ -127,17 +127,13 @@ impl KernelBuilder<'_> {
 
     /// The coordinates of a stored class over the domain, where it lies above the anchor (or the first reduction); for
     /// a map kernel without anchor the last store's own. Where it is a part of what lies there, with what says which points it has.
-    fn place(
-        &self,
-        class: ClassId,
-        stored: ClassId,
-        domain: &Shape,
-        outer: &[usize],
-    ) -> Result<Option<(Vec<Index>, Vec<Guard>)>, String> {
+    fn place(&self, class: ClassId, stored: ClassId, domain: &Shape, outer: &[usize]) -> Result<Option<Where>, String> {
         let dims = self.dims(class)?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
         if self.anchor.is_none() && self.row.is_none() {
-            return Ok((Some(&stored) == self.parts.stores.last()).then_some((identity, Vec::new())));
+            return Ok(
+                (Some(&stored) == self.parts.stores.last()).then_some(Where { at: identity, guards: Vec::new() })
+            );
         }
         let Some((met, mut at)) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
         let extents = domain.capacity().ok_or_else(|| format!("{domain} has open dimensions"))?;
@@ -145,10 +141,13 @@ impl KernelBuilder<'_> {
         let Some((whole, starts)) = self.part(met) else {
             at.truncate(outer.len());
             let row = self.row.as_ref().map(|(axis, _)| extents[*axis]);
-            return invert(&at, &dims, outer, row).map(|place| Some((place, Vec::new()))).ok_or_else(why);
+            let at = invert(&at, &dims, outer, row).ok_or_else(why)?;
+            return Ok(Some(Where { at, guards: Vec::new() }));
         };
         // The place of the whole, and of the class in the part.
-        let Some((of_whole, mut guards)) = self.place(whole, whole, domain, outer)? else { return Ok(None) };
+        let Some(Where { at: of_whole, mut guards }) = self.place(whole, whole, domain, outer)? else {
+            return Ok(None);
+        };
         if domain.varies() || self.shape(whole)?.varies() {
             return Err(format!("a part of {}, whose extents vary, is stored", self.shape(whole)?));
         }
@@ -162,7 +161,7 @@ impl KernelBuilder<'_> {
         let cut = (0..of.len()).filter(|&axis| of_part[axis] < of[axis]);
         guards.extend(cut.map(|axis| (inner[axis].clone(), 0..of_part[axis] as i64)));
         let place = at.iter().map(|index| index.substitute(&inner, &|v| Index::atom(Atom::Value(v)), &extents));
-        Ok(Some((place.collect(), guards)))
+        Ok(Some(Where { at: place.collect(), guards }))
     }
 
     /// What a class is a part of, side by side, and where it begins there.
