@@ -7,9 +7,11 @@
 //! cache from the one product to the other.
 
 mod bias;
+mod epilogue;
 mod operands;
 mod packing;
-mod wanted;
+mod runs;
+mod shared_keys;
 
 use std::ops::Range;
 
@@ -20,11 +22,13 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
-pub use self::wanted::QUERIES;
+pub use self::runs::QUERIES;
 use self::{
     bias::Bias,
+    epilogue::AttentionEpilogue,
     operands::AttentionOperand,
-    wanted::{Runs, STRIP, strips_of},
+    runs::{Runs, STRIP, strips_of},
+    shared_keys::SharedKeys,
 };
 use super::{operand::Operand, slots::Slots};
 use crate::{
@@ -43,12 +47,7 @@ use crate::{
         Isa,
         softmax::{AttentionElement, Softmax},
     },
-    tile::{
-        self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram,
-        domain::AxisMask,
-        region::Region,
-        span::{Span, parts},
-    },
+    tile::{Grid, MAX_RANK, span::parts},
 };
 
 /// Keys in a block; fewer are one block.
@@ -111,6 +110,7 @@ struct Attention<T: 'static> {
     query: AttentionOperand,
     key: AttentionOperand,
     value: AttentionOperand,
+    shared_keys: Option<SharedKeys>,
     bias: Option<Bias>,
     /// Where the result may be written at once; otherwise the epilogue stores it.
     target: Option<Operand>,
@@ -141,6 +141,8 @@ struct ScratchLayout {
 struct KeyBlock<'a, T> {
     from: usize,
     keys: usize,
+    /// Those that are not the same as the rest, if there is such a rest.
+    others: Option<&'a Runs>,
     key: Right<'a>,
     value: Right<'a>,
     /// What products add to each row of scores, if anything.
@@ -202,7 +204,6 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             }
             let blocks: Vec<_> = parts(0..keys, key_block).collect();
             bias.look(of, &strips, together, &blocks);
-            bias.allocate(rows(key_block), strips.iter().cloned(), blocks.into_iter());
         }
         // Queries are one task's; keys and values are, where a task has all queries that are multiplied with them.
         let blocks = [parts(0..queries, query_block), parts(0..keys, key_block)].map(Iterator::collect::<Vec<_>>);
@@ -218,12 +219,18 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let epilogue = AttentionEpilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
-        let (Some(bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
+        let (Some(mut bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
             return Err(problems);
         };
-        epilogue.allocate(rows(columns), strips.into_iter());
         let [query, key, value] =
             <[AttentionOperand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
+        let shared_keys = SharedKeys::new(&key, &value, key_block);
+        if let Some(bias) = &mut bias {
+            // A row is added by products, which do not have a score for each key where some share one.
+            bias.is_row &= shared_keys.is_none();
+            bias.allocate(rows(key_block), strips.iter().cloned(), parts(0..keys, key_block));
+        }
+        epilogue.allocate(rows(columns), strips.into_iter());
         let registers = [&query, &key, &value].map(AttentionOperand::registers);
         let others = [epilogue.program.scratch, bias.as_ref().map_or(0, |b| b.program.scratch)];
         let programs = registers.into_iter().chain(others).max().unwrap_or(0);
@@ -241,6 +248,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             query,
             key,
             value,
+            shared_keys,
             bias,
             target: (body.groups[1..] == [1, 1]).then(|| Operand::target(&body.nest, acc, slots)).flatten(),
             epilogue,
@@ -328,12 +336,28 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                     continue;
                 }
                 let keys = self.key_block.min(self.keys - from);
-                let [key, value] = self.pack(launch, point, (rows, Stretch::new(from, keys)), scratch);
+                let of_block = Stretch::new(from, keys);
+                let others = self.shared_keys.as_ref().and_then(|shared| shared.others(point, of_block));
+                let others = others.as_ref();
+                let [key, value] = self.pack(launch, point, (rows, of_block, others), scratch);
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
                 let row = row.map_or(std::ptr::null(), |row| row.cast());
                 let ask = begun == 0;
-                let mut block =
-                    KeyBlock { from, keys, key, value, row, begun, first, runs: &runs, queries, output, largest, sums };
+                let mut block = KeyBlock {
+                    from,
+                    keys,
+                    others,
+                    key,
+                    value,
+                    row,
+                    begun,
+                    first,
+                    runs: &runs,
+                    queries,
+                    output,
+                    largest,
+                    sums,
+                };
                 for (s, strip) in strips().enumerate() {
                     if let Some(next) = next.as_ref().filter(|_| ask) {
                         self.prefetch(launch, &tile, next, (&strip, rows));
@@ -371,7 +395,9 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         block: &mut KeyBlock<'_, T>,
         scratch: *mut u8,
     ) {
-        let &mut KeyBlock { from, keys, key, value, row, first: block_first, runs, queries, output, .. } = block;
+        let &mut KeyBlock { from, keys, others, key, value, row, first: block_first, runs, queries, output, .. } =
+            block;
+        let different = others.map_or(keys, |others| others.len() + 1);
         let begun = block.begun >> number & 1 == 1;
         block.begun |= 1 << number;
         let bias = self.bias.as_ref().filter(|_| visibility == Visibility::Mixed);
@@ -382,10 +408,13 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         unsafe {
             let products = scratch.add(self.layout.products);
             let weights = Matrix { at: scratch.add(self.layout.scores), rows: keys as isize, columns: 1 };
-            let extents = Extents { m: strip.len(), n: keys, k: self.depth };
+            let extents = Extents { m: strip.len(), n: different, k: self.depth };
             let scaled = SumFinish { bias: row, ..SumFinish::scaled(self.scale) };
             self.blockings[0].run(extents, weights, (query.into(), key), scaled, products);
             let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
+            if let Some(others) = others {
+                scores.chunks_exact_mut(keys).for_each(|scores| shared_keys::spread(scores, others));
+            }
             self.softmax.cap(scores);
             if let Some(bias) = bias.filter(|bias| !bias.is_row) {
                 let add = |line: &mut [T], bias: &[T]| self.softmax.add(line, bias);
@@ -400,9 +429,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 if begun && correction != T::of(1.0) {
                     self.softmax.scale(self.row(output, r), correction);
                 }
+                if let Some(others) = others {
+                    shared_keys::gather(scores, others);
+                }
             }
             let target = Matrix { at: self.row(output, strip.start).as_mut_ptr().cast(), ..output };
-            let extents = Extents { m: strip.len(), n: self.columns, k: keys };
+            let extents = Extents { m: strip.len(), n: self.columns, k: different };
             let added = SumFinish { add: begun, ..SumFinish::scaled(T::of(1.0)) };
             self.blockings[1].run(extents, target, (weights.into(), value), added, products);
         }
@@ -457,82 +489,6 @@ fn batch_into_queries(
         bias = of_bias.flatten();
     }
     ([query, key, value], bias, body)
-}
-
-/// What is done to the result, a few queries at a time.
-struct AttentionEpilogue {
-    program: TileProgram,
-    queries: Span,
-    /// The columns' axes.
-    columns: Span,
-    batch: usize,
-    rows: usize,
-    /// Where anything is stored, if that is not everywhere.
-    wanted: Option<Region>,
-}
-
-impl AttentionEpilogue {
-    fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
-        let batch = body.groups[0];
-        let points = ((1_u16 << batch) - 1) as AxisMask;
-        let program = tile::compile_for(&body.nest, 0, points, &slots.types, isa)?;
-        let [queries, columns] = [ROWS, COLUMNS].map(|g| Span::new(&body.nest.domain, body.first(g), body.groups[g]));
-        let mut regions = program.writes.iter().map(|write| write.region.as_ref());
-        let first = regions.next().flatten().filter(|_| program.scatters.is_empty());
-        let wanted = first.filter(|first| regions.all(|other| other.is_some_and(|other| other.is_within(first))));
-        let wanted = wanted.cloned();
-        Ok(AttentionEpilogue { program, queries, columns, batch, rows: 1, wanted })
-    }
-
-    /// Which queries of a block are stored.
-    fn runs(&self, batch: &[usize], block: Stretch) -> Runs {
-        let queries = block.first..block.first + block.count;
-        match &self.wanted {
-            Some(wanted) => Runs::within(wanted, queries, &self.queries, self.tile(batch)),
-            None => Runs::whole(block.count),
-        }
-    }
-
-    /// All columns at a batch point.
-    fn tile(&self, batch: &[usize]) -> Tile {
-        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        tile.start[..self.batch].copy_from_slice(batch);
-        self.columns.boxes(0..self.columns.points(), tile, &mut |_, whole| tile = whole);
-        tile
-    }
-
-    fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
-        self.rows = rows;
-        let queries = self.queries.lens(strips.flat_map(|strip| parts(strip, rows)));
-        let whole = self.columns.lens(std::iter::once(0..self.columns.points()));
-        let both = |q: &[usize; MAX_RANK], c: &[usize; MAX_RANK]| std::array::from_fn(|d| q[d].max(c[d]));
-        let extents: Vec<_> = queries.iter().flat_map(|q| whole.iter().map(move |c| both(q, c))).collect();
-        self.program.allocate(&extents);
-    }
-
-    /// Some queries, of whose results it is said where they are and how many bytes each has.
-    ///
-    /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have room for the program's registers.
-    unsafe fn run(
-        &self,
-        launch: &ThunkContext<'_>,
-        batch: &[usize],
-        queries: Range<usize>,
-        (output, row): (*mut u8, usize),
-        scratch: *mut u8,
-    ) {
-        let tile = self.tile(batch);
-        for some in parts(queries.clone(), self.rows) {
-            self.queries.boxes(some, tile, &mut |some, part| {
-                let anchor = output.wrapping_add((some.start - queries.start) * row);
-                let frame =
-                    Frame { slots: launch.slots, scratch, anchor, direct: !launch.in_place, fault: launch.fault };
-                // SAFETY: registers were placed for strips of this size; the rest is passed on from the caller.
-                unsafe { self.program.run(&frame, &part, RowPart::WHOLE) };
-            });
-        }
-    }
 }
 
 /// Queries of which a program's registers hold rows of so many elements: strips are cut evenly.

@@ -21,6 +21,7 @@ use crate::{
         self, Frame, MAX_RANK, RowPart, Tile, TileProgram,
         domain::AxisMask,
         program::{TileStep, TileValue},
+        region::Region,
         span::{Span, parts},
     },
 };
@@ -114,6 +115,21 @@ impl RowBlocks {
         let lens = rows.lens(blocks.flat_map(|block| parts(block, part)));
         program.allocate(&lens.iter().flat_map(|r| wide.iter().map(move |c| both(r, c))).collect::<Vec<_>>());
         Some(RowBlocks { program, batch, rows, columns, part })
+    }
+
+    /// The axes of the batch.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The rows' axes.
+    pub fn rows(&self) -> &Span {
+        &self.rows
+    }
+
+    /// A box of batch and rows outside of which all rows of a matrix are the same, if guards show one.
+    pub fn varying(&self) -> Option<Region> {
+        self.program.varying(self.rows.mask())?.along(!self.columns.mask())
     }
 
     /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.

@@ -157,6 +157,21 @@ fn of_guards(guards: &[TileGuard]) -> Vec<usize> {
 }
 
 impl TileProgram {
+    /// A box outside of which no value differs along some axes, if loads and selections show one: loads give zero there, selections what
+    /// fills them.
+    pub fn varying(&self, axes: AxisMask) -> Option<Region> {
+        let mut regions = Vec::new();
+        for (step, _) in self.steps.iter().zip(&self.values).filter(|(_, value)| value.mask & axes != 0) {
+            match step {
+                TileStep::Boxed { region, .. } => regions.push(region),
+                TileStep::Pieces { pieces, .. } => regions.extend(pieces.iter().map(|(region, _)| region)),
+                TileStep::Ready | TileStep::Point { .. } | TileStep::Spread(_) => {}
+                _ => return None,
+            }
+        }
+        Region::outermost(regions.into_iter()).cloned()
+    }
+
     /// The steps whose values stores read.
     pub fn stored(&self) -> Vec<usize> {
         self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()

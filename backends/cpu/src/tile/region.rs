@@ -6,7 +6,7 @@ use super::{
 };
 
 /// A box of a domain, perhaps empty; or one for each point of some axes along which tiles have one point.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     from: [usize; MAX_RANK],
     to: [usize; MAX_RANK],
@@ -73,6 +73,23 @@ impl Region {
             && other.slanted.iter().all(|bound| self.slanted.contains(bound))
     }
 
+    /// The one of some boxes that holds all of them.
+    pub fn outermost<'a>(regions: impl Iterator<Item = &'a Region> + Clone) -> Option<&'a Region> {
+        regions.clone().find(|outer| regions.clone().all(|region| region.is_within(outer)))
+    }
+
+    /// The same box along some axes, and one point along the others; `None` if that depends on the others.
+    pub fn along(&self, axes: AxisMask) -> Option<Region> {
+        let mut region = self.clone();
+        for axis in (0..MAX_RANK).filter(|axis| axes >> axis & 1 == 0) {
+            if self.slanted.iter().any(|bound| bound.strides[axis] != 0) {
+                return None;
+            }
+            (region.from[axis], region.to[axis]) = (0, 1);
+        }
+        Some(region)
+    }
+
     /// The range of an affine map over it; empty if it is.
     pub fn range(&self, base: i64, strides: &[i64; MAX_RANK]) -> std::ops::Range<i64> {
         if (0..MAX_RANK).any(|d| self.from[d] >= self.to[d]) {
@@ -126,6 +143,18 @@ fn steps(from: i64, to: i64, stride: i64) -> (i64, i64) {
     } else {
         let after = |x: i64| (-x).div_euclid(-stride) + 1;
         (after(to), after(from))
+    }
+}
+
+#[cfg(test)]
+impl Region {
+    /// A box by its extents.
+    pub fn of_box(extents: &[std::ops::Range<usize>]) -> Region {
+        let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
+        for (axis, extent) in extents.iter().enumerate() {
+            (region.from[axis], region.to[axis]) = (extent.start, extent.end);
+        }
+        region
     }
 }
 

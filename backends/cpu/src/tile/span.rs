@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::domain::{AxisMask, MAX_RANK, Tile};
 
 /// Neighbouring axes of a domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// The first of them.
     first: usize,
@@ -26,6 +26,11 @@ impl Span {
     /// Its innermost axis.
     pub fn inner(&self) -> usize {
         self.first + self.extents.len() - 1
+    }
+
+    /// The extent of that.
+    pub fn line(&self) -> usize {
+        self.extents[self.extents.len() - 1]
     }
 
     /// How many points it has.
@@ -70,7 +75,7 @@ impl Span {
 
     /// A range, cut where the innermost axis begins anew.
     pub fn lines(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        let inner = self.extents[self.extents.len() - 1].max(1);
+        let inner = self.line().max(1);
         let lines = range.start / inner..range.end.div_ceil(inner);
         lines.map(move |n| range.start.max(n * inner)..range.end.min((n + 1) * inner))
     }

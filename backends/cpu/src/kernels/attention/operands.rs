@@ -5,7 +5,7 @@ use std::ops::Range;
 use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
-use super::wanted::Runs;
+use super::runs::Runs;
 use crate::{
     gemm::matrix::{Matrix, Stretch},
     kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},

@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Attention, ScratchLayout, operands::AttentionOperand, wanted::STRIP};
+use super::{
+    Attention, ScratchLayout,
+    operands::AttentionOperand,
+    runs::{Runs, STRIP},
+};
 use crate::{
     gemm::{
         blocking::Blocking,
@@ -19,7 +23,8 @@ use crate::{
 };
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Keys and values of a block, packed where several strips of queries are multiplied with them.
+    /// Keys and values of a block, packed where several strips of queries are multiplied with them. Where `others` are not the same, these
+    /// are followed by one of the rest.
     ///
     /// # Safety
     /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the bytes that the thunk states.
@@ -27,15 +32,20 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         &self,
         launch: &ThunkContext<'_>,
         point: &[usize],
-        (queries, keys): (usize, Stretch),
+        (queries, keys, others): (usize, Stretch, Option<&Runs>),
         scratch: *mut u8,
     ) -> [Right<'static>; 2] {
         let ScratchLayout { evaluated: [_, of_key, of_value], .. } = self.layout;
         // SAFETY: passed on from the caller; there is room, see `lay_out`.
         let [key, value] = unsafe {
-            [(&self.key, of_key), (&self.value, of_value)]
-                .map(|(o, at)| o.matrix::<T>(launch, point, keys, scratch, at))
+            [(&self.key, self.depth, of_key), (&self.value, self.columns, of_value)].map(|(operand, width, at)| {
+                let Some(others) = others else { return operand.matrix::<T>(launch, point, keys, scratch, at) };
+                let shared = Stretch::new(keys.first + others.first_outside(), 1);
+                operand.matrix::<T>(launch, point, shared, scratch, at + others.len() * width * size_of::<T>());
+                operand.runs::<T>(launch, point, (keys, others), width, scratch, at)
+            })
         };
+        let keys = others.map_or(keys.count, |others| others.len() + 1);
         let key = Matrix { rows: key.columns, columns: key.rows, ..key };
         if queries <= STRIP {
             return [key, value].map(Right::Strided);
@@ -50,8 +60,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         };
         let [of_keys, of_values] = &self.blockings;
         [
-            pack(of_keys, key, PartSize { rows: self.depth, columns: keys.count }, self.layout.keys),
-            pack(of_values, value, PartSize { rows: keys.count, columns: self.columns }, self.layout.values),
+            pack(of_keys, key, PartSize { rows: self.depth, columns: keys }, self.layout.keys),
+            pack(of_values, value, PartSize { rows: keys, columns: self.columns }, self.layout.values),
         ]
     }
 

@@ -1,0 +1,110 @@
+//! Keys whose rows are the same, as those of padding are: one of them is multiplied with queries, and its value with the sum of their
+//! weights.
+
+use super::{operands::AttentionOperand, runs::Runs};
+use crate::{
+    gemm::matrix::Stretch,
+    simd::softmax::AttentionElement,
+    tile::{MAX_RANK, Tile, region::Region, span::Span},
+};
+
+/// Keys are taken together where their share is this one at least: the others' scores and weights are moved.
+const SHARE: usize = 16;
+/// Weights that are added at once.
+const LANES: usize = 16;
+
+/// Outside of which keys, and their values, are the same.
+pub struct SharedKeys {
+    region: Region,
+    keys: Span,
+    batch: usize,
+}
+
+impl SharedKeys {
+    /// Of operands that are evaluated in tasks, in blocks of so many rows; `None` if their guards do not show it.
+    pub fn new(key: &AttentionOperand, value: &AttentionOperand, block: usize) -> Option<SharedKeys> {
+        let (AttentionOperand::Blocks(key), AttentionOperand::Blocks(value)) = (key, value) else { return None };
+        let region = key.varying()?;
+        let alike = key.rows() == value.rows() && value.varying().as_ref() == Some(&region);
+        let (keys, batch) = (key.rows().clone(), key.batch());
+        (alike && Runs::fit(&keys, block)).then_some(SharedKeys { region, keys, batch })
+    }
+
+    /// The keys of a block that are not the same; `None` where few are.
+    pub fn others(&self, point: &[usize], keys: Stretch) -> Option<Runs> {
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(point);
+        let others = Runs::within(&self.region, keys.first..keys.first + keys.count, &self.keys, tile);
+        let shared = keys.count - others.len();
+        (shared > 1 && shared * SHARE >= keys.count).then_some(others)
+    }
+}
+
+/// A score for each key, from those of the `others`, which are first, and the one that the rest share.
+pub fn spread<T: Copy>(scores: &mut [T], others: &Runs) {
+    let mut first = others.len();
+    let (shared, mut end) = (scores[first], scores.len());
+    for run in others.ranges().rev() {
+        scores[run.end..end].fill(shared);
+        first -= run.len();
+        scores.copy_within(first..first + run.len(), run.start);
+        end = run.start;
+    }
+    scores[..end].fill(shared);
+}
+
+/// The weights of the `others` side by side, and behind them the sum of the rest.
+pub fn gather<T: AttentionElement>(weights: &mut [T], others: &Runs) {
+    let (mut sum, mut end) = (T::of(0.0), 0);
+    for (first, run) in others.iter() {
+        sum = sum.plus(sum_of(&weights[end..run.start]));
+        weights.copy_within(run.clone(), first);
+        end = run.end;
+    }
+    sum = sum.plus(sum_of(&weights[end..]));
+    weights[others.len()] = sum;
+}
+
+fn sum_of<T: AttentionElement>(weights: &[T]) -> T {
+    let mut sums = [T::of(0.0); LANES];
+    let (whole, rest) = weights.as_chunks::<LANES>();
+    for weights in whole {
+        sums = std::array::from_fn(|lane| sums[lane].plus(weights[lane]));
+    }
+    sums.iter().chain(rest).fold(T::of(0.0), |sum, &weight| sum.plus(weight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_spread_and_weights_gathered_in_place() {
+        // Lines of five keys, of which those in columns 1 and 2 of lines from..to differ.
+        let domain = [7, 5];
+        let keys = Span::new(&domain, 0, 2);
+        for (from, to) in (0..7).flat_map(|from| (from..=7).map(move |to| (from, to))) {
+            let region = Region::of_box(&[from..to, 1..3]);
+            let shared = SharedKeys { region, keys: keys.clone(), batch: 0 };
+            let Some(others) = shared.others(&[], Stretch::new(0, 35)) else { panic!("{from}..{to}") };
+            let differs = |key: usize| (from..to).contains(&(key / 5)) && (1..3).contains(&(key % 5));
+            let differing: Vec<_> = (0..35).filter(|&key| differs(key)).collect();
+            let mut scores = vec![f32::NAN; 35];
+            for (score, &key) in scores.iter_mut().zip(&differing) {
+                *score = key as f32;
+            }
+            scores[differing.len()] = -1.0;
+            spread(&mut scores, &others);
+            let wanted = |key: usize| if differs(key) { key as f32 } else { -1.0 };
+            assert_eq!(scores, (0..35).map(wanted).collect::<Vec<_>>());
+            let mut weights: Vec<_> = (0..35).map(|key| key as f32).collect();
+            let rest: f32 = (0..35).filter(|&key| !differs(key)).map(|key| key as f32).sum();
+            gather(&mut weights, &others);
+            let wanted: Vec<_> = differing.iter().map(|&key| key as f32).chain([rest]).collect();
+            assert_eq!(weights[..=differing.len()], wanted);
+        }
+        // Few that are the same stay where they are.
+        let few = SharedKeys { region: Region::of_box(&[0..7, 0..5]), keys, batch: 0 };
+        assert!(few.others(&[], Stretch::new(0, 35)).is_none());
+    }
+}
