@@ -20,6 +20,7 @@ pub mod measure;
 pub mod ops;
 pub mod rows;
 mod runtime;
+pub mod stored_queries;
 
 pub use backend::Gpu;
 use runtime::FAULT_BYTES;

@@ -7,6 +7,7 @@ use eutectic_gpu::{
     emit::Emitter,
     lanes::SplitAxis,
     launch::Launch,
+    stored_queries::{self, StoredQueries, query_of},
 };
 
 use super::{
@@ -42,6 +43,7 @@ pub struct AttentionProblem<'a> {
     pub unit: Option<UnitElement>,
     constants: String,
     shares: Shares,
+    stored: Option<StoredQueries>,
 }
 
 impl<'a> AttentionProblem<'a> {
@@ -77,6 +79,7 @@ impl<'a> AttentionProblem<'a> {
             sum: if is_wide { "double" } else { "float" },
             unit: UnitElement::of(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256),
             constants,
+            stored: StoredQueries::of(kernel),
             shares: bias.as_ref().map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
         })
     }
@@ -86,6 +89,11 @@ impl<'a> AttentionProblem<'a> {
         let [_, s, _, t, _] = self.extents;
         let edges = 0.5 * (queries as f64 / s.max(1) as f64 + keys as f64 / t.max(1) as f64);
         if self.shares.visible < 1.0 { (self.shares.visible + edges).min(1.0) } else { 1.0 }
+    }
+
+    /// Which share of blocks of so many queries is computed.
+    pub fn stored(&self, queries: usize) -> f64 {
+        self.stored.as_ref().map_or(1.0, |stored| stored.share(queries))
     }
 
     /// Simple operations that the bias takes for each score, in tiles of so many keys, by threads that have so many registers for it.
@@ -131,12 +139,16 @@ impl<'a> AttentionProblem<'a> {
         let (ec, dc) = (up_to(e, if bytes == 8 { 64 } else { 128 }), up_to(d, 64));
         let slots = &self.kernel.slots;
         let most = if units == Units::Threads { (ec / 16).min(4) } else { 8 };
-        let (epilogue, lanes) = epilogue(&self.own, slots, most, sum)?;
+        let (epilogue, lanes) = epilogue(&self.own, slots, most, sum, &query_of("m"))?;
+        let queries = stored_queries::functions(self.stored.as_ref(), s, &CudaC);
         let mut before = self.constants.clone();
-        let mut methods = epilogue;
+        let mut methods = method("int stored_queries(int b)", &queries.count);
+        methods += &method("int query_of(int b, int row)", &queries.query);
+        methods += &epilogue;
         let mut operands = Vec::new();
         for (n, (nest, body)) in self.nests.iter().zip(self.bodies).enumerate() {
-            let operand = PrintedOperand::print(n, nest, multiplied(body), slots, (n == 2, sum))?;
+            let place = (n == 0 && self.stored.is_some()).then(|| query_of("o"));
+            let operand = PrintedOperand::print(n, nest, multiplied(body), slots, (n == 2, sum), place.as_deref())?;
             before += &operand.properties;
             methods += &operand.method;
             operands.push(operand);
@@ -226,7 +238,7 @@ impl<'a> AttentionProblem<'a> {
     fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<PrintedBias, Vec<String>> {
         let slots = &self.kernel.slots;
         let lanes = SplitAxis::best(nest, slots, 2, most);
-        let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "s", "t"], lanes, "v");
+        let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", &query_of("s"), "t"], lanes, "v");
         let values = emitter.value(result);
         for lane in 0..lanes.count {
             emitter.line(&format!("out[{lane}] = ({}){};", self.sum, values[lane % values.len()]));

@@ -100,6 +100,7 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
         let blocks = (b * s.div_ceil(way.queries) * way.splits).max(1);
         let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64;
         let visible = problem.visible(way.queries, way.keys);
+        let stored = (blocks as f64 * problem.stored(way.queries)).ceil() as usize;
         // What is missing of a processor's blocks, the others do not wait for.
         let resident = resident.min(blocks.div_ceil(shape.processors)).max(1);
         let join = if way.splits > 1 { JOIN } else { 0.0 };
@@ -109,7 +110,7 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
             let full = blocks as f64 / (shape.processors * resident) as f64;
             return (full * of_block + 0.3 * longest).max(longest) + join;
         }
-        waves(shape, blocks, resident) * of_block + join
+        waves(shape, stored, resident) * of_block + join
     };
     // A tile of scores on a processor, all of its blocks together.
     let step = |scores: usize, rate: f64, [keys_of_all, blocks_of_keys]: [usize; 2], bias: f64| {

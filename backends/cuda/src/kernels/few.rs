@@ -76,7 +76,7 @@ fn print(problem: &ProductProblem, columns: usize, splits: usize) -> Printed {
     let operands = problem.operands()?;
     let [b, m, n, _] = problem.extents;
     let sum = problem.sum;
-    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, columns.min(8), sum)?;
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, columns.min(8), sum, "m")?;
     let head = problem.head(&operands, &epilogue, &[include_str!("../text/few.cu")]);
     let [_, right] = &operands;
     let abreast = if right.is_along { 1 } else { columns / right.lanes };

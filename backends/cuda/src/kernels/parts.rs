@@ -64,18 +64,23 @@ pub struct PrintedOperand {
 }
 
 impl PrintedOperand {
-    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first.
+    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first. Where its outer coordinate is another expression than `o`, those of
+    /// neighbours are not neighbours.
     pub fn print(
         n: usize,
         nest: &Nest,
         result: usize,
         slots: &[(DType, usize)],
         (depth_first, sum): (bool, &str),
+        place: Option<&str>,
     ) -> Result<PrintedOperand, Vec<String>> {
         let (outer, depth) = if depth_first { (2, 1) } else { (1, 2) };
-        let names: [&str; 3] = if depth_first { ["b", "k", "o"] } else { ["b", "o", "k"] };
+        let o = place.unwrap_or("o");
+        let names: [&str; 3] = if depth_first { ["b", "k", o] } else { ["b", o, "k"] };
         let most = if nest.instrs[result].dtype().size() == 2 { 8 } else { 4 };
-        let [along, across] = [depth, outer].map(|axis| SplitAxis::best(nest, slots, axis, most));
+        let of_outer = if place.is_some() { 1 } else { most };
+        let [along, across] =
+            [(depth, most), (outer, of_outer)].map(|(axis, most)| SplitAxis::best(nest, slots, axis, most));
         let is_along = match along.count.cmp(&across.count) {
             std::cmp::Ordering::Equal => steps_by_one(nest, depth),
             order => order.is_gt(),
@@ -150,10 +155,16 @@ fn steps_by_one(nest: &Nest, axis: usize) -> bool {
     nest.instrs.iter().any(|i| matches!(i, Instr::Load(load) if step(&load.at) == 1))
 }
 
-/// The epilogue over `[b m n]` as a method, and how many columns it takes at once.
-pub fn epilogue(nest: &Nest, slots: &[(DType, usize)], most: usize, sum: &str) -> Result<(String, usize), Vec<String>> {
+/// The epilogue over `[b m n]`, whose row is the one of this name, as a method, and how many columns it takes at once.
+pub fn epilogue(
+    nest: &Nest,
+    slots: &[(DType, usize)],
+    most: usize,
+    sum: &str,
+    row: &str,
+) -> Result<(String, usize), Vec<String>> {
     let lanes = SplitAxis::best(nest, slots, 2, most);
-    let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "m", "n"], lanes, "v");
+    let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", row, "n"], lanes, "v");
     for (id, instr) in nest.instrs.iter().enumerate() {
         if let Instr::Anchor { dtype } = instr {
             let ty = CudaC.register(*dtype);

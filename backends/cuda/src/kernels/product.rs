@@ -75,8 +75,8 @@ impl<'a> ProductProblem<'a> {
     pub fn operands(&self) -> Result<[PrintedOperand; 2], Vec<String>> {
         let slots = &self.kernel.slots;
         Ok([
-            PrintedOperand::print(0, &self.left, multiplied(self.lhs), slots, (false, self.sum))?,
-            PrintedOperand::print(1, &self.right, multiplied(self.rhs), slots, (true, self.sum))?,
+            PrintedOperand::print(0, &self.left, multiplied(self.lhs), slots, (false, self.sum), None)?,
+            PrintedOperand::print(1, &self.right, multiplied(self.rhs), slots, (true, self.sum), None)?,
         ])
     }
 

@@ -116,7 +116,7 @@ fn print(problem: &ProductProblem, tile: ProductTile, splits: usize) -> Printed 
     let [b, m, n, _] = problem.extents;
     let ProductTile { rows, columns, depth, shares: [sm, sn], .. } = tile;
     let most = if problem.short.is_some() { 8 } else { sn.min(4) };
-    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum)?;
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum, "m")?;
     let (texts, threads, shared, call) = match problem.short {
         Some(element) => {
             let stage = operands[0].shared(element, rows, depth) + operands[1].shared(element, columns, depth);

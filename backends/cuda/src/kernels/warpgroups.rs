@@ -166,7 +166,7 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
             boxes.push(Boxes { lengths, ..found });
         }
     }
-    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum)?;
+    let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum, "m")?;
     let head = problem.head(&operands, &epilogue, &[include_str!("../text/warpgroups.cu")]);
     // Registers are given from one warpgroup to others, where a processor has but one block.
     let threads = rows / 64 * 128 + if boxes.len() == 2 && resident > 1 { 32 } else { 128 };

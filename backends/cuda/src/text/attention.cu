@@ -18,10 +18,10 @@ template <int BT, int SPLITS> FN void share_keys(int block, int split, int& firs
     last = end < last ? end : last;
 }
 
-// Of some columns of a query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
+// Of some columns of a stored query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
 // in memory of the kernel's own.
 template <int SPLITS, int LANES, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
-    if (at >= QUERIES || e >= COLUMNS) return;
+    if (at >= s.stored_queries(b) || e >= COLUMNS) return;
     if constexpr (SPLITS == 1) {
         const bool empty = most == nothing<T>() && (EMPTY_IS_ZERO || KEYS == 0);
         T out[LANES];
@@ -48,6 +48,8 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const S
     const T* const of_rows = parts + SPLITS * ALL;
     for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
         const i64 row = at / COLUMNS;
+        const int b = (int)(row / QUERIES), query = (int)(row % QUERIES);
+        if (query >= s.stored_queries(b)) continue;
         T most = nothing<T>(), total = 0, sums[LANES] = {};
         for (int n = 0; n < SPLITS; n++) most = max_of(most, of_rows[2 * (n * ROWS + row)]);
         const T base = most == nothing<T>() ? (T)0 : most;
@@ -57,7 +59,7 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const S
 #pragma unroll
             for (int lane = 0; lane < LANES; lane++) sums[lane] += weight * parts[n * ALL + at + lane];
         }
-        deliver<1, LANES>(s, 0, (int)(row / QUERIES), (int)(row % QUERIES), (int)(at % COLUMNS), sums, most, total);
+        deliver<1, LANES>(s, 0, b, query, (int)(at % COLUMNS), sums, most, total);
     }
 }
 
@@ -73,6 +75,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
     int first = 0, last = KEYS;
     share_keys<BT, SPLITS>(blockIdx.x, split, first, last);
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        if (s0 >= s.stored_queries(b)) continue;
         T sums[4][TE] = {}, most[4], total[4] = {};
 #pragma unroll
         for (int i = 0; i < 4; i++) most[i] = nothing<T>();

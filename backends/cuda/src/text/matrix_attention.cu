@@ -16,6 +16,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
     int first = 0, last = KEYS;
     share_keys<BT, SPLITS>(blockIdx.x, blockIdx.y, first, last);
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
+        if (s0 >= s.stored_queries(b)) continue;
         float sums[EP / 8][4] = {}, most[2] = { nothing<float>(), nothing<float>() }, total[2] = {};
         Q q;
         K k;

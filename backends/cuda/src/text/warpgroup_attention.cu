@@ -218,6 +218,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
         const int thread = threadIdx.x - CONSUMERS;
         int key_turn = 0, value_turn = 0;
         for (int b = blockIdx.z; b < B; b += gridDim.z) {
+            if (s0 >= s.stored_queries(b)) continue;
             for (int tile = 0; tile <= tiles; tile++) {
                 if (tile < tiles) {
                     const int stage = key_turn % STAGES;
@@ -241,6 +242,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
         if (group == 0) pass_turn<GROUPS>(0);
         auto release = [&](u64* barrier) { if (lane == 0) barrier_arrive(barrier); };
         for (int b = blockIdx.z; b < B; b += gridDim.z) {
+            if (s0 >= s.stored_queries(b)) continue;
             float sums[EP / 2], most[2] = { nothing<float>(), nothing<float>() }, total[2] = {}, scale[2], x[BT / 2];
             unsigned weights[BT / 4];
 #pragma unroll

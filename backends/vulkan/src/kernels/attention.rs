@@ -7,6 +7,7 @@ use eutectic_gpu::{
     device::DeviceShape,
     dialect::Dialect,
     launch::Launch,
+    stored_queries::{self, query_of},
 };
 
 use super::{
@@ -38,7 +39,8 @@ impl AttentionProblem<'_> {
     fn print(&self, shape: &DeviceShape, tile: &AttentionTile) -> Result<Vec<Launch>, Vec<String>> {
         let AttentionProblem { dialect, kernel, sum, extents: [b, s, t, _, e], .. } = *self;
         let AttentionTile { queries: bq, keys: bt, columns: be, threads, .. } = *tile;
-        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4)?;
+        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4, &query_of("m"))?;
+        let queries = self.functions();
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
         let sees = self.bias.as_ref().and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));
         let (blocks, chunks) = (s.div_ceil(bq), e.div_ceil(be));
@@ -56,7 +58,8 @@ impl AttentionProblem<'_> {
         body += &format!(
             "\nif (block >= {}) {{ return; }}\nlet s0 = block % {blocks} * {bq};\nlet e0 = block / {blocks} % {chunks} * {be};\n\
              let part = block / {} % {parts};\nlet b = block / {};\nlet seen = sees(block % {blocks} / {share});\n\
-             let each = ((seen.y - seen.x + {bt} - 1) / {bt} + {parts} - 1) / {parts} * {bt};\nlet begin = seen.x + part * each;\nlet end = min(begin + each, seen.y);\n",
+             let each = ((seen.y - seen.x + {bt} - 1) / {bt} + {parts} - 1) / {parts} * {bt};\nlet begin = seen.x + part * each;\nlet end = min(begin + each, seen.y);\n\
+             if (s0 >= stored_queries(b)) {{ return; }}\n",
             blocks * chunks * parts * b,
             blocks * chunks,
             blocks * chunks * parts,
@@ -67,16 +70,30 @@ impl AttentionProblem<'_> {
         if parts > 1 {
             slots.push((sum, partial(parts)));
         }
-        let text = dialect.text(&slots, threads, &(listed(sees.as_deref(), t) + &of_tile.before), &body);
+        let text = dialect.text(
+            &slots,
+            threads,
+            &[&queries, &listed(sees.as_deref(), t), &of_tile.before].map(String::as_str).concat(),
+            &body,
+        );
         let mut launches =
             vec![Launch { workspace, ..Launch::new(text, [blocks * chunks * parts * b, 1, 1], threads) }];
         if parts > 1 {
             let groups = b * s * e / epilogue.lanes();
             let blocks = groups.div_ceil(JOINING).min(shape.processors * 16);
-            let text = dialect.text(&slots, JOINING, "", &self.join(&epilogue, parts)?);
+            let text = dialect.text(&slots, JOINING, &queries, &self.join(&epilogue, parts)?);
             launches.push(Launch { workspace, ..Launch::new(text, [blocks, 1, 1], JOINING) });
         }
         Ok(launches)
+    }
+
+    /// The functions that say which queries are stored.
+    fn functions(&self) -> String {
+        let queries = stored_queries::functions(self.stored.as_ref(), self.extents[1], self.dialect);
+        format!(
+            "fn stored_queries(b: i32) -> i32 {{\n{}}}\nfn query_of(b: i32, row: i32) -> i32 {{\n{}}}\n",
+            queries.count, queries.query
+        )
     }
 
     /// A kernel's body that joins the parts of a row, by the largest score of all.
@@ -88,7 +105,7 @@ impl AttentionProblem<'_> {
         let of_part = b * s * (e + 2);
         let mut body = dialect.each_point("i", b * s * e / lanes, JOINING);
         body += &format!(
-            "let at = i * {lanes};\nlet b = at / {};\nlet m = at / {e} % {s};\nlet at_n = at % {e};\nlet first = (b * {s} + m) * {};\n\
+            "let at = i * {lanes};\nlet b = at / {};\nlet m = at / {e} % {s};\nlet at_n = at % {e};\nif (m >= stored_queries(b)) {{ continue; }}\nlet first = (b * {s} + m) * {};\n\
              var most = {nothing};\nfor (var part = 0; part < {parts}; part += 1) {{ most = {max}(most, {}); }}\n\
              let base = select(most, {ty}(0), most == {nothing});\nvar total = {ty}(0);\n",
             s * e,

@@ -1,7 +1,12 @@
 //! Attention to be printed: what its ways share, whichever units multiply.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, axes::Nest};
-use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
+use eutectic_gpu::{
+    dialect::Dialect,
+    emit::Emitter,
+    lanes::SplitAxis,
+    stored_queries::{StoredQueries, query_of},
+};
 use eutectic_ir::DType;
 
 use super::parts::{Epilogue, PrintedOperand, matrix, sums};
@@ -24,6 +29,8 @@ pub struct AttentionProblem<'a> {
     pub softcap: f64,
     /// Whether a row without keys gives zeros.
     pub zeros: bool,
+    /// Which queries are stored, if not all.
+    pub stored: Option<StoredQueries>,
 }
 
 /// What a block computes.
@@ -66,7 +73,7 @@ impl AttentionPoints<'_> {
     pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
         let AttentionProblem { dialect, kernel, extents: [b, s, .., e], .. } = *self.problem;
         let store = |at: &str, value: &str| dialect.store(kernel.slots.len(), at, value);
-        let mut text = format!("if (m < {s} && at_n < {e}) {{\n");
+        let mut text = format!("if (m < stored_queries(b) && at_n < {e}) {{\n");
         if self.parts > 1 {
             text += &format!("let row_at = ((part * {b} + b) * {s} + m) * {};\n", e + 2);
             (0..self.lanes()).for_each(|lane| text += &store(&format!("row_at + at_n + {lane}"), &sum(lane)));
@@ -105,6 +112,7 @@ impl<'a> AttentionProblem<'a> {
             scale: scale.get(),
             softcap: softcap.get(),
             zeros: *empty == EmptyRow::Zeros || t == 0,
+            stored: StoredQueries::of(kernel),
         })
     }
 
@@ -121,7 +129,8 @@ impl<'a> AttentionProblem<'a> {
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 3], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];
-            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 2, most)
+            let place = (n == 0 && self.stored.is_some()).then(|| query_of("o"));
+            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 2, most, place.as_deref())
         };
         Ok([print(0)?, print(1)?, print(2)?])
     }
@@ -166,7 +175,7 @@ impl<'a> AttentionProblem<'a> {
         };
         let Some((nest, result)) = &self.bias else { return Ok(format!("score = {score};\n")) };
         let lanes = SplitAxis { axis: 2, count: 1 };
-        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "t"], lanes, "v");
+        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", &query_of("s"), "t"], lanes, "v");
         let value = emitter.value(*result).swap_remove(0);
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);

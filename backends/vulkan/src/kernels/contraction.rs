@@ -65,7 +65,7 @@ impl Product<'_> {
         let Product { dialect, kernel, sum, extents: [b, m, n, k], .. } = *self;
         let ty = register(sum);
         let [bm, bn] = form.block;
-        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4)?;
+        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4, "m")?;
         let points = TilePoints { product: self, epilogue: &epilogue, parts };
         let tile =
             if self.takes_matrices() { matrices::print(&points, self, form) } else { fma::print(&points, self, form) }?;

@@ -54,7 +54,8 @@ pub struct OperandTile<'a> {
 }
 
 impl PrintedOperand {
-    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first, with at most so many neighbours.
+    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first, with at most so many neighbours. Where
+    /// its outer coordinate is another expression than `o`, those of neighbours are not neighbours.
     ///
     /// # Errors
     /// What cannot be printed.
@@ -65,9 +66,11 @@ impl PrintedOperand {
         slots: &SlotTypes,
         depth_first: bool,
         most: usize,
+        place: Option<&str>,
     ) -> Result<PrintedOperand, Vec<String>> {
-        let (outer, depth, names) = if depth_first { (2, 1, ["b", "k", "o"]) } else { (1, 2, ["b", "o", "k"]) };
-        let of_outer = SplitAxis::best(nest, slots, outer, most);
+        let o = place.unwrap_or("o");
+        let (outer, depth, names) = if depth_first { (2, 1, ["b", "k", o]) } else { (1, 2, ["b", o, "k"]) };
+        let of_outer = SplitAxis::best(nest, slots, outer, if place.is_some() { 1 } else { most });
         let of_depth = SplitAxis::best(nest, slots, depth, most);
         let steps = |axis: usize| {
             let mut next = [0; 3];
@@ -176,13 +179,19 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Of a kernel's own body, at most so many columns at once.
+    /// Of a kernel's own body, whose row is the one of this name, at most so many columns at once.
     ///
     /// # Errors
     /// What cannot be printed.
-    pub fn print(dialect: &Wgsl, nest: &Nest, slots: &SlotTypes, most: usize) -> Result<Epilogue, Vec<String>> {
+    pub fn print(
+        dialect: &Wgsl,
+        nest: &Nest,
+        slots: &SlotTypes,
+        most: usize,
+        row: &str,
+    ) -> Result<Epilogue, Vec<String>> {
         let lanes = SplitAxis::best(nest, slots, 2, most);
-        let mut emitter = Emitter::new(dialect, slots, nest, &["b", "m", "n"], lanes, "v");
+        let mut emitter = Emitter::new(dialect, slots, nest, &["b", row, "n"], lanes, "v");
         for (id, instr) in nest.instrs.iter().enumerate() {
             if matches!(instr, Instr::Anchor { .. }) {
                 let ty = dialect.register(instr.dtype());

@@ -103,7 +103,7 @@ impl<'a> Product<'a> {
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 2], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];
-            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 1, most)
+            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 1, most, None)
         };
         Ok([print(0)?, print(1)?])
     }

@@ -1,0 +1,139 @@
+//! The queries of attention whose results are stored: where guards leave a box of them at each point of the batch, tiles hold no others.
+
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, Guard, Instr, Kernel, axes::Nest, intervals::Mask};
+use eutectic_ir::{
+    DType,
+    index::{Index, unflatten},
+};
+
+use crate::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
+
+/// The number of a query that is stored, by the number of its row among those of a batch point: an expression in `b` and the row's.
+pub fn query_of(row: &str) -> String {
+    format!("query_of(b, {row})")
+}
+
+/// Most batch points of which those that are stored are counted.
+const COUNTED: usize = 1 << 16;
+
+/// Which queries of a batch point are stored.
+#[derive(Debug)]
+pub struct StoredQueries {
+    /// Points of the batch, as one axis.
+    batch: usize,
+    /// The queries' axes, outermost first.
+    axes: Vec<StoredAxis>,
+}
+
+/// An axis of the queries.
+#[derive(Debug)]
+struct StoredAxis {
+    extent: usize,
+    /// What coordinates lie between: numbers less a map over the batch.
+    bounds: Vec<Guard>,
+}
+
+/// The bodies of two functions.
+pub struct QueryFunctions {
+    /// Of `b`: how many queries are stored.
+    pub count: String,
+    /// Of `b` and the number of one of these, `row`: which query it is. Of another number, some query.
+    pub query: String,
+}
+
+impl StoredQueries {
+    /// Those of a kernel of attention; `None` where guards do not leave a box, or where blocks of neighbouring queries matter: those of which
+    /// the bias hides keys by their places.
+    pub fn of(kernel: &Kernel) -> Option<StoredQueries> {
+        let AnchorKernel::Attention { bias, axes, .. } = &kernel.anchor else { return None };
+        let is_mask = |bias: &Body| Mask::new(&bias.instrs, &bias.results).is_some();
+        if bias.as_ref().is_some_and(is_mask) {
+            return None;
+        }
+        let &AttentionAxes { batch, queries, .. } = axes;
+        let domain = &kernel.body.domain;
+        let points = domain[..batch].iter().product();
+        let of_batch = unflatten(&Index::coord(0), &domain[..batch], &[points]);
+        let (first, rest) = kernel.stores.split_first()?;
+        let mut axes: Vec<_> =
+            domain[batch..batch + queries].iter().map(|&extent| StoredAxis { extent, bounds: Vec::new() }).collect();
+        // A guard of every store, of steps of one along one axis of the queries, whatever it has of the batch.
+        for (map, range) in first.guards.iter().filter(|guard| rest.iter().all(|store| store.guards.contains(guard))) {
+            let Some(strides) = map.affine(domain.len()) else { continue };
+            let mut within = (batch..domain.len()).filter(|&axis| strides[axis] != 0);
+            let (Some(axis), None) = (within.next(), within.next()) else { continue };
+            if axis >= batch + queries || strides[axis] != 1 {
+                continue;
+            }
+            let base =
+                (0..batch).fold(Index::constant(map.constant), |sum, n| sum.plus(&of_batch[n].times(strides[n])));
+            axes[axis - batch].bounds.push((base, range.clone()));
+        }
+        let is_less = axes.iter().any(|axis| !axis.bounds.is_empty());
+        (is_less && points > 0).then_some(StoredQueries { batch: points, axes })
+    }
+
+    /// The share of tiles of so many queries that are computed.
+    pub fn share(&self, tile: usize) -> f64 {
+        let all = self.axes.iter().map(|axis| axis.extent).product::<usize>().div_ceil(tile) * self.batch;
+        if self.batch > COUNTED || all == 0 {
+            return 1.0;
+        }
+        let tiles: usize = (0..self.batch).map(|b| self.count(b).div_ceil(tile)).sum();
+        tiles as f64 / all as f64
+    }
+
+    /// How many queries of a batch point are stored.
+    fn count(&self, b: usize) -> usize {
+        let of = |axis: &StoredAxis| {
+            let bounds = axis.bounds.iter().fold([0, axis.extent as i64], |[from, to], (base, range)| {
+                let base = base.eval(&[b], &|_| 0);
+                [from.max(range.start - base), to.min(range.end - base)]
+            });
+            (bounds[1] - bounds[0]).max(0) as usize
+        };
+        self.axes.iter().map(of).product()
+    }
+
+    fn functions(&self, dialect: &dyn Dialect) -> QueryFunctions {
+        let bases = self.axes.iter().flat_map(|axis| &axis.bounds);
+        let instrs = bases.map(|(base, _)| Instr::Coordinate { index: base.clone(), dtype: DType::I32 }).collect();
+        let nest = Nest::of(Body { domain: vec![self.batch], instrs, ..Body::default() });
+        let mut emitter = Emitter::new(dialect, &[], &nest, &["b"], SplitAxis { axis: 0, count: 1 }, "v");
+        let names: Vec<String> = (0..nest.instrs.len()).flat_map(|id| emitter.value(id)).collect();
+        let int = dialect.register(DType::I32);
+        let mut names = names.iter();
+        for (n, axis) in self.axes.iter().enumerate() {
+            let (mut low, mut high) = ("0".to_string(), axis.extent.to_string());
+            for ((_, range), base) in axis.bounds.iter().zip(names.by_ref()) {
+                low = format!("max({low}, {} - {base})", range.start);
+                high = format!("min({high}, {} - {base})", range.end);
+            }
+            for (name, value) in [("low", low), ("high", high)] {
+                emitter.line(&dialect.declare(int, &format!("{name}{n}"), &value));
+            }
+        }
+        let axes = 0..self.axes.len();
+        let wide: Vec<_> = axes.clone().map(|n| format!("max(0, high{n} - low{n})")).collect();
+        let count = format!("{}return {};\n", emitter.text, wide.join(" * "));
+        emitter.line(&dialect.declare(int, "rest0", "max(row, 0)"));
+        let mut query = Vec::new();
+        for (turn, n) in axes.rev().enumerate() {
+            // Of numbers beyond the last one, coordinates are some.
+            emitter.line(&dialect.declare(int, &format!("width{n}"), &format!("max(1, high{n} - low{n})")));
+            let inside: usize = self.axes[n + 1..].iter().map(|axis| axis.extent).product();
+            let last = self.axes[n].extent - 1;
+            query.push(format!("min(low{n} + rest{turn} % width{n}, {last}) * {inside}"));
+            emitter.line(&dialect.declare(int, &format!("rest{}", turn + 1), &format!("rest{turn} / width{n}")));
+        }
+        QueryFunctions { count, query: format!("{}return {};\n", emitter.text, query.join(" + ")) }
+    }
+}
+
+/// The functions of a kernel of attention with so many queries, all of which are stored where that is `None`.
+pub fn functions(stored: Option<&StoredQueries>, queries: usize, dialect: &dyn Dialect) -> QueryFunctions {
+    match stored {
+        Some(stored) => stored.functions(dialect),
+        None => QueryFunctions { count: format!("return {queries};\n"), query: "return row;\n".into() },
+    }
+}
