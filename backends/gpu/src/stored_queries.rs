@@ -37,7 +37,7 @@ struct StoredAxis {
 pub struct QueryFunctions {
     /// Of `b`: how many queries are stored.
     pub count: String,
-    /// Of `b` and the number of one of these, `row`: which query it is. Of another number, some query.
+    /// Of `b` and the number of one of these, `row`: which query it is. Of another number that is not negative, some query.
     pub query: String,
 }
 
@@ -116,7 +116,7 @@ impl StoredQueries {
         let axes = 0..self.axes.len();
         let wide: Vec<_> = axes.clone().map(|n| format!("max(0, high{n} - low{n})")).collect();
         let count = format!("{}return {};\n", emitter.text, wide.join(" * "));
-        emitter.line(&dialect.declare(int, "rest0", "max(row, 0)"));
+        emitter.line(&dialect.declare(int, "rest0", "row"));
         let mut query = Vec::new();
         for (turn, n) in axes.rev().enumerate() {
             // Of numbers beyond the last one, coordinates are some.
@@ -134,6 +134,9 @@ impl StoredQueries {
 pub fn functions(stored: Option<&StoredQueries>, queries: usize, dialect: &dyn Dialect) -> QueryFunctions {
     match stored {
         Some(stored) => stored.functions(dialect),
-        None => QueryFunctions { count: format!("return {queries};\n"), query: "return row;\n".into() },
+        None => QueryFunctions {
+            count: format!("return {queries};\n"),
+            query: format!("return min(row, {});\n", queries.saturating_sub(1)),
+        },
     }
 }

@@ -238,7 +238,7 @@ impl<'a> AttentionProblem<'a> {
     fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<PrintedBias, Vec<String>> {
         let slots = &self.kernel.slots;
         let lanes = SplitAxis::best(nest, slots, 2, most);
-        let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", &query_of("s"), "t"], lanes, "v");
+        let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "s", "t"], lanes, "v");
         let values = emitter.value(result);
         for lane in 0..lanes.count {
             emitter.line(&format!("out[{lane}] = ({}){};", self.sum, values[lane % values.len()]));

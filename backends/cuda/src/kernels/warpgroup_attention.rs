@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
-use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis, stored_queries::query_of};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
@@ -147,9 +147,9 @@ pub fn bias(
         }
         if each.problems.is_empty() { Ok(each.text) } else { Err(each.problems) }
     };
-    let last = print(nest, &["b", &query_of("s"), "u"], 2, &cut, false)?;
+    let last = print(nest, &["b", "s", "u"], 2, &cut, false)?;
     let whole = match &tiles {
-        Some(tiles) => print(tiles, &["b", &query_of("s"), "tile", "eight", "u"], KEY, &place, true)?,
+        Some(tiles) => print(tiles, &["b", "s", "tile", "eight", "u"], KEY, &place, true)?,
         None => last.clone(),
     };
     let arguments = "int b, int s, int eight, int key, int row, int n";

@@ -77,8 +77,12 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
         if (s0 >= s.stored_queries(b)) continue;
         T sums[4][TE] = {}, most[4], total[4] = {};
+        int of_rows[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) most[i] = nothing<T>();
+        for (int i = 0; i < 4; i++) {
+            most[i] = nothing<T>();
+            of_rows[i] = s.query_of(b, s0 + ty * 4 + i);
+        }
         for (int t0 = first; t0 < last; t0 += BT) {
             T x[4][TT] = {};
             for (int d = 0; d < DEPTH; d += DC) {
@@ -107,13 +111,12 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
             v.fetch(s, b, e0, t0, KEYS);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int at = s0 + ty * 4 + i;
 #pragma unroll
                 for (int j = 0; j < TT; j += BIAS) {
                     const int t = t0 + tx * TT + j;
                     T bias[BIAS] = {};
 #if HAS_BIAS
-                    if (at < QUERIES && t < KEYS) s.bias(b, at, t / BIAS, bias);
+                    if (t < KEYS) s.bias(b, of_rows[i], t / BIAS, bias);
 #endif
 #pragma unroll
                     for (int n = 0; n < BIAS; n++) {

@@ -75,7 +75,7 @@ template <class T, int BT, int THREADS, int SPLITS, int LANES> FN void attend_fe
                     const int t = t0 + j * 32 + lane;
                     T bias[1] = {};
 #if HAS_BIAS
-                    if (t < last) s.bias(b, q, t, bias);
+                    if (t < last) s.bias(b, s.query_of(b, q), t, bias);
 #endif
                     // A hidden key is left out, whatever its score is.
                     const bool hidden = t >= last || bias[0] == nothing<T>();

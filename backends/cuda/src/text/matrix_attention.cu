@@ -18,6 +18,9 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
     for (int b = blockIdx.z; b < B; b += gridDim.z) {
         if (s0 >= s.stored_queries(b)) continue;
         float sums[EP / 8][4] = {}, most[2] = { nothing<float>(), nothing<float>() }, total[2] = {};
+        int of_rows[2];
+#pragma unroll
+        for (int row = 0; row < 2; row++) of_rows[row] = s.query_of(b, s0 + warp * 16 + row * 8 + lane / 4);
         Q q;
         K k;
         V v;
@@ -53,7 +56,6 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             // A lane has two neighbouring keys of each eight, for two queries.
 #pragma unroll
             for (int row = 0; row < 2; row++) {
-                const int at = s0 + warp * 16 + row * 8 + lane / 4;
                 float now = most[row];
 #pragma unroll
                 for (int j = 0; j < BT / 8; j++)
@@ -62,7 +64,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
                         const int t = t0 + j * 8 + lane % 4 * 2 + h;
 #if HAS_BIAS
                         float bias[BIAS] = {};
-                        if (at < QUERIES && t < KEYS) s.bias(b, at, t / BIAS, bias);
+                        if (t < KEYS) s.bias(b, of_rows[row], t / BIAS, bias);
 #endif
 #pragma unroll
                         for (int n = 0; n < BIAS; n++) {

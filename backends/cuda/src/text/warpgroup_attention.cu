@@ -114,7 +114,7 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
 };
 
 // What of the bias is the same for all tiles of keys stays in registers.
-template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, int query) {
+template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, const int (&of_rows)[2]) {
 #if KEEPS
     const int column = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -123,20 +123,19 @@ template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, int 
         for (int j = 0; j < BT / 8; j++)
 #pragma unroll
             for (int h = 0; h < 2; h += BIAS)
-                s.keep(b, query + row * 8 < QUERIES ? query + row * 8 : QUERIES - 1, j, column + h, row, (j * 2 + h) / BIAS, kept);
+                s.keep(b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept);
 #endif
 }
 
 // Products of queries and keys become weights, 2 to the power of scores less the largest so far, and `scale` what weights before shrink by. Of the
 // last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
-template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s, const Kept& kept, int b, int query, int tile, float (&x)[BT / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
+template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[BT / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
     // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
     constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
     constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : LOG_2_E;
     const int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        const int at = query + row * 8 < QUERIES ? query + row * 8 : QUERIES - 1;
         float now = nothing<float>();
 #pragma unroll
         for (int j = 0; j < BT / 8; j++)
@@ -145,8 +144,8 @@ template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s,
                 const int t = tile * BT + j * 8 + column + h;
 #if HAS_BIAS
                 float bias[BIAS] = {};
-                if constexpr (MIXED && LAST && KEYS % BT != 0) s.bias_of_last(tile, b, at, j, column + h, bias);
-                else if constexpr (MIXED) s.bias(tile, b, at, j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
+                if constexpr (MIXED && LAST && KEYS % BT != 0) s.bias_of_last(tile, b, of_rows[row], j, column + h, bias);
+                else if constexpr (MIXED) s.bias(tile, b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
 #endif
 #pragma unroll
                 for (int n = 0; n < BIAS; n++) {
@@ -249,8 +248,9 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
             for (int n = 0; n < EP / 2; n++) sums[n] = 0;
             Q::template bring<CONSUMERS>(s, b, s0, queries, threadIdx.x);
             copy_commit();
+            const int of_rows[2] = { s.query_of(b, s0 + own), s.query_of(b, s0 + own + 8) };
             Kept kept;
-            keep<BT, BIAS>(s, kept, b, s0 + own);
+            keep<BT, BIAS>(s, kept, b, of_rows);
             copy_wait<0>();
             shared_to_units();
             some_meet<1, CONSUMERS>();
@@ -277,7 +277,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 warpgroup_wait<0>();
                 hold(x);
                 release(empty_keys + turn % STAGES);
-                weigh<BT, BIAS, true, HAS_BIAS>(s, kept, b, s0 + own, end, x, most, total, scale);
+                weigh<BT, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, end, x, most, total, scale);
                 pack();
                 V::wait(full_values + turn % STAGES, turn / STAGES & 1);
                 for (int tile = end - 1; tile >= begin; tile--, turn++) {
@@ -290,8 +290,8 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                     warpgroup_wait<1>();
                     hold(x);
                     release(empty_keys + next);
-                    if (is_plain(block, tile)) weigh<BT, BIAS, false, false>(s, kept, b, s0 + own, tile, x, most, total, scale);
-                    else weigh<BT, BIAS, false, HAS_BIAS>(s, kept, b, s0 + own, tile, x, most, total, scale);
+                    if (is_plain(block, tile)) weigh<BT, BIAS, false, false>(s, kept, b, of_rows, tile, x, most, total, scale);
+                    else weigh<BT, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, x, most, total, scale);
                     // That this may go round is what keeps the assembler from waiting for the products before the softmax.
                     V::wait(full_values + next, (turn + 1) / STAGES & 1);
                     warpgroup_wait<0>();

@@ -175,7 +175,7 @@ impl<'a> AttentionProblem<'a> {
         };
         let Some((nest, result)) = &self.bias else { return Ok(format!("score = {score};\n")) };
         let lanes = SplitAxis { axis: 2, count: 1 };
-        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", &query_of("s"), "t"], lanes, "v");
+        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "t"], lanes, "v");
         let value = emitter.value(*result).swap_remove(0);
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);

@@ -60,7 +60,7 @@ pub fn print(
     tile: &AttentionTile,
 ) -> Result<AttentionText, Vec<String>> {
     let AttentionTile { queries: bq, keys: bt, depth: dc, threads, .. } = *tile;
-    let [_, s, _, d, _] = problem.extents;
+    let d = problem.extents[3];
     let ty = register(problem.sum);
     let beside = threads / bq;
     let [q, k, v] = problem.operands(4)?;
@@ -95,8 +95,8 @@ pub fn print(
     body += &format!("workgroupBarrier();\n{}}}\n", multiply(["queries", "keys"], ["p", ty], [bq, bt], dc));
     // Scores, where keys are seen.
     body += &format!(
-        "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nfor (var j = 0; j < 4; j += 1) {{\n\
-         let s = s0 + tq + i;\nlet t = t0 + tt + j;\nvar score = {nothing};\nif (s < {s} && t < end) {{\nlet x = products[i][j];\n"
+        "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nlet s = query_of(b, s0 + tq + i);\n\
+         for (var j = 0; j < 4; j += 1) {{\nlet t = t0 + tt + j;\nvar score = {nothing};\nif (t < end) {{\nlet x = products[i][j];\n"
     );
     body += &problem.score(tile)?;
     body += &format!("}}\nweights[((tt + j) * {bq} + tq) / 4][i] = score;\n}}\n}}\n");

@@ -61,7 +61,7 @@ pub fn print(
     tile: &AttentionTile,
 ) -> Result<AttentionText, Vec<String>> {
     let AttentionTile { queries: bq, keys: bt, columns: be, depth: bd, threads, .. } = *tile;
-    let [_, s, _, d, _] = problem.extents;
+    let d = problem.extents[3];
     let units = &problem.dialect.matrices;
     let dtype = problem.operand_type().unwrap_or(DType::F16);
     let [q, k, v] = problem.operands(EIGHT)?;
@@ -87,7 +87,7 @@ pub fn print(
     );
     let mut body = format!(
         "let warp = thread / {0};\nlet lane = thread % {0};\nlet own = {own} + warp * {1};\nlet row = lane / 2;\nlet half = lane % 2;\n\
-         let s = s0 + warp * {SIDE} + row;\n",
+         let s = query_of(b, s0 + warp * {SIDE} + row);\n",
         2 * SIDE,
         SIDE * stride
     );
@@ -124,7 +124,7 @@ pub fn print(
     body += &format!(
         "{settle}var w: array<vec4<f32>, {0}>;\nvar most = base;\nfor (var i = 0; i < {0}; i += 1) {{\n\
          let products = memory[own + row * {stride} + half * {0} + i];\nfor (var j = 0; j < 4; j += 1) {{\n\
-         let t = t0 + (half * {0} + i) * 4 + j;\nvar score = {nothing};\nif (s < {s} && t < end) {{\nlet x = products[j];\n",
+         let t = t0 + (half * {0} + i) * 4 + j;\nvar score = {nothing};\nif (t < end) {{\nlet x = products[j];\n",
         bt / 8
     );
     body += &problem.score(tile)?;
