@@ -4,6 +4,7 @@
 use eutectic_backend::{
     AnchorKernel, Body, Cost, Instr, Kernel, Store,
     fit::{Fitted, Measured, coefficients, off},
+    reach::stored,
 };
 use eutectic_ir::{
     DType, Type,
@@ -92,8 +93,10 @@ impl Costs {
                 }
             }
         }
-        let stored = |s: &Store| touched(&s.at, domain) * kernel.slots[s.slot].0.size() as f64;
-        let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(stored).sum::<f64>();
+        let written = |s: &Store| {
+            touched(&s.at, domain).min(kernel.slots[s.slot].1 as f64) * kernel.slots[s.slot].0.size() as f64
+        };
+        let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(written).sum::<f64>();
         let (flops, product, blocks) = self.anchor(kernel);
         let pointwise = own + prologues(kernel);
         // Few blocks leave processors idle, and part of the last wave does.
@@ -160,7 +163,8 @@ impl Costs {
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let groups = points(&query.domain[..axes.batch]);
-                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
+                // Of queries, those whose results are stored.
+                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]) * stored(kernel);
                 let depth = points(&query.domain[axes.batch + axes.queries..]);
                 let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
                 let columns = points(&value.domain[axes.batch + axes.keys..]);
