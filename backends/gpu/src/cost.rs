@@ -111,14 +111,19 @@ impl Costs {
 
     /// Seconds by which evaluating the operands of a product or an attention holds up matrix units, which copies do not.
     fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        // Operands that come tile by tile, how long they are along what is summed over, and the size of a block's results.
-        let (bodies, along, block): (&[&Body], _, _) = match &kernel.anchor {
+        // Operands that come tile by tile, how long they are along what is summed over, and how many blocks have results.
+        let (bodies, along, blocks): (&[&Body], _, _) = match &kernel.anchor {
             AnchorKernel::Contraction { lhs, rhs, axes } => {
-                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], 16384.0)
+                let (batch, matrix) = kernel.body.domain.split_at(axes.batch);
+                let [rows, columns] = [&matrix[..axes.rows], &matrix[axes.rows..]].map(points);
+                // Narrow results are cut into smaller tiles.
+                let side = if rows.min(columns) <= 64.0 { 64.0 } else { 128.0 };
+                let blocks = points(batch) * (rows / side).ceil() * (columns / side).ceil();
+                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks)
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
-                let columns = points(&value.domain[axes.batch + axes.keys..]).max(1.0);
-                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], 64.0 * columns)
+                let blocks = points(&query.domain[..axes.batch + axes.queries]) / 64.0;
+                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], blocks)
             }
             _ => return 0.0,
         };
@@ -133,7 +138,7 @@ impl Costs {
         let is_attention = matches!(kernel.anchor, AnchorKernel::Attention { .. });
         let lies = |body: &Body| is_copied(body) && (!is_attention || lies_along_its_last_axis(body));
         let evaluated = bodies.iter().filter(|body| !lies(body)).count() as f64;
-        let waves = (points(&kernel.body.domain) / block / shape.processors as f64).max(1.0);
+        let waves = (blocks / shape.processors as f64).max(1.0);
         self.evaluated * evaluated * points(along) / 64.0 * waves
     }
 
