@@ -22,7 +22,7 @@ const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
 /// Registers of a thread besides tiles; and besides the operands of one instruction.
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// What the bias takes besides.
-const BIAS_REGISTERS: usize = 20;
+const BIAS_REGISTERS: usize = 25;
 /// Keys of a tile of warps.
 const WARP_KEYS: [usize; 3] = [16, 32, 64];
 /// Elements of keys and values that a thread can evaluate ahead; and seconds of one.
