@@ -140,3 +140,69 @@ pub fn functions(stored: Option<&StoredQueries>, queries: usize, dialect: &dyn D
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{EmptyRow, Store};
+
+    use super::*;
+
+    /// Attention over windows of an image of so many lines and columns, of which the image has not all.
+    fn windows([down, across, heads]: [usize; 3], [lines, columns]: [usize; 2], image: [i64; 2]) -> Kernel {
+        let domain = vec![down, across, heads, lines, columns, 8];
+        let operand = |domain: &[usize]| Body { domain: domain.to_vec(), ..Body::default() };
+        let [y, x] = [(0, lines), (1, columns)]
+            .map(|(axis, each)| Index::coord(axis).times(each as i64).plus(&Index::coord(3 + axis)));
+        let guards = vec![(y, 0..image[0]), (x, 0..image[1])];
+        let axes = AttentionAxes { batch: 3, queries: 2, keys: 2, depth: 1, columns: 1 };
+        Kernel {
+            anchor: AnchorKernel::Attention {
+                query: operand(&domain),
+                key: operand(&domain),
+                value: operand(&domain),
+                bias: None,
+                axes,
+                scale: 1.0.into(),
+                softcap: 0.0.into(),
+                empty: EmptyRow::Nan,
+            },
+            body: Body { domain, ..Body::default() },
+            stores: vec![Store { slot: 0, at: Index::default(), guards, value: 0 }],
+            slots: vec![(DType::F32, 1)],
+        }
+    }
+
+    #[test]
+    fn queries_are_counted_as_guards_hold() {
+        for (batch, each, image) in
+            [([5, 5, 2], [14, 14], [64, 64]), ([2, 1, 1], [4, 30], [7, 30]), ([1, 3, 2], [1, 1], [1, 2])]
+        {
+            let stored = StoredQueries::of(&windows(batch, each, image)).unwrap();
+            let (mut tiles, mut all) = (0, 0);
+            for b in 0..batch.iter().product() {
+                let origin = [b / batch[2] / batch[1] * each[0], b / batch[2] % batch[1] * each[1]];
+                let inside = |n: usize| {
+                    let at = [origin[0] + n / each[1], origin[1] + n % each[1]];
+                    (at[0] as i64) < image[0] && (at[1] as i64) < image[1]
+                };
+                let queries = each[0] * each[1];
+                let count = (0..queries).filter(|&n| inside(n)).count();
+                assert_eq!(stored.count(b), count, "point {b} of {batch:?}");
+                (tiles, all) = (tiles + count.div_ceil(64), all + queries.div_ceil(64));
+            }
+            assert_eq!(stored.share(64), f64::from(tiles as u32) / f64::from(all as u32));
+        }
+    }
+
+    #[test]
+    fn all_are_stored_where_guards_mention_columns_or_two_axes_of_queries() {
+        let mut kernel = windows([5, 5, 2], [14, 14], [64, 64]);
+        let diagonal = Index::coord(3).plus(&Index::coord(4));
+        kernel.stores[0].guards = vec![(diagonal, 0..9), (Index::coord(5), 0..3)];
+        assert!(StoredQueries::of(&kernel).is_none());
+        // Of two stores, both leave out what is left out.
+        let mut two = windows([5, 5, 2], [14, 14], [64, 64]);
+        two.stores.push(Store { guards: Vec::new(), ..two.stores[0].clone() });
+        assert!(StoredQueries::of(&two).is_none());
+    }
+}
