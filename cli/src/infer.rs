@@ -2,12 +2,15 @@
 
 use eutectic::{
     Dim, Shape,
-    engine::models::{builtin::Builtin, onnx},
+    engine::{
+        ir::lang::sexp::did_you_mean,
+        models::{builtin::Builtin, onnx},
+    },
 };
 
 use crate::{
     fault::{Fault, input},
-    program::{NamedTensors, ProgramArgs, no_input, onnx_fault},
+    program::{NamedTensors, ProgramArgs, onnx_fault},
 };
 
 impl ProgramArgs {
@@ -89,6 +92,13 @@ impl ProgramArgs {
         };
         Ok(ports.map(shape).collect())
     }
+}
+
+/// A value was given for what the model does not have.
+pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault {
+    let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
+    let all: Vec<_> = inputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
+    input(format!("there is no input named `{name}`"), format!("{guess}the inputs are {}", all.join(", ")))
 }
 
 /// The number that a dimension's only symbol must have for the dimension to be an extent.

@@ -36,6 +36,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
+    infer::no_input,
     npy, output,
 };
 
@@ -46,7 +47,7 @@ const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramArgs {
-    /// A built-in model (demo, minilm, bert-base, sam), an ONNX model (*.onnx), or a file with a graph in text form (- for stdin)
+    /// A built-in model (demo, minilm, bert-base, sam, sam3, sam3-neck), an ONNX model (*.onnx), or a file with a graph in text form (- for stdin)
     #[arg(value_name = "MODEL|FILE", help_heading = None)]
     pub model: PathBuf,
     /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
@@ -580,11 +581,4 @@ fn named_file(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
         _ => Err("expected NAME=@FILE.npy".into()),
     }
-}
-
-/// A value was given for what the model does not have.
-pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault {
-    let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
-    let all: Vec<_> = inputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
-    input(format!("there is no input named `{name}`"), format!("{guess}the inputs are {}", all.join(", ")))
 }

@@ -16,7 +16,7 @@ use eutectic::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::table::{Table, bytes, count, faint, seconds, table, thousands};
+use crate::table::{Table, bytes, count, faint, seconds, several, table, thousands};
 
 /// The size of a graph as it was given.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -132,8 +132,7 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
         let run = kernels.iter().filter(|k| !k.load).count();
         let total: f64 = kernels.iter().filter(|k| !k.load).map(|k| k.cost.seconds).sum();
         let repeated = if calls.len() > 1 { format!(", {} times", calls.len()) } else { String::new() };
-        let plural = if run == 1 { "" } else { "s" };
-        let title = format!("{}{repeated}: {run} kernel{plural}, predicted {}", place(kernels), seconds(total));
+        let title = format!("{}{repeated}: {}, predicted {}", place(kernels), several(run, "kernel"), seconds(total));
         let mut table = table(&[">#", "kernel", "where", "fused into it", ">predicted", "?>bytes", "?>flop"]);
         for (at, kernel) in kernels.iter().enumerate() {
             table.add_row([

@@ -51,6 +51,16 @@ pub fn thousands(n: usize) -> String {
     text
 }
 
+/// `1 kernel`, `2,000 kernels`, `3 matches`.
+pub fn several(n: usize, what: &str) -> String {
+    let ending = match (n, what.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{} {what}{ending}", thousands(n))
+}
+
 /// Three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
 fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
     let (mut x, mut prefixes) = (x, prefixes.iter());
@@ -86,7 +96,8 @@ pub fn seconds(s: f64) -> String {
         s if !s.is_finite() => "–".into(),
         s if s.abs() >= 0.9995 => format!("{s:.2} s"),
         s => {
-            let number = scaled(s * 1e9, 1000.0, &["µ", "m"]);
+            // No times together are −0.
+            let number = scaled(s * 1e9 + 0.0, 1000.0, &["µ", "m"]);
             if number.ends_with(' ') { number + "ns" } else { number + "s" }
         }
     }
@@ -104,10 +115,11 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
         assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([several(1, "kernel"), several(2000, "match")], ["1 kernel", "2,000 matches"]);
         assert_eq!([0.0, 12.0, 999.6, 1234.0, 45.67e6].map(count), ["0", "12", "1.00 k", "1.23 k", "45.7 M"]);
         assert_eq!([512.0, 1024.0, 1.5 * 1048576.0].map(bytes), ["512 B", "1.00 KiB", "1.50 MiB"]);
         assert_eq!(
-            [0.0, 2e-9, 1.234e-6, 0.0125, 1.0, 75.0].map(seconds),
+            [-0.0, 2e-9, 1.234e-6, 0.0125, 1.0, 75.0].map(seconds),
             ["0 ns", "2 ns", "1.23 µs", "12.5 ms", "1.00 s", "75.00 s"]
         );
         assert_eq!(seconds(f64::INFINITY), "–");

@@ -63,7 +63,7 @@ impl Plan {
         let mut kernels = order(kernels, classes, given)?;
         let mut loaded = FixedBitSet::with_capacity(n);
         for kernel in &mut kernels {
-            kernel.load = kernel.stores.iter().all(|c| facts.loadable[*c] && !facts.output[*c])
+            kernel.load = kernel.stores.iter().all(|c| facts.is_made_once(*c))
                 && kernel.reads.iter().all(|c| if given[*c] { facts.loadable[*c] } else { loaded.contains(*c) });
             if kernel.load {
                 loaded.extend(kernel.stores.iter().copied());

@@ -53,8 +53,8 @@ pub struct PlanKernel {
     pub interior: Vec<ClassId>,
     /// What it reads: stored classes of other kernels, and leaves, ascending.
     pub reads: Vec<ClassId>,
-    /// Whether it belongs to the load program: it stores constants that are no outputs, and reads what is given or what the
-    /// load program stores.
+    /// Whether it belongs to the load program: it stores constants, and reads what is given or what the load program stores. What is
+    /// given and an output is copied in each run.
     pub load: bool,
 }
 
@@ -99,7 +99,8 @@ pub(crate) struct ClassFacts {
     pub given: Vec<bool>,
     /// Whether it is an output.
     pub output: Vec<bool>,
-    /// Whether it is there before the first run, or could be: constant, and no output that a kernel makes.
+    /// Whether it is there before the first run, or could be. That holds for outputs as well: parts of a constant would be computed once and
+    /// others in each run, by a form of it that is less exact than the one that kernels of a run have.
     pub loadable: Vec<bool>,
 }
 
@@ -109,7 +110,12 @@ impl ClassFacts {
         let given: Vec<bool> = (0..n).map(|class| is_given(classes, class)).collect();
         let mut output = vec![false; n];
         classes.outputs.iter().for_each(|&c| output[c] = true);
-        let loadable = (0..n).map(|c| classes.classes[c].constant && (given[c] || !output[c])).collect();
+        let loadable = classes.classes.iter().map(|class| class.constant).collect();
         ClassFacts { given, output, loadable }
+    }
+
+    /// Whether a load program may store it.
+    pub fn is_made_once(&self, class: ClassId) -> bool {
+        self.loadable[class] && !(self.given[class] && self.output[class])
     }
 }

@@ -7,7 +7,7 @@ use eutectic_ir::{
     ops::{Class, Leaf},
     outline::{BlockCall, Outlined},
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     build::{self, KernelOfClasses, Positions},
@@ -182,11 +182,16 @@ impl Lowering<'_> {
 
     fn call(&mut self, at: usize, call: &BlockCall, block: &PlannedBlock, body: &BuiltBlock) {
         let mut local: FxHashMap<ClassId, BufferId> = FxHashMap::default();
+        let of_load = body.kernels.iter().filter(|k| k.load).flat_map(|k| &k.classes[k.reads..]);
+        let of_load: FxHashSet<ClassId> = of_load.copied().collect();
         for (class, &node) in block.classes.outputs.iter().zip(&call.outputs) {
             let ty = self.graph.ty(node);
             let buffer = match local.get(class) {
                 Some(&shared) => shared,
-                None => self.buffer(ty.dtype().unwrap_or(DType::F32), ty.count(), Place::Arena(0)),
+                None => {
+                    let place = if of_load.contains(class) { Place::Loaded(0) } else { Place::Arena(0) };
+                    self.buffer(ty.dtype().unwrap_or(DType::F32), ty.count(), place)
+                }
             };
             local.insert(*class, buffer);
             self.produced.insert(node, buffer);

@@ -14,6 +14,13 @@ fn found(graph: &Graph, strategy: Strategy) -> (EClasses, eutectic_lowering::Sea
     (classes, searched)
 }
 
+/// The kernel of a plan that has one.
+fn only_kernel(classes: &EClasses, searched: &eutectic_lowering::Searched) -> eutectic_backend::Kernel {
+    let [(kernel, _)] = &searched.priced.kernels[..] else { panic!("{} kernels", searched.priced.kernels.len()) };
+    let built = build::kernel(classes, &searched.plan, kernel, &build::Positions::default(), usize::MAX);
+    built.expect("it was priced").kernel
+}
+
 /// softmax(x) over the last axis, in primitives.
 fn softmax(g: &mut Graph, dims: &[usize]) {
     let x = g.input("x", Type::tensor(DType::F32, dims)).unwrap();
@@ -38,20 +45,12 @@ fn primitive_softmax_is_one_row_group() {
         let mut g = Graph::new("softmax");
         softmax(&mut g, &dims);
         let (classes, searched) = found(&g, Strategy::Local);
-        assert_eq!(searched.priced.kernels.len(), 1, "{dims:?}");
-        let built = build::kernel(
-            &classes,
-            &searched.plan,
-            &searched.priced.kernels[0].0,
-            &build::Positions::default(),
-            usize::MAX,
-        )
-        .unwrap();
+        let kernel = only_kernel(&classes, &searched);
         // A row of one element has no axis.
         let axes = usize::from(dims.last() != Some(&1));
-        assert_eq!(built.kernel.anchor, AnchorKernel::Rows { axes });
-        assert_eq!(built.kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Reduce { .. })).count(), 2);
-        assert_eq!(built.kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Load(_))).count(), 1);
+        assert_eq!(kernel.anchor, AnchorKernel::Rows { axes });
+        assert_eq!(kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Reduce { .. })).count(), 2);
+        assert_eq!(kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Load(_))).count(), 1);
     }
 }
 
@@ -78,16 +77,7 @@ fn bias_and_activation_are_an_epilogue_through_a_head_split() {
     let y = g.apply("add", &[y, r], &[]).unwrap();
     g.output("y", y).unwrap();
     let (classes, searched) = found(&g, Strategy::Local);
-    assert_eq!(searched.priced.kernels.len(), 1);
-    let kernel = build::kernel(
-        &classes,
-        &searched.plan,
-        &searched.priced.kernels[0].0,
-        &build::Positions::default(),
-        usize::MAX,
-    )
-    .unwrap()
-    .kernel;
+    let kernel = only_kernel(&classes, &searched);
     // y[h, s, d] lies at h·128·32 + s·32 + d; column h·32 + d of the product is two axes.
     assert_eq!(kernel.body.domain, [128, 3, 32]);
     assert_eq!(kernel.stores[0].at.affine(3), Some(vec![32, 128 * 32, 1]));

@@ -212,24 +212,42 @@ pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
     x == y || (x.is_nan() && y.is_nan()) || (y.is_finite() && (x - y).abs() <= 8.0 * unit_roundoff * y.abs())
 }
 
+/// How close to the number that a left side asks for a number is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// That number, as the element type holds it.
+    Held,
+    /// What the element type holds of a number within 4 eps of it, where `eps` is that of the type, but at most that of `f32`: models
+    /// compute their constants in `f32` or wider. By 4 eps of 16 bits, 1/300 would be 1/301, and 1 in `bf16` 1.03.
+    Computed,
+    /// Within 4 eps of the element type.
+    Near,
+}
+
 /// A number that a left side asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The number.
     pub value: f64,
-    /// Whether one within 4 eps of it will do.
-    pub near: bool,
+    /// Which others will do.
+    pub close: Close,
 }
 
 impl Wanted {
     /// Whether `has` is it, as the element type holds it.
     pub fn is(self, has: f64, dtype: DType) -> bool {
-        let close = near(has, self.value, dtype.unit_roundoff());
-        if self.near || !close || has.to_bits() == self.value.to_bits() {
-            return close;
+        let eps = dtype.unit_roundoff();
+        if !near(has, self.value, eps) || self.close == Close::Near || has.to_bits() == self.value.to_bits() {
+            return near(has, self.value, eps);
         }
-        let held = Tensor::from_f64(dtype, &[], [self.value]).to_f64()[0];
-        held.to_bits() == has.to_bits() || held.is_nan() && has.is_nan()
+        let held = |x: f64| Tensor::from_f64(dtype, &[], [x]).to_f64()[0];
+        let own = held(self.value);
+        if own.to_bits() == has.to_bits() || own.is_nan() && has.is_nan() {
+            return true;
+        }
+        let slack = 8.0 * eps.min(DType::F32.unit_roundoff()) * self.value.abs();
+        // Where it is no finite number, neither is the slack, and nothing lies between.
+        self.close == Close::Computed && (held(self.value - slack)..=held(self.value + slack)).contains(&has)
     }
 }
 
@@ -258,16 +276,40 @@ mod tests {
 
     #[test]
     fn a_number_is_another_only_where_it_says_near() {
-        let wanted = |near| Wanted { value: 1.0, near };
-        assert!(wanted(true).is(1.0078125, DType::Bf16) && !wanted(false).is(1.0078125, DType::Bf16));
-        let root = Wanted { value: std::f64::consts::FRAC_1_SQRT_2, near: false };
+        let wanted = |close| Wanted { value: 1.0, close };
+        assert!(wanted(Close::Near).is(1.0078125, DType::Bf16));
+        assert!([Close::Held, Close::Computed].iter().all(|close| !wanted(*close).is(1.0078125, DType::Bf16)));
+        let root = Wanted { value: std::f64::consts::FRAC_1_SQRT_2, close: Close::Held };
         assert!(root.is(f64::from(std::f32::consts::FRAC_1_SQRT_2), DType::F32));
         assert!(!root.is(f64::from(std::f32::consts::FRAC_1_SQRT_2), DType::F64));
-        let low = Wanted { value: -1e9, near: false };
+        let low = Wanted { value: -1e9, close: Close::Held };
         assert!(!low.is(f64::NEG_INFINITY, DType::F16), "f16 does not hold it");
-        let zero = Wanted { value: 0.0, near: false };
+        let zero = Wanted { value: 0.0, close: Close::Held };
         assert!(zero.is(0.0, DType::F32) && !zero.is(-0.0, DType::F32));
-        assert!(Wanted { value: f64::NAN, near: false }.is(f64::NAN, DType::F16));
+        assert!(Wanted { value: f64::NAN, close: Close::Held }.is(f64::NAN, DType::F16));
+    }
+
+    #[test]
+    fn a_computed_number_is_rounded_once_more_and_no_other() {
+        let held = |x: f64, dtype| Tensor::from_f64(dtype, &[], [x]).to_f64()[0];
+        let third = |n: f64| Wanted { value: 1.0 / n, close: Close::Computed };
+        for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+            for n in 1..2000 {
+                let n = f64::from(n);
+                // Rounded to `f32` on its way, or a few of its eps off, it is the same number.
+                for off in [0.0, 3.0, -3.0] {
+                    let computed = (1.0 / n) * (1.0 + off * 2.0 * dtype.unit_roundoff().min(2_f64.powi(-24)));
+                    assert!(third(n).is(held(computed, dtype), dtype), "1/{n} in {dtype}");
+                }
+                // That of another extent is another, unless the element type holds both as one.
+                let beside = held(1.0 / (n + 1.0), dtype);
+                assert!(!third(n).is(beside, dtype) || beside == held(1.0 / n, dtype), "1/{n} in {dtype}");
+            }
+        }
+        let low = Wanted { value: f64::NEG_INFINITY, close: Close::Computed };
+        assert!(low.is(f64::NEG_INFINITY, DType::F16) && !low.is(-65504.0, DType::F16));
+        let zero = Wanted { value: 0.0, close: Close::Computed };
+        assert!(zero.is(-0.0, DType::F32) && !zero.is(f64::from(f32::from_bits(1)), DType::F32));
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     settle(open, &mut bindings)?;
     variables_fit(rule, pattern, &bindings)?;
     for check in checks {
-        let want = check.expr.value(&bindings, &[]).map(|n| Wanted { value: n.get(), near: rule.contract.rounds() });
+        let want = check.expr.value(&bindings, &[]).map(|n| Wanted { value: n.get(), close: rule.contract.close() });
         if !want.is_some_and(|want| want.is(check.value, check.dtype)) {
             return Err(GuardMisfit::Number(check.value).at(check.span));
         }

@@ -58,9 +58,10 @@
 //! - Functions on the right where lists are wanted: `:perm (compose ?p ?q)` (first `?p`, then `?q`; both counted from
 //!   the end), `:perm (inverse ?p)`.
 //! - A number (`0.5`, `-inf`, `nan`), number variable, dim, or arithmetic on these **as an operand**: on the left a tensor whose
-//!   elements all are it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`), within 4 eps in `reassoc` and `fast` rules, else to the
-//!   bit; on the right a constant of rank 0 with the element type that the op wants there. What a `reassoc` or `fast` rule computes
-//!   is the nearest number that the program has already, if that is within 2 eps: then orders of rounding do not multiply. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
+//!   elements all are it (`(div (reduce-sum ?x :axes [-1] :keep true) N)`): the very number, or in `reassoc` and `fast` rules what the
+//!   element type holds of one within 4 eps of it, by the eps of `f32` for 16-bit types; on the right a constant of rank 0 with the
+//!   element type that the op wants there. What a `reassoc` or `fast` rule computes is the nearest number that the program has already,
+//!   if that is within 2 eps: then orders of rounding do not multiply. `(sqrt D)` is arithmetic where all that it is applied to are numbers.
 //! - Of the leaves only `iota` may stand in a rule; constants are numbers.
 //! - Commutative ops match both ways round. Nothing else is looked through.
 //! - Both sides may be in the short (broadcasting) form: `(add ?x ?b)` with `?x F[B.. N]`, `?b F[N]`. The loader puts the

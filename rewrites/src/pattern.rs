@@ -445,7 +445,7 @@ fn numbers_of(rule: &Rule) -> Vec<Pat> {
                 let declared = rule.variables.iter().find(
                     |v| matches!((&v.kind, expr), (VariableKind::Number(a), crate::expr::Expr::Slot(b)) if a == b),
                 );
-                let literal = expr.literal().map(|value| Wanted { value, near: rule.contract.rounds() });
+                let literal = expr.literal().map(|value| Wanted { value, close: rule.contract.close() });
                 pats[*id] = Pat::Number { wanted: literal.or(declared.and_then(|v| v.wanted)) };
             }
         });

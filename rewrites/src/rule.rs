@@ -11,7 +11,7 @@ use eutectic_ir::{
     ops::{AttrDef, Group},
 };
 
-use crate::expr::{Expr, Wanted};
+use crate::expr::{Close, Expr, Wanted};
 
 /// What the two sides of a rule promise each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +27,12 @@ pub enum Contract {
 }
 
 impl Contract {
-    /// Whether a number of a left side stands for those within 4 eps of it too: rules that keep every bit, or count ulps, match
-    /// the very number.
+    /// Which numbers a number of a left side stands for: rules that keep every bit, or count ulps, match the very number.
+    pub(crate) fn close(self) -> Close {
+        if self.rounds() { Close::Computed } else { Close::Held }
+    }
+
+    /// Whether real arithmetic is all that the sides have in common.
     pub(crate) fn rounds(self) -> bool {
         matches!(self, Contract::Reassoc | Contract::Fast)
     }

@@ -9,7 +9,7 @@ use crate::{
     args::{Compile, Format, print_json},
     fault::{Fault, in_one_line},
     program::{NamedTensors, ProgramArgs},
-    table::{seconds, table, thousands},
+    table::{seconds, several, table},
     timing::{Contender, interleaved, progress},
 };
 
@@ -239,7 +239,7 @@ impl AblationRow {
 }
 
 fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), Fault> {
-    writeln!(out, "with all rules: {} kernels, predicted {}", thousands(all.kernels), seconds(all.predicted))?;
+    writeln!(out, "with all rules: {}, predicted {}", several(all.kernels, "kernel"), seconds(all.predicted))?;
     let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">result changes by"]);
     for row in rows {
         if row.needed.is_some() {

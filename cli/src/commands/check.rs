@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{Format, load_directory_partly, pattern, print_json},
     fault::Fault,
-    table::{duration, table, thousands},
+    table::{duration, several, table, thousands},
 };
 
 /// The word for no backend: the reference interpreter only.
@@ -188,8 +188,8 @@ impl Args {
         }
         let wrong = reports.iter().filter(|r| !r.holds()).count();
         let sum = |f: fn(&Report) -> usize| thousands(reports.iter().map(f).sum());
-        let (rules, plural) = (reports.len(), if reports.len() == 1 { "" } else { "s" });
-        write!(out, "{rules} rule{plural}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged))?;
+        let rules = several(reports.len(), "rule");
+        write!(out, "{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged))?;
         if self.mutants {
             let all = || reports.iter().filter_map(|r| r.mutants.as_ref());
             let killed: usize = all().map(|m| m.killed).sum();

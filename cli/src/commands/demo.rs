@@ -17,7 +17,7 @@ use crate::{
     profile::hint,
     program::{NamedTensors, ProgramArgs},
     report::{self, Size},
-    table::{bytes, duration, faint, hanging, heading, prose, seconds, table, thousands},
+    table::{bytes, duration, faint, hanging, heading, prose, seconds, several, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
 
@@ -122,7 +122,7 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
 fn plan(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
     let kernels = planned.lowered.program.run.len();
     let times = planned.times;
-    let title = format!("The plan: {kernels} kernels, predicted {}", seconds(planned.seconds()));
+    let title = format!("The plan: {}, predicted {}", several(kernels, "kernel"), seconds(planned.seconds()));
     writeln!(out, "\n{}", heading(title))?;
     writeln!(
         out,

@@ -17,7 +17,7 @@ use crate::{
     args::{CommonArgs, Format, StrategyName, print_json},
     fault::Fault,
     report::{self, Size},
-    table::{bytes, duration, faint, heading, seconds, table, thousands},
+    table::{bytes, duration, faint, heading, seconds, several, table, thousands},
 };
 
 const EXAMPLES: &str = "\
@@ -197,11 +197,11 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
 fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
     let program = &planned.lowered.program;
     let title = format!(
-        "{} kernels a run, predicted {}, peak memory {}; {} kernels once, {}",
-        thousands(program.run.len()),
+        "{} a run, predicted {}, peak memory {}; {} once, {}",
+        several(program.run.len(), "kernel"),
         seconds(planned.seconds()),
         bytes(program.arena_bytes as f64),
-        thousands(program.load.len()),
+        several(program.load.len(), "kernel"),
         bytes(program.load_bytes as f64),
     );
     writeln!(out, "{}", heading(title))?;
@@ -213,8 +213,12 @@ fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Resu
         .iter()
         .fold((0.0, 0.0), |(g, c), b| (g + b.searched.greedy_seconds, c + b.searched.priced.seconds));
     let tried: usize = planned.blocks.iter().map(|b| b.searched.tried).sum();
-    let text =
-        format!("{} plans were priced; greedy alone: {:.1} % more", thousands(tried), 100.0 * (greedy / chosen - 1.0));
+    let were = if tried == 1 { "was" } else { "were" };
+    let text = format!(
+        "{} {were} priced; greedy alone: {:.1} % more",
+        several(tried, "plan"),
+        100.0 * (greedy / chosen - 1.0)
+    );
     Ok(writeln!(out, "{}\n", faint(text))?)
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     args::{BackendArg, Format, Rules, no_rule, pattern, print_json},
     fault::Fault,
-    table::{heading, table, thousands},
+    table::{heading, several, table},
 };
 
 const EXAMPLES: &str = "\
@@ -117,7 +117,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
         }
         writeln!(out, "{table}\n")?;
     }
-    Ok(writeln!(out, "{} rules", thousands(chosen.len()))?)
+    Ok(writeln!(out, "{}", several(chosen.len(), "rule"))?)
 }
 
 fn find(selection: &Selection) -> Result<(), Fault> {
@@ -142,7 +142,7 @@ fn find(selection: &Selection) -> Result<(), Fault> {
                 writeln!(out, "{}: {}: {}", lint.place, lint.rule, lint.message)?;
             }
             let checked = rules.iter().filter(|r| wanted.is_match(&*r.name)).count();
-            writeln!(out, "{} rules, {} findings", thousands(checked), found.len())?;
+            writeln!(out, "{}, {}", several(checked, "rule"), several(found.len(), "finding"))?;
         }
     }
     match found.len() {

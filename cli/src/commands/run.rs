@@ -17,7 +17,7 @@ use crate::{
     fault::{Fault, input},
     npy, output,
     program::{InputFiles, NamedTensors, suggestion},
-    table::{faint, heading, table},
+    table::{faint, heading, table, thousands},
     timing::progress,
 };
 
@@ -112,15 +112,17 @@ fn run_texts(args: &Args) -> Result<(), Fault> {
         embeddings.iter().map(|a| embeddings.iter().map(|b| dot(a, b)).collect()).collect();
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
-        let rows: Vec<_> =
-            texts.iter().zip(&embeddings).map(|(text, e)| json!({ "text": text, "embedding": e })).collect();
+        let shortest = |e: &Vec<f32>| e.iter().map(|x| shortest(*x)).collect::<Vec<_>>();
+        let row = |(text, e)| json!({ "text": text, "embedding": shortest(e) });
+        let rows: Vec<_> = texts.iter().zip(&embeddings).map(row).collect();
         let value = json!({ "model": encoder.model().name(), "embeddings": rows, "similarities": similarities });
         return print_json(&mut out, &value);
     }
     let mut table = table(&[">#", "text", "embedding"]);
     for (at, (text, embedding)) in texts.iter().zip(&embeddings).enumerate() {
         let numbers = embedding.iter().map(|x| f64::from(*x));
-        table.add_row([(at + 1).to_string(), shortened(text), first_of(numbers, embedding.len())]);
+        let [numbers, ..] = overview(numbers, embedding.len(), decimal);
+        table.add_row([(at + 1).to_string(), shortened(text), numbers]);
     }
     writeln!(out, "{table}")?;
     if texts.len() > 1 {
@@ -168,12 +170,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn first_of(numbers: impl Iterator<Item = f64>, count: usize) -> String {
-    let shown: Vec<_> = numbers.take(SHOWN).map(|x| format!("{x:>8.5}")).collect();
-    let rest = if count > SHOWN { faint(format!(" … {} in all", count)) } else { String::new() };
-    shown.join(" ") + &rest
-}
-
 fn run_graph(args: &Args) -> Result<(), Fault> {
     if args.job.program.published().is_some() && args.inputs.files.is_empty() && !args.job.program.random {
         let help = "give at least one, as in --text \"hello\"; --random runs the graph on random token ids";
@@ -215,8 +211,7 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors
         }
         let values = |t: &Tensor| match t.dtype() {
             DType::F64 => t.to_f64().into_iter().map(|x| number(x, json!(x))).collect(),
-            // As f32: no digits that the number does not have.
-            float if float.is_float() => t.to_f64().into_iter().map(|x| number(x, json!(x as f32))).collect(),
+            float if float.is_float() => t.to_f64().into_iter().map(|x| number(x, json!(shortest(x as f32)))).collect(),
             _ => json!(t.to_i64()),
         };
         let outputs: Vec<_> = results
@@ -232,22 +227,62 @@ fn print_results(args: &Args, results: &[(&str, &Tensor)], inputs: &NamedTensors
     writeln!(out, "parameters  {source}")?;
     let mut table = table(&["output", "type", "values", ">smallest", ">largest"]);
     for (name, tensor) in results {
-        let (low, high) = numbers(tensor).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(x), h.max(x)));
-        let values = first_of(numbers(tensor), tensor.count());
-        table.add_row([name.to_string(), tensor.ty().to_string(), values, format!("{low:.5}"), format!("{high:.5}")]);
+        let [values, low, high] = match tensor.dtype().is_float() {
+            true => overview(elements(tensor, Tensor::to_f64), tensor.count(), decimal),
+            false => overview(elements(tensor, Tensor::to_i64), tensor.count(), |n| n.to_string()),
+        };
+        table.add_row([name.to_string(), tensor.ty().to_string(), values, low, high]);
     }
     Ok(writeln!(out, "{table}")?)
 }
 
 /// The elements, without a copy of all of them.
-fn numbers(tensor: &Tensor) -> impl Iterator<Item = f64> {
+fn elements<T>(tensor: &Tensor, of: impl Fn(&Tensor) -> Vec<T>) -> impl Iterator<Item = T> {
     /// So many are taken out at once.
     const PART: usize = 1 << 16;
     let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
     tensor.bytes().chunks(size * PART).flat_map(move |part| {
         let part = Tensor::new(dtype, &[part.len() / size], part.to_vec()).expect("whole elements");
-        part.to_f64()
+        of(&part)
     })
+}
+
+/// The first of some numbers, the smallest and the largest: of none there is neither, and a NaN is both.
+fn overview<T: PartialOrd + Copy>(
+    numbers: impl Iterator<Item = T>,
+    count: usize,
+    show: fn(T) -> String,
+) -> [String; 3] {
+    let (mut first, mut ends): (Vec<String>, Option<(T, T)>) = (Vec::new(), None);
+    let is_number = |x: T| x.partial_cmp(&x).is_some();
+    for x in numbers {
+        if first.len() < SHOWN {
+            first.push(format!("{:>8}", show(x)));
+        }
+        ends = Some(match ends {
+            Some((low, high)) if is_number(low) && is_number(x) => {
+                (if x < low { x } else { low }, if x > high { x } else { high })
+            }
+            Some((low, _)) if !is_number(low) => (low, low),
+            _ => (x, x),
+        });
+    }
+    let rest = if count > SHOWN { faint(format!(" … {} in all", thousands(count))) } else { String::new() };
+    let [low, high] = ends.map_or(["–".into(), "–".into()], |(low, high)| [show(low), show(high)]);
+    [first.join(" ") + &rest, low, high]
+}
+
+/// A number with five decimals where these say something of it, else with an exponent.
+fn decimal(x: f64) -> String {
+    match x.abs() {
+        size if size == 0.0 || (1e-4..1e7).contains(&size) || !x.is_finite() => format!("{x:.5}"),
+        _ => format!("{x:.4e}"),
+    }
+}
+
+/// A number of `f32` with no digits but those that tell it from its neighbours.
+fn shortest(x: f32) -> f64 {
+    x.to_string().parse().unwrap_or_else(|_| x.into())
 }
 
 /// A number, or what JSON has none for, in the words of Protocol Buffers' JSON: `"NaN"`, `"Infinity"`, `"-Infinity"`.
@@ -280,4 +315,26 @@ fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<V
         }
     };
     args.outputs.iter().map(file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_what_they_are() {
+        assert_eq!(
+            [0.5, 0.0, -1e-5, 9e29, 1234.5].map(decimal),
+            ["0.50000", "0.00000", "-1.0000e-5", "9.0000e29", "1234.50000"]
+        );
+        let show = |numbers: &[f64]| overview(numbers.iter().copied(), numbers.len(), decimal);
+        assert_eq!(show(&[2.0, -1.0])[1..], ["-1.00000", "2.00000"]);
+        for nan in [[f64::NAN, 1.0, 2.0], [1.0, f64::NAN, 2.0], [1.0, 2.0, f64::NAN]] {
+            assert_eq!(show(&nan)[1..], ["NaN", "NaN"]);
+        }
+        assert_eq!(show(&[]), ["", "–", "–"]);
+        let whole = overview([i64::MAX, 3].into_iter(), 2, |n| n.to_string());
+        assert_eq!(whole, ["9223372036854775807        3", "3", "9223372036854775807"]);
+        assert_eq!(json!(shortest(0.1)).to_string(), "0.1");
+    }
 }

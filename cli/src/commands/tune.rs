@@ -27,7 +27,7 @@ use crate::{
     fault::{Fault, input},
     output::{self, OutputFile},
     program::ProgramArgs,
-    table::{seconds, table, thousands},
+    table::{seconds, several, table, thousands},
     timing::progress,
 };
 
@@ -222,8 +222,8 @@ impl Args {
         writeln!(out, "{rows}")?;
         writeln!(
             out,
-            "{} kernels: predictions were off by a factor of {before:.2}, and are by {after:.2}; the costs are in {}",
-            thousands(measured.len()),
+            "{}: predictions were off by a factor of {before:.2}, and are by {after:.2}; the costs are in {}",
+            several(measured.len(), "kernel"),
             self.out.display()
         )?;
         if !held_out.is_empty() {

@@ -12,7 +12,7 @@ use crate::{
     args::{CommonArgs, Format, no_rule, pattern, print_json},
     commands::explain::applied,
     fault::{Fault, in_one_line},
-    table::{faint, heading},
+    table::{faint, heading, several},
 };
 
 /// Which rule, on which program.
@@ -119,7 +119,7 @@ impl Worth {
             (0, Some(lost)) => format!("the plan's kernels are made by other rules, which start from it: {lost}"),
             (n, lost) => {
                 let lost = lost.unwrap_or_else(|| "without it others make as good ones".into());
-                format!("{n} of the plan's {} come of it; {lost}", times(self.kernels, "kernel"))
+                format!("{n} of the plan's {} come of it; {lost}", several(self.kernels, "kernel"))
             }
         }
     }
@@ -136,10 +136,10 @@ fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<
     let statistics = &why.statistics;
     match (statistics.matches, why.idle) {
         (0, _) => writeln!(out, "  does not match")?,
-        (matches, Some(idle)) => writeln!(out, "  {}, without effect: {idle}", times(matches, "match"))?,
+        (matches, Some(idle)) => writeln!(out, "  {}, without effect: {idle}", several(matches, "match"))?,
         (matches, None) => {
-            let changes = times(statistics.changes, "change");
-            writeln!(out, "  {}, {changes} of the e-graph; {}", times(matches, "match"), worth.text())?;
+            let changes = several(statistics.changes, "change");
+            writeln!(out, "  {}, {changes} of the e-graph; {}", several(matches, "match"), worth.text())?;
         }
     }
     if why.misses.is_empty() && statistics.matches == 0 {
@@ -147,7 +147,7 @@ fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<
     }
     for miss in why.misses.iter().take(most) {
         let NearMiss { matched, ops, part, place, reason, .. } = miss;
-        writeln!(out, "  nearly {}: {matched} of {} match, but", places(miss), times(*ops, "op"))?;
+        writeln!(out, "  nearly {}: {matched} of {} match, but", places(miss), several(*ops, "op"))?;
         writeln!(out, "    {} {}", shortened(part), faint(format!("({place})")))?;
         writeln!(out, "    {reason}")?;
     }
@@ -173,17 +173,8 @@ fn places(miss: &NearMiss) -> String {
     let first = miss.origins.first().map_or(String::new(), |origin| format!("in {origin}"));
     match miss.origins.len() {
         0 | 1 => first,
-        n => format!("{first} and {} more", times(n - 1, "place")),
+        n => format!("{first} and {} more", several(n - 1, "place")),
     }
-}
-
-fn times(n: usize, what: &str) -> String {
-    let ending = match (n, what.ends_with("ch")) {
-        (1, _) => "",
-        (_, true) => "es",
-        _ => "s",
-    };
-    format!("{n} {what}{ending}")
 }
 
 fn to_json(why: &Why, worth: &Worth) -> Value {

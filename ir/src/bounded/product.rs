@@ -1,6 +1,6 @@
 //! Products of many factors with a running error bound.
 
-use super::{Bounded, range};
+use super::{Bounded, range, rounding};
 
 /// The product of all factors, in whatever order a kernel takes them.
 pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
@@ -8,8 +8,12 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
     // The largest and the least that a part of the factors may come to.
     let (mut most, mut least, mut count) = (1.0_f64, 1.0_f64, 0.0);
     let mut infinite = false;
+    // Multiplications that this order does without a rounding, and another may not.
+    let mut spared = 0.0;
     for x in factors {
+        let others = !is_power_of_two(product.value) && !is_power_of_two(x.value);
         product = product * x;
+        spared += f64::from(u8::from(others && product.err == 0.0));
         count += 1.0;
         if x.value.is_infinite() {
             infinite = true;
@@ -19,6 +23,11 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
         }
     }
     let (smallest, largest) = range(product.unit);
+    // A product that is exact is so in every order: of no part of its factors the significand is longer than its own.
+    if product.err > 0.0 && product.value.is_finite() {
+        let most = product.value.abs() + product.err;
+        product = Bounded { err: product.err + rounding(most, product.unit * spared, smallest), ..product }.checked();
+    }
     // NaN stays NaN in any order; nothing that is large or small on the way makes another zero of an exact one.
     let settled = product.value.is_nan() || product.value == 0.0 && product.err == 0.0 && !infinite;
     let overflows = most > largest;
@@ -30,5 +39,30 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
         () if infinite && vanishes => Bounded { err: f64::INFINITY, ..product },
         () if vanishes => Bounded { err: product.err + count * smallest * most, ..product }.checked(),
         () => product,
+    }
+}
+
+fn is_power_of_two(x: f64) -> bool {
+    x.is_normal() && x.to_bits() << 12 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn every_order_of_factors_is_admitted() {
+        // The first two are multiplied without a rounding, the last two are not.
+        let factors = [2.5_f32, -400.0, 1.0 - f32::EPSILON / 2.0];
+        let of = |order: [usize; 3]| product(order.map(|n| Bounded::new(factors[n].into(), 0.0, DType::F32)));
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];
+        for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
+            let other = b.map(|n| factors[n]).into_iter().product::<f32>();
+            assert_eq!(of(a).admits(other.into()), Some(true), "{a:?} {b:?} {other}");
+        }
+        // Where nothing is rounded in one order, nothing is in another.
+        let exact = product([2.5_f32, -400.0, 3.0].map(|x| Bounded::new(x.into(), 0.0, DType::F32)));
+        assert_eq!((exact.value, exact.err), (-3000.0, 0.0));
     }
 }

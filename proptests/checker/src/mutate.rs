@@ -69,6 +69,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
     if kind < 3 && tensors > 0 {
         let at = random.usize(..tensors);
         let (variable, pattern, _) = rule.tensors().nth(at)?;
+        let own = (0..rule.variables.len()).any(|v| rule.splatted()[v] && rule.variables[v].name == variable.name);
         let Type::Tensor(dtype, shape) = &mut members[0].types[at] else { return None };
         let (what, never) = match kind {
             0 => {
@@ -90,6 +91,11 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
                 (format!("axis {axis} of {} is one longer", variable.name), false)
             }
         };
+        // A tensor that members of a group share has one type in all of them.
+        if !own {
+            let ty = members[0].types[at].clone();
+            members.iter_mut().for_each(|member| member.types[at] = ty.clone());
+        }
         // What is computed from the tensors is then computed anew, by the guard.
         return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }

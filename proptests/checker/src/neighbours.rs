@@ -10,7 +10,7 @@ use eutectic_rewrites::{
 
 use crate::{instance::Instance, mutate::replaced};
 
-/// How many eps a rule that rounds takes for nothing.
+/// How many eps a rule that rounds takes for nothing where its numbers are of `f32` or `f64`; 16 bits hold what was computed in these.
 const NEAR: f64 = 4.0;
 
 /// What stands for what, and the sides if the rule matches nonetheless.
@@ -18,7 +18,7 @@ pub type Neighbour = (String, Sides);
 
 /// The neighbours of the numbers of its left side that a rule takes for these, and how many were tried.
 ///
-/// A rule that is exact, or counts ulps, matches the very number. One that rounds does so within 4 eps, and no further.
+/// A rule that is exact, or counts ulps, matches the very number. One that rounds does so within 4 eps of `f32`, and no further.
 pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
     let rule = probe.rule();
     let Ok(own) = instance.sides(probe, 0) else { return (Vec::new(), 0) };
@@ -101,7 +101,8 @@ fn rounds(contract: Contract) -> bool {
 /// A number with each of its neighbours, as far off as the contract tells apart; integers have integers beside them.
 fn pairs(x: f64, contract: Contract, eps: f64, least: f64) -> Vec<(f64, f64)> {
     // Twice, as numbers just below a power of two lie closer, and are rounded on their way.
-    let steps = if rounds(contract) { 4.0 * NEAR } else { 1.0 };
+    let wide = eps < 2.0 * DType::Bf16.unit_roundoff().min(DType::F16.unit_roundoff());
+    let steps = if rounds(contract) && wide { 4.0 * NEAR } else { 1.0 };
     let mut others = if steps * eps * x.abs() < 1.0 { vec![x + 1.0, x - 1.0] } else { Vec::new() };
     match x {
         0.0 => {

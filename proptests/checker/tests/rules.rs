@@ -27,6 +27,19 @@ fn embedded_rules_hold() {
     }
 }
 
+/// What was changed in one member of a group only was another program than the one that the engine sees.
+#[test]
+fn members_of_a_group_share_what_is_changed_in_one() {
+    let packs = RuleSet::embedded().unwrap();
+    let probes: Vec<Probe> = packs.probes().filter(|p| p.rule().group).collect();
+    assert!(!probes.is_empty());
+    for seed in 5..=11 {
+        for report in Checker::new(Options { seed, ..Options::default() }).unwrap().check_all(&probes).unwrap() {
+            assert!(report.holds(), "{}", report.explain(""));
+        }
+    }
+}
+
 fn set(name: &str) -> RuleSet {
     RuleSet::load_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name)).unwrap()
 }

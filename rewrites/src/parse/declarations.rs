@@ -11,7 +11,7 @@ use eutectic_ir::ops::Group;
 
 use super::{Noted, Parts, RuleReader};
 use crate::{
-    expr::{Number, Wanted},
+    expr::{Close, Number, Wanted},
     rule::{AttrVariable, Contract, Variable, VariableKind},
 };
 
@@ -194,13 +194,14 @@ impl RuleReader<'_> {
                 help,
             );
         }
+        let close = if head == "near" { Close::Near } else { Close::Held };
         let number = number.atom().and_then(Number::parse);
         let at = name.atom().and_then(|n| self.variable(n));
         match (at, number) {
             (Some(at), Some(n))
                 if !matches!(self.variables[at].kind, VariableKind::Attr(..) | VariableKind::Op(..)) =>
             {
-                self.variables[at].wanted = Some(Wanted { value: n.get(), near: head == "near" });
+                self.variables[at].wanted = Some(Wanted { value: n.get(), close });
                 Ok(())
             }
             _ => self.wrong(item.span.clone(), "this takes a variable and a number", help),

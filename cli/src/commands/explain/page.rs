@@ -19,7 +19,7 @@ use crate::{
     profile::{self, KernelStep},
     program::{NamedTensors, ProgramArgs},
     report::{Numbers, Size},
-    table::prose,
+    table::{prose, several},
     timing::progress,
 };
 
@@ -71,7 +71,7 @@ pub(super) fn write(
     if output::is_standard(path) {
         return Ok(());
     }
-    println!("{}", prose(format!("{}: {} kernels; open it in a browser", path.display(), steps.len())));
+    println!("{}", prose(format!("{}: {}; open it in a browser", path.display(), several(steps.len(), "kernel"))));
     Ok(())
 }
 

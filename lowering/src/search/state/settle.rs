@@ -263,7 +263,7 @@ impl State<'_, '_> {
     fn may_load(&self, id: KernelId) -> bool {
         let facts = &self.space.facts;
         let kernel = &self.kernel(id).kernel;
-        kernel.stores.iter().all(|&c| facts.loadable[c] && !facts.output[c])
+        kernel.stores.iter().all(|&c| facts.is_made_once(c))
             && kernel.reads.iter().all(|&c| {
                 facts.loadable[c] && (facts.given[c] || self.maker_of(c).is_some_and(|maker| maker.kernel.load))
             })
