@@ -18,9 +18,12 @@ use super::{
 /// up for so much.
 const HOPELESS: f64 = 3.0;
 
-/// How many times what it replaces a start may cost: what happens next to it cannot save more. One of which something has never been
-/// settled may cost so many times the whole plan: four times what it replaces made BERT-base a fifth dearer on a GPU.
+/// How many times what it replaces a start may cost: what happens next to it cannot save more.
 const FAR_OFF: f64 = 2.0;
+
+/// The same of a start of which something has never been settled, which may launch any number of kernels besides: launching is what
+/// settling saves first (without it, BERT-base became a fifth dearer on a GPU). What such a start settles is of use to later ones.
+const FAR_OFF_UNSETTLED: f64 = 4.0;
 
 /// How many ops down a store may be shifted at once.
 const SHIFT_DEPTH: usize = 3;
@@ -320,6 +323,12 @@ impl Search<'_, '_> {
                 self.state.rollback(mark);
                 continue;
             }
+            // The same was tried elsewhere: layers that cannot be outlined, because what they read grows, are made of the same kernels.
+            let change = self.state.change(mark);
+            if self.lost.contains(&change) {
+                self.state.rollback(mark);
+                continue;
+            }
             let mut near = self.near(choices);
             if several {
                 // What only this change needs may never have been asked whether it should be stored.
@@ -327,19 +336,28 @@ impl Search<'_, '_> {
                 near.sort_unstable();
                 near.dedup();
             }
+            // What is only loaded comes last, and only where it can still decide: it counts for little, while its kernels are many and long.
+            let mut later = Vec::new();
             for &class in &near {
-                if self.is_free(class) && self.state.is_needed(class) {
-                    let before = self.state.mark();
-                    flip(&mut self.state, class);
-                    if !self.settle(|_, _| before.price).is_some_and(|price| price.gains(before.price)) {
-                        self.state.rollback(before);
-                    }
+                if self.state.is_loaded(class) {
+                    later.push(class);
+                } else {
+                    self.flip_if_better(class);
+                }
+            }
+            for class in later {
+                if self.reaches(mark) {
+                    self.flip_if_better(class);
+                } else {
+                    // Later starts ask: its kernels would cost them what nothing has settled.
+                    near.retain(|other| *other != class);
                 }
             }
             if self.state.price.gains(mark.price) {
                 self.take(mark);
                 return true;
             }
+            self.lost.insert(change);
             let settled: Vec<(ClassId, bool)> = match several {
                 true => near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect(),
                 false => Vec::new(),
@@ -348,6 +366,24 @@ impl Search<'_, '_> {
             self.remember(settled);
         }
         false
+    }
+
+    /// Stores a class that is needed or makes it virtual, in a plan that is being tried.
+    fn flip_if_better(&mut self, class: ClassId) {
+        if self.is_free(class) && self.state.is_needed(class) {
+            let before = self.state.mark();
+            flip(&mut self.state, class);
+            if !self.settle(|_, _| before.price).is_some_and(|price| price.gains(before.price)) {
+                self.state.rollback(before);
+            }
+        }
+    }
+
+    /// Whether a plan that is being tried would gain if its new kernels of the load program counted nothing.
+    fn reaches(&self, mark: Mark) -> bool {
+        let price = self.state.price;
+        price.impossible > mark.price.impossible
+            || Price { seconds: price.seconds - self.state.loaded(mark), ..price }.gains(mark.price)
     }
 
     /// Keeps for the next start what of one that was refused is stored: most rules that rewrite what the plan does not use make the
@@ -445,8 +481,8 @@ impl Search<'_, '_> {
 /// The most that the plan may cost after a start.
 fn far_off(state: &State<'_, '_>, asked: &[bool], mark: Mark, several: bool) -> f64 {
     let is_settled = several && unasked(state, asked, mark).next().is_none();
-    let replaced = if is_settled { state.gone(mark) } else { mark.price.seconds };
-    mark.price.seconds + (FAR_OFF - 1.0) * replaced
+    let (times, launches) = if is_settled { (FAR_OFF, 0.0) } else { (FAR_OFF_UNSETTLED, state.launches(mark)) };
+    mark.price.seconds + (times - 1.0) * state.gone(mark) + launches
 }
 
 /// The classes that kernels compute now and computed nowhere at a moment, of which none knows yet whether they should be stored.

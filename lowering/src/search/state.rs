@@ -1,8 +1,9 @@
 //! A plan with its kernels kept up to date: a move derives and prices only the kernels that it touches, and can be taken back.
 
-use std::sync::Arc;
+use std::{hash::BuildHasher, sync::Arc};
 
 use eutectic_ir::eclasses::ClassId;
+use rustc_hash::FxBuildHasher;
 
 use super::order::{KernelId, Labelled};
 use crate::{
@@ -54,6 +55,8 @@ pub(crate) struct Live {
     pub label: u64,
     /// What it counts.
     seconds: f64,
+    /// What decides its price; 0 until that is known.
+    key: u128,
     /// Whether its price is part of the total.
     counted: bool,
     /// Where it stands in [`State::readers`] of each class that it reads.
@@ -223,6 +226,42 @@ impl<'s, 'a> State<'s, 'a> {
     pub fn gone(&self, since: Mark) -> f64 {
         let gone = |step: &Undo| if let Undo::Removed(live) = step { live.seconds } else { 0.0 };
         self.undo[since.undo..].iter().map(gone).sum()
+    }
+
+    /// What has changed since a moment, as a hash: the kernels that are gone and those that have come, whichever classes they are made of.
+    pub fn change(&self, since: Mark) -> u64 {
+        let mut kernels: Vec<(bool, u128, bool)> = self.undo[since.undo..]
+            .iter()
+            .filter_map(|step| match step {
+                Undo::Removed(live) => Some((true, live.key, live.kernel.load)),
+                Undo::Added(id) => self.kernels[*id as usize].as_ref().map(|live| (false, live.key, live.kernel.load)),
+                _ => None,
+            })
+            .collect();
+        kernels.sort_unstable();
+        FxBuildHasher.hash_one(kernels)
+    }
+
+    /// What launching the kernels of the run program takes that have come since a moment.
+    pub fn launches(&self, since: Mark) -> f64 {
+        self.changes(since).filter(|(gone, kernel)| !gone && !kernel.load).count() as f64 * self.space.rates.launch
+    }
+
+    /// What the kernels of the load program that have come since a moment count.
+    pub fn loaded(&self, since: Mark) -> f64 {
+        let come = |step: &Undo| match step {
+            Undo::Added(id) => {
+                self.kernels[*id as usize].as_ref().filter(|live| live.kernel.load).map(|live| live.seconds)
+            }
+            _ => None,
+        };
+        self.undo[since.undo..].iter().filter_map(come).sum()
+    }
+
+    /// Whether a class is computed, and kernels of the run program neither compute nor read it.
+    pub fn is_loaded(&self, class: ClassId) -> bool {
+        let mut around = self.computing[class].iter().chain(&self.readers[class]);
+        self.is_needed(class) && around.all(|(id, _)| self.kernel(*id).kernel.load)
     }
 
     /// Has a class that nothing needs stored, or not, once something does; unless it leads a kernel of others that are needed.
