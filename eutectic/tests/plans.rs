@@ -3,7 +3,7 @@
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Type,
     engine::{
-        ir::{Attr, Op, lang::Source, ops::Class},
+        ir::{Op, lang::Source, ops::Class},
         lowering::{print, report::KernelReport},
         models::{
             Form,
@@ -152,37 +152,4 @@ fn the_order_of_rule_files_does_not_matter() {
         sources.reverse();
         assert_eq!(kernels(&sources), sorted);
     }
-}
-
-/// Layers of two convolutions over all that came before, as DenseNet has them: none is outlined, because what they read grows.
-fn dense(layers: usize) -> Graph {
-    let mut graph = Graph::new("dense");
-    let input = |graph: &mut Graph, name: String, dims: &[usize]| {
-        graph.param(&name, Type::tensor(DType::F32, dims)).expect("names differ")
-    };
-    let mut x = graph.input("x", Type::tensor(DType::F32, &[1, 64, 14, 14])).expect("the first one");
-    let ones: Attr = [1_i64, 1].as_slice().into();
-    for layer in 0..layers {
-        let relu = |graph: &mut Graph, x| graph.apply("act", &[x], &[("kind", "relu".into())]).expect("it fits");
-        let narrow = input(&mut graph, format!("narrow{layer}"), &[128, 64 + 32 * layer, 1, 1]);
-        let wide = input(&mut graph, format!("wide{layer}"), &[32, 128, 3, 3]);
-        let inner = graph.apply("conv", &[x, narrow], &[]).expect("it fits");
-        let inner = relu(&mut graph, inner);
-        let padding = [("before", ones.clone()), ("after", ones.clone())];
-        let outer = graph.apply("conv", &[inner, wide], &padding).expect("it fits");
-        let outer = relu(&mut graph, outer);
-        x = graph.apply("concat", &[x, outer], &[("axis", Attr::Int(1))]).expect("it fits");
-    }
-    graph.output("y", x).expect("it is there");
-    graph
-}
-
-#[test]
-fn what_gained_nothing_in_one_layer_is_not_tried_in_others_like_it() {
-    let work = |layers| {
-        let planned = compiler().plan(&dense(layers)).expect("it is planned");
-        planned.blocks.iter().map(|block| block.searched.work).sum::<u64>()
-    };
-    let (few, many) = (work(4), work(12));
-    assert!(2 * many < 5 * few, "{few} and {many}");
 }

@@ -323,12 +323,6 @@ impl Search<'_, '_> {
                 self.state.rollback(mark);
                 continue;
             }
-            // The same was tried elsewhere: layers that cannot be outlined, because what they read grows, are made of the same kernels.
-            let change = self.state.change(mark);
-            if self.lost.contains(&change) {
-                self.state.rollback(mark);
-                continue;
-            }
             let mut near = self.near(choices);
             if several {
                 // What only this change needs may never have been asked whether it should be stored.
@@ -357,7 +351,6 @@ impl Search<'_, '_> {
                 self.take(mark);
                 return true;
             }
-            self.lost.insert(change);
             let settled: Vec<(ClassId, bool)> = match several {
                 true => near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect(),
                 false => Vec::new(),

@@ -8,7 +8,6 @@ mod order;
 pub(crate) mod state;
 
 use eutectic_ir::eclasses::ClassId;
-use rustc_hash::FxHashSet;
 
 use self::{
     fresh::{Fresh, Move},
@@ -86,7 +85,6 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
         totals: first.totals,
         fresh: Fresh::new(classes),
         asked: vec![false; classes],
-        lost: FxHashSet::default(),
         limit: start + options.work.saturating_mul(classes.max(100) as u64),
     };
     if fused {
@@ -156,8 +154,6 @@ struct Search<'s, 'a> {
     fresh: Fresh,
     /// Of what the plan does not need, which classes have been asked whether they should be stored if it did.
     asked: Vec<bool>,
-    /// Changes of kernels, as hashes, that gained nothing with all that was tried next to them since a plan was taken.
-    lost: FxHashSet<u64>,
     /// The work after which the search ends.
     limit: u64,
 }
@@ -253,7 +249,6 @@ impl Search<'_, '_> {
     fn take(&mut self, since: Mark) {
         self.fresh.mark(self.state.changes(since).map(|(_, kernel)| kernel));
         self.state.commit();
-        self.lost.clear();
     }
 }
 

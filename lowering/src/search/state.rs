@@ -1,9 +1,8 @@
 //! A plan with its kernels kept up to date: a move derives and prices only the kernels that it touches, and can be taken back.
 
-use std::{hash::BuildHasher, sync::Arc};
+use std::sync::Arc;
 
 use eutectic_ir::eclasses::ClassId;
-use rustc_hash::FxBuildHasher;
 
 use super::order::{KernelId, Labelled};
 use crate::{
@@ -55,8 +54,6 @@ pub(crate) struct Live {
     pub label: u64,
     /// What it counts.
     seconds: f64,
-    /// What decides its price; 0 until that is known.
-    key: u128,
     /// Whether its price is part of the total.
     counted: bool,
     /// Where it stands in [`State::readers`] of each class that it reads.
@@ -226,20 +223,6 @@ impl<'s, 'a> State<'s, 'a> {
     pub fn gone(&self, since: Mark) -> f64 {
         let gone = |step: &Undo| if let Undo::Removed(live) = step { live.seconds } else { 0.0 };
         self.undo[since.undo..].iter().map(gone).sum()
-    }
-
-    /// What has changed since a moment, as a hash: the kernels that are gone and those that have come, whichever classes they are made of.
-    pub fn change(&self, since: Mark) -> u64 {
-        let mut kernels: Vec<(bool, u128, bool)> = self.undo[since.undo..]
-            .iter()
-            .filter_map(|step| match step {
-                Undo::Removed(live) => Some((true, live.key, live.kernel.load)),
-                Undo::Added(id) => self.kernels[*id as usize].as_ref().map(|live| (false, live.key, live.kernel.load)),
-                _ => None,
-            })
-            .collect();
-        kernels.sort_unstable();
-        FxBuildHasher.hash_one(kernels)
     }
 
     /// What launching the kernels of the run program takes that have come since a moment.

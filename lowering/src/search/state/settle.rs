@@ -121,7 +121,6 @@ impl State<'_, '_> {
             kernel: Arc::new(kernel),
             label,
             seconds: 0.0,
-            key: 0,
             counted: false,
         });
         self.undo.push(Undo::Added(id));
@@ -237,7 +236,7 @@ impl State<'_, '_> {
             let kernel = self.kernel(id).kernel.clone();
             let key = space.key(&self.plan, &kernel);
             match space.known(key) {
-                Some(cost) => self.put(id, key, cost),
+                Some(cost) => self.put(id, cost),
                 // What loading takes counts for little, and so hardly ever decides.
                 None => unknown.push((kernel.load, kernel.interior.len(), id, key)),
             }
@@ -248,16 +247,15 @@ impl State<'_, '_> {
                 return false;
             }
             let cost = space.cost_of_key(key, &self.plan, &self.kernel(id).kernel);
-            self.put(id, key, cost);
+            self.put(id, cost);
         }
         !self.price.exceeds(most)
     }
 
     /// Counts a kernel at its cost.
-    fn put(&mut self, id: KernelId, key: u128, cost: Cost) {
+    fn put(&mut self, id: KernelId, cost: Cost) {
         let space = self.space;
         let live = self.live_mut(id);
-        live.key = key;
         live.seconds = space.seconds(&live.kernel, cost);
         self.count(id, true);
     }
@@ -297,9 +295,8 @@ impl State<'_, '_> {
         let kernel = Arc::make_mut(&mut self.live_mut(id).kernel);
         kernel.load = !kernel.load;
         if counted {
-            let key = self.space.key(&self.plan, &self.kernel(id).kernel);
             let cost = self.space.cost(&self.plan, &self.kernel(id).kernel);
-            self.put(id, key, cost);
+            self.put(id, cost);
         }
     }
 
