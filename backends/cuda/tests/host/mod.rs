@@ -24,11 +24,11 @@ pub struct Host;
 
 /// As many processors as keep schedules of small programs varied.
 pub const SHAPE: DeviceShape = DeviceShape {
-    processors: 132,
+    processors: 4,
     threads: 1024,
     shared: 200 << 10,
     workspace: usize::MAX,
-    cluster: 8,
+    cluster: 1,
     library: Some(0.0),
 };
 
