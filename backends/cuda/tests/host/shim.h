@@ -95,6 +95,8 @@ FN u64 atomicCAS(u64* at, u64 old, u64 now) { u64 was = *at; if (was == old) *at
 
 FN float power_of_two(float x) { return exp2f(x); }
 FN float inverse(float x) { return 1.0f / x; }
+FN int min(int a, int b) { return a < b ? a : b; }
+FN int max(int a, int b) { return a > b ? a : b; }
 FN float larger(float a, float b) { return a > b || a != a ? a : b; }
 FN float smaller(float a, float b) { return a < b || a != a ? a : b; }
 FN float as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
