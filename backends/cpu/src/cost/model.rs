@@ -158,7 +158,8 @@ impl CostModel {
                 // Those of which nothing is stored are left out.
                 let wanted = queries * stored(kernel);
                 // Where there are more queries, several tasks use a key.
-                let of_keys = if queries <= attention::QUERIES as f64 { OperandUse::Blocks } else { OperandUse::Whole };
+                let block = attention::query_block(batch as usize, queries as usize);
+                let of_keys = if queries <= block as f64 { OperandUse::Blocks } else { OperandUse::Whole };
                 self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, &mut work);
                 self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, &mut work);
                 self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, &mut work);
@@ -405,7 +406,7 @@ fn parallelism(kernel: &Kernel) -> f64 {
         }
         AnchorKernel::Attention { axes, .. } => {
             let [batch, queries, _] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-            batch * (queries / attention::QUERIES as f64).ceil()
+            batch * (queries / attention::query_block(batch as usize, queries as usize) as f64).ceil()
         }
     }
 }

@@ -22,12 +22,12 @@ use eutectic_backend::{
 };
 use eutectic_ir::DType;
 
-pub use self::runs::QUERIES;
+pub use self::runs::query_block;
 use self::{
     bias::Bias,
     epilogue::AttentionEpilogue,
     operands::AttentionOperand,
-    runs::{Runs, STRIP, strips_of},
+    runs::{Runs, STRIP, StripSet, strips_of},
     shared_keys::SharedKeys,
 };
 use super::{operand::Operand, slots::Slots};
@@ -148,7 +148,7 @@ struct KeyBlock<'a, T> {
     /// What products add to each row of scores, if anything.
     row: *const T,
     /// Which strips of queries are past keys already.
-    begun: u32,
+    begun: StripSet,
     /// The number of the query that the block begins with, and which of those from there on are computed.
     first: usize,
     runs: &'a Runs,
@@ -184,12 +184,13 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             if dtype == acc { Ok(bias) } else { Err(vec![format!("attention in {acc} with a bias of {dtype}")]) }
         });
         let mut bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
-        let query_block = queries.clamp(1, QUERIES);
         let mut key_block = key_block(keys, bias.iter().flatten().map(Bias::whole).next());
         let batch = body.groups[0];
         if batch + 2 > MAX_RANK {
             return Err(vec![format!("attention over {batch} batch axes that do not merge")]);
         }
+        let points = body.nest.domain[..batch].iter().product();
+        let query_block = query_block(points, queries);
         let mut grid_len = [1; MAX_RANK];
         (grid_len[batch], grid_len[batch + 1]) = (query_block, columns.max(1));
         let grid = Grid::new(&[&body.nest.domain[..batch], &[queries, columns]].concat(), u8::MAX, &grid_len);
@@ -237,7 +238,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let mut attention = Attention {
             blockings: [key_block, columns].map(|n| Blocking::new(isa, [query_block.min(STRIP), n])),
             empty_result: body.nest.domain.contains(&0),
-            points: body.nest.domain[..batch].iter().product(),
+            points,
             batch,
             queries,
             keys,

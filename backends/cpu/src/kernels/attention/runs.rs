@@ -10,10 +10,23 @@ use crate::tile::{
     span::{Span, parts},
 };
 
-/// Queries in a block.
-pub const QUERIES: usize = 256;
+/// The most queries in a block: whole strips, of which the queries, their output and a block of keys and values stay in the second-level
+/// cache.
+const QUERIES: usize = 480;
+/// Queries in a block where larger ones would leave threads without one, and how many blocks are enough for these.
+const FEW_QUERIES: usize = 256;
+const BLOCKS: usize = 64;
 /// Queries in a strip; more have keys and values packed.
 pub const STRIP: usize = 24;
+/// A bit for each strip of a block.
+pub type StripSet = u32;
+const _: () = assert!(QUERIES.div_ceil(STRIP) <= StripSet::BITS as usize);
+
+/// Queries in a block, each of which packs keys and values anew.
+pub fn query_block(points: usize, queries: usize) -> usize {
+    let enough = points.saturating_mul(queries.div_ceil(QUERIES)) >= BLOCKS;
+    queries.clamp(1, if enough { QUERIES } else { FEW_QUERIES })
+}
 
 /// Runs of rows of a block, in its numbers, ascending and apart. Tasks make them, and allocate nothing.
 pub struct Runs {
@@ -103,4 +116,43 @@ impl Runs {
 /// A block of queries in strips.
 pub fn strips_of(block: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     parts(block, STRIP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_numbered_one_after_the_other_and_cut_by_strips() {
+        let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
+        for run in [2..5, 5..6, 30..53, 60..60 + STRIP] {
+            runs.push(run);
+        }
+        assert_eq!(runs.ranges().collect::<Vec<_>>(), [2..6, 30..53, 60..60 + STRIP], "neighbours are one run");
+        let rows: Vec<_> = runs.ranges().flatten().collect();
+        assert_eq!((runs.len(), runs.first_outside(), runs.as_one()), (rows.len(), 0, None));
+        for strip in strips_of(0..runs.len()) {
+            let of_strip: Vec<_> = runs.of(strip.clone()).collect();
+            let same: Vec<_> = of_strip.iter().flat_map(|(_, run)| run.clone()).collect();
+            assert_eq!(same, rows[strip.clone()], "the rows of strip {strip:?}");
+            for (at, run) in of_strip {
+                assert_eq!(rows[strip.start + at], run.start, "where the run begins in strip {strip:?}");
+            }
+            // Those of the whole block that must be looked at for these rows.
+            let mut whole: Vec<_> = rows[strip.clone()].iter().map(|row| row / STRIP).collect();
+            whole.dedup();
+            let mut said: Vec<_> = runs.strips(strip).collect();
+            said.dedup();
+            assert_eq!(said, whole);
+        }
+        assert_eq!(Runs::whole(7).as_one(), Some(0..7));
+        assert_eq!(Runs::whole(7).first_outside(), 7);
+    }
+
+    #[test]
+    fn blocks_are_long_where_enough_of_them_remain() {
+        assert_eq!(query_block(12, 4096), QUERIES);
+        assert_eq!(query_block(1, 4096), FEW_QUERIES);
+        assert_eq!([query_block(300, 196), query_block(1, 0), query_block(usize::MAX, usize::MAX)], [196, 1, QUERIES]);
+    }
 }
