@@ -123,7 +123,7 @@ impl<'a> AttentionProblem<'a> {
     pub fn by_threads(&self) -> AttentionWay {
         let [b, s, _, t, e] = self.extents;
         let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
-        let chunks = e.div_ceil(up_to(e, columns)).max(1);
+        let chunks = e.div_ceil(column_chunk(e, columns)).max(1);
         let few = s <= FEW || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
         // Few queries: parts of the keys on processors of their own, of a tile each if need be.
@@ -136,7 +136,7 @@ impl<'a> AttentionProblem<'a> {
         let &AttentionWay { units, queries: bq, keys: bt, splits, .. } = way;
         let [b, s, d, _, e] = self.extents;
         let (sum, bytes) = (self.sum, if self.sum == "double" { 8 } else { 4 });
-        let (ec, dc) = (up_to(e, if bytes == 8 { 64 } else { 128 }), up_to(d, 64));
+        let (ec, dc) = (column_chunk(e, 512 / bytes), depth_chunk(d, 384 / bytes));
         let slots = &self.kernel.slots;
         let most = if units == Units::Threads { (ec / 16).min(4) } else { 8 };
         let (epilogue, lanes) = epilogue(&self.own, slots, most, sum, &query_of("m"))?;
@@ -251,8 +251,17 @@ impl<'a> AttentionProblem<'a> {
     }
 }
 
-fn up_to(n: usize, most: usize) -> usize {
-    n.next_power_of_two().clamp(16, most)
+/// Columns of the values that a block of threads has at once: scores are computed for each chunk of them, so that these are as few as can be. A thread
+/// reads its columns by powers of two.
+fn column_chunk(columns: usize, most: usize) -> usize {
+    let chunk = columns.div_ceil(columns.div_ceil(most).max(1)).max(1).next_multiple_of(16);
+    if chunk / 16 % 4 == 3 { chunk + 16 } else { chunk }
+}
+
+/// Terms of the scores that are there at once: few are multiplied in vain, and each chunk takes as long again as some terms.
+fn depth_chunk(depth: usize, most: usize) -> usize {
+    let taken = |chunk: &usize| depth.div_ceil(*chunk) * (chunk + 8);
+    (16..=most).step_by(16).min_by_key(taken).unwrap_or(16)
 }
 
 /// The functions that say which keys a block of queries looks at, and which tiles of them are plain.

@@ -63,9 +63,12 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const S
     }
 }
 
-// By multiplications and additions: BQ queries a block, four a thread, of which sixteen share them; EC columns of the values.
+// By multiplications and additions: BQ queries a block, four a thread, of which sixteen share them; EC columns of the values, of which a thread
+// has fours and a rest, of neighbours.
 template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BIAS> FN void attend(const Slots& s) {
     constexpr int THREADS = BQ / 4 * 16, AQ = BQ + 4, AT = BT + 4, AE = EC + 4, TE = EC / 16, TT = BT / 16;
+    constexpr int REST = TE % 4, FOURS = TE - REST;
+    static_assert(REST != 3, "shared memory is read by powers of two");
     T* const queries = (T*)shared_memory();
     T* const keys = queries + DC * AQ;
     T* const weights = keys + DC * AT;
@@ -86,8 +89,8 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
         for (int t0 = first; t0 < last; t0 += BT) {
             T x[4][TT] = {};
             for (int d = 0; d < DEPTH; d += DC) {
-                Tile<0, BQ, DC, THREADS> q;
-                Tile<1, BT, DC, THREADS> k;
+                Tile<0, BQ, DC, THREADS, 16> q;
+                Tile<1, BT, DC, THREADS, 16> k;
                 k.fetch(s, b, t0, d, DEPTH);
                 // Queries stay where all of their depth is there at once.
                 const bool again = DEPTH > DC || t0 == first;
@@ -145,32 +148,45 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int j = 0; j < TE; j++) sums[i][j] *= scale;
             }
+            // A thread's keys are sixteen rows apart, so that its neighbours write to other banks.
 #pragma unroll
-            for (int j = 0; j < TT; j++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) weights[(tx * TT + j) * AQ + ty * 4 + i] = x[i][j];
+            for (int j = 0; j < TT; j++) {
+                alignas(16) T column[4] = { x[0][j], x[1][j], x[2][j], x[3][j] };
+                take<4>(weights + (j * 16 + tx) * AQ + ty * 4, column);
+            }
             v.template leave<AE>(values);
             __syncthreads();
+#pragma unroll
+            for (int j = 0; j < TT; j++)
 #pragma unroll 8
-            for (int n = 0; n < BT; n++) {
-                alignas(16) T y[4], z[TE];
-                take<4>(y, weights + n * AQ + ty * 4);
+                for (int n = 0; n < 16; n++) {
+                    alignas(16) T y[4], z[TE];
+                    const T* const row = values + (n * TT + j) * AE;
+                    take<4>(y, weights + (j * 16 + n) * AQ + ty * 4);
 #pragma unroll
-                for (int j = 0; j < TE; j += TE < 4 ? TE : 4) take<(TE < 4 ? TE : 4)>(z + j, values + n * AE + j * 16 + tx * (TE < 4 ? TE : 4));
+                    for (int e = 0; e < FOURS; e += 4) take<4>(z + e, row + e * 16 + tx * 4);
+                    if constexpr (REST > 0) take<REST>(z + FOURS, row + FOURS * 16 + tx * REST);
 #pragma unroll
-                for (int i = 0; i < 4; i++)
+                    for (int i = 0; i < 4; i++)
 #pragma unroll
-                    for (int j = 0; j < TE; j++) sums[i][j] += y[i] * z[j];
-            }
+                        for (int e = 0; e < TE; e++) sums[i][e] += y[i] * z[e];
+                }
         }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int at = s0 + ty * 4 + i;
 #pragma unroll
-            for (int j = 0; j < TE; j += LANES) {
-                constexpr int V = TE < 4 ? TE : 4;
-                deliver<SPLITS, LANES>(s, split, b, at, e0 + j / V * V * 16 + tx * V + j % V, &sums[i][j], most[i], total[i]);
+            for (int e = 0; e < FOURS; e += LANES) deliver<SPLITS, LANES>(s, split, b, at, e0 + e / 4 * 64 + tx * 4 + e % 4, &sums[i][e], most[i], total[i]);
+            if constexpr (REST > 0) {
+                // Neighbouring threads have what is stored together.
+                constexpr int SHARE = LANES > REST ? LANES / REST : 1;
+                alignas(16) T rest[SHARE * REST];
+#pragma unroll
+                for (int n = 0; n < SHARE * REST; n++) rest[n] = n < REST ? sums[i][FOURS + n] : shuffle(sums[i][FOURS + n % REST], n / REST);
+#pragma unroll
+                for (int e = 0; e < SHARE * REST; e += LANES)
+                    if (tx % SHARE == 0) deliver<SPLITS, LANES>(s, split, b, at, e0 + FOURS * 16 + tx * REST + e, rest + e, most[i], total[i]);
             }
         }
     }

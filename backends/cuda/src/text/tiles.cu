@@ -17,8 +17,9 @@ template <int WHICH> FN const auto* address(const Slots& s, int b, int o, int k)
 #endif
 }
 
-// The share of a thread in a tile. What of a tile lies outside of the operand is zeros.
-template <int WHICH, int OUTER, int DEPTH, int THREADS> struct Tile {
+// The share of a thread in a tile. What of a tile lies outside of the operand is zeros. Where neighbouring threads read NEAR neighbours along the
+// depth and then go on to the next outer one, not all of a row, fewer of them leave what they have in the same bank.
+template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct Tile {
     using O = Operand<WHICH>;
     using T = typename O::T;
     static constexpr int V = O::LANES, GROUPS = OUTER * DEPTH / V, ITEMS = (GROUPS + THREADS - 1) / THREADS;
@@ -26,7 +27,7 @@ template <int WHICH, int OUTER, int DEPTH, int THREADS> struct Tile {
 
     static METHOD bool place(int item, int& o, int& k) {
         int group = threadIdx.x + item * THREADS;
-        if constexpr (O::ALONG) { o = group / (DEPTH / V); k = group % (DEPTH / V) * V; }
+        if constexpr (O::ALONG) { o = group / (NEAR / V) % OUTER; k = group / (NEAR / V * OUTER) * NEAR + group % (NEAR / V) * V; }
         else { k = group / (OUTER / V); o = group % (OUTER / V) * V; }
         return GROUPS % THREADS == 0 || group < GROUPS;
     }

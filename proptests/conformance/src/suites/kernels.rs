@@ -378,6 +378,8 @@ fn attentions(device: &Device) {
         case(&[1], 70, 1300, 16, 12, 0.0, 1),
         case(&[2], 3, 1100, 4, 5, 3.0, 3),
         case(&[2], 300, 40, 70, 33, 0.0, 1),
+        case(&[2], 70, 100, 80, 80, 0.0, 1),
+        case(&[], 20, 70, 88, 96, 0.0, 2),
     ];
     for (n, c) in cases.iter().enumerate() {
         for dtype in [DType::F32, DType::F64, DType::F16] {
