@@ -2,7 +2,7 @@
 //! waves of blocks are. Coefficients are data, fitted for a device.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Instr, Kernel, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
     fit::{Fitted, Measured, coefficients, off},
     reach::stored,
 };
@@ -13,6 +13,13 @@ use eutectic_ir::{
 use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceShape;
+
+/// The most neighbours that a thread has at once: as many as the innermost extent is a multiple of.
+const LANES: usize = 4;
+/// Bytes that a copy on the way to matrix units brings at once, all of one row.
+const COPIED: usize = 16;
+/// Blocks of an attention that a processor has at once.
+const RESIDENT: f64 = 2.0;
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +48,8 @@ pub struct Costs {
     pub tf32: f64,
     /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
     pub evaluated: f64,
+    /// Seconds of a block of an attention before its first keys and after its last.
+    pub attention_block: f64,
     /// Operations a second of attention, in 32 bits.
     pub attention: f64,
     /// The same of 16-bit operands, on matrix units.
@@ -109,21 +118,23 @@ impl Costs {
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
 
-    /// Seconds by which evaluating the operands of a product or an attention holds up matrix units, which copies do not.
+    /// Seconds in which a product or an attention waits: matrix units for operands that are evaluated, which copies do not hold up; and blocks
+    /// of an attention for their first keys and for stores.
     fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        // Operands that come tile by tile, how long they are along what is summed over, and how many blocks have results.
-        let (bodies, along, blocks): (&[&Body], _, _) = match &kernel.anchor {
+        // Operands that come tile by tile, how long they are along what is summed over, how many blocks have results, and what these wait besides.
+        let (bodies, along, blocks, besides): (&[&Body], _, _, _) = match &kernel.anchor {
             AnchorKernel::Contraction { lhs, rhs, axes } => {
                 let (batch, matrix) = kernel.body.domain.split_at(axes.batch);
                 let [rows, columns] = [&matrix[..axes.rows], &matrix[axes.rows..]].map(points);
                 // Narrow results are cut into smaller tiles.
                 let side = if rows.min(columns) <= 64.0 { 64.0 } else { 128.0 };
                 let blocks = points(batch) * (rows / side).ceil() * (columns / side).ceil();
-                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks)
+                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks, 0.0)
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
-                let blocks = points(&query.domain[..axes.batch + axes.queries]) / 64.0;
-                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], blocks)
+                let blocks = points(&query.domain[..axes.batch + axes.queries]) * stored(kernel) / 64.0;
+                let besides = self.attention_block * blocks / (RESIDENT * shape.processors as f64);
+                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], blocks, besides)
             }
             _ => return 0.0,
         };
@@ -132,14 +143,14 @@ impl Costs {
             dtype.is_float() && dtype.size() == 2 || body.before_tf32().is_some()
         };
         if !bodies.iter().all(on_units) {
-            return 0.0;
+            return besides;
         }
         // Matrix units take queries, keys and values whose terms lie side by side.
         let is_attention = matches!(kernel.anchor, AnchorKernel::Attention { .. });
         let lies = |body: &Body| is_copied(body) && (!is_attention || lies_along_its_last_axis(body));
         let evaluated = bodies.iter().filter(|body| !lies(body)).count() as f64;
         let waves = (blocks / shape.processors as f64).max(1.0);
-        self.evaluated * evaluated * points(along) / 64.0 * waves
+        self.evaluated * evaluated * points(along) / 64.0 * waves + besides
     }
 
     /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
@@ -193,11 +204,14 @@ fn is_loaded(body: &Body) -> bool {
     value.is_some_and(|value| matches!(body.instrs[value], Instr::Load(_)))
 }
 
-/// Whether an operand is what memory has, in steps of the same size along each axis: what copies bring.
+/// Whether an operand is what memory has, in steps of the same size along each axis, of whole copies but along one: what copies bring.
 fn is_copied(body: &Body) -> bool {
-    let is_affine = |map: &Index| map.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
+    let is_stepped = |load: &Load| {
+        let whole = |step: &i64| (step.unsigned_abs() as usize * load.dtype.size()).is_multiple_of(COPIED);
+        load.at.affine(body.domain.len()).is_some_and(|steps| steps.iter().all(|step| *step == 1 || whole(step)))
+    };
     let is_plain = |instr: &Instr| match instr {
-        Instr::Load(load) => load.guards.is_empty() && is_affine(&load.at),
+        Instr::Load(load) => load.guards.is_empty() && is_stepped(load),
         _ => true,
     };
     is_loaded(body) && body.instrs.iter().all(is_plain)
@@ -243,6 +257,18 @@ fn touched(map: &Index, domain: &[usize]) -> f64 {
 
 /// Operations of a body's expressions over its domain.
 fn expressions(body: &Body, stores: &[Store]) -> f64 {
+    let inner = body.domain.len().saturating_sub(1);
+    let lanes = body.domain.last().map_or(1, |extent| 1 << extent.trailing_zeros().min(LANES.ilog2()));
+    let share = 1.0 / f64::from(lanes);
+    // A thread that has several neighbours finds where they lie once, unless divisions part them.
+    let at = |index: &Index| {
+        let parts = |(atom, _): &(Atom, i64)| match atom {
+            Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),
+            Atom::Value(_) => true,
+            Atom::Coord(_) | Atom::Extent(_) => false,
+        };
+        if index.terms.iter().any(parts) { 1.0 } else { share }
+    };
     let flops = |instr: &Instr| match instr {
         // What elementary functions take is a few tens of instructions; the table knows which are.
         Instr::Map { op, args, dtype, .. } => {
@@ -252,8 +278,16 @@ fn expressions(body: &Body, stores: &[Store]) -> f64 {
             (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
         }
         Instr::Reduce { .. } => 1.0,
-        Instr::Load(load) => 2.0 + 2.0 * load.at.terms.len() as f64,
-        Instr::Select { pieces, .. } => 2.0 * pieces.len() as f64,
+        Instr::Load(load) => {
+            // What is the same for all of them is read once, too.
+            let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };
+            2.0 * reads + 2.0 * load.at.terms.len() as f64 * at(&load.at)
+        }
+        Instr::Select { pieces, .. } => {
+            let guards =
+                |(guards, _): &(Vec<Guard>, usize)| guards.iter().map(|(index, _)| at(index)).fold(0.0, f64::max);
+            2.0 * pieces.iter().map(guards).sum::<f64>()
+        }
         Instr::Within { .. } => 4.0,
         Instr::Coordinate { .. } => 2.0,
         Instr::Constant { .. } | Instr::Anchor { .. } => 0.0,
