@@ -232,7 +232,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                     V::arrive(full_values + stage);
                 }
             }
-            some_meet<2, CONSUMERS + 128>();
+            if (b + gridDim.z < B) some_meet<2, CONSUMERS + 128>();
         }
     } else {
         registers_up<WEIGHS>();
@@ -329,7 +329,8 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 take<LANES>(row, results + m * PITCH + e);
                 deliver<SPLITS, LANES>(s, blockIdx.y, b, s0 + m, e, row, results[m * PITCH + EP], results[m * PITCH + EP + 1]);
             }
-            some_meet<2, CONSUMERS + 128>();
+            // Before tiles come to where results are read.
+            if (b + gridDim.z < B) some_meet<2, CONSUMERS + 128>();
         }
     }
 }
