@@ -75,13 +75,18 @@ fn windows_that_slide_along_lines(device: &Device) {
     for seed in 0..80 {
         let mut build = Build::new(seed);
         let random = &mut build.random;
-        let line = |random: &mut Random, extents: &[usize]| Line {
-            extent: random.pick(extents),
-            before: random.pick(&[0, 1, 2, 5]),
-            after: random.pick(&[0, 1, 2, 5]),
-            size: random.pick(&[1, 2, 3, 5]),
-            stride: random.pick(&[1, 1, 2]),
-            dilation: random.pick(&[1, 1, 2, 3]),
+        let line = |random: &mut Random, extents: &[usize]| {
+            let (size, dilation) = (random.pick(&[1, 2, 3, 5]), random.pick(&[1, 1, 2, 3]));
+            let (before, after) = (random.pick(&[0, 1, 2, 5]), random.pick(&[0, 1, 2, 5]));
+            let least = (dilation * (size - 1) + 1_usize).saturating_sub(before + after).max(1);
+            Line {
+                extent: random.pick(extents).max(least),
+                before,
+                after,
+                size,
+                stride: random.pick(&[1, 1, 2]),
+                dilation,
+            }
         };
         let lines = [line(random, &[1, 5, 9]), line(random, &[11, 13, 24, 28, 41])];
         let sizes = [random.pick(&[1, 1, 2]), 1, random.pick(&[8, 11, 16, 40])];
