@@ -245,6 +245,42 @@ fn a_body_is_planned_once_and_its_weights_are_prepared_once() {
     assert!(many.problems().is_empty(), "{:?}", many.problems());
 }
 
+/// h' = tanh(x + h·r), which is carried on and collected; `change`: h' − h is collected too.
+fn collected(times: usize, rows: usize, width: usize, change: bool) -> Graph {
+    let mut body = Graph::new("collected");
+    let [h, x] = ["h", "x"].map(|name| input(&mut body, name, &[rows, width]));
+    let r = input(&mut body, "r", &[width, width]);
+    let product = body.matmul(h, r).unwrap();
+    let sum = body.add(x, product).unwrap();
+    let next = body.tanh(sum).unwrap();
+    body.output("next", next).unwrap();
+    body.output("kept", next).unwrap();
+    if change {
+        let change = body.sub(next, h).unwrap();
+        body.output("change", change).unwrap();
+    }
+    let mut g = Graph::new(format!("collected {times} times {rows}×{width}"));
+    let x = input(&mut g, "x", &[times, rows, width]);
+    let start = input(&mut g, "start", &[rows, width]);
+    let r = g.param("r", Type::tensor(F, &[width, width])).unwrap();
+    for (at, result) in repeat(&mut g, body, times, [1, 1], &[start, x, r]).into_iter().enumerate() {
+        g.output(&format!("y{at}"), result).unwrap();
+    }
+    g
+}
+
+#[test]
+fn what_is_carried_is_read_where_it_was_collected() {
+    for (times, rows, width) in [(0, 2, 3), (1, 1, 5), (2, 1, 16), (9, 3, 7)] {
+        agrees(&collected(times, rows, width, false));
+        agrees(&collected(times, rows, width, true));
+    }
+    let planned = |times| compiler().plan(&collected(times, 1, 16, false)).unwrap().lowered.program;
+    let (few, many) = (planned(3), planned(300));
+    assert_eq!((many.run.len() - few.run.len()) / 297, 1, "a kernel a time, and no copy");
+    assert!(many.problems().is_empty(), "{:?}", many.problems());
+}
+
 #[test]
 fn too_many_steps_are_refused() {
     let error = compiler().plan(&sequence(200_000, 1, 2)).map(|_| ()).unwrap_err().to_string();

@@ -338,7 +338,14 @@ impl Linker<'_> {
             let span = span.ok_or_else(|| defect("a part is of what is not in the arena".into()))?;
             moving.push(MovingPort { buffer: at, whole, span, count: buffer.count });
         }
+        // Where states are at last, whatever their buffers are until then.
+        let cells = buffers.clone();
+        let kept = kept_in_outputs(program, |at| moving.iter().any(|port| port.buffer == at));
         for time in 0..of.times {
+            // Before the parts move on: what was carried into this time is the part that the last time left.
+            for KeptState { state, part, .. } in kept.iter().filter(|_| time > 0) {
+                buffers[*state] = buffers[*part];
+            }
             for port in &moving {
                 let (dtype, at) = (program.buffers[port.buffer].dtype, time * port.count);
                 let part = self.buffer(&Type::tensor(dtype, &[port.count]), Place::Arena(0));
@@ -346,8 +353,19 @@ impl Linker<'_> {
                 self.program.parts.insert(part, Part { of: port.whole, at });
                 buffers[port.buffer] = part;
             }
-            self.program.run.extend(program.run.iter().map(|step| bound(step, &buffers, &kernels)));
-            self.steps.extend(named(piece));
+            let last = time + 1 == of.times;
+            for ((at, step), name) in program.run.iter().enumerate().zip(named(piece)) {
+                let copied = kept.iter().find(|kept| kept.copy == at);
+                if copied.is_some() && !last {
+                    continue;
+                }
+                let mut step = bound(step, &buffers, &kernels);
+                if let Some(kept) = copied {
+                    step.buffers[1] = cells[kept.state];
+                }
+                self.program.run.push(step);
+                self.steps.push(name);
+            }
         }
         Ok(())
     }
@@ -372,6 +390,35 @@ impl Linker<'_> {
         }
         Lowered { program: self.program, steps: self.steps }
     }
+}
+
+/// A state that a body copies from what it hands out each time.
+struct KeptState {
+    /// The body's numbers of the two buffers.
+    state: BufferId,
+    part: BufferId,
+    /// The step that copies.
+    copy: usize,
+}
+
+/// The states of a body that need no copy: the next time reads them where the output is, of which each time has a part of its own that
+/// nothing writes again. The body must read a state before that, and write it nowhere else.
+fn kept_in_outputs(body: &Program, moves: impl Fn(BufferId) -> bool) -> Vec<KeptState> {
+    let kept = |(at, step): (usize, &Step)| {
+        let &[part, state] = step.buffers.as_slice() else { return None };
+        let of = &body.buffers[part];
+        let is_copy = body.kernels[step.kernel] == copy(&Type::tensor(of.dtype, &[of.count]));
+        let is_output = matches!(of.place, Place::Output(_)) && moves(part);
+        let is_state = matches!(body.buffers[state].place, Place::State(_));
+        let others =
+            || body.run.iter().enumerate().filter(|(other, step)| *other != at && step.buffers.contains(&state));
+        let writes =
+            |step: &Step| body.kernels[step.kernel].stores.iter().any(|store| step.buffers[store.slot] == state);
+        let whole = || body.parts.values().all(|of| of.of != state && of.of != part);
+        let only = || whole() && others().all(|(other, step)| other < at && !writes(step));
+        (is_copy && is_output && is_state && only()).then_some(KeptState { state, part, copy: at })
+    };
+    body.run.iter().enumerate().filter_map(kept).collect()
 }
 
 /// A step of a piece in the whole program.

@@ -1,6 +1,6 @@
 //! Which instructions of a body are needed, and in which order to compute them.
 
-use crate::kernel::{Instr, ValueId};
+use crate::kernel::{Guard, Instr, ValueId};
 
 /// Which values the roots depend on, the roots included.
 pub fn needed(instrs: &[Instr], roots: impl Iterator<Item = ValueId>) -> Vec<bool> {
@@ -32,21 +32,33 @@ pub fn order(instrs: &[Instr]) -> Vec<ValueId> {
     order
 }
 
-/// Makes pieces of pieces, with the same elsewhere, one selection: what is padded along several axes.
+/// Makes pieces of pieces, with the same elsewhere, one selection: what is padded along several axes, what is concatenated in turn.
 pub fn flatten_pieces(instrs: &mut [Instr]) {
     for id in 0..instrs.len() {
         let Instr::Select { pieces, fill, .. } = &instrs[id] else { continue };
-        let [(outer, inner)] = pieces.as_slice() else { continue };
-        let Instr::Select { pieces: of_inner, fill: other, .. } = &instrs[*inner] else { continue };
-        if fill.get().to_bits() != other.get().to_bits() {
-            continue;
+        let mut all = Vec::with_capacity(pieces.len());
+        for (at, (outer, inner)) in pieces.iter().enumerate() {
+            // Where no piece of the inner selection holds, the next one of the outer would count instead of what fills it.
+            let is_last_chance = || pieces[at + 1..].iter().all(|(later, _)| exclude(outer, later));
+            match &instrs[*inner] {
+                Instr::Select { pieces: of_inner, fill: other, .. }
+                    if fill.get().to_bits() == other.get().to_bits() && is_last_chance() =>
+                {
+                    all.extend(of_inner.iter().map(|(guards, value)| ([guards.as_slice(), outer].concat(), *value)));
+                }
+                _ => all.push((outer.clone(), *inner)),
+            }
         }
-        let all: Vec<_> =
-            of_inner.iter().map(|(guards, value)| ([guards.as_slice(), outer].concat(), *value)).collect();
         if let Instr::Select { pieces, .. } = &mut instrs[id] {
             *pieces = all;
         }
     }
+}
+
+/// Whether some guards never hold where others do, because an index is in one range or in the other.
+fn exclude(some: &[Guard], others: &[Guard]) -> bool {
+    let apart = |(a, b): (&Guard, &Guard)| a.0 == b.0 && (a.1.end <= b.1.start || b.1.end <= a.1.start);
+    some.iter().any(|a| others.iter().any(|b| apart((a, b))))
 }
 
 #[cfg(test)]
@@ -84,6 +96,21 @@ mod tests {
         let mut instrs = [load(), select(vec![guard(0)], 0, 0.0), select(vec![guard(1)], 1, 0.0)];
         flatten_pieces(&mut instrs);
         assert_eq!(instrs[2], select(vec![guard(0), guard(1)], 0, 0.0));
+        // What is concatenated in turn; the last piece of the outer selection does not exclude the ones before, but nothing follows it.
+        let between = |range| (Index::coord(0), range);
+        let several =
+            |pieces: Vec<(Vec<_>, usize)>| Instr::Select { pieces, fill: FloatBits::from(0.0), dtype: DType::F32 };
+        let inner = || several(vec![(vec![between(0..2)], 0), (vec![between(2..4)], 1)]);
+        let outer = |from| several(vec![(vec![between(0..4)], 2), (vec![between(from..8)], 3)]);
+        let mut instrs = [load(), load(), inner(), load(), outer(4)];
+        flatten_pieces(&mut instrs);
+        let both = |range| vec![between(range), between(0..4)];
+        assert_eq!(instrs[4], several(vec![(both(0..2), 0), (both(2..4), 1), (vec![between(4..8)], 3)]));
+        // Where the outer pieces overlap, the second would show through holes of the first.
+        let mut instrs = [load(), load(), inner(), load(), outer(3)];
+        let before = instrs.clone();
+        flatten_pieces(&mut instrs);
+        assert_eq!(instrs, before);
         // Elsewhere there would be two different numbers.
         let mut instrs = [load(), select(vec![guard(0)], 0, 1.0), select(vec![guard(1)], 1, 0.0)];
         let before = instrs.clone();

@@ -131,7 +131,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     fn cut(&self) -> RowCut {
         let most = self.micro.rows();
         match self.lhs {
-            Left::Blocks(source) => match source.lines_of_rows() {
+            Left::Blocks(source) => match source.lines_of_rows(most) {
                 Some((line, skip)) => RowCut::lines(self.e.m, most, line, skip),
                 None => RowCut::even(self.e.m, most),
             },
@@ -141,7 +141,7 @@ impl<T: ProductElement> Blocked<'_, T> {
 
     /// About so many terms: whole lines of an operand that is read in short ones.
     fn whole_lines(&self, terms: usize) -> usize {
-        let line = if let Left::Blocks(source) = self.lhs { source.segment() } else { 1 };
+        let line = if let Left::Blocks(source) = self.lhs { source.segment(self.micro.rows()) } else { 1 };
         if line < terms { terms / line * line } else { terms }
     }
 

@@ -32,6 +32,8 @@ pub struct Blocking<T: 'static> {
     half_l2: usize,
     /// Elements of half of the first-level cache.
     half_l1: usize,
+    /// Blocks of terms are whole ones of these.
+    unit: usize,
 }
 
 impl<T: ProductElement> Blocking<T> {
@@ -43,7 +45,21 @@ impl<T: ProductElement> Blocking<T> {
         let vectors = m == 1 || n == 1;
         let elements = caches.l2 / size_of::<T>();
         let half_l1 = caches.l1 / size_of::<T>() / 2;
-        Blocking { vectors, micro, short: None, panel_elements: elements * 3 / 16, half_l2: elements / 2, half_l1 }
+        Blocking {
+            vectors,
+            micro,
+            short: None,
+            panel_elements: elements * 3 / 16,
+            half_l2: elements / 2,
+            half_l1,
+            unit: 1,
+        }
+    }
+
+    /// With blocks of terms that are multiples of what a left operand gives as a whole: rows of it overlap, and take less of the
+    /// first-level cache than as many terms do.
+    pub fn in_units(self, lhs: impl Fn(usize) -> usize) -> Blocking<T> {
+        Blocking { unit: lhs(self.micro.map_or(1, |m| m.rows())).max(1), ..self }
     }
 
     /// With the micro-kernels, and so the packed form, of a product of other extents.
@@ -103,7 +119,8 @@ impl<T: ProductElement> Blocking<T> {
     pub fn terms(&self, k: usize) -> usize {
         let rows = self.micro.map_or(1, |m| m.rows());
         let blocks = k.div_ceil((self.panel_elements / self.panel()).min(self.half_l1 / rows).max(1)).max(1);
-        k.div_ceil(blocks).max(1)
+        let even = k.div_ceil(blocks).max(1);
+        (even / self.unit * self.unit).max(self.unit.min(k)).max(1)
     }
 
     /// Panels of `k` terms that stay in the second-level cache while all rows are multiplied with them: NC is so many panels. A left

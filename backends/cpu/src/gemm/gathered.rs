@@ -26,6 +26,10 @@ const SEGMENTS: usize = 1 << 12;
 /// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
 const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
+/// The most rows of a patch, elements of one, and terms of a unit: both stay in the first-level cache beside each other.
+const PATCH_ROWS: usize = 16;
+const PATCH: usize = 4096;
+const UNIT: usize = 768;
 
 /// The operand: a row for each point of `rows`, and in it a term for each point of `outer` and of the line.
 pub struct Gathered {
@@ -44,6 +48,48 @@ pub struct Gathered {
     guards: Vec<GatheredBound>,
     /// An element, in its first bytes.
     fill: Word,
+    sliding: Option<Sliding>,
+}
+
+/// How neighbouring rows share elements, as windows that slide along lines of an image: what a block of them reads in a line is one
+/// stretch of memory. With what is missing at its ends filled in, it is a patch, in which the rows are read where they overlap.
+struct Sliding {
+    /// The axis of the terms along which windows slide, if it is not a part of their lines; its extent and stride.
+    axis: Option<usize>,
+    taps: usize,
+    apart: i64,
+    /// Terms that are read in one stretch, and elements from the patch of a unit to that of the next.
+    unit: usize,
+    span: usize,
+    /// Where lines begin in patches, from the first one on.
+    starts: Vec<isize>,
+}
+
+impl Sliding {
+    /// None where windows do not overlap enough, or are too large for the first-level cache.
+    fn new(of: &Gathered) -> Option<Sliding> {
+        let inner = of.rows.len().checked_sub(1)?;
+        let stride = of.rows[inner].stride;
+        if of.step != 1 || stride <= 0 || of.starts.is_empty() {
+            return None;
+        }
+        let slides = |axis: &GatheredAxis| axis.extent > 1 && axis.stride > 0 && stride % axis.stride == 0;
+        let axis = of.outer.len().checked_sub(1).filter(|&last| slides(&of.outer[last]));
+        let (taps, apart) = axis.map_or((1, 0), |axis| (of.outer[axis].extent, of.outer[axis].stride));
+        // What is there of the windows of a block is one stretch, if guards move with them, or are the same for all.
+        let moves_along = |guard: &GatheredBound| match guard.along {
+            Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
+            Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * apart == factor * stride,
+            Along::Outer(..) | Along::None => guard.strides[inner] == 0,
+        };
+        let unit = taps * of.line;
+        let span = usize::try_from((PATCH_ROWS as i64 - 1) * stride + (taps as i64 - 1) * apart).ok()? + of.line;
+        if unit > UNIT || span > PATCH || 4 * span > 3 * PATCH_ROWS * unit || !of.guards.iter().all(moves_along) {
+            return None;
+        }
+        let in_unit = |n: usize| (n / taps * span) as isize + (n % taps) as isize * apart as isize;
+        Some(Sliding { axis, taps, apart, unit, span, starts: (0..of.starts.len()).map(in_unit).collect() })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -163,7 +209,7 @@ impl Gathered {
             let strides = strides[..first].to_vec();
             Some(GatheredBound { constant: index.constant, strides, along, from: range.start, to: range.end })
         };
-        Some(Gathered {
+        let mut gathered = Gathered {
             slot: load.slot,
             count,
             base: load.at.constant,
@@ -175,7 +221,10 @@ impl Gathered {
             reach: (least, most),
             guards: bounds.iter().map(bound).collect::<Option<_>>()?,
             fill: number(fill.unwrap_or(0.0), acc),
-        })
+            sliding: None,
+        };
+        gathered.sliding = Sliding::new(&gathered);
+        Some(gathered)
     }
 
     /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms
@@ -202,16 +251,87 @@ impl Gathered {
         inside.then_some(Alike { at, stride, step, starts })
     }
 
-    /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart.
-    pub fn lines_of_rows(&self) -> Option<usize> {
+    /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart; or where
+    /// they overlap, and blocks of at most so many rows are about as high if none goes on beyond a line.
+    pub fn lines_of_rows(&self, most: usize) -> Option<usize> {
         let line = self.rows.last()?.extent;
         let slow = self.line < LONG_LINE || self.step != 1;
-        (slow && !self.starts.is_empty() && line >= FEW_ROWS).then_some(line)
+        let high = || 4 * line >= 3 * most * line.div_ceil(most.max(1));
+        let gains = slow || self.sliding.is_some() && high();
+        (gains && !self.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
 
     /// Terms of which as many should be cut off as a multiple of these: a line of such an operand is read in place as a whole.
-    pub fn segment(&self) -> usize {
-        self.lines_of_rows().map_or(1, |_| self.line)
+    pub fn segment(&self, most: usize) -> usize {
+        self.lines_of_rows(most).map_or(1, |_| self.line)
+    }
+
+    /// Terms that blocks of rows should read as a whole.
+    pub fn unit(&self, most: usize) -> usize {
+        self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some()).map_or(1, |sliding| sliding.unit)
+    }
+
+    /// As [`Gathered::alike`], of rows some of whose terms are missing: what they read is copied, once where they overlap.
+    ///
+    /// # Safety
+    /// As [`Gathered::copy`]; there must be room for as many elements as the rows have terms.
+    pub unsafe fn patch<T: ProductElement>(
+        &self,
+        buffer: *const T,
+        rows: Stretch,
+        terms: Stretch,
+        to: *mut T,
+    ) -> Option<Alike<'_>> {
+        let Sliding { axis, taps, apart, unit, span, starts } = self.sliding.as_ref()?;
+        let (inner, first, units) = (self.rows.last()?, terms.first / unit, terms.count / unit);
+        let here = rows.count <= PATCH_ROWS && rows.first % inner.extent + rows.count <= inner.extent;
+        let whole = terms.first.is_multiple_of(*unit) && terms.count.is_multiple_of(*unit) && units > 0;
+        if !here || !whole || units * span > rows.count * terms.count {
+            return None;
+        }
+        let between = inner.stride * (rows.count as i64 - 1);
+        let len = between + (*taps as i64 - 1) * apart + self.line as i64;
+        let one = self.row(&self.point(rows.first))?;
+        let last = self.row(&self.point(rows.first + rows.count - 1))?;
+        // Where the first row has its first term, and the last row its last one.
+        let (start, end) = match *axis {
+            Some(axis) => {
+                let end = last.outer[axis].to.min(*taps as i64) - 1;
+                (one.outer[axis].from * apart, between + end * apart + self.line as i64)
+            }
+            None => (one.line.from as i64, between + last.line.to as i64),
+        };
+        let (start, end) = (start.clamp(0, len), end.clamp(0, len));
+        // SAFETY: the bytes were made for this type.
+        let fill = unsafe { self.fill.at().cast::<T>().read() };
+        for n in 0..units {
+            let number = (first + n) * taps;
+            let mut left = number;
+            let mut there = start < end;
+            for (d, axis_of_terms) in self.outer.iter().enumerate().rev() {
+                let i = (left % axis_of_terms.extent) as i64;
+                left /= axis_of_terms.extent;
+                there &= Some(d) == *axis || (one.outer[d].from..one.outer[d].to).contains(&i);
+            }
+            let from = one.at + self.starts[number] as i64;
+            let (start, end) = match there && from + start >= 0 && from + end <= self.count as i64 {
+                true => (start, end),
+                false => (0, 0),
+            };
+            let to = to.wrapping_add(n * span);
+            // SAFETY: the caller promises room; what is copied was checked to lie in the buffer.
+            unsafe {
+                (0..start as usize).for_each(|at| to.add(at).write(fill));
+                std::ptr::copy_nonoverlapping(
+                    buffer.offset((from + start) as isize),
+                    to.add(start as usize),
+                    (end - start) as usize,
+                );
+                (end as usize..len as usize).for_each(|at| to.add(at).write(fill));
+            }
+        }
+        let starts = &starts[first * taps..(first + units) * taps];
+        Some(Alike { at: -((first * span) as isize), stride: inner.stride as isize, step: 1, starts })
     }
 
     /// How many points some axes have.

@@ -22,17 +22,18 @@ pub enum RowSource<'a> {
 impl RowSource<'_> {
     /// Where rows should be cut because they can be read in place up to there: into lines of so many, of the first of which so many were left
     /// out. Of rows whose terms are copied fast, as of long lines, anywhere.
-    pub(super) fn lines_of_rows(&self) -> Option<(usize, usize)> {
+    /// Blocks have at most so many.
+    pub(super) fn lines_of_rows(&self, most: usize) -> Option<(usize, usize)> {
         match self {
-            RowSource::Gathered(gathered, _, first) => gathered.lines_of_rows().map(|line| (line, first % line)),
+            RowSource::Gathered(gathered, _, first) => gathered.lines_of_rows(most).map(|line| (line, first % line)),
             RowSource::Computed(_) => None,
         }
     }
 
     /// Of how many terms blocks of terms should be multiples.
-    pub(super) fn segment(&self) -> usize {
+    pub(super) fn segment(&self, most: usize) -> usize {
         match self {
-            RowSource::Gathered(gathered, ..) => gathered.segment(),
+            RowSource::Gathered(gathered, ..) => gathered.segment(most),
             RowSource::Computed(_) => 1,
         }
     }
@@ -58,6 +59,24 @@ impl RowSource<'_> {
                 Some(part(at, step, 1).into())
             }
         }
+    }
+
+    /// As [`RowSource::part`], of rows that have to be copied: once where they overlap; `None` if they do not.
+    ///
+    /// # Safety
+    /// As [`RowSource::part`], and there must be room for as many elements as the rows have terms.
+    pub(super) unsafe fn patch<T: ProductElement>(
+        &self,
+        rows: Stretch,
+        terms: Stretch,
+        to: *mut T,
+    ) -> Option<Segments<'_, T>> {
+        let RowSource::Gathered(gathered, buffer, first) = self else { return None };
+        let those = Stretch::new(first + rows.first, rows.count);
+        // SAFETY: passed on from the caller.
+        let Alike { at, stride, step, starts } = unsafe { gathered.patch(buffer.cast(), those, terms, to)? };
+        let at = to.wrapping_offset(at - rows.first as isize * stride).cast_const();
+        Some(Segments { part: LeftPart { at, terms: step, step: stride, block: 0 }, starts })
     }
 
     /// Copies some terms of some rows, each `pitch` elements after the one before.

@@ -190,6 +190,10 @@ impl<T: ProductElement> Matmul<T> {
             LhsParts { parts, blocks }
         });
         let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, parts);
+        let blocking = match &lhs {
+            Ok(Lhs::Gathered(lhs)) => blocking.in_units(|most| lhs.unit(most)),
+            _ => blocking,
+        };
         let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
         let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| blocking.right_parts(products)));

@@ -173,7 +173,7 @@ impl<T: LaneElement> Lanes<T> {
                     Some((of, fixed)) if of == part => fixed,
                     _ => {
                         let fixed = self.fixed.have(&frame(self.layout.fixed), &part);
-                        self.fixed.terms(&fixed, &self.terms, of_fixed);
+                        self.fixed.find(&fixed, &self.terms, of_fixed);
                         fixed
                     }
                 };
@@ -181,10 +181,11 @@ impl<T: LaneElement> Lanes<T> {
             };
             had = Some((part, fixed));
             if steps.replace(moving.strides) != Some(moving.strides) {
-                self.moving.terms(&moving, &self.terms, of_moving);
+                self.moving.find(&moving, &self.terms, of_moving);
             }
+            let terms = [self.moving.terms(of_moving), self.fixed.terms(of_fixed)];
             // SAFETY: as above; tiles are disjoint.
-            unsafe { self.tile(launch, &tile, (&moving, &fixed), [of_moving, of_fixed], scratch) };
+            unsafe { self.tile(launch, &tile, (&moving, &fixed), terms, scratch) };
         }
     }
 

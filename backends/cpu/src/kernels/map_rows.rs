@@ -50,7 +50,7 @@ impl Tiles {
         let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
         let (grid, parts) = if whole {
-            (Grid::cut(&nest.domain, all, &len, &program.places(&len)), None)
+            (Grid::cut(&nest.domain, all, &len, &program.worthy_places(&len)), None)
         } else {
             (Grid::new(&nest.domain, !program.row, &len), Some(Grid::new(&nest.domain, program.row, &len)))
         };

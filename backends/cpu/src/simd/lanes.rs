@@ -57,16 +57,25 @@ unsafe fn over_lanes<V: Vector, const EACH: bool>(call: &LaneSums<V::Element>) {
     let mut lane = 0;
     while lane < call.lanes {
         let left = call.lanes - lane;
+        // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait for themselves.
+        let vectors = match call.points {
+            1 if left >= 8 * V::LANES => 8,
+            1 | 2 if left >= 4 * V::LANES => 4,
+            _ => 2,
+        };
         // SAFETY: passed on from the caller.
         unsafe {
-            match left {
-                n if n >= 2 * V::LANES => over_points::<V, EACH, 2, true>(call, lane, n),
-                n if n > V::LANES => over_points::<V, EACH, 2, false>(call, lane, n),
-                n if n == V::LANES => over_points::<V, EACH, 1, true>(call, lane, n),
-                n => over_points::<V, EACH, 1, false>(call, lane, n),
+            match (vectors, left) {
+                (8, n) => block::<V, EACH, 1, 8, true>(call, 0, lane, n),
+                (4, n) if call.points == 1 => block::<V, EACH, 1, 4, true>(call, 0, lane, n),
+                (4, n) => block::<V, EACH, 2, 4, true>(call, 0, lane, n),
+                (_, n) if n >= 2 * V::LANES => over_points::<V, EACH, 2, true>(call, lane, n),
+                (_, n) if n > V::LANES => over_points::<V, EACH, 2, false>(call, lane, n),
+                (_, n) if n == V::LANES => over_points::<V, EACH, 1, true>(call, lane, n),
+                (_, n) => over_points::<V, EACH, 1, false>(call, lane, n),
             }
         }
-        lane += 2 * V::LANES;
+        lane += vectors * V::LANES;
     }
 }
 
@@ -223,10 +232,10 @@ mod tests {
     >(
         isa: Isa,
     ) {
-        let (terms, apart) = (5, 40);
-        for (lanes, points, fixed_lanes, bias) in [1, 3, 16, 17, 32, 37]
+        let (terms, apart) = (5, 230);
+        for (lanes, points, fixed_lanes, bias) in [1, 3, 16, 17, 32, 37, 64, 71, 128, 223]
             .into_iter()
-            .flat_map(|l| [1, 5, 6, 7, 13].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
+            .flat_map(|l| [1, 2, 5, 6, 7, 13].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
             .flat_map(|(l, p, f, b)| [(l, p, f, b), (l, p, !f, !b)])
         {
             let moving: Vec<T> = numbers((points + terms) * apart, 1);

@@ -92,7 +92,29 @@ pub fn compile_for(
     }
     let mut program = builder.program;
     program.passes = passes(&program);
+    note_pieces(&mut program);
     Ok(program)
+}
+
+/// Finds the loads that selections copy pieces of from their buffers.
+fn note_pieces(program: &mut TileProgram) {
+    let mut may: Vec<_> =
+        program.steps.iter().map(|step| matches!(step, TileStep::Affine { .. } | TileStep::Boxed { .. })).collect();
+    for id in program.stored().into_iter().chain(program.results.iter().copied()) {
+        may[id] = false;
+    }
+    for step in &program.steps {
+        match step {
+            TileStep::Pieces { pieces, .. } => pieces.iter().for_each(|(piece, id)| {
+                may[*id] &= match &program.steps[*id] {
+                    TileStep::Boxed { region, .. } => piece.is_within(region),
+                    _ => true,
+                };
+            }),
+            step => step.args().into_iter().for_each(|id| may[id] = false),
+        }
+    }
+    program.values.iter_mut().zip(may).for_each(|(value, may)| value.in_pieces = may);
 }
 
 struct TileCompiler<'a> {
@@ -113,7 +135,7 @@ struct TileCompiler<'a> {
 impl TileCompiler<'_> {
     fn push(&mut self, step: TileStep, dtype: DType, mask: AxisMask) -> usize {
         self.program.steps.push(step);
-        self.program.values.push(TileValue { dtype, mask, offset: 0, constant: None, direct: None });
+        self.program.values.push(TileValue { dtype, mask, offset: 0, constant: None, direct: None, in_pieces: false });
         self.program.steps.len() - 1
     }
 
@@ -301,7 +323,11 @@ impl TileCompiler<'_> {
             .collect();
         match regions {
             Some(pieces) if self.is_filled(&pieces, fill, mask) => pieces[0].1,
-            Some(pieces) => self.push(TileStep::Pieces { pieces, fill }, dtype, mask),
+            Some(pieces) => {
+                let apart = |(n, (a, _)): (usize, &(Region, usize))| pieces[..n].iter().all(|(b, _)| a.is_apart(b));
+                let disjoint = pieces.iter().enumerate().all(apart);
+                self.push(TileStep::Pieces { pieces, fill, disjoint }, dtype, mask)
+            }
             None => self.push(TileStep::Select { pieces, fill }, dtype, mask),
         }
     }

@@ -5,6 +5,7 @@ use eutectic_ir::DType;
 use super::{
     domain::{AxisMask, MAX_RANK, Tile},
     program::{TileProgram, TileStep, TileValue},
+    region::Region,
     shape::{SHORTEST_LINE, TileLayout, place},
 };
 
@@ -17,6 +18,9 @@ const ALIGN: usize = 64;
 const CROSS: usize = 32;
 /// The most places at which an axis is cut because guards change there.
 const MOST_PLACES: usize = 8;
+/// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the tile.
+const STEP: f64 = 60.0;
+const COPIED: f64 = 0.05;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 const LONGEST_ROW: usize = 1 << 15;
 
@@ -198,6 +202,49 @@ impl TileProgram {
             places.dedup();
             if places.len() <= MOST_PLACES { places } else { Vec::new() }
         })
+    }
+
+    /// Of these, along axes along which cutting there takes less time than copying what lies in tiles that boxes cover in part.
+    pub fn worthy_places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
+        let all = self.places(len);
+        let cut: Vec<usize> = (0..MAX_RANK).filter(|&d| !all[d].is_empty()).collect();
+        let regions = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
+            TileStep::Boxed { region, .. } => Some((region, value.mask)),
+            _ => None,
+        });
+        let regions: Vec<_> = regions.collect();
+        let takes = |kept: usize| {
+            let along = |d: usize| cut.iter().position(|&axis| axis == d).is_none_or(|n| kept >> n & 1 == 1);
+            let places = std::array::from_fn(|d| if along(d) { all[d].clone() } else { Vec::new() });
+            let grid = Grid::cut(&self.domain, AxisMask::MAX, len, &places);
+            // Elements that lie in tiles in which a box ends, along any axis.
+            let copied = |(region, mask): &(&Region, AxisMask)| {
+                let whole = |d: usize| {
+                    let [from, to] = region.bounds(d);
+                    let inside = |pair: &[usize]| {
+                        let here = pair[0].max(from)..pair[1].min(to);
+                        here.is_empty() || here == (pair[0]..pair[1])
+                    };
+                    let in_whole = grid.bounds[d].windows(2).filter(|pair| inside(pair));
+                    in_whole.map(|pair| pair[1] - pair[0]).sum::<usize>() as f64 / self.domain[d].max(1) as f64
+                };
+                let axes = || (0..self.domain.len()).filter(|d| mask >> d & 1 == 1);
+                let points: f64 = axes().map(|d| self.domain[d] as f64).product();
+                points * (1.0 - axes().map(whole).product::<f64>())
+            };
+            let copied: f64 = regions.iter().map(copied).sum();
+            let tiles: usize = (0..self.domain.len()).map(|d| grid.bounds[d].len() - 1).product();
+            (tiles * self.steps.len()) as f64 * STEP + copied * COPIED
+        };
+        // Of ways that take as long, the one with the most cuts.
+        let best = (0..1_usize << cut.len()).rev().min_by(|&a, &b| takes(a).total_cmp(&takes(b))).unwrap_or(0);
+        let mut places = all.clone();
+        for (n, &d) in cut.iter().enumerate() {
+            if best >> n & 1 == 0 {
+                places[d].clear();
+            }
+        }
+        places
     }
 
     /// Bytes that all tiles together read and write.

@@ -43,6 +43,8 @@ pub struct TileValue {
     pub constant: Option<Word>,
     /// The store that it can be computed into.
     pub direct: Option<usize>,
+    /// Whether it is a load that only selections read, each where the load's guards hold: they copy pieces of it from its buffer.
+    pub in_pieces: bool,
 }
 
 /// One step, which computes the value of its number.
@@ -124,6 +126,8 @@ pub enum TileStep {
         pieces: Vec<(Region, usize)>,
         /// Elsewhere.
         fill: Word,
+        /// Whether no point lies in two of them.
+        disjoint: bool,
     },
     /// The first piece whose guards hold, where that is no box.
     Select {

@@ -73,6 +73,11 @@ impl Region {
             && other.slanted.iter().all(|bound| self.slanted.contains(bound))
     }
 
+    /// Whether no point lies in both, which their boxes show.
+    pub fn is_apart(&self, other: &Region) -> bool {
+        (0..MAX_RANK).any(|d| self.to[d] <= other.from[d] || other.to[d] <= self.from[d])
+    }
+
     /// The one of some boxes that holds all of them.
     pub fn outermost<'a>(regions: impl Iterator<Item = &'a Region> + Clone) -> Option<&'a Region> {
         regions.clone().find(|outer| regions.clone().all(|region| region.is_within(outer)))
@@ -119,6 +124,10 @@ impl Region {
 
     /// Whether a tile lies in it.
     pub fn covers(&self, tile: &Tile) -> bool {
+        let within = |d: usize| self.from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= self.to[d];
+        if self.slanted.is_empty() || !(0..MAX_RANK).all(within) {
+            return (0..MAX_RANK).all(within);
+        }
         let [from, to] = self.at(tile);
         (0..MAX_RANK).all(|d| from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= to[d])
     }

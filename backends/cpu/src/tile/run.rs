@@ -185,6 +185,15 @@ impl TileRun<'_> {
                     self.point_to(id, register);
                 }
                 TileStep::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
+                // Pieces of it are copied from its buffer, unless it is read there as a whole.
+                TileStep::Affine { .. } if value.in_pieces && walk.place == TileLayout::Apart => {
+                    self.point_to(id, register);
+                }
+                TileStep::Boxed { region, .. }
+                    if value.in_pieces && (walk.place == TileLayout::Apart || !region.covers(self.tile)) =>
+                {
+                    self.point_to(id, register);
+                }
                 TileStep::Affine { slot, base, strides } => self.load(id, *slot, *base, strides, register),
                 TileStep::Boxed { slot, base, strides, region } if region.covers(self.tile) => {
                     self.load(id, *slot, *base, strides, register);
@@ -236,7 +245,8 @@ impl TileRun<'_> {
                     }
                     self.point_to(id, register);
                 }
-                TileStep::Pieces { pieces, fill } => {
+                TileStep::Pieces { pieces, fill, disjoint } => {
+                    let fill = (fill, *disjoint);
                     let at = self.piece_together(pieces, fill, value, register, walk.lines.is_some());
                     self.point_to(id, at);
                 }
@@ -289,14 +299,33 @@ impl TileRun<'_> {
         CopySide { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
 
-    /// Selects by boxes; gives where the value is.
+    /// As [`TileRun::side`], of a part of the tile that lies in a piece of a selection.
+    ///
+    /// # Safety
+    /// As [`TileRun::side`]; the part must lie where the value's guards hold, if it is a load.
+    unsafe fn piece(&self, id: usize, part: &Tile) -> CopySide {
+        let value = &self.program.values[id];
+        match &self.program.steps[id] {
+            TileStep::Affine { slot, base, strides } | TileStep::Boxed { slot, base, strides, .. }
+                if value.in_pieces =>
+            {
+                let offset = self.offset(part, *base, strides) * value.dtype.size() as isize;
+                let at = self.frame.slots[*slot].wrapping_offset(offset);
+                CopySide { at, strides: strides.map(|s| s as isize) }
+            }
+            // SAFETY: passed on from the caller.
+            _ => unsafe { self.side(id, part) },
+        }
+    }
+
+    /// Selects by boxes, filling what lies in none of them, which may be `disjoint`; gives where the value is.
     ///
     /// # Safety
     /// As [`TileProgram::run`]; the pieces' steps must have been run.
     unsafe fn piece_together(
         &self,
         pieces: &[(Region, usize)],
-        fill: &Word,
+        (fill, disjoint): (&Word, bool),
         value: &TileValue,
         register: *mut u8,
         may_be_in_lines: bool,
@@ -304,20 +333,32 @@ impl TileRun<'_> {
         // SAFETY: the pieces were computed before.
         unsafe {
             let all = pieces.iter().position(|(region, _)| region.covers(self.tile));
-            let as_it_is =
-                |id: usize| self.program.values[id].mask == value.mask && (may_be_in_lines || self.lines(id).is_none());
+            let is_there = |id: usize| !self.program.values[id].in_pieces || self.at(id) != self.register(id);
+            let as_it_is = |id: usize| {
+                is_there(id)
+                    && self.program.values[id].mask == value.mask
+                    && (may_be_in_lines || self.lines(id).is_none())
+            };
+            // Of disjoint pieces only one can cover the tile.
+            let covering = all.filter(|&n| n == 0 || disjoint);
             match all {
-                Some(0) if as_it_is(pieces[0].1) => return self.at(pieces[0].1),
-                Some(n) => self.put(value, register, self.tile, &self.side(pieces[n].1, self.tile)),
+                _ if covering.is_some_and(|n| as_it_is(pieces[n].1)) => return self.at(pieces[all.unwrap_or(0)].1),
+                Some(n) => self.put(value, register, self.tile, &self.piece(pieces[n].1, self.tile)),
                 None => {
+                    let of_pieces = || {
+                        let parts = pieces.iter().filter_map(|(region, _)| region.part(self.tile));
+                        parts.map(|part| part.count(value.mask)).sum::<usize>()
+                    };
                     let n = self.tile.count(value.mask);
-                    line(register, fill.at(), 0, n, value.dtype.size());
+                    if !disjoint || of_pieces() < n {
+                        line(register, fill.at(), 0, n, value.dtype.size());
+                    }
                 }
             }
             // The first one counts.
             for (region, id) in pieces[..all.unwrap_or(pieces.len())].iter().rev() {
                 if let Some(part) = region.part(self.tile) {
-                    self.put(value, register, &part, &self.side(*id, &part));
+                    self.put(value, register, &part, &self.piece(*id, &part));
                 }
             }
         }

@@ -11,6 +11,7 @@ use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     maps,
     lines_of_padded_windows,
+    pieces_of_pieces,
     a_value_that_is_stored_for_each_point_of_another_axis,
     results_past_the_caches,
     a_result_past_the_caches_beside_a_copied_load,
@@ -129,6 +130,48 @@ fn lines_of_padded_windows(device: &Device) {
         // The rows beside the columns: in lines.
         let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
         build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
+        let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+        device.check(&kernel, &inputs, 4.0);
+    }
+}
+
+/// What is concatenated in turn, side by side: lines of any length that follow each other, overlap or leave a gap, which are also stored or
+/// read as a whole.
+fn pieces_of_pieces(device: &Device) {
+    for (seed, width) in
+        [3, 5, 16, 33, 70, 96, 260].into_iter().flat_map(|w| [0, 1, 2, 3].map(|n| (n + 4 * w as u64, w)))
+    {
+        let mut build = Build::new(seed);
+        let rows = build.random.pick(&[1, 7, 130]);
+        let domain = [rows, width];
+        let mut b = body(&domain);
+        let first = 1 + build.random.below(width - 2);
+        let second = first + 1 + build.random.below(width - first - 1);
+        // Of the outer pieces: one after the other, over each other, or apart.
+        let third = second + build.random.below(3) - 1;
+        let piece = |build: &mut Build, b: &mut Body, from: usize, to: usize| {
+            let columns = to.saturating_sub(from).max(1);
+            let slot = build.input(DType::F32, rows * columns);
+            let at =
+                Index::coord(0).times(columns as i64).plus(&Index::coord(1)).plus(&Index::constant(-(from as i64)));
+            let guards = vec![(Index::coord(1), from as i64..to as i64)];
+            let load = push(b, Instr::Load(Load { slot, dtype: DType::F32, at, guards: guards.clone() }));
+            (guards, load)
+        };
+        let inner = vec![piece(&mut build, &mut b, 0, first), piece(&mut build, &mut b, first, second)];
+        let last = piece(&mut build, &mut b, third, width);
+        let fill = (0.5 * (seed % 2) as f64).into();
+        let inner = push(&mut b, Instr::Select { pieces: inner, fill, dtype: DType::F32 });
+        let before = vec![(Index::coord(1), 0..second as i64)];
+        let pieces = vec![(before, inner), last];
+        let all = push(&mut b, Instr::Select { pieces, fill, dtype: DType::F32 });
+        let beside = build.dense(&mut b, DType::F32);
+        let product = map(&mut b, "mul", &[all, beside], DType::F32);
+        build.store(&domain, DType::F32, product);
+        if seed % 4 > 1 {
+            build.store(&domain, DType::F32, inner);
+            build.store(&domain, DType::F32, all);
+        }
         let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
         device.check(&kernel, &inputs, 4.0);
     }

@@ -20,6 +20,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_are_copied_as_they_are_needed,
     windows_of_many_channels,
     windows_that_are_packed,
+    windows_that_slide_along_lines,
     windows_whose_taps_are_innermost,
     windows_of_narrow_groups,
 ];
@@ -64,6 +65,35 @@ fn windows_that_are_packed(device: &Device) {
         let lhs = windows(&mut build, &[line(), line()], [1, 1, 16], last, DType::F32);
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, 300, DType::F32);
+        device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+    }
+}
+
+/// Lines of an image that are long enough for blocks of rows: what windows share of a line is copied once, between borders of any width,
+/// and windows that lie in these as a whole.
+fn windows_that_slide_along_lines(device: &Device) {
+    for seed in 0..80 {
+        let mut build = Build::new(seed);
+        let random = &mut build.random;
+        let line = |random: &mut Random, extents: &[usize]| {
+            let (size, dilation) = (random.pick(&[1, 2, 3, 5]), random.pick(&[1, 1, 2, 3]));
+            let (before, after) = (random.pick(&[0, 1, 2, 5]), random.pick(&[0, 1, 2, 5]));
+            let least = (dilation * (size - 1) + 1_usize).saturating_sub(before + after).max(1);
+            Line {
+                extent: random.pick(extents).max(least),
+                before,
+                after,
+                size,
+                stride: random.pick(&[1, 1, 2]),
+                dilation,
+            }
+        };
+        let lines = [line(random, &[1, 5, 9]), line(random, &[11, 13, 24, 28, 41])];
+        let sizes = [random.pick(&[1, 1, 2]), 1, random.pick(&[8, 11, 16, 40])];
+        let n = random.pick(&[3, 17, 32, 70]);
+        let lhs = windows(&mut build, &lines, sizes, true, DType::F32);
+        let k = lhs.domain[2];
+        let (kernel, inputs) = product(build, lhs, n, DType::F32);
         device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
     }
 }

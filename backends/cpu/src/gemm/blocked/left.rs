@@ -33,7 +33,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                 Left::Strided(lhs) if self.is_apart(lhs.columns) => None,
                 Left::Strided(lhs) if !self.clash(lhs) => Some(strided(lhs, from)),
                 // What is copied slowly mostly need not be.
-                Left::Blocks(source) if source.lines_of_rows().is_some() => None,
+                Left::Blocks(source) if source.lines_of_rows(self.micro.rows()).is_some() => None,
                 _ => again.then(|| self.copy(Stretch::new(0, self.e.m), terms)),
             }
         }
@@ -48,7 +48,9 @@ impl<T: ProductElement> Blocked<'_, T> {
         unsafe {
             let strided = match &self.lhs {
                 Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
-                Left::Blocks(source) => source.part(rows.stretch(), terms),
+                Left::Blocks(source) => source
+                    .part(rows.stretch(), terms)
+                    .or_else(|| source.patch(rows.stretch(), terms, self.left_room(terms.count))),
             };
             match strided {
                 Some(at) if self.is_apart(at.part.terms) => self.packed(at, rows, terms.count, 0).into(),

@@ -268,6 +268,30 @@ impl Side {
         elements * if self.nest.instrs.iter().all(side_by_side) { COPY } else { APART }
     }
 
+    /// Where the terms lie from the first one on, if a step along each axis goes so far.
+    pub fn terms(&self, strides: impl Iterator<Item = isize>, terms: &[usize], to: &mut [isize]) {
+        let mut steps = [0; MAX_RANK];
+        for (axis, stride) in self.axes.iter().zip(strides) {
+            if let Some((k, step)) = axis.term {
+                steps[k] += stride * step as isize;
+            }
+        }
+        let Some(last) = terms.len().checked_sub(1).filter(|&last| terms[last] > 0) else { return to.fill(0) };
+        let (mut point, mut at) = ([0; MAX_RANK], 0);
+        // In lines, which have vectors.
+        for line in to.chunks_mut(terms[last]) {
+            line.iter_mut().zip(0..).for_each(|(to, n)| *to = at + n * steps[last]);
+            for k in (0..last).rev() {
+                (point[k], at) = (point[k] + 1, at + steps[k]);
+                if point[k] < terms[k] {
+                    break;
+                }
+                at -= steps[k] * terms[k] as isize;
+                point[k] = 0;
+            }
+        }
+    }
+
     /// The extents of what it is evaluated on for a box of the result.
     pub fn extents<'a>(&'a self, len: &'a [usize], terms: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
         self.axes.iter().map(|axis| {

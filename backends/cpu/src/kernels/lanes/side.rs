@@ -14,6 +14,8 @@ pub struct LaneOperand {
     side: Side,
     source: Source,
     size: usize,
+    /// What [`LaneOperand::find`] says of one that is read in place: it is the same for every tile.
+    terms: Option<Vec<isize>>,
 }
 
 enum Source {
@@ -48,7 +50,9 @@ impl LaneOperand {
         if side.in_place()
             && let Some((slot, base, strides)) = in_place(&side.nest, acc, slots)
         {
-            return Ok(LaneOperand { side, source: Source::InPlace(slot, base, strides), size });
+            let mut of_terms = vec![0; terms.iter().product()];
+            side.terms(strides.iter().map(|&s| s as isize), terms, &mut of_terms);
+            return Ok(LaneOperand { side, source: Source::InPlace(slot, base, strides), size, terms: Some(of_terms) });
         }
         let held = side.nest.results.first().map(|&r| register(side.nest.instrs[r].dtype()));
         if held != Some(acc) {
@@ -65,7 +69,7 @@ impl LaneOperand {
             return Err(vec!["an operand that is the same along an axis of its maps".to_string()]);
         }
         program.allocate(&lens.iter().map(extents).collect::<Vec<_>>());
-        Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size })
+        Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size, terms: None })
     }
 
     /// Bytes of scratch memory.
@@ -141,26 +145,15 @@ impl LaneOperand {
         self.side.depends_on(point)
     }
 
-    /// Where each term lies from the first one on, in elements.
-    pub fn terms(&self, tile: &LaneTile, terms: &[usize], to: &mut [isize]) {
-        let mut steps = [0; MAX_RANK];
-        for (axis, stride) in self.side.axes.iter().zip(&tile.strides) {
-            if let Some((k, step)) = axis.term {
-                steps[k] += stride * step as isize;
-            }
+    /// Finds out where each term lies from the first one on, in elements, unless that is known.
+    pub fn find(&self, tile: &LaneTile, terms: &[usize], to: &mut [isize]) {
+        if self.terms.is_none() {
+            self.side.terms(tile.strides.iter().copied(), terms, to);
         }
-        let mut point = [0; MAX_RANK];
-        let mut at = 0;
-        for to in to {
-            *to = at;
-            for k in (0..terms.len()).rev() {
-                (point[k], at) = (point[k] + 1, at + steps[k]);
-                if point[k] < terms[k] {
-                    break;
-                }
-                at -= steps[k] * terms[k] as isize;
-                point[k] = 0;
-            }
-        }
+    }
+
+    /// Where each term lies, of which this was `found`.
+    pub fn terms<'a>(&'a self, found: &'a [isize]) -> &'a [isize] {
+        self.terms.as_deref().unwrap_or(found)
     }
 }
