@@ -88,6 +88,7 @@ fn a_graph_in_text_form_runs() {
     assert!(eutectic(["opt", &graph, "--dot"]).good().starts_with("digraph"));
 }
 
+#[cfg(feature = "text")]
 #[test]
 fn texts_become_embeddings() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/tiny-bert");
