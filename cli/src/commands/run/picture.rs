@@ -133,7 +133,7 @@ fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
     let format = ImageFormat::from_path(path).map_err(|e| unwritable(&e))?;
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, format).map_err(|e| unwritable(&e))?;
-    output::write(path, &[bytes.get_ref()]).map_err(|e| unwritable(&e))
+    output::write(path, &[bytes.get_ref()])
 }
 
 #[cfg(test)]
