@@ -16,10 +16,11 @@ use self::sweep::{Point, Sweep};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    inputs::InputFiles,
     npy, output,
     plan_file::PlanFile,
     profile::{self, KernelStep},
-    program::{InputFiles, NamedTensors},
+    program::NamedTensors,
     table::{bytes, duration, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };

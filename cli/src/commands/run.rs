@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    inputs::InputFiles,
     npy, output,
-    program::{InputFiles, NamedTensors, suggestion},
+    program::{NamedTensors, suggestion},
     table::{faint, table, thousands},
     timing::progress,
 };
