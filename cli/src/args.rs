@@ -11,10 +11,13 @@ use std::{
 use clap::{Args, ValueEnum};
 use eutectic::{
     BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
-    engine::{backend::BackendError, ir::lang::sexp::did_you_mean, rewrites},
+    engine::{
+        backend::BackendError,
+        ir::lang::sexp::did_you_mean,
+        rewrites::{self, glob::Glob},
+    },
     packs,
 };
-use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
 use crate::{
@@ -184,11 +187,8 @@ pub fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
 ///
 /// # Errors
 /// When it is no glob.
-pub fn pattern(glob: &str) -> Result<GlobMatcher, Fault> {
-    // The copies of a rule for several ops are named `rule[op]`; the brackets are no glob.
-    let escaped = glob.replace('[', "[[]");
-    let glob = Glob::new(&escaped).map_err(|e| input(format!("`{glob}` is no pattern: {e}"), "as in 'fuse/*'"))?;
-    Ok(glob.compile_matcher())
+pub fn pattern(glob: &str) -> Result<Glob, Fault> {
+    Glob::new(glob).map_err(|e| input(format!("`{glob}` is no pattern: {e}"), "as in 'fuse/*'"))
 }
 
 /// What every command about a program takes: the program, how it is compiled, and how results are printed.

@@ -46,6 +46,12 @@ pub fn input(message: impl fmt::Display, help: impl Into<String>) -> Fault {
     Fault::Input(Report::new(Plain { message: message.to_string(), help: Some(help.into()) }))
 }
 
+/// Something that was left out of this build, and how to get it.
+pub fn not_built(message: impl fmt::Display, feature: &str) -> Fault {
+    let help = format!("build with `--features {feature}`, or with `--features full`, which leaves nothing out");
+    input(message, help)
+}
+
 /// An error on one line. Where its first line announces a list, the first of the list and how many there are more.
 pub fn in_one_line(error: &impl fmt::Display) -> String {
     let text = error.to_string();
@@ -198,6 +204,7 @@ impl From<Error> for Fault {
                 input(error, "--without, --only and --fp choose the rules: let these take part")
             }
             Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
+            Error::NotBuilt { name } => not_built(format!("this build has no backend `{name}`"), name),
             error => Fault::input(error),
         }
     }

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod fault;
 mod infer;
+mod inputs;
 mod npy;
 mod output;
 mod plan_file;

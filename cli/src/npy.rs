@@ -51,5 +51,4 @@ pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
         input(format!("{}: {problem}", path.display()), help)
     })?;
     output::write(path, &[&header, tensor.bytes()])
-        .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
 }

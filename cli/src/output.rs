@@ -8,6 +8,8 @@ use std::{
 
 use tempfile::NamedTempFile;
 
+use crate::fault::Fault;
+
 /// A file that is being written.
 pub struct OutputFile {
     to: OutputTarget,
@@ -70,11 +72,16 @@ impl OutputFile {
 /// Writes a file whole, from its parts, or not at all.
 ///
 /// # Errors
-/// When it cannot be written; what was there is there still.
-pub fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut output = OutputFile::new(path)?;
-    parts.iter().try_for_each(|part| output.write_all(part))?;
-    output.done()
+/// When it cannot be written; what was there is there still. Of a pipe that nobody reads any more, none.
+pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
+    let written = OutputFile::new(path).and_then(|mut output| {
+        parts.iter().try_for_each(|part| output.write_all(part))?;
+        output.done()
+    });
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Fault::Closed,
+        _ => Fault::run(format!("{}: cannot be written: {error}", path.display())),
+    })
 }
 
 impl Write for OutputFile {

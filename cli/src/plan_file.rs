@@ -74,7 +74,6 @@ impl PlanFile {
     pub fn write(&self, path: &Path) -> Result<(), Fault> {
         let text = serde_json::to_string_pretty(self).map_err(Fault::run)?;
         output::write(path, &[text.as_bytes()])
-            .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))
     }
 
     /// Reads one.

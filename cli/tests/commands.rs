@@ -88,6 +88,7 @@ fn a_graph_in_text_form_runs() {
     assert!(eutectic(["opt", &graph, "--dot"]).good().starts_with("digraph"));
 }
 
+#[cfg(feature = "text")]
 #[test]
 fn texts_become_embeddings() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/tiny-bert");
@@ -161,16 +162,18 @@ fn the_gap_to_the_best_plan_is_shown() {
 #[test]
 fn a_reader_that_stops_is_no_failure() {
     use std::process::{Command, Stdio};
-    let mut child = Command::new(env!("CARGO_BIN_EXE_eutectic"))
-        .args(["ops"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && err.is_empty(), "{err}");
+    for args in [&["ops"][..], &["bench", "demo", "--seq", "8", "--iters", "2", "--csv", "-"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_eutectic"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && err.is_empty(), "{args:?}: {err}");
+    }
 }
 
 #[test]

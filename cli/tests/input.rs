@@ -76,6 +76,11 @@ fn missing_and_damaged_weights() {
 }
 
 #[test]
+fn sweeps_over_what_a_model_does_not_have() {
+    eutectic(["bench", "demo", "--sweep", "thread=1,2"]).refused(&["--sweep thread", "did you mean `threads`?", "seq"]);
+}
+
+#[test]
 fn texts_that_are_none() {
     eutectic(["run", "minilm", "--text", "hello"]).refused(&["--weights DIR"]);
     eutectic(["run", "minilm"]).refused(&["--text"]);

@@ -8,9 +8,10 @@ use std::{collections::BTreeSet, process::Command};
 use common::{Dir, eutectic};
 
 /// The screens that are looked at; numbers that are measured differ from run to run.
-const SCREENS: [&[&str]; 5] = [
+const SCREENS: [&[&str]; 6] = [
     &["demo", "--seq", "8"],
-    &["opt", "demo", "--seq", "8", "--print", "phases,rules,kernels,times"],
+    &["opt", "demo", "--seq", "8"],
+    &["rules", "why", "fuse/{mean,variance}*", "demo", "--seq", "8"],
     &["explain", "demo", "*attention*", "--seq", "8", "--quick"],
     &["bench", "demo", "--seq", "8", "--iters", "3", "--warmup", "1", "--explain"],
     &["rules", "list", "fuse/*"],

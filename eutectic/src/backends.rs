@@ -6,23 +6,34 @@ use eutectic_backend::{Backend, BackendError, Setup};
 
 use crate::{Cpu, Error};
 
-/// A backend that programs can be compiled for, if this machine has what it needs.
+type Open = fn(&Setup) -> Result<Arc<dyn Backend>, BackendError>;
+
+/// A backend that programs can be compiled for, if this build has it and this machine has what it needs.
 pub struct Listed {
     /// Its name, as [`Backend::name`] gives it.
     pub name: &'static str,
     /// What it runs programs on.
     pub about: &'static str,
-    open: fn(&Setup) -> Result<Arc<dyn Backend>, BackendError>,
+    /// None where the feature of its name is off.
+    open: Option<Open>,
 }
 
-/// All that this build has; the first is the one that runs everywhere.
+/// All that there are, in this build or not; the first is the one that runs everywhere.
 pub const BACKENDS: &[Listed] = &[
-    Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Cpu::open },
-    #[cfg(feature = "cuda")]
-    Listed { name: "cuda", about: "an NVIDIA GPU: kernels compiled when they are needed", open: eutectic_cuda::open },
-    #[cfg(feature = "vulkan")]
-    Listed { name: "vulkan", about: "any GPU with Vulkan 1.3, or lavapipe", open: eutectic_vulkan::open },
+    Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Some(Cpu::open) },
+    Listed { name: "cuda", about: "an NVIDIA GPU: kernels compiled when they are needed", open: CUDA },
+    Listed { name: "vulkan", about: "any GPU with Vulkan 1.3, or lavapipe", open: VULKAN },
 ];
+
+#[cfg(feature = "cuda")]
+const CUDA: Option<Open> = Some(eutectic_cuda::open);
+#[cfg(not(feature = "cuda"))]
+const CUDA: Option<Open> = None;
+
+#[cfg(feature = "vulkan")]
+const VULKAN: Option<Open> = Some(eutectic_vulkan::open);
+#[cfg(not(feature = "vulkan"))]
+const VULKAN: Option<Open> = None;
 
 impl Listed {
     /// The backend of a name.
@@ -37,9 +48,10 @@ impl Listed {
     /// The backend, if it runs here.
     ///
     /// # Errors
-    /// What this machine lacks, with where it was looked for, or what is wrong with the setup.
+    /// The feature that this build lacks; or what this machine lacks, with where it was looked for; or what is wrong with the setup.
     pub fn open(&self, setup: &Setup) -> Result<Arc<dyn Backend>, Error> {
-        (self.open)(setup).map_err(|why| Error::Open { name: self.name, why })
+        let open = self.open.ok_or(Error::NotBuilt { name: self.name })?;
+        open(setup).map_err(|why| Error::Open { name: self.name, why })
     }
 }
 
@@ -56,6 +68,7 @@ mod tests {
                     assert_eq!(name, listed.name);
                     assert!(!places.is_empty(), "`{name}` says where it looked");
                 }
+                Err(Error::NotBuilt { name }) => assert!(listed.open.is_none() && name == listed.name),
                 Err(error) => panic!("{error}"),
             }
         }

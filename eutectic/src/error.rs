@@ -84,6 +84,12 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A backend that was left out of this build.
+    #[error("this build has no backend `{name}`: it takes the feature `{name}`")]
+    NotBuilt {
+        /// Its name, which is that of its feature.
+        name: &'static str,
+    },
     /// A backend that does not run here, or not as it was asked to.
     #[error("the backend `{name}` cannot be opened: {why}")]
     Open {

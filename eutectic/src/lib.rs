@@ -71,7 +71,7 @@
 //! | `models` | weights from files (safetensors, checkpoints of torch), builders of models |
 //! | `onnx` | the reader of ONNX files |
 //! | `text` | tokens, and text models from a folder |
-//! | `vision` | images, and models that take them |
+//! | `vision` | the reader of images (PNG, JPEG) for models that take them |
 //! | `cuda`, `vulkan` | backends for GPUs |
 //! | `full` | all of these |
 

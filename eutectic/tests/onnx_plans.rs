@@ -18,7 +18,6 @@ use eutectic::{
             minilm,
             onnx::Model,
             sam::{self, Preset, SamConfig, VisionConfig},
-            text,
         },
     },
 };
@@ -33,7 +32,7 @@ fn kernels(compiler: &Compiler, graph: &Graph) -> String {
 fn built() -> Graph {
     let config = BertConfig { layers: 2, ..minilm::config() };
     let graph = bert::graph("minilm", &config, Form::Composite, &[BertOutput::LastHiddenState]).expect("it is built");
-    text::bind(&graph, &config, 1, 128).expect("128 tokens are few enough")
+    bert::bind(&graph, &config, 1, 128).expect("128 tokens are few enough")
 }
 
 #[test]

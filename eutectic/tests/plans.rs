@@ -10,7 +10,6 @@ use eutectic::{
             bert::{self, BertConfig},
             builtin::{BUILTINS, Builtin},
             sam::{self, Preset, SamConfig, VisionConfig},
-            text,
         },
         rewrites::Choice,
     },
@@ -24,7 +23,7 @@ fn compiler() -> Compiler {
 fn graph(model: &Builtin, form: Form, layers: usize) -> Graph {
     let config = BertConfig { layers, ..(model.config)() };
     let graph = bert::graph(model.name, &config, form, model.outputs).expect("the configuration is sound");
-    text::bind(&graph, &config, model.batch, model.sequence).expect("the sequence is short enough")
+    bert::bind(&graph, &config, model.batch, model.sequence).expect("the sequence is short enough")
 }
 
 fn program(graph: &Graph) -> Program {

@@ -151,3 +151,25 @@ fn tensors_without_elements_run() {
         }
     }
 }
+
+#[test]
+fn what_no_memory_holds_is_refused_before_it_is_planned() {
+    for dims in [&[usize::MAX, usize::MAX][..], &[usize::MAX], &[1 << 40, 1 << 40]] {
+        let mut graph = Graph::new("huge");
+        let x = graph.input("x", Type::tensor(DType::F32, dims)).unwrap();
+        // Where no op can tell what it makes of them, the builder refuses it.
+        let Ok(y) = graph.apply("exp", &[x], &[]) else { continue };
+        graph.output("y", y).unwrap();
+        let compiler = compiler();
+        let errors = [
+            compiler.compile(&graph).err(),
+            compiler.plan(&graph).err(),
+            compiler.why(&graph, |_| true).err(),
+            compiler.after_phase(&graph, eutectic::engine::rewrites::Phase::Main).err(),
+        ];
+        for (at, error) in errors.into_iter().enumerate() {
+            let error = error.unwrap_or_else(|| panic!("{dims:?}, {at}: it is taken")).to_string();
+            assert!(error.contains("memory") || error.contains("too large"), "{dims:?}, {at}: {error}");
+        }
+    }
+}

@@ -1,12 +1,11 @@
 //! Models: loaders for weights and tokens, and builders that turn a configuration into a graph. Nothing is compiled here.
 //!
-//! Features: `onnx` (the reader of ONNX files), `text` (tokens and text models), `vision` (images and the models that take them); all are
+//! Features: `onnx` (the reader of ONNX files), `text` (tokens and text models), `vision` (the reader of images); all are
 //! on unless they are switched off.
 
 pub mod bert;
 pub mod builtin;
 pub mod config;
-#[cfg(feature = "vision")]
 pub mod image;
 pub mod llama;
 pub mod minilm;
@@ -22,18 +21,17 @@ pub mod sam3;
 pub mod text;
 #[cfg(feature = "text")]
 pub mod tokens;
-#[cfg(feature = "vision")]
 pub mod vision;
 pub mod weights;
 mod windows;
 
-pub use bert::{BertConfig, BertOutput};
+pub use bert::{BertConfig, BertOutput, ShapeError};
 pub use config::ConfigError;
 pub use llama::LlamaConfig;
 pub use nn::{Activation, Form};
 pub use random::random_weights;
 #[cfg(feature = "text")]
-pub use text::{OpenError, Problem, ShapeError, TextModel};
+pub use text::{OpenError, Problem, TextModel};
 #[cfg(feature = "text")]
 pub use tokens::{Batch, Tokens, TokensError};
 pub use weights::{BoundParams, Misfit, Weights, WeightsError};

@@ -8,7 +8,7 @@ use std::{
 use eutectic_ir::{Dim, Graph, GraphError, Tensor, Type};
 
 use crate::{
-    bert::{self, BertConfig, BertOutput},
+    bert::{self, BertConfig, BertOutput, ShapeError, bind},
     config::ConfigError,
     nn::Form,
     tokens::{Batch, Tokens, TokensError},
@@ -61,26 +61,6 @@ pub enum Problem {
         /// How many ids have an embedding.
         embedded: usize,
     },
-}
-
-/// Why there is no program for a batch.
-#[derive(Debug, thiserror::Error)]
-pub enum ShapeError {
-    /// The sequence is too long or the batch is empty.
-    #[error(
-        "a batch of {batch} texts of {sequence} tokens: expected at least one text and 1 to {positions} tokens, for which the model has positions"
-    )]
-    OutOfRange {
-        /// The texts.
-        batch: usize,
-        /// The tokens of each.
-        sequence: usize,
-        /// How many positions have an embedding.
-        positions: usize,
-    },
-    /// The graph does not work out.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
 }
 
 impl TextModel {
@@ -175,18 +155,6 @@ impl TextModel {
     pub fn batches(&self, texts: &[impl AsRef<str>], max_batch: usize) -> Result<Vec<Batch>, TokensError> {
         self.tokens.batches(texts, max_batch)
     }
-}
-
-/// A graph of [`bert::graph`] for a batch of known extents.
-///
-/// # Errors
-/// When the batch is empty or the length has no positions.
-pub fn bind(graph: &Graph, config: &BertConfig, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
-    let extent = i64::try_from(batch).ok().filter(|_| batch > 0 && (1..=config.positions).contains(&sequence));
-    let batch = extent.ok_or(ShapeError::OutOfRange { batch, sequence, positions: config.positions })?;
-    // The number of positions is limited by the configuration.
-    let values = [(bert::BATCH, batch), (bert::SEQUENCE, sequence as i64)];
-    Ok(graph.bind(&values.map(|(name, n)| (name.to_string(), n)).into())?)
 }
 
 fn keep<T, E: Into<Problem>>(result: Result<T, E>, problems: &mut Vec<Problem>) -> Option<T> {

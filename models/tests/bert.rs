@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use common::{difference, golden, run};
 use eutectic_ir::{DType, Graph, Tensor};
 use eutectic_models::{
-    Activation, BertConfig, BertOutput, Form, Weights, bert, random_weights,
-    text::{ShapeError, bind},
+    Activation, BertConfig, BertOutput, Form, ShapeError, Weights,
+    bert::{self, bind},
+    random_weights,
 };
 
 const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];

@@ -63,7 +63,7 @@ fn builtin_models_build_in_both_forms() {
         let config = (builtin.config)();
         for form in [Form::Composite, Form::Primitive] {
             let graph = bert::graph(builtin.name, &config, form, builtin.outputs).unwrap();
-            eutectic_models::text::bind(&graph, &config, builtin.batch, builtin.sequence).unwrap();
+            bert::bind(&graph, &config, builtin.batch, builtin.sequence).unwrap();
         }
         assert_eq!(builtin::named(builtin.name).map(|b| b.doc), Some(builtin.doc));
     }

@@ -148,6 +148,7 @@ mod classes;
 mod egraph;
 mod engine;
 pub mod expr;
+pub mod glob;
 mod guard;
 mod instance;
 mod instantiate;

@@ -3,11 +3,11 @@
 use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
 
 use eutectic_ir::lang::{Errors, LangError, Source, sexp::did_you_mean};
-use globset::{Glob, GlobMatcher};
 use rayon::prelude::*;
 
 use crate::{
     check,
+    glob::{Glob, GlobError},
     parse::{self, located},
     recipe::Compiled,
     rule::{Contract, Rule},
@@ -43,7 +43,7 @@ pub enum LoadError {
         /// The pattern.
         pattern: String,
         /// Why.
-        error: globset::Error,
+        error: GlobError,
     },
     /// A pattern that no rule's name matches.
     #[error("no rule is named `{pattern}`{}", if .help.is_empty() { String::new() } else { format!("; {}", .help) })]
@@ -233,7 +233,7 @@ impl RuleSet {
         let only = self.globs(&choice.only)?;
         let stays = |c: &&Arc<Compiled>| {
             let rule = &c.rule;
-            let named = |globs: &[GlobMatcher]| globs.iter().any(|g| g.is_match(&*rule.name));
+            let named = |globs: &[Glob]| globs.iter().any(|g| g.is_match(&rule.name));
             let admitted = match Precision::of_pack(rule.pack()) {
                 Some(precision) => precision == choice.precision,
                 None => choice.fp.admits(rule.contract) || rule.defines_an_op(),
@@ -243,14 +243,11 @@ impl RuleSet {
         Ok(RuleSet { rules: self.rules.iter().filter(stays).cloned().collect() })
     }
 
-    fn globs(&self, patterns: &[String]) -> Result<Vec<GlobMatcher>, LoadError> {
+    fn globs(&self, patterns: &[String]) -> Result<Vec<Glob>, LoadError> {
         let glob = |pattern: &String| {
-            // The copies of a rule for several ops are named `rule[op]`; the brackets are no glob.
-            let escaped = pattern.replace('[', "[[]");
-            let glob = Glob::new(&escaped).map_err(|error| LoadError::Glob { pattern: pattern.clone(), error })?;
-            let matcher = glob.compile_matcher();
-            if self.rules.iter().any(|c| matcher.is_match(&*c.rule.name)) {
-                return Ok(matcher);
+            let glob = Glob::new(pattern).map_err(|error| LoadError::Glob { pattern: pattern.clone(), error })?;
+            if self.rules.iter().any(|c| glob.is_match(&c.rule.name)) {
+                return Ok(glob);
             }
             let help = did_you_mean(pattern, self.rules.iter().map(|c| &*c.rule.name));
             Err(LoadError::NoSuchRule { pattern: pattern.clone(), help: help.unwrap_or_default() })

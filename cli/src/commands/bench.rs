@@ -16,10 +16,11 @@ use self::sweep::{Point, Sweep};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    inputs::InputFiles,
     npy, output,
     plan_file::PlanFile,
     profile::{self, KernelStep},
-    program::{InputFiles, NamedTensors},
+    program::NamedTensors,
     table::{bytes, duration, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, interleaved, progress},
 };
@@ -110,14 +111,14 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{flag} is about one program, a sweep has several");
         return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
+    sweep::check(&args.measure.sweep, &args.job.program)?;
     let mut benches = Vec::new();
     for point in points {
         benches.push(Bench::at(args, point)?);
     }
     if let Some(path) = &args.csv {
         let text = csv(&benches);
-        let write = output::write(path, &[text.as_bytes()]);
-        write.map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
+        output::write(path, &[text.as_bytes()])?;
     }
     if [&args.csv, &args.output, &args.save_plan].into_iter().flatten().any(|path| output::is_standard(path)) {
         return Ok(());

@@ -52,6 +52,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 fn why(error: Error) -> String {
     match error {
         Error::Open { why, .. } => why.to_string(),
+        Error::NotBuilt { name } => format!("not in this build, which takes `--features {name}`"),
         error => error.to_string(),
     }
 }

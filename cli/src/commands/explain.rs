@@ -16,10 +16,9 @@ use eutectic::{
             apart::{Apart, Reason},
             report::{FusedOp, KernelReport},
         },
-        rewrites::{Applied, Choice},
+        rewrites::{Applied, Choice, glob::Glob},
     },
 };
-use globset::GlobMatcher;
 use serde_json::{Value, json};
 
 use crate::{
@@ -267,7 +266,7 @@ fn in_words(why: &Reason) -> String {
 }
 
 impl Explanation {
-    fn is_meant(&self, wanted: &GlobMatcher) -> bool {
+    fn is_meant(&self, wanted: &Glob) -> bool {
         let ops = self.report.fused.iter().map(|f| (f.op, &f.origin));
         let mut all = ops.chain([(self.report.anchor, &self.report.origin)]);
         self.numbers.iter().any(|number| wanted.is_match(number))

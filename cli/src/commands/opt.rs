@@ -17,7 +17,7 @@ use crate::{
     args::{CommonArgs, Format, StrategyName, print_json},
     fault::Fault,
     report::{self, Size},
-    table::{bytes, duration, faint, heading, seconds, several, table, thousands},
+    table::{bytes, duration, faint, hanging, heading, seconds, several, table, thousands},
 };
 
 const EXAMPLES: &str = "\
@@ -135,12 +135,21 @@ fn print_section(
     planned: &Planned,
 ) -> Result<(), Fault> {
     match section {
+        // As it is on a terminal too: it may be copied from there into a file.
         Section::Graph => write!(out, "{}", text::print(graph, text::Style::default()))?,
-        Section::Plan => write!(out, "{}", print::program(&planned.lowered.program))?,
+        Section::Plan => plan(out, &print::program(&planned.lowered.program))?,
         Section::Phases => phases(out, graph, planned)?,
         Section::Rules => rules(out, compiler, planned)?,
         Section::Kernels => kernels(out, compiler, planned)?,
         Section::Times => times(out, planned)?,
+    }
+    Ok(())
+}
+
+fn plan(out: &mut impl Write, text: &str) -> Result<(), Fault> {
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        writeln!(out, "{}", hanging(line, indent + 4))?;
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! `run`: embeddings of texts, masks and embeddings of images, or the outputs of a graph.
 
+#[cfg_attr(not(feature = "vision"), path = "run/no_pictures.rs")]
 mod picture;
+mod texts;
 mod vision;
 
 use std::{
@@ -9,15 +11,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic::{DType, Tensor, TextEncoder};
+use eutectic::{DType, Tensor};
 use serde_json::{Value, json};
 
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    inputs::InputFiles,
     npy, output,
-    program::{InputFiles, NamedTensors, suggestion},
-    table::{faint, heading, table, thousands},
+    program::{NamedTensors, suggestion},
+    table::{faint, table, thousands},
     timing::progress,
 };
 
@@ -79,7 +82,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{flag}: {} takes no images", args.job.program.model.display());
         return Err(input(problem, "sam does; the outputs of other models go where --output says"));
     }
-    if args.texts.is_empty() { run_graph(args) } else { run_texts(args) }
+    if args.texts.is_empty() { run_graph(args) } else { texts::run(args) }
 }
 
 /// `X,Y`.
@@ -87,87 +90,6 @@ fn point(text: &str) -> Result<[f64; 2], String> {
     let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite());
     let pair = text.split_once(',').and_then(|(x, y)| Some([number(x)?, number(y)?]));
     pair.ok_or("expected X,Y, as in 320,200".into())
-}
-
-fn run_texts(args: &Args) -> Result<(), Fault> {
-    let texts = utf8(&args.texts)?;
-    let model = args.job.program.model.display();
-    let Some(help) = args.job.program.published() else {
-        let help = "minilm does; a graph takes arrays: --input NAME=@FILE.npy";
-        return Err(input(format!("--text: {model} takes no texts"), help));
-    };
-    let Some(dir) = &args.job.program.weights else {
-        return Err(input("--text needs the model's files", format!("give --weights DIR; {help}")));
-    };
-    let bar = progress("compiling and running", None);
-    let mut encoder = TextEncoder::open(dir, args.job.compile.compiler()?)?.with_form(args.job.program.form());
-    let embeddings = encoder.encode(&texts)?;
-    drop(bar);
-    let width = embeddings.first().map_or(0, Vec::len);
-    if let Some(path) = args.outputs.first() {
-        let tensor = Tensor::from_f32(&[texts.len(), width], &embeddings.concat()).map_err(Fault::run)?;
-        npy::write(path, &tensor)?;
-    }
-    let similarities: Vec<Vec<f64>> =
-        embeddings.iter().map(|a| embeddings.iter().map(|b| dot(a, b)).collect()).collect();
-    let mut out = stdout().lock();
-    if args.job.format == Format::Json {
-        let shortest = |e: &Vec<f32>| e.iter().map(|x| shortest(*x)).collect::<Vec<_>>();
-        let row = |(text, e)| json!({ "text": text, "embedding": shortest(e) });
-        let rows: Vec<_> = texts.iter().zip(&embeddings).map(row).collect();
-        let value = json!({ "model": encoder.model().name(), "embeddings": rows, "similarities": similarities });
-        return print_json(&mut out, &value);
-    }
-    let mut table = table(&[">#", "text", "embedding"]);
-    for (at, (text, embedding)) in texts.iter().zip(&embeddings).enumerate() {
-        let numbers = embedding.iter().map(|x| f64::from(*x));
-        let [numbers, ..] = overview(numbers, embedding.len(), decimal);
-        table.add_row([(at + 1).to_string(), shortened(text), numbers]);
-    }
-    writeln!(out, "{table}")?;
-    if texts.len() > 1 {
-        writeln!(out, "\n{}\n{}", heading("cosine similarities"), similarity_table(&similarities))?;
-    }
-    Ok(())
-}
-
-fn similarity_table(similarities: &[Vec<f64>]) -> crate::table::Table {
-    let titles: Vec<String> =
-        (0..=similarities.len()).map(|n| if n == 0 { ">".into() } else { format!(">{n}") }).collect();
-    let mut table = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
-    for (at, row) in similarities.iter().enumerate() {
-        let mut cells = vec![(at + 1).to_string()];
-        cells.extend(row.iter().map(|s| format!("{s:.3}")));
-        table.add_row(cells);
-    }
-    table
-}
-
-/// Embeddings have length 1: the product is the cosine.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
-}
-
-/// Texts as they were typed, or which of them is no text.
-fn utf8(texts: &[OsString]) -> Result<Vec<String>, Fault> {
-    let text = |(at, text): (usize, &OsString)| {
-        text.to_str().map(String::from).ok_or_else(|| {
-            let bytes = text.as_encoded_bytes();
-            let good = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), |t| t.len());
-            let problem =
-                format!("--text number {}: byte {} is not UTF-8: {}", at + 1, good + 1, text.to_string_lossy());
-            input(problem, "give texts in UTF-8; iconv converts other encodings")
-        })
-    };
-    texts.iter().enumerate().map(text).collect()
-}
-
-fn shortened(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match line.char_indices().nth(48) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }
 
 fn run_graph(args: &Args) -> Result<(), Fault> {

@@ -12,7 +12,7 @@ use crate::{
     args::{CommonArgs, Format, no_rule, pattern, print_json},
     commands::explain::applied,
     fault::{Fault, in_one_line},
-    table::{faint, heading, several},
+    table::{faint, hanging, heading, several},
 };
 
 /// Which rule, on which program.
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     for why in &found {
         let place = compiler.rules().get(&why.rule).map(|rule| rule.place()).unwrap_or_default();
-        writeln!(out, "{} {}", heading(&why.rule), faint(format!("({place})")))?;
+        writeln!(out, "{}", hanging(format!("{} {}", heading(&why.rule), faint(format!("({place})"))), 2))?;
         print(why, &worth(why)?, args.most, &mut out)?;
     }
     Ok(())
@@ -134,25 +134,26 @@ fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
 
 fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<(), Fault> {
     let statistics = &why.statistics;
+    let mut line = |text: String, indent| writeln!(out, "{}", hanging(text, indent));
     match (statistics.matches, why.idle) {
-        (0, _) => writeln!(out, "  does not match")?,
-        (matches, Some(idle)) => writeln!(out, "  {}, without effect: {idle}", several(matches, "match"))?,
+        (0, _) => line("  does not match".into(), 4)?,
+        (matches, Some(idle)) => line(format!("  {}, without effect: {idle}", several(matches, "match")), 4)?,
         (matches, None) => {
             let changes = several(statistics.changes, "change");
-            writeln!(out, "  {}, {changes} of the e-graph; {}", several(matches, "match"), worth.text())?;
+            line(format!("  {}, {changes} of the e-graph; {}", several(matches, "match"), worth.text()), 4)?;
         }
     }
     if why.misses.is_empty() && statistics.matches == 0 {
-        writeln!(out, "  no `{}` is in the program, nor do other rules make one", why.entry)?;
+        line(format!("  no `{}` is in the program, nor do other rules make one", why.entry), 4)?;
     }
     for miss in why.misses.iter().take(most) {
         let NearMiss { matched, ops, part, place, reason, .. } = miss;
-        writeln!(out, "  nearly {}: {matched} of {} match, but", places(miss), several(*ops, "op"))?;
-        writeln!(out, "    {} {}", shortened(part), faint(format!("({place})")))?;
-        writeln!(out, "    {reason}")?;
+        line(format!("  nearly {}: {matched} of {} match, but", places(miss), several(*ops, "op")), 4)?;
+        line(format!("    {} {}", shortened(part), faint(format!("({place})"))), 6)?;
+        line(format!("    {reason}"), 6)?;
     }
     if why.misses.len() > most {
-        writeln!(out, "  {}", faint(format!("{} farther off; --most N shows them", why.misses.len() - most)))?;
+        line(format!("  {}", faint(format!("{} farther off; --most N shows them", why.misses.len() - most))), 4)?;
     }
     Ok(writeln!(out)?)
 }

@@ -19,6 +19,26 @@ pub const BATCH: &str = "B";
 /// The symbol of the number of tokens of each text, padding included.
 pub const SEQUENCE: &str = "S";
 
+/// Why there is no program for a batch.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapeError {
+    /// The sequence is too long or the batch is empty.
+    #[error(
+        "a batch of {batch} texts of {sequence} tokens: expected at least one text and 1 to {positions} tokens, for which the model has positions"
+    )]
+    OutOfRange {
+        /// The texts.
+        batch: usize,
+        /// The tokens of each.
+        sequence: usize,
+        /// How many positions have an embedding.
+        positions: usize,
+    },
+    /// The graph does not work out.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
 /// A result of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BertOutput {
@@ -61,6 +81,18 @@ pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[BertOutput]
         builder.g.output(output.name(), value)?;
     }
     Ok(graph)
+}
+
+/// A graph of [`graph`] for a batch of known extents.
+///
+/// # Errors
+/// When the batch is empty or the length has no positions.
+pub fn bind(graph: &Graph, config: &BertConfig, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
+    let extent = i64::try_from(batch).ok().filter(|_| batch > 0 && (1..=config.positions).contains(&sequence));
+    let batch = extent.ok_or(ShapeError::OutOfRange { batch, sequence, positions: config.positions })?;
+    // The number of positions is limited by the configuration.
+    let values = [(BATCH, batch), (SEQUENCE, sequence as i64)];
+    Ok(graph.bind(&values.map(|(name, n)| (name.to_string(), n)).into())?)
 }
 
 /// Token ids and a mask of the given extents: texts of different lengths, the first as long as there is room.

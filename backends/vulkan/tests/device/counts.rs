@@ -3,10 +3,9 @@
 use eutectic::{
     Graph, Program,
     engine::models::{
-        BertOutput, Form, bert,
-        bert::BertConfig,
+        BertOutput, Form,
+        bert::{self, BertConfig, bind},
         sam::{self, SamConfig},
-        text::bind,
     },
 };
 use eutectic_backend::hazards::{MemoryRange, MemorySpace, barriers, hazards};

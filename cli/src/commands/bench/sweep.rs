@@ -4,7 +4,11 @@ use std::{fmt, num::NonZeroUsize, str::FromStr};
 
 use serde_json::Value;
 
-use crate::args::CommonArgs;
+use crate::{
+    args::CommonArgs,
+    fault::{Fault, input},
+    program::{ProgramArgs, suggestion},
+};
 
 /// What is varied, and the values that it takes: `threads=1,2,4`.
 #[derive(Clone, Debug)]
@@ -25,6 +29,21 @@ impl FromStr for Sweep {
             return Err("a run takes at least one thread".into());
         }
         Ok(Sweep { name: name.into(), values })
+    }
+}
+
+/// Whether what is varied is something that a program has: dimensions of files are looked at where these are read.
+///
+/// # Errors
+/// When a built-in model has nothing of that name.
+pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
+    let known = ["threads", "batch", "seq"];
+    match sweeps.iter().find(|sweep| program.is_built_in() && !known.contains(&&*sweep.name)) {
+        None => Ok(()),
+        Some(Sweep { name, .. }) => {
+            let problem = format!("--sweep {name}: {} is a built-in model", program.model.display());
+            Err(input(problem, suggestion(name, "its sweeps are over", known.into_iter())))
+        }
     }
 }
 

@@ -66,8 +66,7 @@ pub(super) fn write(
     });
     // Within a script element, `</script>` would end it.
     let text = PAGE.replace(DATA, &data.to_string().replace('<', "\\u003c"));
-    output::write(path, &[text.as_bytes()])
-        .map_err(|e| Fault::run(format!("{}: cannot be written: {e}", path.display())))?;
+    output::write(path, &[text.as_bytes()])?;
     if output::is_standard(path) {
         return Ok(());
     }

@@ -2,17 +2,58 @@
 
 use std::{fmt::Display, io::Cursor, path::Path};
 
-use eutectic::engine::models::image::{Prepared, scaled};
-use image::{ImageFormat, Rgb, RgbImage, imageops};
+use ::image::{ImageFormat, Rgb, RgbImage, imageops};
+use eutectic::engine::models::image::{self, Prepared, Preprocessing, scaled};
 
-use crate::{fault::Fault, output};
+use crate::{
+    fault::{Fault, input},
+    output,
+};
 
 /// What a mask is painted with, and its rim.
 const PAINT: [f32; 3] = [30.0, 144.0, 255.0];
 const RIM: Rgb<u8> = Rgb([255, 255, 255]);
 
+/// The image as it was and as the model gets it.
+pub struct SeenImage {
+    image: RgbImage,
+    pub prepared: Prepared,
+}
+
+impl SeenImage {
+    /// Reads an image, and prepares it for a model that takes it at a size of that many rows and columns.
+    ///
+    /// # Errors
+    /// When the file is no image.
+    pub fn open(path: &Path, preprocessing: &Preprocessing, sides: [usize; 2]) -> Result<SeenImage, Fault> {
+        let image = image::open(path).map_err(|e| input(e, "give a PNG or JPEG file"))?;
+        Ok(SeenImage { prepared: preprocessing.apply(&image, sides), image })
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (u32, u32) {
+        self.image.dimensions()
+    }
+
+    /// Writes the image with a mask over it, of which `logits` has one for each pixel.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_mask(&self, path: &Path, logits: &[f32]) -> Result<(), Fault> {
+        write(path, &mask_over(&self.image, logits))
+    }
+
+    /// Writes the image and beside it the first three principal components of its embedding [channels rows columns].
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_components(&self, path: &Path, embedding: &[f32], dims: [usize; 3]) -> Result<(), Fault> {
+        write(path, &components_beside(&self.image, &self.prepared, embedding, dims))
+    }
+}
+
 /// The image with the places painted where the logits, one for each pixel, are above 0; the mask's rim is white.
-pub fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
+fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
     let (width, height) = image.dimensions();
     let within = |x: u32, y: u32| logits[(y * width + x) as usize] > 0.0;
     RgbImage::from_fn(width, height, |x, y| {
@@ -30,7 +71,7 @@ pub fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
 
 /// The image, and beside it as large the first three principal components of an embedding [channels rows columns] as colours; the
 /// part of it that shows padding is cut off.
-pub fn components_beside(image: &RgbImage, prepared: &Prepared, embedding: &[f32], dims: [usize; 3]) -> RgbImage {
+fn components_beside(image: &RgbImage, prepared: &Prepared, embedding: &[f32], dims: [usize; 3]) -> RgbImage {
     let [channels, rows, columns] = dims;
     let shown = prepared.shown([rows, columns]);
     // A row for each token that shows the image.
@@ -87,16 +128,12 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
     (0..count).map(component).collect()
 }
 
-/// Writes a picture.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
+fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
     let unwritable = |e: &dyn Display| Fault::run(format!("{}: cannot be written: {e}", path.display()));
     let format = ImageFormat::from_path(path).map_err(|e| unwritable(&e))?;
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, format).map_err(|e| unwritable(&e))?;
-    output::write(path, &[bytes.get_ref()]).map_err(|e| unwritable(&e))
+    output::write(path, &[bytes.get_ref()])
 }
 
 #[cfg(test)]

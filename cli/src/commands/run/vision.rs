@@ -5,17 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::image::RgbImage;
 use eutectic::{
     DType, Graph, Tensor,
     engine::models::{
-        image::{self, Prepared},
         sam::{self, Label, Prompts},
         vision::VisionModel,
     },
 };
 
-use super::{Args, output_files, picture, print_results};
+use super::{Args, output_files, picture::SeenImage, print_results};
 use crate::{
     args::Format,
     fault::{Fault, input},
@@ -23,12 +21,6 @@ use crate::{
     program::{NamedTensors, Opened},
     timing::progress,
 };
-
-/// The image as it was and as the model gets it.
-struct SeenImage {
-    image: RgbImage,
-    prepared: Prepared,
-}
 
 /// Runs a model that takes images.
 ///
@@ -74,7 +66,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let best = masks.map(|((_, masks), (_, scores))| PointMask::best(masks, scores, seen.as_ref()));
     if let Some(seen) = &seen {
         for path in &files.pictures {
-            picture::write(path, &drawn(seen, best.as_ref(), embedding(&opened.model, &named)?))?;
+            draw(path, seen, best.as_ref(), embedding(&opened.model, &named)?)?;
         }
     }
     print_results(args, &named, &inputs, &source)?;
@@ -112,8 +104,8 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     if args.job.program.images() != 1 {
         return Err(input("--image is one image, and --batch asks for others", "leave out --batch"));
     }
-    let image = image::open(path).map_err(|e| input(e, "give a PNG or JPEG file"))?;
-    let (width, height) = image.dimensions();
+    let seen = SeenImage::open(path, &preprocessing, sides)?;
+    let (width, height) = seen.size();
     let outside = |p: &&[f64; 2]| !(0.0..f64::from(width)).contains(&p[0]) || !(0.0..f64::from(height)).contains(&p[1]);
     if let Some([x, y]) = args.points.iter().find(outside) {
         let help = format!("x is from 0 to {}, y from 0 to {}", width - 1, height - 1);
@@ -122,8 +114,7 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
             help,
         ));
     }
-    let prepared = preprocessing.apply(&image, sides);
-    Ok(Some(SeenImage { image, prepared }))
+    Ok(Some(seen))
 }
 
 /// The graph for an embedding, or for masks where points are given, with the tensors that files have besides.
@@ -168,12 +159,12 @@ fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<
     })
 }
 
-fn drawn(seen: &SeenImage, mask: Option<&PointMask>, embedding: &Tensor) -> RgbImage {
+fn draw(path: &Path, seen: &SeenImage, mask: Option<&PointMask>, embedding: &Tensor) -> Result<(), Fault> {
     if let Some(mask) = mask {
-        return picture::mask_over(&seen.image, &mask.logits);
+        return seen.write_mask(path, &mask.logits);
     }
     let dims: [usize; 3] = embedding.dims()[1..].try_into().expect("an embedding of an image has four axes");
-    picture::components_beside(&seen.image, &seen.prepared, &numbers(embedding), dims)
+    seen.write_components(path, &numbers(embedding), dims)
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f32> {

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use eutectic::{
     DType, Graph, Tensor, TextEncoder,
     engine::models::{
-        Activation, BertConfig, BertOutput, Form, Weights, bert, minilm,
+        Activation, BertConfig, BertOutput, Form, Weights,
+        bert::{self, bind},
+        minilm,
         sam::{self, IGNORED_FOR_EMBEDDINGS, SamConfig},
-        text::bind,
     },
 };
 use serde_json::Value;

@@ -1,0 +1,131 @@
+//! Values of inputs and parameters: arrays from files, and random numbers that a program can take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use eutectic::{
+    DType, Graph, NodeId, Shape, Tensor,
+    engine::{
+        ir::{Class, index::Index, ops::ViewCall},
+        models::random::Rng,
+    },
+};
+
+use crate::{
+    fault::{Fault, input},
+    infer::no_input,
+    npy,
+    program::{NamedTensors, ProgramArgs},
+};
+
+/// Values of inputs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Inputs")]
+pub struct InputFiles {
+    /// An input of the graph from a file (- for stdin); others are random; dimensions without a number take the array's; may be repeated
+    #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
+    pub files: Vec<(String, PathBuf)>,
+}
+
+impl InputFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When a file is no usable `.npy` file, or a name is there twice.
+    pub fn read(&self) -> Result<NamedTensors, Fault> {
+        read_named("--input", &self.files)
+    }
+}
+
+/// The arrays of an option that may be repeated.
+///
+/// # Errors
+/// When a file is no usable `.npy` file, or a name is there twice.
+pub fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensors, Fault> {
+    let mut tensors = NamedTensors::new();
+    for (name, path) in files {
+        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
+            return Err(input(format!("{flag} {name} is given twice"), "give each name once"));
+        }
+    }
+    Ok(tensors)
+}
+
+impl ProgramArgs {
+    /// A value for each input: what `given` has, else random; every text of a built-in model has all tokens.
+    ///
+    /// # Errors
+    /// When a given value is for no input of the graph, or of another type.
+    pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
+        let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
+        if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
+            let inputs: Vec<_> = inputs.iter().map(|(name, id)| (*name, graph.ty(*id))).collect();
+            return Err(no_input(name, &inputs));
+        }
+        let mut values = NamedTensors::new();
+        for (name, id) in inputs {
+            let ty = graph.ty(id);
+            let value = given.get(name).cloned().map_or_else(|| self.random_input(graph, name, id), Ok)?;
+            if value.ty() != *ty {
+                let help = "give an array of exactly this element type and shape, or bind other extents";
+                return Err(input(format!("input `{name}` is {ty}, but {} was given", value.ty()), help));
+            }
+            values.insert(name.into(), value);
+        }
+        Ok(values)
+    }
+
+    fn random_input(&self, graph: &Graph, name: &str, id: NodeId) -> Result<Tensor, Fault> {
+        let ty = graph.ty(id);
+        let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
+            return Err(Fault::input(format!("input `{name}` {ty} has no known extents")));
+        };
+        let mut rng = Rng::new(self.seed ^ name.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into())));
+        let count = dims.iter().product();
+        // What the numbers of a built-in model's inputs mean is known: ids and a mask of ones.
+        let limit = match (self.builtin(), name) {
+            (Some(builtin), "ids") => (self.config(builtin)?).vocabulary,
+            (Some(_), _) => return Ok(Tensor::from_i64(dtype, &dims, std::iter::repeat_n(1, count))),
+            (None, _) => legal_ids(graph, id),
+        };
+        Ok(match dtype {
+            float if float.is_float() => Tensor::from_f64(dtype, &dims, (0..count).map(|_| rng.symmetric())),
+            DType::Bool => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(2) as i64)),
+            _ => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(limit) as i64)),
+        })
+    }
+}
+
+/// How many ids of an input are legal: the smallest extent that they are an index of; 2 where they are none, which suits masks.
+fn legal_ids(graph: &Graph, input: NodeId) -> usize {
+    let mut same = vec![false; graph.len()];
+    same[input.0 as usize] = true;
+    let mut least = None;
+    for (id, node) in graph.nodes() {
+        let carried: Vec<usize> = (0..node.operands.len()).filter(|&n| same[node.operands[n].0 as usize]).collect();
+        let operands: Option<Vec<_>> = node.operands.iter().map(|o| graph.ty(*o).dims()).collect();
+        let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
+        // Conversions keep an id what it is; arithmetic does not.
+        same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
+        let Class::View(view) = node.op.def().class else { continue };
+        let shapes: Vec<Shape> = node.operands.iter().filter_map(|o| graph.shape(*o).cloned()).collect();
+        let Some(shape) = graph.shape(id) else { continue };
+        let at: Vec<_> = (0..result.len()).map(Index::coord).collect();
+        let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: shape, at: &at, domain: &result };
+        for piece in view(&call).into_iter().flat_map(|access| access.pieces) {
+            same[id.0 as usize] |= carried.contains(&piece.operand);
+            let read = piece.via.filter(|(ids, _)| carried.contains(ids));
+            let axis = piece.at.iter().position(|i| *i == Index::gathered()).filter(|_| read.is_some());
+            least = axis.map(|axis| operands[piece.operand][axis]).into_iter().chain(least).min();
+        }
+    }
+    least.unwrap_or(2)
+}
+
+/// An input by name: `name=@file.npy`.
+pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once("=@") {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        _ => Err("expected NAME=@FILE.npy".into()),
+    }
+}

@@ -1,0 +1,61 @@
+//! Image files: PNG or JPEG, decoded and brought to what a model takes.
+
+use std::path::{Path, PathBuf};
+
+use eutectic_ir::Tensor;
+use image::{ImageReader, RgbImage, imageops};
+
+use super::{Prepared, Preprocessing};
+
+/// An image that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", .path.display())]
+pub struct ImageError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// Reads a PNG or JPEG file; transparency is dropped.
+///
+/// # Errors
+/// When it cannot be read, or is no such file, or a damaged one.
+pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
+    let wrong = |problem: String| ImageError { path: path.into(), problem };
+    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
+    let image = reader.map_err(|e| wrong(e.to_string()))?.decode();
+    let image = image.map_err(|e| wrong(format!("not a usable PNG or JPEG image: {e}")))?.to_rgb8();
+    match image.dimensions() {
+        (0, _) | (_, 0) => Err(wrong("it has no pixels".into())),
+        _ => Ok(image),
+    }
+}
+
+impl Preprocessing {
+    /// The image at the size of a model's input, with `sides` rows and columns. Resizing is bilinear, with the filter widened where it
+    /// shrinks (antialiased), and rounds to whole colours, as Pillow and torchvision do.
+    pub fn apply(&self, image: &RgbImage, sides: [usize; 2]) -> Prepared {
+        let original = [image.height() as usize, image.width() as usize];
+        let resized = if self.keeps_ratio { fitted(original, sides) } else { sides };
+        // One axis after the other, because the reference rounds after each.
+        let (rows, columns) = (resized[0] as u32, resized[1] as u32);
+        let narrow = imageops::resize(image, columns, image.height(), imageops::FilterType::Triangle);
+        let small = imageops::resize(&narrow, columns, rows, imageops::FilterType::Triangle);
+        let mut pixels = vec![0.0_f32; 3 * sides[0] * sides[1]];
+        for (x, y, colours) in small.enumerate_pixels() {
+            for (channel, colour) in colours.0.into_iter().enumerate() {
+                let at = (channel * sides[0] + y as usize) * sides[1] + x as usize;
+                pixels[at] = ((f64::from(colour) - self.mean[channel]) / self.deviation[channel]) as f32;
+            }
+        }
+        let pixels = Tensor::from_f32(&[1, 3, sides[0], sides[1]], &pixels).expect("as many as the extents ask for");
+        Prepared { pixels, original, resized }
+    }
+}
+
+/// The largest size with the same ratio of the sides; at least one pixel each way.
+fn fitted(original: [usize; 2], sides: [usize; 2]) -> [usize; 2] {
+    let scale = (0..2).map(|n| sides[n] as f64 / original[n] as f64).fold(f64::INFINITY, f64::min);
+    [0, 1].map(|n| ((original[n] as f64 * scale + 0.5) as usize).clamp(1, sides[n]))
+}
