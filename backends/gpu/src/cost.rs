@@ -14,8 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceShape;
 
-/// The most neighbours that a thread has at once: as many as the innermost extent is a multiple of.
-const LANES: usize = 4;
 /// Bytes that a copy on the way to matrix units brings at once, all of one row.
 const COPIED: usize = 16;
 /// Blocks of an attention that a processor has at once.
@@ -38,6 +36,8 @@ pub struct Costs {
     pub cache: f64,
     /// Operations a second of pointwise expressions.
     pub pointwise: f64,
+    /// Neighbours, at most, for which a thread finds once where they lie: as many as the innermost extent is a multiple of.
+    pub lanes: f64,
     /// Multiplications and additions a second, in 32 bits.
     pub fma: f64,
     /// The same in 64 bits.
@@ -85,7 +85,7 @@ impl Costs {
     /// What a kernel takes.
     pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
         let domain = &kernel.body.domain;
-        let own = expressions(&kernel.body, &kernel.stores);
+        let own = self.expressions(&kernel.body, &kernel.stores);
         let mut seen: Vec<(usize, f64)> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
@@ -107,7 +107,7 @@ impl Costs {
         };
         let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(written).sum::<f64>();
         let (flops, product, blocks) = self.anchor(kernel);
-        let pointwise = own + prologues(kernel);
+        let pointwise = own + self.prologues(kernel);
         // Few blocks leave processors idle, and part of the last wave does.
         let waves = (blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
@@ -191,6 +191,68 @@ impl Costs {
             }
         }
     }
+
+    /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
+    fn prologues(&self, kernel: &Kernel) -> f64 {
+        let result = points(&kernel.body.domain);
+        let bare = |body: &Body| if is_loaded(body) { 0.0 } else { self.expressions(body, &[]) };
+        match &kernel.anchor {
+            AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
+            AnchorKernel::Contraction { lhs, rhs, axes } => {
+                let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
+                // How many tiles of 128 read an element: those across the other operand.
+                let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
+                bare(lhs) * again(lhs) + bare(rhs) * again(rhs)
+            }
+            AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
+                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
+                let again = (queries / 64.0).max(1.0);
+                let bias = bias.as_ref().map_or(0.0, |bias| self.expressions(bias, &[]));
+                bare(query) + (bare(key) + bare(value)) * again + bias
+            }
+        }
+    }
+
+    /// Operations of a body's expressions over its domain.
+    fn expressions(&self, body: &Body, stores: &[Store]) -> f64 {
+        let inner = body.domain.len().saturating_sub(1);
+        let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
+        let share = 1.0 / whole.min(self.lanes).max(1.0);
+        // A thread that has several neighbours finds where they lie once, unless divisions part them.
+        let at = |index: &Index| {
+            let parts = |(atom, _): &(Atom, i64)| match atom {
+                Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),
+                Atom::Value(_) => true,
+                Atom::Coord(_) | Atom::Extent(_) => false,
+            };
+            if index.terms.iter().any(parts) { 1.0 } else { share }
+        };
+        let flops = |instr: &Instr| match instr {
+            // What elementary functions take is a few tens of instructions; the table knows which are.
+            Instr::Map { op, args, dtype, .. } => {
+                let arg = |&a: &usize| Type::tensor(body.instrs[a].dtype(), &[]);
+                let args: Vec<_> = args.iter().map(arg).collect();
+                let args: Vec<_> = args.iter().collect();
+                (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
+            }
+            Instr::Reduce { .. } => 1.0,
+            Instr::Load(load) => {
+                // What is the same for all of them is read once, too.
+                let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };
+                2.0 * reads + 2.0 * load.at.terms.len() as f64 * at(&load.at)
+            }
+            Instr::Select { pieces, .. } => {
+                let guards =
+                    |(guards, _): &(Vec<Guard>, usize)| guards.iter().map(|(index, _)| at(index)).fold(0.0, f64::max);
+                2.0 * pieces.iter().map(guards).sum::<f64>()
+            }
+            Instr::Within { .. } => 4.0,
+            Instr::Coordinate { .. } => 2.0,
+            Instr::Constant { .. } | Instr::Anchor { .. } => 0.0,
+        };
+        let each: f64 = body.instrs.iter().map(flops).sum();
+        points(&body.domain) * (each + 2.0 * stores.len() as f64)
+    }
 }
 
 /// Which part of the tiles of a product has results; a few rows or columns are not cut into tiles.
@@ -223,27 +285,6 @@ fn lies_along_its_last_axis(body: &Body) -> bool {
     body.instrs.iter().all(|instr| !matches!(instr, Instr::Load(load) if step(&load.at) != Some(1)))
 }
 
-/// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
-fn prologues(kernel: &Kernel) -> f64 {
-    let result = points(&kernel.body.domain);
-    let bare = |body: &Body| if is_loaded(body) { 0.0 } else { expressions(body, &[]) };
-    match &kernel.anchor {
-        AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
-        AnchorKernel::Contraction { lhs, rhs, axes } => {
-            let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
-            // How many tiles of 128 read an element: those across the other operand.
-            let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
-            bare(lhs) * again(lhs) + bare(rhs) * again(rhs)
-        }
-        AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
-            let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
-            let again = (queries / 64.0).max(1.0);
-            let bias = bias.as_ref().map_or(0.0, |bias| expressions(bias, &[]));
-            bare(query) + (bare(key) + bare(value)) * again + bias
-        }
-    }
-}
-
 fn points(domain: &[usize]) -> f64 {
     domain.iter().map(|&n| n as f64).product()
 }
@@ -253,45 +294,4 @@ fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
     let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
     axes.map(|(_, &n)| n as f64).product()
-}
-
-/// Operations of a body's expressions over its domain.
-fn expressions(body: &Body, stores: &[Store]) -> f64 {
-    let inner = body.domain.len().saturating_sub(1);
-    let lanes = body.domain.last().map_or(1, |extent| 1 << extent.trailing_zeros().min(LANES.ilog2()));
-    let share = 1.0 / f64::from(lanes);
-    // A thread that has several neighbours finds where they lie once, unless divisions part them.
-    let at = |index: &Index| {
-        let parts = |(atom, _): &(Atom, i64)| match atom {
-            Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),
-            Atom::Value(_) => true,
-            Atom::Coord(_) | Atom::Extent(_) => false,
-        };
-        if index.terms.iter().any(parts) { 1.0 } else { share }
-    };
-    let flops = |instr: &Instr| match instr {
-        // What elementary functions take is a few tens of instructions; the table knows which are.
-        Instr::Map { op, args, dtype, .. } => {
-            let arg = |&a: &usize| Type::tensor(body.instrs[a].dtype(), &[]);
-            let args: Vec<_> = args.iter().map(arg).collect();
-            let args: Vec<_> = args.iter().collect();
-            (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
-        }
-        Instr::Reduce { .. } => 1.0,
-        Instr::Load(load) => {
-            // What is the same for all of them is read once, too.
-            let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };
-            2.0 * reads + 2.0 * load.at.terms.len() as f64 * at(&load.at)
-        }
-        Instr::Select { pieces, .. } => {
-            let guards =
-                |(guards, _): &(Vec<Guard>, usize)| guards.iter().map(|(index, _)| at(index)).fold(0.0, f64::max);
-            2.0 * pieces.iter().map(guards).sum::<f64>()
-        }
-        Instr::Within { .. } => 4.0,
-        Instr::Coordinate { .. } => 2.0,
-        Instr::Constant { .. } | Instr::Anchor { .. } => 0.0,
-    };
-    let each: f64 = body.instrs.iter().map(flops).sum();
-    points(&body.domain) * (each + 2.0 * stores.len() as f64)
 }
