@@ -115,14 +115,14 @@ impl Args {
         }
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         for (glob, wanted) in &globs {
-            if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
+            if !rules.iter().any(|r| wanted.is_match(&r.name)) {
                 return Err(crate::args::no_rule(glob, &rules));
             }
         }
         let chosen = |p: &Probe| {
             let name = &p.rule().name;
             match (globs.is_empty(), own.is_empty()) {
-                (false, _) => globs.iter().any(|(_, g)| g.is_match(&**name)),
+                (false, _) => globs.iter().any(|(_, g)| g.is_match(name)),
                 (true, true) => true,
                 (true, false) => own.contains(name),
             }

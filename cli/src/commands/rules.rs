@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 fn list(selection: &Selection) -> Result<(), Fault> {
     let (rules, wanted) = (selection.rules.load(&*selection.on.open()?)?, pattern(&selection.glob)?);
-    let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&*r.name)).collect();
+    let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&r.name)).collect();
     if chosen.is_empty() {
         return Err(no_rule(&selection.glob, &rules));
     }
@@ -123,14 +123,14 @@ fn list(selection: &Selection) -> Result<(), Fault> {
 fn find(selection: &Selection) -> Result<(), Fault> {
     let backend = selection.on.open()?;
     let (rules, wanted) = (selection.rules.load(&*backend)?, pattern(&selection.glob)?);
-    if !rules.iter().any(|r| wanted.is_match(&*r.name)) {
+    if !rules.iter().any(|r| wanted.is_match(&r.name)) {
         return Err(no_rule(&selection.glob, &rules));
     }
     let backends = [Compiler::on(backend, rules.clone())];
     let mut found = lint(&rules);
     found.extend(circles(&rules));
     found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);
-    found.retain(|l| wanted.is_match(&*l.rule));
+    found.retain(|l| wanted.is_match(&l.rule));
     let mut out = stdout().lock();
     match selection.format {
         Format::Json => {
@@ -141,7 +141,7 @@ fn find(selection: &Selection) -> Result<(), Fault> {
             for lint in &found {
                 writeln!(out, "{}: {}: {}", lint.place, lint.rule, lint.message)?;
             }
-            let checked = rules.iter().filter(|r| wanted.is_match(&*r.name)).count();
+            let checked = rules.iter().filter(|r| wanted.is_match(&r.name)).count();
             writeln!(out, "{}, {}", several(checked, "rule"), several(found.len(), "finding"))?;
         }
     }

@@ -41,7 +41,7 @@ pub enum Lhs {
     /// Read in place, or evaluated first.
     Operand(Box<Operand>),
     /// Copied part by part.
-    Gathered(Gathered),
+    Gathered(Box<Gathered>),
     /// Evaluated part by part.
     Computed(Box<ComputedOperand>),
     /// Evaluated with all terms, as many rows at a time as a task has.
@@ -67,7 +67,7 @@ impl Lhs {
         }
         if !as_it_is && T::lanes(isa).is_some() {
             if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
-                return Ok(Lhs::Gathered(gathered));
+                return Ok(Lhs::Gathered(Box::new(gathered)));
             }
             if let Some(LhsParts { parts, blocks }) = parts {
                 let computed = matrices
