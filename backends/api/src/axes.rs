@@ -101,7 +101,7 @@ impl Nest {
     }
 
     /// The extent of an axis, if it is another in each run.
-    fn length(&self, axis: usize) -> Option<&Dim> {
+    pub fn length(&self, axis: usize) -> Option<&Dim> {
         self.lengths.iter().find(|(of, _)| *of == axis).map(|(_, length)| length)
     }
 
@@ -218,10 +218,10 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// With `axis` as two axes, the inner one of extent `by`.
+    /// With `axis` as two axes, the inner one of extent `by`, which may reach beyond the end of the last of the outer one.
     pub fn split(&self, axis: usize, by: usize) -> Nest {
         let mut domain = self.domain.clone();
-        domain.splice(axis..=axis, [self.domain[axis] / by, by]);
+        domain.splice(axis..=axis, [self.domain[axis].div_ceil(by), by]);
         let whole = Index::coord(axis).times(by as i64).plus(&Index::coord(axis + 1));
         let mut at: Vec<_> = (0..=self.domain.len()).map(Index::coord).collect();
         at.splice(axis..=axis + 1, [whole]);

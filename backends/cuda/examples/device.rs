@@ -1,6 +1,6 @@
 //! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
 //! device's ceilings; `device products` and `device attention`: each way that is expected to be among the
-//! fastest; `device models`: encoders, against the reference and in time; `device cycles COUNT`: programs that come and go, and memory that
+//! fastest, or so many of them, of those whose name has a word; `device models`: encoders, against the reference and in time; `device cycles COUNT`: programs that come and go, and memory that
 //! runs out.
 
 #[path = "../tests/cases/mod.rs"]
@@ -27,17 +27,18 @@ const STRATEGIES: [Strategy; 3] = [Strategy::Local, Strategy::Greedy, Strategy::
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let word = |n: usize| args.get(n).map_or("", String::as_str);
     let number = |n: usize| args.get(n).and_then(|a| a.parse::<u64>().ok()).unwrap_or(0);
     match args.first().map(String::as_str) {
         Some("check") => check_seeds(number(1), number(2)),
-        Some("cases") => check_cases(args.get(1).map_or("", String::as_str)),
+        Some("cases") => check_cases(word(1)),
         Some("time") => time(),
-        Some("products") => measured(cases::products()),
-        Some("attention") => measured(cases::attentions()),
+        Some("products") => measured(cases::products(), word(1), number(2)),
+        Some("attention") => measured(cases::attentions(), word(1), number(2)),
         Some("models") => models(),
         Some("cycles") => cycles(number(1).max(200)),
         _ => println!(
-            "usage: device check FIRST LAST | cases [PREFIX] | time | products | attention | models | cycles COUNT"
+            "usage: device check FIRST LAST | cases [PREFIX] | time | products [WORD [COUNT]] | attention [WORD [COUNT]] | models | cycles COUNT"
         ),
     }
 }
@@ -116,16 +117,17 @@ fn check_ways(prefix: &str) {
 /// Ways of a kernel that are measured: those that are expected to be the fastest.
 const MEASURED: usize = 9;
 
-fn measured(list: Vec<(String, String)>) {
+fn measured(list: Vec<(String, String)>, word: &str, count: u64) {
+    let count = if count > 0 { count as usize } else { MEASURED };
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let compiler = compiler();
     let mut todo = Vec::new();
-    for (name, text) in list {
+    for (name, text) in list.into_iter().filter(|(name, _)| name.contains(word)) {
         let planned = compiler.plan(&cases::graph((&name, &text))).unwrap_or_else(|e| panic!("{e}"));
         for kernel in planned.lowered.program.kernels {
             let mut ways = kernels::ways(gpu.device().shape(), &kernel);
             ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-            ways.truncate(MEASURED);
+            ways.truncate(count);
             todo.extend(ways.into_iter().enumerate().map(|(n, way)| (name.clone(), kernel.clone(), n, way)));
         }
     }

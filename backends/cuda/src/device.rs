@@ -24,6 +24,8 @@ use crate::{
 
 /// Operations from which on a product of its own launch is worth asking the library.
 const WORTH_THE_LIBRARY: f64 = 5e7;
+/// The first version of the driver whose graphs keep that a kernel may start before the one before it has ended.
+const GRAPHS_OVERLAP: i32 = 12_030;
 
 /// What things cost on an H100.
 ///
@@ -62,6 +64,7 @@ pub struct Cuda {
     costs: Costs,
     name: String,
     bytes: usize,
+    overlaps: bool,
 }
 
 impl Cuda {
@@ -103,7 +106,9 @@ impl Cuda {
         let compiler = nvrtc::Nvrtc::new(&architecture, options.cache.as_deref(), version)?;
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
-        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes })
+        // Printed kernels wait for each other themselves where the processor can, and the driver can record that.
+        let overlaps = major >= 9 && version >= GRAPHS_OVERLAP;
+        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes, overlaps })
     }
 
     /// What schedules depend on.
@@ -193,7 +198,7 @@ impl Device for Cuda {
 
     fn stream(&self) -> Result<Queue, BackendError> {
         self.enter()?;
-        Queue::new(&self.context)
+        Queue::new(&self.context, self.overlaps)
     }
 }
 

@@ -22,10 +22,13 @@ pub fn arguments_of(
         let ty = CudaC.memory(slot.0);
         if is_written(n) { format!("    {ty}* s{n};\n") } else { format!("    const {ty}* s{n};\n") }
     };
-    let slots: String = slots.iter().enumerate().map(of).collect();
+    let fields: String = slots.iter().enumerate().map(of).collect();
+    let later: String = (0..slots.len()).map(|n| format!(" later(s{n});")).collect();
     let prelude = include_str!("text/prelude.cu");
     let own = "    void* workspace;\n    Fault* fault;\n    i64 step;\n";
-    format!("{prelude}\n{before}\nstruct Slots {{\n{own}{slots}{methods}}};\n")
+    let follow =
+        format!("METHOD void follow() {{ wait_for_kernels_before(); later(workspace); later(fault);{later} }}\n");
+    format!("{prelude}\n{before}\nstruct Slots {{\n{own}{fields}{follow}{methods}}};\n")
 }
 
 /// A method of the struct of arguments.
@@ -34,8 +37,22 @@ pub fn method(head: &str, body: &str) -> String {
 }
 
 /// The kernel itself, of which so many blocks should fit on a processor at once.
-pub fn entry((block, resident): (usize, usize), body: &str) -> String {
-    format!("KERNEL({block}, {resident}) kernel(PARAMETER Slots slots) {{ {body} }}\n")
+pub fn entry(blocks: (usize, usize), body: &str) -> String {
+    entry_with(blocks, "", "", &format!("slots.follow(); {body}"))
+}
+
+/// One of clusters of blocks, or with another parameter. It may start before the kernels before it have ended: before it reads or writes, `follow` of
+/// the arguments waits for them.
+pub fn entry_with((block, resident): (usize, usize), together: &str, parameter: &str, body: &str) -> String {
+    format!(
+        "KERNEL({block}, {resident}) {together}kernel(PARAMETER Slots arguments{parameter}) {{ \
+         Slots slots = arguments; {body} let_kernels_start(); }}\n"
+    )
+}
+
+/// That so many blocks are a cluster; one block is none.
+pub fn clusters(blocks: usize) -> String {
+    if blocks > 1 { format!("CLUSTER({blocks}) ") } else { String::new() }
 }
 
 /// Activations of 16-bit floats.
@@ -126,8 +143,8 @@ impl Dialect for CudaC {
     }
 
     fn kernel_of_clusters(&self, slots: &[(DType, usize)], block: usize, cluster: usize, body: &str) -> String {
-        let head = format!("KERNEL({block}, 1) CLUSTER({cluster}) kernel(PARAMETER Slots slots)");
-        arguments(slots, "", &method("void run()", body)) + &format!("{head} {{ slots.run(); }}\n")
+        arguments(slots, "", &method("void run()", body))
+            + &entry_with((block, 1), &clusters(cluster), "", "slots.follow(); slots.run();")
     }
 
     fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {

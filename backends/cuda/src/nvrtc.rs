@@ -65,7 +65,9 @@ impl Nvrtc {
     fn compile_anew(&self, text: &str) -> Result<Vec<u8>, String> {
         let source = CString::new([INTRINSICS, text].concat()).map_err(|e| e.to_string())?;
         let program = result::create_program(&source, Some(c"kernel.cu")).map_err(|e| format!("NVRTC: {e:?}"))?;
-        let options = [format!("--gpu-architecture={}", self.architecture), "--std=c++17".into()];
+        // Warnings of functions that a kernel does not need would hide what is wrong.
+        let options =
+            [format!("--gpu-architecture={}", self.architecture), "--std=c++17".into(), "--disable-warnings".into()];
         // SAFETY: the program was created above, and is destroyed last.
         unsafe {
             let compiled = result::compile_program(program, &options);

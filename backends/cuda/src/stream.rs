@@ -16,15 +16,17 @@ use crate::resources::{Module, failed};
 pub struct Queue {
     stream: sys::CUstream,
     events: Vec<sys::CUevent>,
+    /// Whether kernels may start before those before them have ended, for which they wait themselves.
+    overlaps: bool,
     context: Arc<CudaContext>,
 }
 
 impl Queue {
     /// One that does not wait for the legacy default stream.
-    pub fn new(context: &Arc<CudaContext>) -> Result<Queue, BackendError> {
+    pub fn new(context: &Arc<CudaContext>, overlaps: bool) -> Result<Queue, BackendError> {
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
-        Ok(Queue { stream, events: Vec::new(), context: context.clone() })
+        Ok(Queue { stream, events: Vec::new(), overlaps, context: context.clone() })
     }
 }
 
@@ -131,21 +133,30 @@ impl Stream for Queue {
             Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
         };
         let [x, y, z] = launch.grid.map(|n| n as u32);
+        let mut overlap = sys::CUlaunchAttribute_st {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: Default::default(),
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.block as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared as u32,
+            hStream: self.stream,
+            attrs: &mut overlap,
+            numAttrs: u32::from(self.overlaps),
+        };
         let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
         // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
         // SAFETY: see above.
-        unsafe {
-            result::launch_kernel(
-                kernel.function(),
-                (x, y, z),
-                (launch.block as u32, 1, 1),
-                launch.shared as u32,
-                self.stream,
-                &mut parameters,
-            )
-        }
-        .map_err(failed("launching a kernel"))
+        unsafe { sys::cuLaunchKernelEx(&config, kernel.function(), parameters.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+            .map_err(failed("launching a kernel"))
     }
 
     fn begin(&mut self) -> Result<(), BackendError> {

@@ -4,7 +4,7 @@
 mod cases;
 mod host;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eutectic::Compiler;
 use eutectic_backend::{Kernel, Program, Setup};
@@ -50,6 +50,23 @@ fn kernels_of_cases_compile() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
     compile_all("cases", cases::SMALL.iter().chain(cases::LARGE).chain(cases::ATTENTIONS).map(plan));
+}
+
+#[test]
+fn ways_of_attention_compile() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
+    let of = |kernel: &Kernel| {
+        let mut families = BTreeMap::new();
+        for way in kernels::ways(&SHAPE, kernel) {
+            families.entry(way.name.split(',').next().unwrap_or_default().to_string()).or_insert(way);
+        }
+        families.into_values().flat_map(|way| way.printed.unwrap_or_else(|why| panic!("{why:?}"))).collect::<Vec<_>>()
+    };
+    compile_launches(
+        "attention",
+        cases::ATTENTIONS.iter().flat_map(|case| plan(case).kernels).flat_map(|kernel| of(&kernel)),
+    );
 }
 
 #[test]

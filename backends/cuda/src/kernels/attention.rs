@@ -13,10 +13,17 @@ use eutectic_gpu::{
 use super::{
     attention_way::{AttentionWay, Groups, Units},
     parts::{PrintedOperand, UnitElement, epilogue, flat, multiplied, wide},
-    warpgroup_attention::{self, PrintedBias},
+    score_bias::{self, PrintedBias},
+    warpgroup_attention,
 };
-use crate::dialect::{CudaC, arguments, entry, method};
+use crate::dialect::{CudaC, arguments, entry, entry_with, method};
 
+/// Registers of a processor, and the most of a thread.
+pub const REGISTERS: usize = 65536;
+const MOST_REGISTERS: usize = 248;
+/// Those of a thread of a warp that feeds matrix units besides sums and scores; and what a bias takes.
+const OTHER_REGISTERS: usize = 40;
+const BIAS_REGISTERS: usize = 25;
 /// Threads of a block that joins parts of the keys.
 const JOIN: usize = 128;
 /// Most queries that are few: whose keys and values are read once. Keys of their tiles, threads of a block, and the most bytes of a key or a
@@ -98,7 +105,7 @@ impl<'a> AttentionProblem<'a> {
 
     /// Simple operations that the bias takes for each score, in tiles of so many keys, by threads that have so many registers for it.
     pub fn bias_operations(&self, keys: usize, room: usize) -> f64 {
-        let each = |(nest, _): &(Nest, usize)| warpgroup_attention::operations(nest, &self.kernel.slots, keys, room);
+        let each = |(nest, _): &(Nest, usize)| score_bias::operations(nest, &self.kernel.slots, keys, room);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
     }
 
@@ -109,6 +116,21 @@ impl<'a> AttentionProblem<'a> {
             _ => false,
         };
         !(is_loaded(1) && is_loaded(2))
+    }
+
+    /// Registers of a thread that are needed where warps feed matrix units: for sums, scores and what is evaluated of the next tile.
+    pub fn warps_registers(&self, queries: usize, keys: usize) -> usize {
+        let [_, _, d, _, e] = self.extents;
+        let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
+        let bias = if self.bias.is_some() { BIAS_REGISTERS } else { 0 };
+        let evaluated = if self.computes_keys() { keys * (depth + columns) / (2 * queries) } else { 0 };
+        columns / 2 + keys / 2 + evaluated + OTHER_REGISTERS + bias
+    }
+
+    /// Those that are left for a bias, with so many blocks at once on a processor.
+    pub fn warps_room(&self, queries: usize, keys: usize, resident: usize) -> usize {
+        let has = (REGISTERS / (2 * queries * resident) / 8 * 8).min(MOST_REGISTERS);
+        has.saturating_sub(self.warps_registers(queries, keys))
     }
 
     /// Bytes of shared memory where warps feed matrix units, however operands lie.
@@ -164,17 +186,19 @@ impl<'a> AttentionProblem<'a> {
             let printed = match units {
                 Units::Warpgroups(groups) => {
                     let room = groups.room(bt, e.max(1).next_multiple_of(16));
-                    warpgroup_attention::bias(nest, *result, slots, bt, room)?
+                    score_bias::bias(nest, *result, slots, bt, room)?
+                }
+                Units::Warps(resident) => {
+                    score_bias::bias(nest, *result, slots, bt, self.warps_room(bq, bt, resident))?
                 }
                 Units::Threads if few => self.bias(nest, *result, 1)?,
                 Units::Threads => self.bias(nest, *result, bt / 16)?,
-                Units::Warps => self.bias(nest, *result, 2)?,
             };
             before += &printed.before;
             methods += &printed.methods;
             bias_lanes = printed.lanes;
-        } else if matches!(units, Units::Warpgroups(_)) {
-            before += warpgroup_attention::NOTHING_KEPT;
+        } else if units != Units::Threads {
+            before += score_bias::NOTHING_KEPT;
         }
         before += &print_seen(sees.as_deref());
         let head = arguments(slots, &before, &methods)
@@ -197,16 +221,17 @@ impl<'a> AttentionProblem<'a> {
                     "attend_warpgroups<{half}, {count}, {bt}, {dp}, {ep}, {stages}, {brings}, {weighs}, {splits}, {lanes}, {bias_lanes}>(slots);"
                 );
                 let text = warpgroup_attention::text(half, bt, ep);
-                (head + &text + &entry((threads, resident), &call), threads, groups.shared(bt, [dp, ep]))
+                (head + &text + &entry_with((threads, resident), "", "", &call), threads, groups.shared(bt, [dp, ep]))
             }
-            Units::Warps => {
+            Units::Warps(resident) => {
                 let element = self.unit.ok_or_else(|| vec!["matrix units do not take these operands".to_string()])?;
                 let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
                 let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
                 let call =
                     format!("attend_matrices<{half}, {bq}, {bt}, {dp}, {ep}, {splits}, {lanes}, {bias_lanes}>(slots);");
-                let text = [include_str!("../text/halves.cu"), include_str!("../text/matrix_attention.cu")].concat();
-                let resident = if d.max(e) > 64 { 1 } else { 3 };
+                let text = include_str!("../text/halves.cu").to_string()
+                    + include_str!("../text/scores.cu")
+                    + include_str!("../text/matrix_attention.cu");
                 (head + &text + &entry((bq * 2, resident), &call), bq * 2, shared.max(bq * (ep + 4) * 4))
             }
             Units::Threads if few => {

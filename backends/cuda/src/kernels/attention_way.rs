@@ -5,8 +5,8 @@
 pub enum Units {
     /// Multiplications and additions of threads.
     Threads,
-    /// Matrix units, fed by each warp for itself.
-    Warps,
+    /// Matrix units, fed by each warp for itself, in so many blocks at once on a processor.
+    Warps(usize),
     /// Those of warpgroups, which read shared memory.
     Warpgroups(Groups),
 }
@@ -45,7 +45,7 @@ impl AttentionWay {
         let AttentionWay { units, queries, keys, splits, .. } = self;
         let family = match units {
             Units::Threads => "threads".to_string(),
-            Units::Warps => format!("warps of {queries} queries"),
+            Units::Warps(resident) => format!("warps of {queries} queries × {resident}"),
             Units::Warpgroups(Groups { count, resident, .. }) => format!("{count} warpgroups × {resident}"),
         };
         format!("attention by {family}, {keys} keys in {splits}")

@@ -5,7 +5,7 @@ use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
 use super::{
-    attention::AttentionProblem,
+    attention::{AttentionProblem, REGISTERS},
     attention_way::{AttentionWay, Groups, Units},
     contraction::PrintedWay,
 };
@@ -23,8 +23,11 @@ const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// What the bias takes besides.
 const BIAS_REGISTERS: usize = 25;
-/// Keys of a tile of warps.
-const WARP_KEYS: [usize; 3] = [16, 32, 64];
+/// Queries of a block of warps, and keys of its tiles: where few warps bring many keys, too little is on its way.
+const WARP_TILES: [(usize, usize); 8] =
+    [(16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (64, 16), (64, 32), (64, 64)];
+/// Most warps of a processor.
+const MOST_WARPS: usize = 64;
 /// Elements of keys and values that a thread can evaluate ahead; and seconds of one.
 const HELD: usize = 96;
 const EVALUATED: f64 = 2e-8;
@@ -34,11 +37,13 @@ const LINE: usize = 64;
 /// Of a processor: multiplications and additions of 16-bit operands a second on units of warpgroups and of warps, elementary functions, simple operations,
 /// and bytes from memory.
 const WARPGROUP_RATE: f64 = 3.8e12;
-const WARP_RATE: f64 = 2.0e12;
+const WARP_RATE: f64 = 1.2e12;
 const EXPONENTIALS: f64 = 2.9e10;
 const SIMPLE: f64 = 1.5e11;
 const MEMORY: f64 = 3.2e10;
 const CACHE: f64 = 7.0e10;
+/// Which share of a bias's operations warps wait for: others of the processor multiply meanwhile.
+const WARP_BIAS: f64 = 0.4;
 /// Seconds of a block before its first tile and after its last; of another launch, that joins parts.
 const ENDS: f64 = 2.5e-6;
 const JOIN: f64 = 2.5e-6;
@@ -143,14 +148,13 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
             }
         }
     }
-    // Warps evaluate it as it is.
-    let bias = problem.bias_operations(usize::MAX, 0);
     let is_computed = problem.computes_keys();
-    for (queries, keys) in [16, 64].into_iter().flat_map(|queries| WARP_KEYS.map(|keys| (queries, keys))) {
+    for (queries, keys) in WARP_TILES {
         let bytes = problem.warps_shared(element, queries, keys);
-        let by_registers = if d.max(e) > 64 { 16 / (queries / 16) / 2 } else { 12 / (queries / 16) };
-        let resident = ((shape.shared + 1024) / (bytes + 1024)).min(by_registers).max(1);
-        if bytes > shape.shared || d.max(e) > 128 && keys > 32 || !is_computed && keys < 32 {
+        let registers = problem.warps_registers(queries, keys);
+        let by_registers = REGISTERS / (2 * queries * registers.next_multiple_of(8));
+        let resident = ((shape.shared + 1024) / (bytes + 1024)).min(by_registers).min(MOST_WARPS / (queries / 16));
+        if bytes > shape.shared || resident == 0 || !is_computed && keys < 32 && t > 16 {
             continue;
         }
         // What a thread evaluates lies in its registers until the tile before is used.
@@ -158,7 +162,11 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
         if evaluated > HELD {
             continue;
         }
+        let bias = WARP_BIAS * problem.bias_operations(keys, problem.warps_room(queries, keys, resident));
         let blocks = b * s.div_ceil(queries);
+        // Warps without queries, and keys of a last tile that is cut off, are not computed.
+        let [of_queries, of_keys] = [(s, queries), (t, keys)]
+            .map(|(n, by)| n.next_multiple_of(16).max(1) as f64 / (n.div_ceil(by).max(1) * by) as f64);
         for splits in splits(shape, blocks, resident, t.div_ceil(keys)) {
             let at_once = resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
             let rate = 2.0 / element.size as f64 * WARP_RATE;
@@ -166,8 +174,8 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
             // Each warp does one after the other; few do not fill the processor, and one alone brings all keys itself.
             let [hidden, first] = if queries == 16 { [1.8, 2.0e-6] } else { [1.4, 0.6e-6] };
             let alone = first + (keys * (depth + columns)) as f64 * 1.0e-10 + evaluated as f64 * EVALUATED;
-            let way = AttentionWay { units: Units::Warps, queries, keys, splits, seconds: 0.0 };
-            let step = (busy * hidden).max(memory).max(alone);
+            let way = AttentionWay { units: Units::Warps(resident), queries, keys, splits, seconds: 0.0 };
+            let step = (busy * hidden * of_queries * of_keys).max(memory).max(alone);
             all.push(AttentionWay { seconds: seconds(&way, resident, step), ..way });
         }
     }

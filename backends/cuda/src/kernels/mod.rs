@@ -8,6 +8,7 @@ mod few;
 mod library;
 mod parts;
 mod product;
+mod score_bias;
 mod tiles;
 mod warpgroup_attention;
 mod warpgroups;

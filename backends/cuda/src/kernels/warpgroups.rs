@@ -9,6 +9,7 @@ use super::{
     parts::{PrintedOperand, epilogue},
     product::{Printed, ProductProblem, ProductWay},
 };
+use crate::dialect::{clusters, entry_with};
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
 const DEPTH: usize = 64;
@@ -174,12 +175,11 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
         0 => (String::new(), "(const Box*)0"),
         _ => (", PARAMETER Boxes<BOXES> boxes".to_string(), "boxes.of"),
     };
-    let together = if cluster > 1 { format!("CLUSTER({cluster}) ") } else { String::new() };
-    let text = format!(
-        "{head}#define BOXES {}\nKERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots slots{parameter}) {{ \
-         multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument}); }}\n",
-        boxes.len()
+    let call = format!(
+        "multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument});"
     );
+    let text = format!("{head}#define BOXES {}\n", boxes.len())
+        + &entry_with((threads, resident), &clusters(cluster), &parameter, &call);
     let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
     let grid = [tiles.min(problem.shape.processors * resident / cluster * cluster), splits, 1];
     let product = Launch { shared: tile.shared(), boxes, ..Launch::new(text, grid, threads) };

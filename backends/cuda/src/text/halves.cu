@@ -60,15 +60,15 @@ template <class R, class H> FN void right_fragment(unsigned (&r)[4], H* tile, in
 }
 
 // Sums as the left operand of another product: a lane has sums of two neighbouring columns of each eight, which are its terms then.
-template <class H, int N> FN void sums_fragment(unsigned (&r)[4], const float (&x)[N][4], int eight, H) {
+template <class H> FN void sums_fragment(unsigned (&r)[4], const float* x, H) {
 #pragma unroll
-    for (int n = 0; n < 4; n++) r[n] = pair_of(x[eight + n / 2][n % 2 * 2], x[eight + n / 2][n % 2 * 2 + 1], H());
+    for (int n = 0; n < 4; n++) r[n] = pair_of(x[n * 2], x[n * 2 + 1], H());
 }
-template <int N> FN void sums_fragment(unsigned (&r)[4], const float (&x)[N][4], int eight, tf32) {
+FN void sums_fragment(unsigned (&r)[4], const float* x, tf32) {
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         tf32 y;
-        narrow(x[eight][n % 2 * 2 + n / 2], y);
+        narrow(x[n % 2 * 2 + n / 2], y);
         r[n] = y.bits;
     }
 }

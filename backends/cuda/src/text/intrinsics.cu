@@ -42,6 +42,21 @@ FN unsigned char* shared_memory() {
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
 
+// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that.
+FN void wait_for_kernels_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+template <class T> FN void later(T*& p) { asm volatile("" : "+l"(p)); }
+// Lets the kernel after this one start on what blocks of this one leave free, when all of them have come here. Where it starts sooner, some processors
+// get more of its blocks than others.
+FN void let_kernels_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // From memory that the kernel does not write.
 FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
 FN unsigned load_constant(const unsigned* p) { return __ldg(p); }

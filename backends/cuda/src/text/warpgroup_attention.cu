@@ -3,7 +3,6 @@
 // the weights of one tile runs beside the scores and the softmax of the next. Keys go from the last tile, which may be cut off, to the first.
 
 constexpr int LINE = 64;
-constexpr float LOG_2_E = 1.44269504f;
 
 // So many threads meet: those of the warpgroups that multiply, or all.
 template <int BARRIER, int THREADS> FN void some_meet() { asm volatile("bar.sync %0, %1;" :: "n"(BARRIER), "n"(THREADS) : "memory"); }
@@ -19,12 +18,6 @@ template <int GROUPS> FN void pass_turn(int to) {
 // Arrives at a barrier when all copies of this thread so far are done.
 FN void copies_arrive(u64* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
-}
-
-// What is in registers is used, and changed, only from here on.
-template <int N> FN void hold(float (&x)[N]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+f"(x[n]) :: "memory");
 }
 
 // A tile of ROWS queries or keys in shared memory: lines of 128 bytes, 64 neighbours of each row and then the next 64. The eight 16-byte units of a
@@ -113,76 +106,9 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     }
 };
 
-// What of the bias is the same for all tiles of keys stays in registers.
-template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, const int (&of_rows)[2]) {
-#if KEEPS
-    const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int row = 0; row < 2; row++)
-#pragma unroll
-        for (int j = 0; j < BT / 8; j++)
-#pragma unroll
-            for (int h = 0; h < 2; h += BIAS)
-                s.keep(b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept);
-#endif
-}
-
-// Products of queries and keys become weights, 2 to the power of scores less the largest so far, and `scale` what weights before shrink by. Of the
-// last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
-template <int BT, int BIAS, bool LAST, bool MIXED> FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[BT / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
-    // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
-    constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
-    constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : LOG_2_E;
-    const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        float now = nothing<float>();
-#pragma unroll
-        for (int j = 0; j < BT / 8; j++)
-#pragma unroll
-            for (int h = 0; h < 2; h += BIAS) {
-                const int t = tile * BT + j * 8 + column + h;
-#if HAS_BIAS
-                float bias[BIAS] = {};
-                if constexpr (MIXED && LAST && KEYS % BT != 0) s.bias_of_last(tile, b, of_rows[row], j, column + h, bias);
-                else if constexpr (MIXED) s.bias(tile, b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
-#endif
-#pragma unroll
-                for (int n = 0; n < BIAS; n++) {
-                    float& y = x[j * 4 + row * 2 + h + n];
-                    if constexpr (!RISES) y = score(y, 1.0f);
-#if HAS_BIAS
-                    // A hidden key is left out, whatever its score is.
-                    if constexpr (MIXED) y = bias[n] == nothing<float>() ? bias[n] : y + bias[n];
-#endif
-                    if (LAST && t + n >= KEYS) y = nothing<float>();
-                    now = max_of(now, y);
-                }
-            }
-        now = max_of(now, shuffle(now, 1));
-        now = max_of(now, shuffle(now, 2));
-        now = max_of(most[row], now * UNIT);
-        const float base = now == nothing<float>() ? 0.0f : now;
-        scale[row] = power_of_two(most[row] - base);
-        most[row] = now;
-        float sum = 0;
-#pragma unroll
-        for (int j = 0; j < BT / 8; j++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float& y = x[j * 4 + row * 2 + h];
-                y = power_of_two(y * UNIT - base);
-                sum += y;
-            }
-        total[row] = total[row] * scale[row] + sum;
-    }
-    // Done beside the products that are under way, and not put off until they are waited for.
-    hold(x);
-}
-
 // 64 queries for each of GROUPS warpgroups; BT keys at once, STAGES of them on their way; depth and columns padded to DP and EP. BRINGS and WEIGHS
 // are the registers of a thread that brings tiles, and of one that multiplies.
-template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, int WEIGHS, int SPLITS, int LANES, int BIAS> FN void attend_warpgroups(const Slots& s) {
+template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, int WEIGHS, int SPLITS, int LANES, int BIAS> FN void attend_warpgroups(Slots& slots) {
     constexpr int BQ = 64 * GROUPS, CONSUMERS = 128 * GROUPS, PITCH = EP + 4;
     using Q = Lines<0, H, BQ, DP>;
     using K = Lines<1, H, BT, DP>;
@@ -205,6 +131,8 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
         barriers_started();
     }
     __syncthreads();
+    slots.follow();
+    const Slots& s = slots;
     // The last queries see the most where not all see all: they go first.
     const int block = gridDim.x - 1 - blockIdx.x, s0 = block * BQ;
     int first = 0, last = KEYS;
@@ -277,7 +205,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 warpgroup_wait<0>();
                 hold(x);
                 release(empty_keys + turn % STAGES);
-                weigh<BT, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, end, x, most, total, scale);
+                weigh<BT, BT, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, end, x, most, total, scale);
                 pack();
                 V::wait(full_values + turn % STAGES, turn / STAGES & 1);
                 for (int tile = end - 1; tile >= begin; tile--, turn++) {
@@ -290,8 +218,8 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                     warpgroup_wait<1>();
                     hold(x);
                     release(empty_keys + next);
-                    if (is_plain(block, tile)) weigh<BT, BIAS, false, false>(s, kept, b, of_rows, tile, x, most, total, scale);
-                    else weigh<BT, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, x, most, total, scale);
+                    if (is_plain(block, tile)) weigh<BT, BT, BIAS, false, false>(s, kept, b, of_rows, tile, x, most, total, scale);
+                    else weigh<BT, BT, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, x, most, total, scale);
                     // That this may go round is what keeps the assembler from waiting for the products before the softmax.
                     V::wait(full_values + next, (turn + 1) / STAGES & 1);
                     warpgroup_wait<0>();

@@ -118,7 +118,7 @@ template <int LANES> FN void gather_columns(const float (&pairs)[LANES / 2][2], 
 }
 
 // BM × BN a block, 64 × BN a warpgroup. Two blocks that go TOGETHER share the columns of the right operand, of which each brings one half.
-template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int SPLITS, int LANES> FN void multiply_warpgroups(const Slots& s, const Box* boxes) {
+template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int SPLITS, int LANES> FN void multiply_warpgroups(Slots& slots, const Box* boxes) {
     constexpr int CONSUMERS = BM / 64 * 128;
     using L = Staged<0, H, BM>;
     using R = Staged<1, H, BN>;
@@ -144,6 +144,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     }
     if constexpr (TOGETHER > 1) cluster_arrive_and_wait();
     else __syncthreads();
+    slots.follow();
+    const Slots& s = slots;
     constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN, TILES = ROWS * COLUMNS;
     // A block takes tile after tile, and brings the next one's first steps while results are stored. Blocks that run at once share rows and
     // columns: bands of 8 tile rows, column by column.

@@ -312,6 +312,7 @@ pub fn attentions() -> Vec<(String, String)> {
         (12, 64, 64, "f16", "attention"),
         (16, 64, 80, "f16", "attention"),
         (300, 14, 64, "f16", "attention"),
+        (400, 14, 80, "f16", "attention"),
         (12, 64, 64, "f32", "attention-tf32"),
         (300, 14, 64, "f32", "attention-tf32"),
     ] {

@@ -1,0 +1,164 @@
+//! A bias that is evaluated on fragments of scores, of which the part that is the same for all tiles of keys stays in registers.
+
+use std::collections::BTreeSet;
+
+use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
+use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+};
+
+use crate::dialect::{CudaC, method};
+
+/// A printed bias.
+pub struct PrintedBias {
+    /// What comes before the struct of arguments.
+    pub before: String,
+    /// Methods of it.
+    pub methods: String,
+    /// How many keys it is evaluated for at once.
+    pub lanes: usize,
+}
+
+/// Where there is no bias.
+pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n";
+/// The axes of a bias whose keys are split: tile, eight keys of it, one of these.
+const TILE: usize = 2;
+const EIGHT: usize = 3;
+const KEY: usize = 4;
+
+/// A bias over `[b s t]` whose keys are split: into tiles of so many, each of these into eights. Divisions of positions within a tile are known when
+/// the text is compiled. None where runs tell how many keys there are.
+fn split(nest: &Nest, keys: usize) -> Option<Nest> {
+    nest.length(TILE).is_none().then(|| nest.split(TILE, keys).split(EIGHT, 8))
+}
+
+/// Simple operations that a bias takes for each score, in tiles of so many keys, where what is kept takes at most so many registers.
+pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usize) -> f64 {
+    let tiles = split(nest, keys);
+    let is_split = tiles.is_some();
+    let kept = tiles.as_ref().map_or(Vec::new(), |tiles| {
+        keep(tiles, slots, SplitAxis { axis: KEY, count: SplitAxis::best(tiles, slots, KEY, 2).count }, keys, room)
+    });
+    let nest = tiles.as_ref().unwrap_or(nest);
+    let each = |(id, instr): (ValueId, &Instr)| {
+        let divisions: usize = instr.maps().into_iter().map(divisions).sum();
+        // How many of the keys read anew: those of some blocks of eight, where the keys of each read the same.
+        let read = |map: &Index| match (is_split, map.mentions(KEY)) {
+            (false, _) | (true, true) => 1.0,
+            (true, false) => different(map, nest, keys / 8) as f64 / (keys / 8).max(1) as f64 / 8.0,
+        };
+        match instr {
+            Instr::Load(_) if kept.contains(&id) => 0.3,
+            Instr::Load(load) => {
+                0.3 + read(&load.at) * ((if is_split && divisions == 0 { 4.0 } else { 8.0 }) + divisions as f64)
+            }
+            Instr::Constant { .. } => 0.0,
+            _ => 1.5 + divisions as f64,
+        }
+    };
+    2.5 + nest.instrs.iter().enumerate().map(each).sum::<f64>()
+}
+
+fn divisions(map: &Index) -> usize {
+    let of = |atom: &Atom| match atom {
+        Atom::Div(inner, _) | Atom::Mod(inner, _) if inner.mentions(TILE) || inner.mentions(KEY) => {
+            1 + divisions(inner)
+        }
+        _ => 0,
+    };
+    map.terms.iter().map(|(atom, _)| of(atom)).sum()
+}
+
+/// A bias over `[b s t]`, for tiles of so many keys; what it keeps takes at most so many registers.
+pub fn bias(
+    nest: &Nest,
+    result: ValueId,
+    slots: &[(DType, usize)],
+    keys: usize,
+    room: usize,
+) -> Result<PrintedBias, Vec<String>> {
+    let extent = nest.domain[2];
+    let tiles = split(nest, keys);
+    let of_tiles = tiles.as_ref().map_or(2, |tiles| SplitAxis::best(tiles, slots, KEY, 2).count);
+    let count = of_tiles.min(SplitAxis::best(nest, slots, 2, 2).count);
+    let place = format!("const int u = key / {count};");
+    // Of a tile that is cut off, keys that are not there are evaluated as the last one is.
+    let cut = format!(
+        "const int t = tile * {keys} + eight * 8 + key, u = (t < {extent} ? t : {}) / {count};",
+        extent.saturating_sub(count)
+    );
+    let (mut fields, mut first) = (String::new(), String::new());
+    let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, keeps: bool| {
+        let lanes = SplitAxis { axis, count };
+        let mut each = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
+        each.line(place);
+        if keeps {
+            let mut once = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
+            once.line(place);
+            for id in keep(nest, slots, lanes, keys, room) {
+                let Instr::Load(load) = &nest.instrs[id] else { continue };
+                let (ty, values) = (CudaC.memory(slots[load.slot].0), once.value(id));
+                for (lane, value) in values.iter().enumerate() {
+                    once.line(&format!("kept.k{id}[row][n].set({lane}, {value});"));
+                }
+                fields += &format!("    Pack<{ty}, {}> k{id}[2][{}];\n", values.len(), keys / 4 / count);
+                each.set(id, (0..values.len()).map(|lane| format!("kept.k{id}[row][n].get({lane})")).collect());
+            }
+            first = once.text;
+        }
+        let values = each.value(result);
+        for lane in 0..count {
+            each.line(&format!("out[{lane}] = (float){};", values[lane % values.len()]));
+        }
+        if each.problems.is_empty() { Ok(each.text) } else { Err(each.problems) }
+    };
+    let last = print(nest, &["b", "s", "u"], 2, &cut, false)?;
+    let whole = match &tiles {
+        Some(tiles) => print(tiles, &["b", "s", "tile", "eight", "u"], KEY, &place, true)?,
+        None => last.clone(),
+    };
+    let arguments = "int b, int s, int eight, int key, int row, int n";
+    let is_kept = !fields.is_empty();
+    let first = if is_kept { first } else { String::new() };
+    Ok(PrintedBias {
+        before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {}\n", u8::from(is_kept)),
+        methods: method(&format!("void keep({arguments}, Kept& kept)"), &first)
+            + &method(&format!("void bias(int tile, {arguments}, const Kept& kept, float* out)"), &whole)
+            + &method("void bias_of_last(int tile, int b, int s, int eight, int key, float* out)", &last),
+        lanes: count,
+    })
+}
+
+/// The loads that are the same for all tiles of keys, as far as there is room for them.
+fn keep(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> Vec<ValueId> {
+    let mut left = room;
+    let is_kept = |(id, instr): (ValueId, &Instr)| {
+        let Instr::Load(load) = instr else { return None };
+        let is_same = !instr.maps().into_iter().any(|map| map.mentions(TILE)) && instr.args().is_empty();
+        // A row has as many different ones as the map has values over the blocks of eight keys.
+        let each = registers(load, slots, lanes) * different(&load.at, nest, keys / 8) * 2;
+        if !is_same || nest.domain[TILE] < 2 || each > left {
+            return None;
+        }
+        left -= each;
+        Some(id)
+    };
+    nest.instrs.iter().enumerate().filter_map(is_kept).collect()
+}
+
+/// Registers of what a thread has of eight keys.
+fn registers(load: &Load, slots: &[(DType, usize)], lanes: SplitAxis) -> usize {
+    let size = slots[load.slot].0.size();
+    2 / lanes.count * (lanes.count * size).div_ceil(4)
+}
+
+fn different(map: &Index, nest: &Nest, eights: usize) -> usize {
+    let of = |eight: usize| {
+        let at = |axis: usize| if axis == EIGHT { Index::constant(eight as i64) } else { Index::coord(axis) };
+        let at: Vec<_> = (0..nest.domain.len()).map(at).collect();
+        map.substitute(&at, &|v| Index::atom(Atom::Value(v)), &nest.domain).text(&|v| v.to_string())
+    };
+    (0..eights).map(of).collect::<BTreeSet<_>>().len()
+}

@@ -1,0 +1,79 @@
+// Scores as matrix units leave them: a thread has two neighbours of each eight keys, for two queries, of which the second comes eight rows later.
+
+constexpr float LOG_2_E = 1.44269504f;
+
+// What is in registers is used, and changed, only from here on.
+template <int N> FN void hold(float (&x)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) asm volatile("" : "+f"(x[n]) :: "memory");
+}
+
+// What of the bias is the same for all tiles of keys stays in registers.
+template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, const int (&of_rows)[2]) {
+#if KEEPS
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int row = 0; row < 2; row++)
+#pragma unroll
+        for (int j = 0; j < BT / 8; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h += BIAS)
+                s.keep(b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept);
+#endif
+}
+
+// Products of queries and the first WIDTH keys of a tile of BT become weights, 2 to the power of scores less the largest so far, and `scale` what
+// weights before shrink by. Of the last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
+template <int BT, int WIDTH, int BIAS, bool LAST, bool MIXED>
+FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[WIDTH / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
+    // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
+    constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
+    constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : LOG_2_E;
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        float now = nothing<float>();
+#pragma unroll
+        for (int j = 0; j < WIDTH / 8; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h += BIAS) {
+                const int t = tile * BT + j * 8 + column + h;
+#if HAS_BIAS
+                float bias[BIAS] = {};
+                if constexpr (MIXED) {
+                    if (LAST && KEYS % BT != 0 && j * 8 + 8 > KEYS % BT) s.bias_of_last(tile, b, of_rows[row], j, column + h, bias);
+                    else s.bias(tile, b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept, bias);
+                }
+#endif
+#pragma unroll
+                for (int n = 0; n < BIAS; n++) {
+                    float& y = x[j * 4 + row * 2 + h + n];
+                    if constexpr (!RISES) y = score(y, 1.0f);
+#if HAS_BIAS
+                    // A hidden key is left out, whatever its score is.
+                    if constexpr (MIXED) y = bias[n] == nothing<float>() ? bias[n] : y + bias[n];
+#endif
+                    if (LAST && t + n >= KEYS) y = nothing<float>();
+                    now = max_of(now, y);
+                }
+            }
+        now = max_of(now, shuffle(now, 1));
+        now = max_of(now, shuffle(now, 2));
+        now = max_of(most[row], now * UNIT);
+        const float base = now == nothing<float>() ? 0.0f : now;
+        scale[row] = power_of_two(most[row] - base);
+        most[row] = now;
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < WIDTH / 8; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float& y = x[j * 4 + row * 2 + h];
+                y = power_of_two(y * UNIT - base);
+                sum += y;
+            }
+        total[row] = total[row] * scale[row] + sum;
+    }
+    // Done beside the products that are under way, and not put off until they are waited for.
+    hold(x);
+}
