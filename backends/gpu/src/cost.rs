@@ -5,6 +5,7 @@ use eutectic_backend::{
     AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
     fit::{Fitted, Measured, coefficients, off},
     reach::stored,
+    scores::Shares,
 };
 use eutectic_ir::{
     DType, Type,
@@ -184,7 +185,7 @@ impl Costs {
                 let depth = points(&query.domain[axes.batch + axes.queries..]);
                 let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
                 let columns = points(&value.domain[axes.batch + axes.keys..]);
-                let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0);
+                let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0) * shares(kernel).visible;
                 let rates = [0.5 * self.wide, self.matrix_attention, self.tf32_attention, self.attention];
                 let seconds = flops / rate(&[query, key, value], rates);
                 (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
@@ -207,7 +208,7 @@ impl Costs {
             AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
                 let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
                 let again = (queries / 64.0).max(1.0);
-                let bias = bias.as_ref().map_or(0.0, |bias| self.expressions(bias, &[]));
+                let bias = bias.as_ref().map_or(0.0, |bias| self.expressions(bias, &[]) * shares(kernel).mixed);
                 bare(query) + (bare(key) + bare(value)) * again + bias
             }
         }
@@ -294,4 +295,14 @@ fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
     let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
     axes.map(|(_, &n)| n as f64).product()
+}
+
+/// The shares of an attention's scores that are not hidden, and of which the bias is not plain.
+fn shares(kernel: &Kernel) -> Shares {
+    match &kernel.anchor {
+        AnchorKernel::Attention { bias: Some(bias), axes, .. } => {
+            Shares::of(bias, [axes.batch, axes.queries, axes.keys])
+        }
+        _ => Shares::ALL,
+    }
 }

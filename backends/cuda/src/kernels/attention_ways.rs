@@ -137,8 +137,12 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
                     let at_once = groups.resident.min((blocks * splits).div_ceil(shape.processors)).max(1);
                     let [busy, memory] =
                         step(queries * keys * at_once, WARPGROUP_RATE, [keys * at_once, s.div_ceil(queries)], bias);
-                    // Three take turns so that none waits.
-                    let waiting = if groups.count == 3 { 0.1e-6 } else { 0.25e-6 };
+                    // Three take turns so that none waits; three blocks wait for each other's.
+                    let waiting = match (groups.count, groups.resident) {
+                        (3, _) => 0.1e-6,
+                        (_, 3) => 0.3e-6,
+                        _ => 0.25e-6,
+                    };
                     let way = AttentionWay { units: Units::Warpgroups(groups), queries, keys, splits, seconds: 0.0 };
                     all.push(AttentionWay {
                         seconds: seconds(&way, groups.resident, (busy + waiting).max(memory)),
