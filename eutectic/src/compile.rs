@@ -207,8 +207,7 @@ impl Compiler {
                 Some(given) => self.by(given, &rewritten),
                 None => each(&rewritten, |rewritten| self.plan_block(rewritten, &round)),
             })?;
-            let limits = self.backend.limits();
-            let lowered = timed(&mut times.lower, || units.lower(&outlined, &blocks, &limits))?;
+            let lowered = timed(&mut times.lower, || units.lower(&outlined, &blocks, &*self.backend))?;
             let built = if round.fits(&lowered.program, &*self.backend)? {
                 match round::refusals(&lowered.program, &*self.backend) {
                     refusals if refusals.is_empty() => build(&lowered.program),
@@ -426,7 +425,8 @@ impl Planned {
         Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
     }
 
-    /// What each step of the run program is predicted to cost; nothing is known of copies between outputs.
+    /// What each step of the run program is predicted to cost; nothing is known of copies between outputs, nor counted of what a kernel stores
+    /// besides for the block after it.
     pub fn step_costs(&self) -> Vec<Option<Cost>> {
         let cost = |(call, kernel): (usize, usize)| {
             self.blocks[self.outlined.calls[call].block].searched.priced.kernels[kernel].1

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use eutectic_backend::Limits;
+use eutectic_backend::{Backend, Limits};
 use eutectic_ir::{
     Graph,
     outline::{BlockCall, Outlined},
@@ -55,16 +55,21 @@ impl<'g> PlanUnits<'g> {
     ///
     /// # Errors
     /// As [`lower`] and [`link`].
-    pub fn lower(&self, outlined: &[Outlined], blocks: &[PlannedBlock], limits: &Limits) -> Result<Lowered, Error> {
+    pub fn lower(
+        &self,
+        outlined: &[Outlined],
+        blocks: &[PlannedBlock],
+        backend: &dyn Backend,
+    ) -> Result<Lowered, Error> {
         let (mut block, mut call) = (0, 0);
         let mut pieces = Vec::new();
         for (graph, outlined) in self.graphs.iter().zip(outlined) {
             let of_part = &blocks[block..block + outlined.blocks.len()];
-            let lowered = lower(graph, outlined, of_part, limits.alignment)?;
+            let lowered = lower(graph, outlined, of_part, backend)?;
             pieces.push(Some(LinkUnit { lowered, calls: call }));
             (block, call) = (block + outlined.blocks.len(), call + outlined.calls.len());
         }
-        Ok(self.tree.link(&mut pieces, limits)?.lowered)
+        Ok(self.tree.link(&mut pieces, &backend.limits())?.lowered)
     }
 }
 

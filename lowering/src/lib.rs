@@ -9,6 +9,7 @@ pub mod apart;
 pub mod build;
 mod copy;
 mod domain;
+mod join;
 mod kernels;
 mod key;
 pub mod link;

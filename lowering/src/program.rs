@@ -1,6 +1,6 @@
 //! Puts the plans of outlined blocks together: one load program, one run program, buffers, memory.
 
-use eutectic_backend::{Buffer, BufferId, Kernel, Place, Program, Step};
+use eutectic_backend::{Backend, Buffer, BufferId, Kernel, Place, Program, Step};
 use eutectic_ir::{
     Attr, DType, Graph, NodeId, Origin, Type,
     eclasses::{ClassId, EClasses},
@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     build::{self, KernelOfClasses, Positions},
     copy::copy,
+    join::join,
     memory,
     search::Searched,
     settle::{Heir, settle},
@@ -46,7 +47,7 @@ pub struct LowerError {
     pub problem: String,
 }
 
-/// Lowers a program whose blocks are planned, with buffers at multiples of `alignment` bytes, a power of two.
+/// Lowers a program whose blocks are planned for a backend.
 ///
 /// # Errors
 /// When a kernel of a plan cannot be built, or a call does not fit its block.
@@ -54,7 +55,7 @@ pub fn lower(
     graph: &Graph,
     outlined: &Outlined,
     blocks: &[PlannedBlock],
-    alignment: usize,
+    backend: &dyn Backend,
 ) -> Result<Lowered, LowerError> {
     let mut lowering = Lowering {
         graph,
@@ -80,7 +81,7 @@ pub fn lower(
     }
     lowering.outputs()?;
     lowering.updates()?;
-    Ok(lowering.finish(alignment))
+    Ok(lowering.finish(backend))
 }
 
 /// What all calls of a block share.
@@ -318,7 +319,8 @@ impl Lowering<'_> {
         Step::new(self.kernel(copy(ty)), vec![from, to], origin)
     }
 
-    fn finish(mut self, alignment: usize) -> Lowered {
+    fn finish(mut self, backend: &dyn Backend) -> Lowered {
+        let alignment = backend.limits().alignment;
         let program = &mut self.program;
         let run = self.run.iter().map(|(step, _)| step);
         let used = drop_unread(&program.kernels, &mut program.load, run, program.buffers.len());
@@ -331,7 +333,10 @@ impl Lowering<'_> {
         }
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
         let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
-        let (numbers, steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
+        let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
+        let planned: Vec<_> = numbers.iter().map(|&at| sources[at].is_some()).collect();
+        let left = join(&mut program.kernels, &program.buffers, &mut steps, &planned, backend);
+        (numbers, steps) = left.into_iter().map(|at| (numbers[at], steps[at].clone())).unzip();
         let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps, alignment);
         program.arena_bytes = arena.bytes;
         program.run = order.iter().map(|&at| steps[at].clone()).collect();

@@ -19,7 +19,7 @@ fn lowered(graph: &Graph, strategy: Strategy) -> Lowered {
             PlannedBlock { classes, searched }
         })
         .collect();
-    lower(graph, &outlined, &blocks, 64).unwrap()
+    lower(graph, &outlined, &blocks, &Roofline).unwrap()
 }
 
 /// The stretch of the arena that a buffer takes.

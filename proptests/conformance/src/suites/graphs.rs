@@ -24,7 +24,7 @@ fn results(backend: &dyn Backend, graph: &Graph, strategy: Strategy, inputs: &[T
         PlannedBlock { classes, searched }
     };
     let blocks: Vec<_> = outlined.blocks.iter().map(|b| plan(&b.graph)).collect();
-    let program = lower(graph, &outlined, &blocks, backend.limits().alignment).unwrap().program;
+    let program = lower(graph, &outlined, &blocks, backend).unwrap().program;
     let mut session = backend.compile(&program).unwrap().load(&[]).unwrap().session().unwrap();
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let mut bytes: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
