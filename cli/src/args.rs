@@ -247,11 +247,13 @@ impl DeviceArgs {
         };
         let read = |path: &PathBuf| fs::read_to_string(path).map_err(|e| wrong(path, &e));
         let costs = self.costs.as_ref().map(read).transpose()?;
-        self.on.backend.open(&Setup { threads: self.threads, costs }).map_err(|error| match (&error, &self.costs) {
-            (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, Some(path)) => {
-                wrong(path, problem)
+        self.on.backend.open(&Setup { threads: self.threads, costs, ..Setup::default() }).map_err(|error| {
+            match (&error, &self.costs) {
+                (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, Some(path)) => {
+                    wrong(path, problem)
+                }
+                _ => error.into(),
             }
-            _ => error.into(),
         })
     }
 }

@@ -44,13 +44,16 @@ pub struct CudaOptions {
     pub cache: Option<PathBuf>,
     /// What things cost.
     pub costs: Costs,
+    /// Whether each kernel starts when the one before it has ended, also where the device could start it before. compute-sanitizer cannot record launches
+    /// that overlap.
+    pub apart: bool,
 }
 
 impl Default for CudaOptions {
     /// The first device, a cache in the user's folder, the embedded costs.
     fn default() -> CudaOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("cuda"));
-        CudaOptions { ordinal: 0, cache, costs: costs() }
+        CudaOptions { ordinal: 0, cache, costs: costs(), apart: false }
     }
 }
 
@@ -107,7 +110,7 @@ impl Cuda {
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
         // Printed kernels wait for each other themselves where the processor can, and the driver can record that.
-        let overlaps = major >= 9 && version >= GRAPHS_OVERLAP;
+        let overlaps = !options.apart && major >= 9 && version >= GRAPHS_OVERLAP;
         Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes, overlaps })
     }
 

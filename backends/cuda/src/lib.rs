@@ -31,6 +31,7 @@ pub fn on(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
 /// As for [`on`], or when the costs cannot be read.
 pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
     let mut options = CudaOptions::default();
+    options.apart = setup.apart;
     if let Some(costs) = &setup.costs {
         options.costs = Costs::read(costs).map_err(|problem| BackendError::Setup { option: "costs", problem })?;
     }

@@ -89,6 +89,38 @@ fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
     Ok(map)
 }
 
+/// Launches a kernel that may start before the one before it in the stream has ended, for which it waits itself (programmatic dependent launch).
+///
+/// # Safety
+/// As for any launch; and the kernel must wait before it reads or writes.
+unsafe fn start_early(
+    function: sys::CUfunction,
+    [x, y, z]: [u32; 3],
+    launch: &Launch,
+    stream: sys::CUstream,
+    parameters: &mut [*mut c_void],
+) -> Result<(), result::DriverError> {
+    let mut early = sys::CUlaunchAttribute_st {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: Default::default(),
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    };
+    let config = sys::CUlaunchConfig {
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: launch.block as u32,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: launch.shared as u32,
+        hStream: stream,
+        attrs: &mut early,
+        numAttrs: 1,
+    };
+    // SAFETY: see above; the attribute outlives the call.
+    unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }.result()
+}
+
 // SAFETY of what follows: addresses are those of live regions, whose sizes the runtime has checked; host memory outlives each copy, because
 // copies from and to it are waited for or staged by the driver.
 impl Stream for Queue {
@@ -133,30 +165,19 @@ impl Stream for Queue {
             Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
         };
         let [x, y, z] = launch.grid.map(|n| n as u32);
-        let mut overlap = sys::CUlaunchAttribute_st {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: Default::default(),
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
-            blockDimX: launch.block as u32,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: launch.shared as u32,
-            hStream: self.stream,
-            attrs: &mut overlap,
-            numAttrs: u32::from(self.overlaps),
-        };
         let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
         // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
         // SAFETY: see above.
-        unsafe { sys::cuLaunchKernelEx(&config, kernel.function(), parameters.as_mut_ptr(), std::ptr::null_mut()) }
-            .result()
-            .map_err(failed("launching a kernel"))
+        unsafe {
+            if self.overlaps {
+                start_early(kernel.function(), [x, y, z], launch, self.stream, &mut parameters)
+            } else {
+                let (block, shared) = ((launch.block as u32, 1, 1), launch.shared as u32);
+                result::launch_kernel(kernel.function(), (x, y, z), block, shared, self.stream, &mut parameters)
+            }
+        }
+        .map_err(failed("launching a kernel"))
     }
 
     fn begin(&mut self) -> Result<(), BackendError> {

@@ -114,7 +114,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let by = match fitted_for.entry(m.threads) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let setup = Setup { threads: NonZeroUsize::new(m.threads), costs: Some(fitted.file.clone()) };
+                let (threads, costs) = (NonZeroUsize::new(m.threads), Some(fitted.file.clone()));
+                let setup = Setup { threads, costs, ..Setup::default() };
                 new.insert(args.on.backend.open(&setup)?)
             }
         };

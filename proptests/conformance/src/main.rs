@@ -40,6 +40,9 @@ struct Args {
     /// Checks that run beside each other [default: one for each processor of the host]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Each kernel from the end of the one before, as compute-sanitizer needs it
+    #[arg(long)]
+    apart: bool,
     /// Only checks whose name (suite/check) contains this; several are separated by commas
     #[arg(value_name = "WORD", value_delimiter = ',', default_value = "")]
     words: Vec<String>,
@@ -50,7 +53,7 @@ type Named<'a> = (String, Box<dyn Fn(&Device) + Send + Sync + 'a>);
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let device = Device::new(vec![args.backend.open(&Setup::default())?])?;
+    let device = Device::new(vec![args.backend.open(&Setup { apart: args.apart, ..Setup::default() })?])?;
     println!("{}: {}", args.backend.name, device.backend().describe());
     let checks = args.checks();
     let jobs = args.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
