@@ -3,7 +3,6 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 

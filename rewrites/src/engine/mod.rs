@@ -52,7 +52,7 @@ pub struct EngineLimits {
 
 impl Default for EngineLimits {
     fn default() -> EngineLimits {
-        EngineLimits { applications: 8, nodes: 200, iterations: 60, matches: 2000 }
+        EngineLimits { applications: 12, nodes: 200, iterations: 60, matches: 2000 }
     }
 }
 
