@@ -152,7 +152,7 @@ fn broken_text_is_an_error() {
 #[test]
 fn a_number_as_an_operand_is_told_how_constants_are_written() {
     let source = Source::new("g.graph", "(graph g (input x f32[2]) (output y (mul x 0.5)))");
-    let errors = text::parse(&source).unwrap_err();
+    let errors = parse(&source).unwrap_err();
     let help = errors.0[0].help.clone().unwrap_or_default();
     assert!(help.contains("(const f32[] { 0.5 })"), "{help}");
 }
@@ -161,9 +161,9 @@ fn a_number_as_an_operand_is_told_how_constants_are_written() {
 fn numbers_that_are_no_extents_are_no_names_of_dimensions() {
     for dim in ["1.5", "-1", "+2", "1e5", ".5", "99999999999999999999"] {
         let source = Source::new("g.graph", format!("(graph g (input x f32[{dim}]) (output y x))"));
-        let errors = text::parse(&source).unwrap_err();
+        let errors = parse(&source).unwrap_err();
         assert_eq!(errors.0[0].message, "this is not an extent", "{dim}");
     }
     let source = Source::new("g.graph", "(graph g (input x f32[(+ A -1)]) (output y x))");
-    assert!(text::parse(&source).is_ok());
+    assert!(parse(&source).is_ok());
 }
