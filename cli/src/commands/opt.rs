@@ -207,7 +207,7 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
     }
     writeln!(out, "{table}")?;
     if !held.is_empty() {
-        writeln!(out, "{}", hanging(&format!("could match more than it may: {}", held.join(", ")), 4))?;
+        writeln!(out, "{}", hanging(format!("could match more than it may: {}", held.join(", ")), 4))?;
     }
     Ok(writeln!(out)?)
 }
