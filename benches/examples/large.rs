@@ -1,10 +1,11 @@
-//! How long large programs take to optimize: a chain of pointwise ops, many outputs of one kind, ops at random.
+//! How long large programs take to optimize: a chain of pointwise ops, many outputs of one kind, ops at random, and chains with an
+//! output after each step, where each value is one of every prefix.
 //!
 //! `cargo run --release -p eutectic-benches --example large`; words narrow it to programs whose names contain one.
 
 use std::time::Duration;
 
-use eutectic::{DType, Error, Graph, NodeId, Type};
+use eutectic::{DType, Error, Graph, NodeId, Tensor, Type};
 use eutectic_benches::compiler;
 
 const DIMS: &[usize] = &[64, 64];
@@ -75,6 +76,23 @@ fn random(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
+/// An op applied to the value before and another number, parameter or input each time, and the exponential of each value.
+fn prefixes(op: &str, other: &str, count: usize) -> Result<Graph, Error> {
+    let (mut graph, mut at, _) = start("prefixes")?;
+    for n in 0..count {
+        let name = format!("p{n}");
+        let with = match other {
+            "number" => graph.constant(Tensor::from_f64(DType::F32, &[], [1.0 + (n * 7919 % 1009) as f64 / 1009.0])),
+            "param" => graph.param(&name, Type::tensor(DType::F32, DIMS)),
+            _ => graph.input(&name, Type::tensor(DType::F32, DIMS)),
+        }?;
+        at = graph.apply(op, &[at, with], &[])?;
+        let y = graph.apply("exp", &[at], &[])?;
+        graph.output(&format!("y{n}"), y)?;
+    }
+    Ok(graph)
+}
+
 fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let programs = [
@@ -85,6 +103,12 @@ fn main() -> Result<(), Error> {
         ("outputs 500", outputs(500)?),
         ("random 250", random(250)?),
         ("random 1000", random(1000)?),
+        ("scales 200", prefixes("mul", "number", 200)?),
+        ("scales 400", prefixes("mul", "number", 400)?),
+        ("biases 200", prefixes("add", "param", 200)?),
+        ("biases 400", prefixes("add", "param", 400)?),
+        ("ratios 200", prefixes("div", "input", 200)?),
+        ("ratios 400", prefixes("div", "input", 400)?),
     ];
     let compiler = compiler(false);
     println!(

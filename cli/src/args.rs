@@ -1,7 +1,6 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
 use std::{
-    fs,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -13,7 +12,6 @@ use eutectic::{
     BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
     engine::{
         backend::BackendError,
-        ir::lang::sexp::did_you_mean,
         rewrites::{self, glob::Glob},
     },
     packs,
@@ -22,6 +20,7 @@ use serde::Serialize;
 
 use crate::{
     fault::{Fault, input},
+    files,
     program::ProgramArgs,
 };
 
@@ -178,7 +177,7 @@ pub fn load_directory_partly(directory: &Path) -> Result<(RuleSet, Vec<Fault>), 
 
 /// No rule is of that name.
 pub fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
-    let guess = did_you_mean(glob, rules.iter().map(|rule| &*rule.name));
+    let guess = rules.meant(glob);
     let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
     input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
 }
@@ -229,11 +228,16 @@ pub struct DeviceArgs {
     #[command(flatten)]
     pub on: BackendArg,
     /// Threads that a run uses [default: all that the process may use]
-    #[arg(help_heading = "Device", long, value_name = "N")]
+    #[arg(help_heading = "Device", long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
     #[arg(help_heading = "Device", long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse::<usize>().map_err(|_| "expected a number of threads, as in 2")?;
+    NonZeroUsize::new(count).ok_or("a run takes at least one thread".into())
 }
 
 impl DeviceArgs {
@@ -245,7 +249,7 @@ impl DeviceArgs {
         let wrong = |path: &Path, e: &dyn std::fmt::Display| {
             input(format!("--costs {}: {e}", path.display()), "`eutectic tune` writes such a file")
         };
-        let read = |path: &PathBuf| fs::read_to_string(path).map_err(|e| wrong(path, &e));
+        let read = |path: &PathBuf| files::read_text(path).map_err(|e| wrong(path, &e));
         let costs = self.costs.as_ref().map(read).transpose()?;
         self.on.backend.open(&Setup { threads: self.threads, costs, ..Setup::default() }).map_err(|error| {
             match (&error, &self.costs) {

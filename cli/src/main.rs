@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod fault;
+mod files;
 mod infer;
 mod inputs;
 mod npy;

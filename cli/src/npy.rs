@@ -1,10 +1,6 @@
 //! Tensors from and to `.npy` files, and the standard streams.
 
-use std::{
-    fs,
-    io::{Read, stdin},
-    path::Path,
-};
+use std::path::Path;
 
 use eutectic::{
     Tensor,
@@ -13,7 +9,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
-    output,
+    files, output,
 };
 
 /// Reads a tensor.
@@ -22,14 +18,8 @@ use crate::{
 /// When the file cannot be read, is no `.npy` file, or holds what tensors cannot.
 pub fn read(path: &Path) -> Result<Tensor, Fault> {
     let place = path.display();
-    let bytes = if output::is_standard(path) {
-        let mut bytes = Vec::new();
-        stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        fs::read(path)
-    };
-    let bytes =
-        bytes.map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
+    let bytes = files::read(path)
+        .map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
     npy::read(bytes).map_err(|problem| {
         input(
             format!("{place}: not a usable .npy file: {problem}"),

@@ -52,7 +52,10 @@ impl OutputFile {
         // As any new file, and not for its owner alone.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.tempfile_in(folder)?;
+        // Its own text names the file that is beside, of which nobody knows.
+        let file = builder.tempfile_in(folder).map_err(|e| {
+            io::Error::new(e.kind(), format!("nothing can be written in {}: {}", folder.display(), e.kind()))
+        })?;
         Ok(OutputFile { to: OutputTarget::Beside(file, place) })
     }
 

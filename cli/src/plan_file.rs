@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     fault::{Fault, input},
-    output,
+    files, output,
 };
 
 /// The form of the file; another one is another number.
@@ -87,7 +87,7 @@ impl PlanFile {
                 "`eutectic bench MODEL --save-plan FILE` writes such a file",
             )
         };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let text = files::read_text(path).map_err(|e| wrong(&e))?;
         let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(&format!("it is no plan: {e}")))?;
         if file.eutectic_plan != FORM {
             return Err(wrong(&format!("it is of form {}, this version reads form {FORM}", file.eutectic_plan)));

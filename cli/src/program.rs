@@ -3,8 +3,6 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    fs,
-    io::{Read, stdin},
     path::{Path, PathBuf},
 };
 
@@ -31,6 +29,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
+    files,
     inputs::{named_file, read_named},
     output,
 };
@@ -335,7 +334,7 @@ impl ProgramArgs {
     /// The text of a graph, from a file or from stdin.
     fn bytes(&self) -> Result<Vec<u8>, Fault> {
         if !output::is_standard(&self.model) {
-            return fs::read(&self.model).map_err(|e| {
+            return files::read(&self.model).map_err(|e| {
                 let known = BUILTINS.iter().map(|b| b.name).chain(Vision::ALL.into_iter().map(Vision::name));
                 let guess = suggestion(&self.model.to_string_lossy(), "built-in models are", known);
                 let help = format!("{guess}; anything else is the path of an ONNX model or a graph");
@@ -346,8 +345,7 @@ impl ProgramArgs {
         if let Some(bytes) = self.stdin.get() {
             return Ok(bytes.clone());
         }
-        let mut bytes = Vec::new();
-        stdin().lock().read_to_end(&mut bytes).map_err(|e| Fault::run(format!("stdin cannot be read: {e}")))?;
+        let bytes = files::read(&self.model).map_err(|e| Fault::run(format!("stdin cannot be read: {e}")))?;
         Ok(self.stdin.get_or_init(|| bytes).clone())
     }
 

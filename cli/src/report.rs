@@ -231,6 +231,8 @@ pub struct RuleReport {
     pub applications: usize,
     /// Those that changed something.
     pub changes: usize,
+    /// Nodes of the program at which it met the limit of its applications.
+    pub held: usize,
     /// Time of searching and applying.
     pub time: Duration,
 }
@@ -247,12 +249,14 @@ pub fn rules(compiler: &Compiler, planned: &Planned) -> Vec<RuleReport> {
                 matches: 0,
                 applications: 0,
                 changes: 0,
+                held: 0,
                 time: Duration::ZERO,
             }
         });
         report.matches += statistics.matches;
         report.applications += statistics.applications;
         report.changes += statistics.changes;
+        report.held += statistics.held;
         report.time += statistics.time;
     }
     let mut fired: Vec<_> = by_name.into_values().filter(|r| r.changes > 0).collect();

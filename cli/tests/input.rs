@@ -173,3 +173,21 @@ fn rules_that_do_not_load() {
     eutectic(["rules".as_ref(), "list".as_ref(), "--rules".as_ref(), dir.path("nowhere").as_os_str()])
         .refused(&["nowhere"]);
 }
+
+#[test]
+fn rules_are_suggested_by_their_packs_and_without() {
+    eutectic(["rules", "why", "scale-scale", "demo"]).refused(&["did you mean `simplify/scale-scale`?"]);
+    eutectic(["opt", "demo", "--without", "simplfy/*"]).refused(&["did you mean `simplify/*`?"]);
+}
+
+#[test]
+fn no_threads_are_refused_in_words() {
+    eutectic(["opt", "demo", "--threads", "0"]).refused(&["at least one thread"]);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_named_as_they_were_given() {
+    let tuned = eutectic(["tune", "--out", "/nonexistent/costs.toml"]);
+    assert!(!tuned.err.contains(".tmp"), "{}", tuned.err);
+    tuned.refused(&["/nonexistent/costs.toml"]);
+}

@@ -54,6 +54,8 @@ pub struct EClasses {
     pub outputs: Vec<ClassId>,
     /// What can be flipped together.
     pub bundles: Vec<Bundle>,
+    /// How many nodes the program has that anything depends on.
+    pub program: usize,
 }
 
 impl EClasses {
@@ -80,6 +82,6 @@ impl EClasses {
             });
         }
         let outputs = graph.results().map(|(_, id)| id.0 as usize).collect();
-        EClasses { classes, outputs, bundles: Vec::new() }
+        EClasses { program: classes.len(), classes, outputs, bundles: Vec::new() }
     }
 }

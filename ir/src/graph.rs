@@ -388,8 +388,9 @@ impl Graph {
         };
         let Some((_, leaf)) = self.named("state").find(|(name, _)| *name == state) else {
             let names: Vec<_> = self.named("state").map(|(name, _)| name).collect();
-            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-            return Err(error(format!("there is no state of that name, but {known}"), "make it with `state`"));
+            let known =
+                if names.is_empty() { "the graph has none".into() } else { format!("there is {}", names.join(", ")) };
+            return Err(error(format!("there is no state of that name; {known}"), "make it with `state`"));
         };
         if self.ty(leaf) != self.ty(value) {
             return Err(error(
@@ -538,7 +539,7 @@ mod tests {
         let x = graph.input("x", ty).unwrap();
         let wrong = graph.slice(x, 0, 0, 1).unwrap();
         let error = |graph: &mut Graph, name, value| graph.update(name, value).unwrap_err().to_string();
-        assert!(error(&mut graph, "total", x).contains("no state of that name, but sum"));
+        assert!(error(&mut graph, "total", x).contains("no state of that name; there is sum"));
         assert!(error(&mut graph, "sum", wrong).contains("the state is f32[2]"));
         let next = graph.add(sum, x).unwrap();
         graph.update("sum", next).unwrap();

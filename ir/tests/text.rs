@@ -148,3 +148,22 @@ fn broken_text_is_an_error() {
     assert!(read("(graph \"x\" (const c f32[4000000000 4000000000] { 1.0 ... }))").is_err());
     assert!(read("(graph \"x\" (const c f32[100000 100000] { 1.0 ... }))").is_err());
 }
+
+#[test]
+fn a_number_as_an_operand_is_told_how_constants_are_written() {
+    let source = Source::new("g.graph", "(graph g (input x f32[2]) (output y (mul x 0.5)))");
+    let errors = parse(&source).unwrap_err();
+    let help = errors.0[0].help.clone().unwrap_or_default();
+    assert!(help.contains("(const f32[] { 0.5 })"), "{help}");
+}
+
+#[test]
+fn numbers_that_are_no_extents_are_no_names_of_dimensions() {
+    for dim in ["1.5", "-1", "1e5", ".5", "99999999999999999999"] {
+        let source = Source::new("g.graph", format!("(graph g (input x f32[{dim}]) (output y x))"));
+        let errors = parse(&source).unwrap_err();
+        assert_eq!(errors.0[0].message, "this is not an extent", "{dim}");
+    }
+    let source = Source::new("g.graph", "(graph g (input x f32[(+ A -1)]) (output y x))");
+    assert!(parse(&source).is_ok());
+}

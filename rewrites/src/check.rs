@@ -354,7 +354,7 @@ fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let instrs = builder.instrs;
     add(&mut egraph, &instrs, &leaves);
     let rules = [Arc::new(compiled.clone())];
-    let limits = EngineLimits { nodes: 40, iterations: 12, matches: 200 };
+    let limits = EngineLimits { applications: usize::MAX, nodes: 40, iterations: 12, matches: 200 };
     let mut engine = Engine::new(egraph, &rules, limits);
     match engine.run(compiled.rule.phase) {
         Ok(report) if report.stop != Stop::Saturated => Err(refuse(

@@ -19,7 +19,7 @@ const INSTANCES: usize = 2;
 /// Draws at most so many.
 const DRAWS: u64 = 60;
 /// What a graph of an instance may take; a set of rules that rests takes a tenth of it.
-const LIMITS: EngineLimits = EngineLimits { nodes: 120, iterations: 40, matches: 600 };
+const LIMITS: EngineLimits = EngineLimits { applications: usize::MAX, nodes: 120, iterations: 40, matches: 600 };
 /// How many of the rules that matched most are named.
 const NAMED: usize = 4;
 

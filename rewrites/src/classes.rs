@@ -76,7 +76,8 @@ pub(crate) fn extract(
     }
     let outputs = outputs.iter().map(|o| walk.number[o]).collect();
     let bundles = bundles(egraph, log, rules, &walk.number, &nodes);
-    Extracted { classes: EClasses { classes, outputs, bundles }, number: walk.number, nodes }
+    let program = program.iter().filter(|(live, _)| live.is_some()).count();
+    Extracted { classes: EClasses { classes, outputs, bundles, program }, number: walk.number, nodes }
 }
 
 impl Usable {

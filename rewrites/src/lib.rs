@@ -115,7 +115,8 @@
 //! - *Several roots and groups.* `egg::MultiPattern` joins roots by product, which grows quadratically; here they are joined through what
 //!   they share, and a group takes the maximal set of members at once.
 //! - *Limits are counts.* `egg::Runner` also stops by the clock, and its `BackoffScheduler` bans rules by how often they matched: the result
-//!   then depends on the machine, or on rules that do not fire. Rules run in phases, `once` rules on what their phase starts with.
+//!   then depends on the machine, or on rules that do not fire. Rules run in phases, `once` rules on what their phase starts with, and each
+//!   as often at a node of the program as [`EngineLimits::applications`] says, whatever the others do.
 //! - *Extraction is by plans of kernels* (the crate `eutectic-lowering`): what an e-node costs depends on what it is fused with, so
 //!   `egg::Extractor`'s cost of a tree says nothing.
 //!

@@ -64,6 +64,8 @@ pub(crate) struct RuleReader<'a> {
     pub name: String,
     pub scope: Scope,
     pub variables: Vec<Variable>,
+    /// What is declared wrongly: where it is used, nothing more is to be said of it.
+    pub misdeclared: Vec<String>,
     pub lets: Vec<(String, Term)>,
     pub uses: Vec<(usize, Range<usize>)>,
     pub calls: usize,
@@ -88,6 +90,7 @@ impl<'a> RuleReader<'a> {
             name: String::new(),
             scope: Scope::default(),
             variables: Vec::new(),
+            misdeclared: Vec::new(),
             lets: Vec::new(),
             uses: Vec::new(),
             calls: 0,

@@ -2,7 +2,10 @@
 
 use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
 
-use eutectic_ir::lang::{Errors, LangError, Source, sexp::did_you_mean};
+use eutectic_ir::lang::{
+    Errors, LangError, Source,
+    sexp::{did_you_mean, nearest},
+};
 use rayon::prelude::*;
 
 use crate::{
@@ -243,13 +246,30 @@ impl RuleSet {
         Ok(RuleSet { rules: self.rules.iter().filter(stays).cloned().collect() })
     }
 
+    /// What a pattern that no rule matches may mean: a pack, where it is a glob; a name, also without its pack.
+    pub fn meant(&self, pattern: &str) -> Option<String> {
+        let names = || self.rules.iter().map(|c| &*c.rule.name);
+        if pattern.contains('*') {
+            let mut packs: Vec<String> = self.rules.iter().map(|c| format!("{}/*", c.rule.pack())).collect();
+            packs.dedup();
+            return did_you_mean(pattern, packs.iter().map(String::as_str));
+        }
+        if pattern.contains('/') {
+            return did_you_mean(pattern, names());
+        }
+        let bare = |name: &'_ str| name.split_once('/').map_or(name, |(_, bare)| bare).to_string();
+        let known: Vec<String> = names().map(bare).collect();
+        let near = nearest(pattern, known.iter().map(String::as_str))?;
+        names().find(|name| bare(name) == near).map(|name| format!("did you mean `{name}`?"))
+    }
+
     fn globs(&self, patterns: &[String]) -> Result<Vec<Glob>, LoadError> {
         let glob = |pattern: &String| {
             let glob = Glob::new(pattern).map_err(|error| LoadError::Glob { pattern: pattern.clone(), error })?;
             if self.rules.iter().any(|c| glob.is_match(&c.rule.name)) {
                 return Ok(glob);
             }
-            let help = did_you_mean(pattern, self.rules.iter().map(|c| &*c.rule.name));
+            let help = self.meant(pattern);
             Err(LoadError::NoSuchRule { pattern: pattern.clone(), help: help.unwrap_or_default() })
         };
         patterns.iter().map(glob).collect()

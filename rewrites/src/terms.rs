@@ -139,6 +139,7 @@ impl RuleReader<'_> {
                 Ok(slot) => slot,
                 Err(_) => return self.wrong(span.clone(), format!("`{atom}` is not a single dimension"), ""),
             },
+            None if self.misdeclared.iter().any(|name| name == atom) => return Err(Noted),
             None => {
                 let names = self.variables.iter().map(|v| v.name.as_str());
                 let names = names.chain(self.lets.iter().map(|(n, _)| n.as_str()));

@@ -120,7 +120,7 @@ fn by_egg(graph: &Graph, rules: &RuleSet, backoff: bool) -> Option<Outcome> {
 /// Compares the engine and egg on programs; how many of them came to rest both ways.
 fn compare(seeds: impl Iterator<Item = u64>) -> usize {
     let rules = rules();
-    let limits = EngineLimits { nodes: 2000, iterations: 200, matches: 100_000 };
+    let limits = EngineLimits { applications: usize::MAX, nodes: 2000, iterations: 200, matches: 100_000 };
     let options = Options { limits, until: Some(Phase::Templates) };
     let mut compared = 0;
     for seed in seeds {

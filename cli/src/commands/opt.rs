@@ -182,6 +182,7 @@ fn phases(out: &mut impl Write, graph: &Graph, planned: &Planned) -> Result<(), 
 fn ended(stop: Stop) -> &'static str {
     match stop {
         Stop::Saturated => "nothing changed",
+        Stop::Applications => "limit of a rule at a node",
         Stop::Nodes => "limit of e-nodes",
         Stop::Iterations => "limit of rounds",
         Stop::Matches => "limit of matches",
@@ -191,7 +192,11 @@ fn ended(stop: Stop) -> &'static str {
 fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
     writeln!(out, "{}", heading("rules that fired"))?;
     let mut table = table(&["rule", ">matches", ">applied", ">changed", ">took"]);
+    let mut held = Vec::new();
     for rule in report::rules(compiler, planned) {
+        if rule.held > 0 {
+            held.push(format!("{} at {}", rule.name, several(rule.held, "node")));
+        }
         table.add_row([
             rule.name,
             thousands(rule.matches),
@@ -200,7 +205,11 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
             duration(rule.time),
         ]);
     }
-    Ok(writeln!(out, "{table}\n")?)
+    writeln!(out, "{table}")?;
+    if !held.is_empty() {
+        writeln!(out, "{}", hanging(format!("could match more than it may: {}", held.join(", ")), 4))?;
+    }
+    Ok(writeln!(out)?)
 }
 
 fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result<(), Fault> {
@@ -305,7 +314,7 @@ fn describe(compiler: &Compiler, graph: &Graph, planned: &Planned, gap: Option<&
     let phases = planned.rewritten.iter().enumerate().flat_map(|(at, r)| r.phases.iter().map(move |p| (at, p)));
     let rules = report::rules(compiler, planned).into_iter().map(|r| {
         json!({ "name": r.name, "matches": r.matches, "applications": r.applications, "changes": r.changes,
-                "seconds": r.time.as_secs_f64() })
+                "held": r.held, "seconds": r.time.as_secs_f64() })
     });
     let (program, times) = (&planned.lowered.program, planned.times);
     let gap = gap.map(|gap| {

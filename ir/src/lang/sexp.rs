@@ -108,8 +108,12 @@ pub struct Errors(#[related] pub Vec<LangError>);
 
 impl Errors {
     fn names(&self) -> String {
-        let mut names: Vec<_> = self.0.iter().map(|e| e.source_name()).collect();
-        names.dedup();
+        let mut names = Vec::new();
+        for name in self.0.iter().map(|e| e.source_name()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names.join(", ")
     }
 }
@@ -182,7 +186,9 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
         return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
     }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
-    let mut reader = SexpReader { source, at: 0, line: 0, outdented: None };
+    // Some editors begin a file with a byte order mark.
+    let start = source.text.len() - source.text.trim_start_matches('\u{feff}').len();
+    let mut reader = SexpReader { source, at: start, line: start, outdented: None };
     loop {
         reader.skip_blank();
         if reader.rest().is_empty() {
@@ -376,9 +382,10 @@ pub fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// What a terminal would obey instead of showing it.
+/// What a terminal would obey instead of showing it: control characters, and those that turn the direction of what follows (Unicode
+/// TR 36: a file then reads otherwise than it is shown).
 pub fn is_unseen(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\r' | '\t')
+    c.is_control() && !matches!(c, '\n' | '\r' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text with a sign of the same length in the place of each control character, so that places in it stay.
@@ -386,14 +393,11 @@ fn shown(text: &Arc<str>) -> Arc<str> {
     if !text.contains(is_unseen) {
         return text.clone();
     }
-    let sign = |c: char| {
-        if !is_unseen(c) {
-            c
-        } else if c.len_utf8() == 1 {
-            '?'
-        } else {
-            '·'
-        }
+    let sign = |c: char| match c.len_utf8() {
+        _ if !is_unseen(c) => c,
+        1 => '?',
+        2 => '·',
+        _ => '•',
     };
     text.chars().map(sign).collect::<String>().into()
 }
@@ -436,6 +440,16 @@ mod tests {
         let errors = read(&Source::new("t", "(graph \"\u{1b}[2Jevil\u{7}\")")).unwrap_err();
         let shown = format!("{:?}", miette::Report::new(errors));
         assert!(shown.contains("U+001B") && shown.contains("?[2Jevil?") && !shown.contains(is_unseen), "{shown}");
+        let errors = read(&Source::new("t", "(graph \"a\u{202e}b\")")).unwrap_err();
+        let shown = format!("{:?}", miette::Report::new(errors));
+        assert!(shown.contains("U+202E") && !shown.contains(is_unseen), "{shown}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_file() {
+        let forms = read(&Source::new("t", "\u{feff}(a b)")).unwrap();
+        assert_eq!(forms.len(), 1);
+        assert_eq!(forms[0].call().unwrap().0, "a");
     }
 
     #[test]

@@ -179,8 +179,13 @@ impl<'a> Parser<'a> {
                 Some(value) => *value,
                 None => {
                     let near = nearest(name, self.names.keys().map(String::as_str));
-                    let help = near
-                        .map_or("values are defined before they are used".into(), |n| format!("did you mean `{n}`?"));
+                    let help = match near {
+                        _ if name.parse::<f64>().is_ok() => {
+                            format!("a number is a constant: (const f32[] {{ {name} }})")
+                        }
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => "values are defined before they are used".into(),
+                    };
                     self.wrong(sexp, format!("there is no value `{name}` here"), help)
                 }
             };
@@ -326,7 +331,11 @@ impl<'a> Parser<'a> {
     }
 
     fn shape(&mut self, dims: &[Sexp]) -> Option<Shape> {
-        dims.iter().map(|d| self.dim(d)).collect::<Option<Vec<Dim>>>().map(|dims| dims.into_iter().collect())
+        let extent = |reader: &mut Self, sexp: &Sexp| match reader.dim(sexp)? {
+            Dim::Known(n) if n < 0 => reader.wrong(sexp, "this is not an extent", "an extent is 0 or more"),
+            dim => Some(dim),
+        };
+        dims.iter().map(|d| extent(self, d)).collect::<Option<Vec<Dim>>>().map(|dims| dims.into_iter().collect())
     }
 
     /// A number, a symbol, or a sum or product of dimensions.
@@ -338,7 +347,13 @@ impl<'a> Parser<'a> {
             if atom.bytes().all(|c| c.is_ascii_digit()) && atom.parse::<i64>().is_err() {
                 return self.wrong(sexp, "this is not an extent", format!("the largest is {}", i64::MAX));
             }
-            return Some(atom.parse().map_or_else(|_| Dim::symbol(atom), Dim::Known));
+            let number =
+                atom.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) && atom.parse::<f64>().is_ok();
+            return match atom.parse() {
+                Ok(n) => Some(Dim::Known(n)),
+                Err(_) if number => self.wrong(sexp, "this is not an extent", "an extent is a whole number"),
+                Err(_) => Some(Dim::symbol(atom)),
+            };
         }
         let Some((op @ ("+" | "-" | "*"), [first, rest @ ..])) = sexp.call() else {
             return self.wrong(sexp, "this is not a dimension", "write a number, a name, (+ a b), (- a b) or (* a b)");

@@ -38,16 +38,30 @@ pub struct SearchOptions {
     pub strategy: Strategy,
     /// How often local search goes over all moves; it ends earlier when none gains.
     pub rounds: usize,
-    /// How much greedy and local search may do, for each class of at least a hundred, in units of [`Space::work`]. A count and not a
-    /// time, so that plans repeat; the best plan so far is the result.
+    /// How much greedy and local search may do for each node of the program, in units of [`Space::work`]. At least 200 nodes
+    /// are counted, and of those beyond 500 a tenth: otherwise planning a program of thousands takes longer than anyone waits. A count
+    /// and not a time, so that plans repeat; the best plan so far is the result.
     pub work: u64,
     /// How many plans the exact search may price before it gives up.
     pub exact_limit: usize,
 }
 
+/// Programs of fewer nodes have the search's work of so many.
+const NODES_LEAST: usize = 200;
+/// From so many nodes on, the search's work grows a tenth as fast as the program.
+const NODES_FULL: usize = 500;
+
+impl SearchOptions {
+    /// How much work a program of so many nodes is worth.
+    fn work_of(&self, program: usize) -> u64 {
+        let counted = program.clamp(NODES_LEAST, NODES_FULL) + program.saturating_sub(NODES_FULL) / 10;
+        self.work.saturating_mul(counted as u64)
+    }
+}
+
 impl Default for SearchOptions {
     fn default() -> SearchOptions {
-        SearchOptions { strategy: Strategy::Local, rounds: 8, work: 20_000, exact_limit: 2_000_000 }
+        SearchOptions { strategy: Strategy::Local, rounds: 8, work: 10_000, exact_limit: 2_000_000 }
     }
 }
 
@@ -85,7 +99,7 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
         totals: first.totals,
         fresh: Fresh::new(classes),
         asked: vec![false; classes],
-        limit: start + options.work.saturating_mul(classes.max(100) as u64),
+        limit: start + options.work_of(space.classes.program),
     };
     if fused {
         search.part();
@@ -255,4 +269,17 @@ impl Search<'_, '_> {
 /// Stores a class that is virtual, or the other way round.
 fn flip(state: &mut State<'_, '_>, class: ClassId) {
     if state.plan().stored[class] { state.release(class) } else { state.store(class) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_grows_slower_than_large_programs() {
+        let work = |nodes| SearchOptions::default().work_of(nodes);
+        assert_eq!(work(3), work(NODES_LEAST));
+        assert_eq!(2 * work(NODES_FULL), 5 * work(NODES_LEAST));
+        assert_eq!(work(11 * NODES_FULL), 2 * work(NODES_FULL));
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
     guard::{NoMatch, Sight, guard},
     pattern::Match,
     recipe::Compiled,
-    rule::VariableKind,
+    rule::{Phase, VariableKind},
 };
 
 /// For each op, the classes with a node of it, and how far below them something changed.
@@ -87,13 +87,19 @@ impl Engine<'_> {
             };
             let mut seen = Vec::new();
             for class in classes.into_iter().filter(|c| !is_settled(compiled, &self.egraph, *c)) {
+                if self.is_held(rule, class) {
+                    continue;
+                }
                 compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
                 });
             }
             for one in seen {
-                if !self.applied[rule].contains(std::slice::from_ref(&one)) && self.admit(rule, &one).is_some() {
+                if !self.applied[rule].contains(std::slice::from_ref(&one))
+                    && self.admit(rule, &one).is_some()
+                    && self.afford(rule, &one)
+                {
                     self.statistics[rule].matches += 1;
                     self.applied[rule].insert(vec![one.clone()]);
                     found.push(Found { rule, members: vec![one] });
@@ -103,6 +109,33 @@ impl Engine<'_> {
             self.statistics[rule].time += start.elapsed();
         }
         found
+    }
+
+    /// Whether a rule of one root was refused a match in a class already: it is not looked for again.
+    fn is_held(&self, rule: usize, class: Id) -> bool {
+        let spent = || self.spent.get(&(rule, self.egraph[class].data.rank));
+        self.rules[rule].pattern.roots.len() == 1 && spent().is_some_and(|spent| spent.held)
+    }
+
+    /// Whether a rule may be applied once more at the node of the program that a match stems from; then it is.
+    fn afford(&mut self, rule: usize, found: &Match) -> bool {
+        let compiled = &self.rules[rule];
+        if compiled.rule.phase == Phase::Legalize {
+            return true;
+        }
+        let node = self.egraph[found.classes[compiled.pattern.roots[0]]].data.rank;
+        let (spent, shared) = (self.spent.entry((rule, node)).or_default(), &mut self.shared[rule]);
+        if spent.applications < self.limits.applications {
+            spent.applications += 1;
+            return true;
+        }
+        if *shared > 0 {
+            *shared -= 1;
+            return true;
+        }
+        self.statistics[rule].held += usize::from(!spent.held);
+        spent.held = true;
+        false
     }
 
     /// The variables of a match, if it is one.

@@ -32,21 +32,27 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// Where the engine stops. All are counts, so that results repeat; those of nodes and matches are for each node of the
-/// program, of which at least 10 are counted.
+/// Where the engine stops. All are counts, so that results repeat, and for each node of the program.
+///
+/// What a rule finds at one node may grow with the program: in `((x·a)·b)·c…` each product is one of every prefix, which makes n²
+/// e-nodes and n³ matches. [`EngineLimits::applications`] bounds each rule alone, so that the whole grows linearly and a rule that has no
+/// end takes nothing from the others, nor from what is far from there. The limits of nodes and matches end a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineLimits {
-    /// Most e-nodes.
+    /// How often a rule is applied to the classes that stem from a node of the program; and as often again for each node, at least 100 of
+    /// them, wherever it is needed. Legalization, without which a program has no kernels, is not bounded.
+    pub applications: usize,
+    /// Most e-nodes; at least 10 nodes are counted.
     pub nodes: usize,
-    /// Most rounds of a phase.
+    /// Most rounds of a phase, whatever the program.
     pub iterations: usize,
-    /// Most matches of a phase.
+    /// Most matches of a phase; at least 10 nodes are counted.
     pub matches: usize,
 }
 
 impl Default for EngineLimits {
     fn default() -> EngineLimits {
-        EngineLimits { nodes: 200, iterations: 60, matches: 2000 }
+        EngineLimits { applications: 12, nodes: 200, iterations: 60, matches: 2000 }
     }
 }
 
@@ -63,6 +69,8 @@ impl EngineLimits {
 pub enum Stop {
     /// Nothing changed any more.
     Saturated,
+    /// Nothing changed any more but what a rule may not do as often: [`RuleStatistics::held`] says which.
+    Applications,
     /// The limit on e-nodes.
     Nodes,
     /// The limit on rounds.
@@ -101,6 +109,8 @@ pub struct RuleStatistics {
     pub applications: usize,
     /// Applications that united classes or made nodes.
     pub changes: usize,
+    /// Nodes of the program at which there was more to match than it may be applied.
+    pub held: usize,
     /// Time of searching and applying.
     pub time: Duration,
 }
@@ -111,6 +121,7 @@ impl RuleStatistics {
         self.matches += other.matches;
         self.applications += other.applications;
         self.changes += other.changes;
+        self.held += other.held;
         self.time += other.time;
     }
 }
@@ -119,6 +130,14 @@ impl RuleStatistics {
 struct Found {
     rule: usize,
     members: Vec<Match>,
+}
+
+/// What a rule did at a node of the program.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    applications: usize,
+    /// Whether there was more to do.
+    held: bool,
 }
 
 type MatchKey = (u32, SmallVec<[Sight; 1]>);
@@ -132,6 +151,10 @@ pub(crate) struct Engine<'r> {
     guards: FxHashMap<(u32, Sight), Option<Rc<Bindings>>>,
     recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,
+    /// How often each rule was applied to what stems from each node of the program.
+    spent: FxHashMap<(usize, u32), Spent>,
+    /// How often each rule may be applied beyond what it may at each node.
+    shared: Vec<usize>,
     /// The round before which each rule has seen everything.
     seen: Vec<u32>,
     /// Classes that a group rule made: it does not take them as members again.
@@ -140,7 +163,9 @@ pub(crate) struct Engine<'r> {
 
 impl<'r> Engine<'r> {
     pub fn new(egraph: EGraph, rules: &'r [Arc<Compiled>], limits: EngineLimits) -> Engine<'r> {
-        let limits = limits.of(egraph.total_number_of_nodes());
+        let program = egraph.total_number_of_nodes();
+        let shared = limits.applications.saturating_mul(program.max(100));
+        let limits = limits.of(program);
         let statistics = |c: &Arc<Compiled>| RuleStatistics { name: c.rule.name.clone(), ..Default::default() };
         Engine {
             egraph,
@@ -151,6 +176,8 @@ impl<'r> Engine<'r> {
             guards: FxHashMap::default(),
             recipes: FxHashMap::default(),
             applied: vec![FxHashSet::default(); rules.len()],
+            spent: FxHashMap::default(),
+            shared: vec![shared; rules.len()],
             seen: vec![0; rules.len()],
             products: Vec::new(),
         }
@@ -190,7 +217,8 @@ impl<'r> Engine<'r> {
                 break Stop::Matches;
             }
             if found.is_empty() {
-                break Stop::Saturated;
+                let held = single.iter().any(|rule| self.statistics[*rule].held > 0);
+                break if held { Stop::Applications } else { Stop::Saturated };
             }
             if !self.apply_all(found)? {
                 break Stop::Nodes;

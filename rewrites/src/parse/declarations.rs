@@ -29,7 +29,10 @@ impl RuleReader<'_> {
         let (dtypes, others): (Vec<_>, Vec<_>) =
             items.iter().partition(|s| s.call().is_some_and(|(head, _)| is_variable(head)));
         for item in dtypes.into_iter().chain(others) {
-            let _ = self.declaration(item);
+            let (declared, name) = (self.declaration(item), item.call().map(|(head, _)| head));
+            if let (Err(Noted), Some(name)) = (declared, name) {
+                self.misdeclared.push(name.into());
+            }
         }
     }
 
@@ -51,7 +54,6 @@ impl RuleReader<'_> {
         }
         if is_variable(head) {
             let class = self.class(head, item, rest);
-            // What is declared wrongly is declared: where it is used, nothing more is to be said of it.
             let class = match class {
                 Ok(class) => class,
                 Err(noted) => {

@@ -1,0 +1,61 @@
+//! Files that commands read whole; `-` is stdin.
+
+use std::{
+    fs::File,
+    io::{self, Read, stdin},
+    path::Path,
+};
+
+use crate::output::is_standard;
+
+/// What is read at most of a pipe or a device, which may have no end.
+const STREAM_MOST: u64 = 1 << 30;
+
+/// The bytes of a file.
+///
+/// # Errors
+/// When it cannot be read, or is no regular file and longer than 1 GiB.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if is_standard(path) {
+        return read_stream(stdin().lock(), STREAM_MOST);
+    }
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return read_stream(file, STREAM_MOST);
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// As [`read`], and when it is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let problem = format!("it goes on after {most} bytes, and only a regular file may be longer");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_without_an_end_is_refused() {
+        let problem = read_stream(io::repeat(0), 1000).unwrap_err();
+        assert!(problem.to_string().contains("goes on after 1000 bytes"), "{problem}");
+        assert_eq!(read_stream(&[1, 2, 3][..], 3).unwrap(), [1, 2, 3]);
+    }
+}
