@@ -88,6 +88,22 @@ fn epilogues_of_the_library() {
     }
 }
 
+/// A mask that hides tiles of scores is no stored tensor, which would have them computed.
+#[test]
+fn hidden_tiles_are_left_out() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for mask in ["causal", "window :window 100"] {
+        let text = format!(
+            "(input q f16[12 1024 64]) (input k f16[12 1024 64]) (input v f16[12 1024 64]) \
+             (output y (sdpa q k v :scale 0.125 :mask {mask}))"
+        );
+        let program = compiler.plan(&cases::graph((mask, &text))).unwrap().lowered.program;
+        let printed = program.kernels.iter().flat_map(|kernel| kernels::print(&host::SHAPE, kernel).unwrap());
+        let sources: Vec<_> = printed.filter_map(|launch| launch.source().map(str::to_string)).collect();
+        assert!(sources.iter().any(|source| source.contains("RANGES[]")), "{mask}: {} kernels", sources.len());
+    }
+}
+
 /// How the names of the ways begin that are tried on the host: of each family, the largest and the smallest tiles, whole and in parts.
 const WAYS: &[&str] = &[
     "library",
