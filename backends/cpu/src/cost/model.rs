@@ -335,6 +335,9 @@ impl CostModel {
             self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, work);
         }
         let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
+        for side in form.sides.iter().filter(|side| side.phases > 1) {
+            work.seconds += count(&side.nest.domain) * self.costs.element.cheap;
+        }
         let flops = 2.0 * count(&form.domain) * count(&form.terms);
         work.flops += flops;
         // The last vector of a line is one, however many of its lanes count.

@@ -9,8 +9,8 @@ const VECTOR: usize = 16;
 /// The most sums of a tile: epilogues go over them several times.
 const MOST: usize = 4096;
 
-/// Cycles, about: of a vector of sums, a term, where operands lie in the first-level cache, and beyond; of an element that is evaluated, and
-/// of a line of them; of an element of the operand that most tiles share; of a line of sums; and of a tile.
+/// Cycles, about: of a vector of sums, a term, where operands lie in the first-level cache, and beyond; of an element that is evaluated, or
+/// taken apart by phase, and of a line of them; of an element of the operand that most tiles share; of a line of sums; and of a tile.
 const TERM: f64 = 1.2;
 const FAR: f64 = 1.6;
 const COPY: f64 = 0.2;
@@ -55,9 +55,11 @@ fn cycles(form: &LaneForm, len: &[usize; MAX_RANK], caches: Caches) -> f64 {
     let sums: f64 = len[..rank].iter().map(|&n| n as f64).product();
     let terms: f64 = form.terms.iter().map(|&n| n as f64).product();
     let lanes = len[rank - 1];
-    let near = 4.0 * (of(moving) + of(fixed) + sums) <= caches.l1 as f64;
+    let split = if moving.phases > 1 { of(moving) } else { 0.0 };
+    let near = 4.0 * (of(moving) + split + of(fixed) + sums) <= caches.l1 as f64;
     let vectors = sums / lanes as f64 * lanes.div_ceil(VECTOR) as f64;
     let copied = if moving.in_place() { 0.0 } else { of(moving) * (COPY + LINE / lanes as f64) };
+    let copied = copied + split * (COPY + LINE / lanes as f64);
     let lines = (0..rank.saturating_sub(1)).filter(|&d| !fixed.depends_on(d)).map(|d| len[d]).max().unwrap_or(1);
     let runs = sums / (lanes * lines) as f64;
     let all = vectors * terms * if near { TERM } else { FAR } + copied + of(fixed) * SHARED + runs * RUN + terms + TILE;
