@@ -3,6 +3,7 @@
 mod coefficients;
 mod fit;
 mod model;
+mod registers;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
 pub use fit::fit;

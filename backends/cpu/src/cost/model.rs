@@ -1,7 +1,7 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reach::{
         AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
@@ -17,15 +17,22 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::coefficients::{Costs, ElementCosts};
+use super::{
+    coefficients::{Costs, ElementCosts},
+    registers,
+};
 use crate::{
     kernels::{
         attention,
         chosen::ChosenMatrix,
         contraction::tasks,
-        lanes::form::{LaneForm, VECTOR},
+        lanes::{
+            cut::{FLOPS_A_CYCLE, Tiles},
+            form::LaneForm,
+        },
         row_blocks,
     },
+    machine::Caches,
     simd::table,
     tile::{MAX_RANK, gather::LONG_RUN, shape::SHORTEST_LINE},
 };
@@ -119,7 +126,12 @@ impl CostModel {
         let m = &self.costs.memory;
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         let walk = if passes { Walk::Tiles } else { Walk::Within };
-        self.body(&kernel.body, row_mask(kernel), walk, &mut work);
+        let form = LaneForm::of(kernel);
+        let taken = match kernel.anchor {
+            AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
+            _ => Vec::new(),
+        };
+        self.body_without(&kernel.body, row_mask(kernel), walk, &taken, &mut work);
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
         for store in kernel.stores.iter().filter(|s| line(&s.at, domain).is_none()) {
@@ -133,8 +145,8 @@ impl CostModel {
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs, axes } => {
-                if let Some(form) = LaneForm::of(kernel) {
-                    self.lanes(&form, &mut work);
+                if let Some(form) = &form {
+                    self.lanes(form, &mut work);
                 } else {
                     self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
                     // Mostly these are constants: packed once, and widened where they are read.
@@ -149,7 +161,7 @@ impl CostModel {
                     work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
                 }
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
-                if maps > 1 || kernel.stores.len() > 1 {
+                if maps > taken.len() || kernel.stores.len() > 1 {
                     work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
                 }
             }
@@ -204,14 +216,20 @@ impl CostModel {
 
     /// The passes over a body's values.
     fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
+        self.body_without(body, row, walk, &[], work);
+    }
+
+    /// As [`CostModel::body`], without those that are `taken` over by the anchor.
+    fn body_without(&self, body: &Body, row: u64, walk: Walk, taken: &[ValueId], work: &mut Tally) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
         let masks = masks(body, row);
         let known = known(body);
-        for ((instr, &mask), &known) in body.instrs.iter().zip(&masks).zip(&known) {
+        for (id, ((instr, &mask), &known)) in body.instrs.iter().zip(&masks).zip(&known).enumerate() {
             let least = if known { least } else { 0.0 };
             let n = points(&body.domain, mask);
             match instr {
+                Instr::Map { .. } if taken.contains(&id) => work.flops += n,
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
                     work.seconds += self.load(load, body, &masks, walk, n);
@@ -328,29 +346,28 @@ impl CostModel {
         chosen.is_some_and(|chosen| chosen.load.dtype.size() >= 4 && is_of_matrices(&chosen.at, &body.domain, groups))
     }
 
-    /// Sums side by side: operands that are not read in place are evaluated tile by tile.
+    /// Sums side by side: operands that are not read in place are evaluated tile by tile, and with them what neighbours evaluate too.
     fn lanes(&self, form: &LaneForm, work: &mut Tally) {
-        for side in form.sides.iter().filter(|side| !side.in_place()) {
+        let tiles = Tiles::of(form, Caches::default());
+        for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
-            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, work);
+            let mut once = Tally::default();
+            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, &mut once);
+            work.seconds += once.seconds * again;
+            work.flops += once.flops * again;
         }
         let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
-        for side in form.sides.iter().filter(|side| side.phases > 1) {
-            work.seconds += count(&side.nest.domain) * self.costs.element.cheap;
-        }
-        let flops = 2.0 * count(&form.domain) * count(&form.terms);
-        work.flops += flops;
-        // The last vector of a line is one, however many of its lanes count.
-        let lanes = form.domain.last().copied().unwrap_or(1);
-        let used = lanes as f64 / lanes.next_multiple_of(VECTOR) as f64;
+        let sums = count(&form.domain);
+        work.flops += 2.0 * sums * count(&form.terms);
         let [moving, _] = &form.sides;
         let dtype = moving.nest.results.first().map_or(DType::F32, |&r| moving.nest.instrs[r].dtype());
         work.seconds += match dtype {
             DType::F64 => 2.0,
             d if d.is_float() => 1.0,
             _ => f64::INFINITY,
-        } * flops
-            / (self.costs.product.lanes * used);
+        } * sums
+            * tiles.cycles
+            / (self.costs.product.lanes / FLOPS_A_CYCLE);
     }
 
     /// So many products `[m k] · [k n]`.

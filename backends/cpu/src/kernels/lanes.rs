@@ -2,7 +2,7 @@
 //! are too narrow for vectors of their own: depthwise convolutions and those of small groups, whose windows are read from a tile of the
 //! image that is there once.
 
-mod cut;
+pub mod cut;
 mod finish;
 pub mod form;
 mod side;
@@ -11,6 +11,7 @@ use eutectic_backend::{Instr, axes::Nest};
 use eutectic_ir::DType;
 
 use self::{
+    cut::Tiles,
     form::LaneForm,
     side::{LaneOperand, LaneTile},
 };
@@ -91,7 +92,7 @@ impl<T: LaneElement> Lanes<T> {
         let isa = machine.isa;
         let body = body.permuted(&form.order);
         let rank = body.domain.len();
-        let len = cut::extents(form, Caches::detect());
+        let len = Tiles::of(form, Caches::detect()).len;
         let [moving, fixed] = &form.sides;
         let (mut axes, others): (Vec<usize>, Vec<usize>) =
             (0..rank).partition(|&d| fixed.depends_on(d) || d + 1 == rank);
