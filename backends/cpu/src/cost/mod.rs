@@ -1,5 +1,6 @@
 //! What kernels cost: a model of the work that thunks do, its coefficients, and how they are fitted to measurements.
 
+mod access;
 mod coefficients;
 mod fit;
 mod model;

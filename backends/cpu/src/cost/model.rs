@@ -1,12 +1,12 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Store, ValueId,
     axes::Nest,
     reach::{
-        AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
-        row_mask, run_length, stored,
+        AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, stored,
     },
+    reductions::RowValues,
     scores::Shares,
     traffic,
     unroll::unrolled,
@@ -18,6 +18,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use super::{
+    access::run,
     coefficients::{Costs, ElementCosts},
     registers,
 };
@@ -34,7 +35,7 @@ use crate::{
     },
     machine::Caches,
     simd::table,
-    tile::{MAX_RANK, gather::LONG_RUN, shape::SHORTEST_LINE},
+    tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
 /// The model: coefficients, with ops resolved.
@@ -60,18 +61,20 @@ enum OperandUse {
 
 /// How a body is gone through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Walk {
+pub(super) enum Walk {
     /// By the anchor's tiles.
     Within,
     /// By tiles, of which each computes even what needs no load anew.
     Tiles,
+    /// So, as an operand, whose tiles are small.
+    Operand,
     /// So, by tiles that have one point along all outer axes.
     Blocks,
 }
 
 impl Walk {
     /// Whether a guard holds in a box of a tile: copied as a whole.
-    fn is_of_box(self, guard: &Guard) -> bool {
+    pub(super) fn is_of_box(self, guard: &Guard) -> bool {
         let affine = || guard.0.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
         is_of_box(guard) || self == Walk::Blocks && affine()
     }
@@ -131,12 +134,10 @@ impl CostModel {
             AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
             _ => Vec::new(),
         };
-        self.body_without(&kernel.body, row_mask(kernel), walk, &taken, &mut work);
+        self.body_without(&kernel.body, row_mask(kernel), walk, (&taken, &kernel.stores), &mut work);
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
-        for store in kernel.stores.iter().filter(|s| line(&s.at, domain).is_none()) {
-            work.seconds += elements(store) * self.costs.element.strided;
-        }
+        work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
         // Guards that hold in no box of a tile are asked for each run.
         let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
         for store in kernel.stores.iter().filter(|s| !s.guards.iter().all(|guard| of_stores.is_of_box(guard))) {
@@ -216,23 +217,31 @@ impl CostModel {
 
     /// The passes over a body's values.
     fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
-        self.body_without(body, row, walk, &[], work);
+        self.body_without(body, row, walk, (&[], &[]), work);
     }
 
-    /// As [`CostModel::body`], without those that are `taken` over by the anchor.
-    fn body_without(&self, body: &Body, row: u64, walk: Walk, taken: &[ValueId], work: &mut Tally) {
+    /// As [`CostModel::body`], without those that are `taken` over by the anchor, of a kernel that has such stores.
+    fn body_without(
+        &self,
+        body: &Body,
+        row: u64,
+        walk: Walk,
+        (taken, stored): (&[ValueId], &[Store]),
+        work: &mut Tally,
+    ) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
         let masks = masks(body, row);
         let known = known(body);
+        let times = passes(body, row, stored);
         for (id, ((instr, &mask), &known)) in body.instrs.iter().zip(&masks).zip(&known).enumerate() {
             let least = if known { least } else { 0.0 };
-            let n = points(&body.domain, mask);
+            let n = points(&body.domain, mask) * times.get(id).map_or(1.0, |&times| times as f64);
             match instr {
                 Instr::Map { .. } if taken.contains(&id) => work.flops += n,
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
                 Instr::Load(load) => {
-                    work.seconds += self.load(load, body, &masks, walk, n);
+                    work.seconds += self.load(load, body, &masks, (walk, row), n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
@@ -259,30 +268,6 @@ impl CostModel {
                     work.seconds += n * e.cheap + n / guards.fold(inner, f64::min) * e.run * pieces.len() as f64;
                 }
             }
-        }
-    }
-
-    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
-    /// is affine of its map is short.
-    fn load(&self, load: &Load, body: &Body, masks: &[AxisSet], walk: Walk, n: f64) -> f64 {
-        let (e, domain) = (&self.costs.element, &body.domain);
-        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
-        let Some(strides) = affine else {
-            let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
-            let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
-            let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
-            return match run < LONG_RUN as f64 {
-                true => n / inner * e.run + n * e.gather,
-                false => n / run * e.run + n * e.cheap,
-            };
-        };
-        match line(&load.at, domain) {
-            _ if is_dense(&strides, domain) => 0.0,
-            Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
-            // Of a guarded load, its own piece only is copied, of which nothing is known here.
-            _ if !load.guards.is_empty() => n * e.cheap,
-            Some(line) => n / line * e.short + n * e.cheap,
-            None => n * e.strided,
         }
     }
 
@@ -328,7 +313,7 @@ impl CostModel {
                 work.seconds += points(&body.domain, AxisSet::MAX) * self.costs.element.copy;
                 return;
             }
-            self.body(body, 0, Walk::Tiles, work);
+            self.body(body, 0, Walk::Operand, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
@@ -352,7 +337,7 @@ impl CostModel {
         for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
             let mut once = Tally::default();
-            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, &mut once);
+            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Operand, &mut once);
             work.seconds += once.seconds * again;
             work.flops += once.flops * again;
         }
@@ -407,11 +392,16 @@ impl CostModel {
     }
 }
 
-/// For how many points along the innermost axis a map stays affine.
-fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
-    let inner = body.domain.len().saturating_sub(1);
-    let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
-    if read { 1.0 } else { run_length(index, &body.domain) }
+/// How often each instruction of a row group is computed: rows that stay nowhere are passed over for each level of reductions, and for what
+/// is stored at last. Empty where once.
+fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
+    if row == 0 || points(&body.domain, row) <= LONGEST_ROW as f64 {
+        return Vec::new();
+    }
+    let mut times = vec![0; body.instrs.len()];
+    let all = RowValues::of(body).passes(stored.iter().map(|store| store.value));
+    all.iter().flatten().for_each(|&id| times[id] += 1);
+    times
 }
 
 /// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
