@@ -18,6 +18,10 @@ pub const VECTOR: usize = 16;
 /// Cycles, about, that decide between this and a product of matrices. Of a vector of sums, a term; of an element that is evaluated: in lines,
 /// and where neighbours lie apart.
 const TERM: f64 = 1.3;
+/// Of a term whose operand is a matrix that outgrows the first-level cache, of [`NEAR`] bytes: in tiles that stay there, its rows are read a
+/// vector or two at a time.
+const FAR_TERM: f64 = 4.5;
+const NEAR: f64 = 32e3;
 const COPY: f64 = 0.25;
 const APART: f64 = 1.0;
 /// Of an element whose line is taken apart by phase.
@@ -138,7 +142,8 @@ impl LaneForm {
         let store = |s: &eutectic_backend::Store| s.at.affine(rank).is_some_and(|strides| strides[lane] == 1);
         let stored = if kernel.stores.iter().all(store) { COPY } else { APART };
         let evaluated: f64 = [&moving, &fixed].map(|side| side.evaluating()).iter().sum();
-        let takes = count * TERM / VECTOR as f64 / used + evaluated / points + stored;
+        let term = if moving.in_place() && moving.matrix(&fixed) * 4.0 > NEAR { FAR_TERM } else { TERM };
+        let takes = count * term / VECTOR as f64 / used + evaluated / points + stored;
         Some((takes, LaneForm { order, domain, terms: terms.to_vec(), sides: [moving, fixed] }))
     }
 }
@@ -249,6 +254,15 @@ impl Side {
     /// Whether it depends on an axis of the result.
     pub fn depends_on(&self, point: usize) -> bool {
         self.axes.iter().any(|axis| axis.point.is_some_and(|(d, _)| d == point))
+    }
+
+    /// Elements of it beside one matrix of the other operand, if no windows share them.
+    fn matrix(&self, other: &Side) -> f64 {
+        if self.axes.iter().any(|axis| axis.point.is_some() && axis.term.is_some()) {
+            return 0.0;
+        }
+        let of_matrix = |axis: &SideAxis| axis.point.is_none_or(|(d, _)| !other.depends_on(d));
+        self.axes.iter().zip(&self.nest.domain).filter(|(axis, _)| of_matrix(axis)).map(|(_, &n)| n as f64).product()
     }
 
     /// The load that it is read from in place: elements lie side by side along its last axis.
