@@ -1,7 +1,7 @@
 //! How results of sums side by side are cut into tiles: what a tile reads stays in the first-level cache, and little of it is read by its
 //! neighbours too.
 
-use super::form::{LaneForm, Side};
+use super::form::{LATENCY, LaneForm, Side};
 use crate::{machine::Caches, tile::MAX_RANK};
 
 /// Elements of a vector, whatever the machine.
@@ -73,6 +73,12 @@ fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
     }
 }
 
+/// Vectors of sums that do not wait for each other, of so many lanes and points: see [`crate::simd::lanes`].
+pub fn in_flight(lanes: usize, points: usize) -> f64 {
+    let vectors = lanes.div_ceil(VECTOR);
+    (if points == 1 { vectors.min(8) } else { points.min(6) * vectors.min(2) }) as f64
+}
+
 /// At least so long, and such that an axis is cut evenly.
 fn even(extent: usize, len: usize, multiple: usize) -> usize {
     let parts = extent.div_ceil(len).max(1);
@@ -93,7 +99,8 @@ fn cycles(form: &LaneForm, len: &[usize; MAX_RANK], caches: Caches) -> f64 {
     let split = split * (COPY + LINE / lanes as f64);
     let lines = (0..rank.saturating_sub(1)).filter(|&d| !fixed.depends_on(d)).map(|d| len[d]).max().unwrap_or(1);
     let runs = sums / (lanes * lines) as f64;
-    let all = vectors * terms * if near { TERM } else { FAR } + copied(form, len) + split + of(fixed) * SHARED + runs * RUN + terms + TILE;
+    let term = if near { TERM } else { FAR }.max(LATENCY / in_flight(lanes, lines));
+    let all = vectors * terms * term + copied(form, len) + split + of(fixed) * SHARED + runs * RUN + terms + TILE;
     all / sums
 }
 

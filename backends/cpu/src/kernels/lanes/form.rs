@@ -8,6 +8,7 @@ use eutectic_backend::{
     windows::Window,
 };
 
+use super::cut;
 use crate::{kernels::chosen::ChosenMatrix, tile::MAX_RANK};
 
 /// Columns, or rows, from which on products of matrices fill their vectors.
@@ -22,6 +23,8 @@ const TERM: f64 = 1.3;
 /// vector or two at a time.
 const FAR_TERM: f64 = 4.5;
 const NEAR: f64 = 32e3;
+/// Until a vector of sums can take the next term.
+pub const LATENCY: f64 = 4.0;
 const COPY: f64 = 0.25;
 const APART: f64 = 1.0;
 /// Of an element whose line is taken apart by phase.
@@ -142,7 +145,10 @@ impl LaneForm {
         let store = |s: &eutectic_backend::Store| s.at.affine(rank).is_some_and(|strides| strides[lane] == 1);
         let stored = if kernel.stores.iter().all(store) { COPY } else { APART };
         let evaluated: f64 = [&moving, &fixed].map(|side| side.evaluating()).iter().sum();
-        let term = if moving.in_place() && moving.matrix(&fixed) * 4.0 > NEAR { FAR_TERM } else { TERM };
+        let far = |a: &Side, b: &Side| a.in_place() && a.matrix(b) * 4.0 > NEAR;
+        let term = if far(&moving, &fixed) || far(&fixed, &moving) { FAR_TERM } else { TERM };
+        let shared = (0..rank - 1).filter(|&d| !fixed.depends_on(d)).map(|d| domain[d]).max().unwrap_or(1);
+        let term = term.max(LATENCY / cut::in_flight(lanes, shared));
         let takes = count * term / VECTOR as f64 / used + evaluated / points + stored;
         Some((takes, LaneForm { order, domain, terms: terms.to_vec(), sides: [moving, fixed] }))
     }
