@@ -80,6 +80,36 @@ impl Walk {
     }
 }
 
+/// What is known of a body from the kernel that it is the body of.
+#[derive(Default)]
+struct Around<'a> {
+    /// Instructions that the anchor takes over.
+    taken: &'a [ValueId],
+    stores: &'a [Store],
+    /// Of a product of matrices: how many axes its batch, rows and columns are. Its kernel goes through the rows, and the columns, as one
+    /// axis each.
+    groups: Option<[usize; 3]>,
+}
+
+impl Around<'_> {
+    /// Whether a map tells axes apart that are one in the kernel: it is followed run by run.
+    fn splits(&self, map: &Index, body: &Body) -> bool {
+        self.groups.is_some_and(|groups| map.values().is_empty() && !is_of_matrices(map, &body.domain, groups))
+    }
+
+    /// On which axes values depend there: on all of a group, if a map tells some of it apart.
+    fn masks(&self, body: &Body, mut masks: Vec<AxisSet>) -> Vec<AxisSet> {
+        let Some([batch, rows, columns]) = self.groups else { return masks };
+        if body.instrs.iter().flat_map(Instr::maps).any(|map| self.splits(map, body)) {
+            let group = |from: usize, count: usize| (from..from + count).fold(0, |mask, d| mask | 1 << d);
+            for group in [group(batch, rows), group(batch + rows, columns)] {
+                masks.iter_mut().filter(|mask| **mask & group != 0).for_each(|mask| *mask |= group);
+            }
+        }
+        masks
+    }
+}
+
 /// What was counted so far.
 #[derive(Default)]
 struct Tally {
@@ -134,7 +164,12 @@ impl CostModel {
             AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
             _ => Vec::new(),
         };
-        self.body_without(&kernel.body, row_mask(kernel), walk, (&taken, &kernel.stores), &mut work);
+        let groups = match &kernel.anchor {
+            AnchorKernel::Contraction { axes, .. } if form.is_none() => Some([axes.batch, axes.rows, axes.columns]),
+            _ => None,
+        };
+        let around = Around { taken: &taken, stores: &kernel.stores, groups };
+        self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
@@ -217,29 +252,25 @@ impl CostModel {
 
     /// The passes over a body's values.
     fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
-        self.body_without(body, row, walk, (&[], &[]), work);
+        self.body_within(body, row, walk, &Around::default(), work);
     }
 
-    /// As [`CostModel::body`], without those that are `taken` over by the anchor, of a kernel that has such stores.
-    fn body_without(
-        &self,
-        body: &Body,
-        row: u64,
-        walk: Walk,
-        (taken, stored): (&[ValueId], &[Store]),
-        work: &mut Tally,
-    ) {
+    /// As [`CostModel::body`], of the body of a kernel.
+    fn body_within(&self, body: &Body, row: u64, walk: Walk, around: &Around<'_>, work: &mut Tally) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
-        let masks = masks(body, row);
+        let masks = around.masks(body, masks(body, row));
         let known = known(body);
-        let times = passes(body, row, stored);
+        let times = passes(body, row, around.stores);
         for (id, ((instr, &mask), &known)) in body.instrs.iter().zip(&masks).zip(&known).enumerate() {
             let least = if known { least } else { 0.0 };
             let n = points(&body.domain, mask) * times.get(id).map_or(1.0, |&times| times as f64);
             match instr {
-                Instr::Map { .. } if taken.contains(&id) => work.flops += n,
+                Instr::Map { .. } if around.taken.contains(&id) => work.flops += n,
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
+                Instr::Load(load) if around.splits(&load.at, body) => {
+                    work.seconds += n / run(&load.at, body, &masks) * e.run + n * e.cheap;
+                }
                 Instr::Load(load) => {
                     work.seconds += self.load(load, body, &masks, (walk, row), n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
@@ -257,7 +288,9 @@ impl CostModel {
                     work.flops += n;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
-                Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g)) => {
+                Instr::Select { pieces, .. }
+                    if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g) && !around.splits(&g.0, body)) =>
+                {
                     let inside = pieces.iter().flat_map(|p| &p.0).map(|guard| inside(guard, &body.domain)).min();
                     let cut = pieces.len() == 1 && inside.is_none_or(|n| n >= SHORTEST_LINE);
                     work.seconds += if cut { least } else { 2.0 * n * e.cheap };
