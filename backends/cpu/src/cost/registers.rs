@@ -70,7 +70,14 @@ mod tests {
         let channel = || load(0, Index::coord(0));
         let matrix = || load(1, Index::coord(0).times(7).plus(&Index::coord(1)));
         let of = |instrs: Vec<Instr>, lanes| {
-            taken(&Body { domain: vec![5, 7], instrs: [vec![Instr::Anchor { dtype }], instrs].concat(), ..Body::default() }, lanes)
+            taken(
+                &Body {
+                    domain: vec![5, 7],
+                    instrs: [vec![Instr::Anchor { dtype }], instrs].concat(),
+                    ..Body::default()
+                },
+                lanes,
+            )
         };
         assert_eq!(of(vec![row(), map("add", vec![], &[0, 1]), relu(2)], false), [2, 3]);
         assert_eq!(of(vec![row(), map("add", vec![], &[1, 0]), matrix(), map("add", vec![], &[2, 3])], false), [2, 4]);

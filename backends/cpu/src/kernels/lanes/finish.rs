@@ -54,8 +54,9 @@ fn step(body: &Nest, so_far: &Finish, acc: DType, slots: &Slots) -> Option<(Valu
             let Instr::Load(load) = &body.instrs[if is_anchor(a) { b } else { a }] else { return None };
             let strides = strides(body, load, acc, slots)?;
             let side_by_side = body.domain.last() == Some(&1) || matches!(strides.last(), Some(0 | 1));
-            next.added =
-                side_by_side.then_some(Added { slot: load.slot, base: load.at.constant, strides }).or(so_far.added.clone());
+            next.added = side_by_side
+                .then_some(Added { slot: load.slot, base: load.at.constant, strides })
+                .or(so_far.added.clone());
             next.added.as_ref()?;
         }
         _ => return None,
@@ -74,7 +75,8 @@ mod tests {
     fn body(ops: &[(&str, &[f64])]) -> (Nest, Slots) {
         let dtype = DType::F32;
         let bias = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };
-        let add = Instr::Map { op: Op::named("add").unwrap(), attrs: [].into_iter().collect(), args: vec![0, 1], dtype };
+        let add =
+            Instr::Map { op: Op::named("add").unwrap(), attrs: [].into_iter().collect(), args: vec![0, 1], dtype };
         let mut instrs = vec![Instr::Anchor { dtype }, Instr::Load(bias), add];
         for (name, numbers) in ops {
             let attrs = match *name {
