@@ -159,6 +159,9 @@ pub struct ElementCosts {
     /// Factor of `f64`.
     #[serde(deserialize_with = "positive")]
     pub f64: f64,
+    /// Factor of 64-bit integers.
+    #[serde(deserialize_with = "positive")]
+    pub i64: f64,
     /// Factor of the other element types.
     #[serde(deserialize_with = "positive")]
     pub other: f64,

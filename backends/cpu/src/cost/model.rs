@@ -18,7 +18,7 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    access::run,
+    access::{SQUARE, box_line, run},
     coefficients::{Costs, ElementCosts},
     registers,
 };
@@ -291,9 +291,15 @@ impl CostModel {
                 Instr::Select { pieces, .. }
                     if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g) && !around.splits(&g.0, body)) =>
                 {
-                    let inside = pieces.iter().flat_map(|p| &p.0).map(|guard| inside(guard, &body.domain)).min();
-                    let cut = pieces.len() == 1 && inside.is_none_or(|n| n >= SHORTEST_LINE);
-                    work.seconds += if cut { least } else { 2.0 * n * e.cheap };
+                    let guards = || pieces.iter().flat_map(|p| &p.0);
+                    let least_of = |of: fn(&Guard, &[usize]) -> usize| guards().map(|g| of(g, &body.domain)).min();
+                    let cut = pieces.len() == 1 && least_of(inside).is_none_or(|n| n >= SHORTEST_LINE);
+                    let short = least_of(box_line).is_some_and(|n| n < SQUARE);
+                    work.seconds += match cut {
+                        true => least,
+                        // Pieces of few elements are copied one by one, into them and out of them.
+                        false => 2.0 * n * if short { e.strided } else { e.cheap },
+                    };
                 }
                 Instr::Select { pieces, .. } => {
                     let guards = pieces.iter().flat_map(|piece| &piece.0).map(|guard| run(&guard.0, body, &masks));
@@ -466,6 +472,7 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 1.0,
         DType::F64 => element.f64,
+        DType::I64 => element.i64,
         _ => element.other,
     }
 }
