@@ -21,8 +21,16 @@ pub struct LaneOperand {
     size: usize,
     /// What [`LaneOperand::find`] says of one that is read in place: it is the same for every tile.
     terms: Option<Vec<isize>>,
-    /// Of one whose lanes are in phases: where these go in scratch memory, how many bytes they take, and what puts them there.
-    phases: Option<(usize, usize, unsafe fn(&Split))>,
+    /// Of one whose lanes are in phases.
+    phases: Option<Phases>,
+}
+
+/// How lines are taken apart by phase.
+struct Phases {
+    /// Where in scratch memory these go, and where that ends.
+    at: usize,
+    end: usize,
+    split: unsafe fn(&Split),
 }
 
 enum Source {
@@ -63,7 +71,7 @@ impl LaneOperand {
             };
             let most = lens.iter().map(split).max().unwrap_or(0);
             let at = before.next_multiple_of(ALIGN);
-            (side.phases > 1).then(|| (at, at + most * size, phases::find(size, isa)))
+            (side.phases > 1).then(|| Phases { at, end: at + most * size, split: phases::find(size, isa) })
         };
         if side.in_place()
             && let Some((slot, base, strides)) = in_place(&side.nest, acc, slots)
@@ -96,7 +104,7 @@ impl LaneOperand {
     /// Bytes of scratch memory.
     pub fn scratch(&self) -> usize {
         match (&self.phases, &self.source) {
-            (Some((_, end, _)), _) => *end,
+            (Some(phases), _) => phases.end,
             (None, Source::InPlace(..)) => 0,
             (None, Source::Evaluated(program)) => program.scratch,
         }
@@ -122,7 +130,7 @@ impl LaneOperand {
         let whole = unsafe { self.whole(frame, part) };
         match &self.phases {
             // SAFETY: the part is valid, and there is scratch memory for its phases.
-            Some((at, _, split)) => unsafe { self.split(&whole, frame.scratch.add(*at), part, *split) },
+            Some(phases) => unsafe { self.split(&whole, frame.scratch.add(phases.at), part, phases.split) },
             None => whole,
         }
     }
