@@ -29,7 +29,7 @@ pub fn stored(kernel: &Kernel) -> f64 {
 }
 
 /// The share of a domain's points at which a guard holds; of a map that is not affine, all of them.
-fn held((index, range): &Guard, domain: &[usize]) -> f64 {
+pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
     let Some(strides) = index.affine(domain.len()) else { return 1.0 };
     let mut axes = (0..domain.len()).filter(|&d| strides[d] != 0 && domain[d] > 1);
     let Some(inner) = axes.next_back() else { return f64::from(u8::from(range.contains(&index.constant))) };

@@ -216,6 +216,11 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.importer.value(id)
     }
 
+    /// As [`NodeCall::value`], of values that are too large to be evaluated unless a node asks for them.
+    pub fn evaluated(&self, id: NodeId) -> Result<Option<Tensor>, NodeError> {
+        self.importer.evaluated(id)
+    }
+
     /// The integers of an input, as [`NodeCall::known`].
     pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, NodeError> {
         Ok(self.known(at)?.to_i64())

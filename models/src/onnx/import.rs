@@ -1,6 +1,6 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eutectic_ir::{
     Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type,
@@ -19,6 +19,9 @@ use super::{
 
 /// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
 const LARGEST_KNOWN: usize = 4096;
+
+/// Where a node asks for a value that is larger, it is evaluated if it and all that it is computed from have at most so many elements.
+const LARGEST_EVALUATED: usize = 1 << 22;
 
 /// No machine holds a value of more bytes. With this limit, arithmetic on extents does not overflow.
 const LARGEST: usize = 1 << 40;
@@ -422,6 +425,43 @@ impl<'m> Importer<'m> {
             (Class::Leaf(Leaf::Param), Some(Attr::Word(name))) => self.params.get(&**name)?.tensor().ok(),
             _ => None,
         }
+    }
+
+    /// As [`Importer::value`], of larger values too: what they are computed from is evaluated now, and not kept.
+    pub fn evaluated(&self, id: NodeId) -> Result<Option<Tensor>, NodeError> {
+        if let Some(value) = self.value(id) {
+            return Ok(Some(value));
+        }
+        let (mut needed, mut waiting, mut left) = (BTreeSet::new(), vec![id], LARGEST_EVALUATED);
+        while let Some(at) = waiting.pop() {
+            let node = self.graph.node(at);
+            if self.known.contains_key(&at) || !needed.insert(at) {
+                continue;
+            }
+            let given = matches!(node.op.def().class, Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State));
+            let count = matches!(node.ty, Type::Tensor(..)).then(|| node.ty.count());
+            match count.and_then(|count| left.checked_sub(count)) {
+                Some(rest) if !given || self.value(at).is_some() => left = rest,
+                _ => return Ok(None),
+            }
+            waiting.extend(&node.operands);
+        }
+        // Operands come before what reads them.
+        let mut done = HashMap::new();
+        for at in needed {
+            let value = match self.value(at) {
+                Some(tensor) => Value::from_tensor(&tensor),
+                None => {
+                    let node = self.graph.node(at);
+                    let operands = node.operands.iter().map(|o| done.get(o).or_else(|| self.known.get(o)));
+                    let Some(operands) = operands.collect::<Option<Vec<&Value<f64>>>>() else { return Ok(None) };
+                    let Some(value) = evaluate(at, node, &operands)?.pop() else { return Ok(None) };
+                    value
+                }
+            };
+            done.insert(at, value);
+        }
+        Ok(done.get(&id).map(Value::to_tensor))
     }
 
     /// Applies an op of ours. Of known operands the result is known too; a single number becomes a constant, because

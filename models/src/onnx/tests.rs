@@ -2,6 +2,7 @@
 
 mod decompositions;
 mod pairs;
+mod scatter;
 
 use std::{fs, path::Path};
 

@@ -129,6 +129,12 @@ pub struct ElementCosts {
     /// A copied element of a load or store whose neighbours are apart.
     #[serde(deserialize_with = "positive")]
     pub strided: f64,
+    /// As `strided`, where neighbours along another axis of the tile lie side by side: squares are transposed in registers.
+    #[serde(deserialize_with = "positive")]
+    pub square: f64,
+    /// A stored element of a product whose neighbours in memory are stored when it has left the caches.
+    #[serde(deserialize_with = "positive")]
+    pub scattered: f64,
     /// A run of a load that is walked.
     #[serde(deserialize_with = "positive")]
     pub run: f64,
@@ -153,6 +159,9 @@ pub struct ElementCosts {
     /// Factor of `f64`.
     #[serde(deserialize_with = "positive")]
     pub f64: f64,
+    /// Factor of 64-bit integers.
+    #[serde(deserialize_with = "positive")]
+    pub i64: f64,
     /// Factor of the other element types.
     #[serde(deserialize_with = "positive")]
     pub other: f64,

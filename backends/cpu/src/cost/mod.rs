@@ -1,8 +1,10 @@
 //! What kernels cost: a model of the work that thunks do, its coefficients, and how they are fitted to measurements.
 
+mod access;
 mod coefficients;
 mod fit;
 mod model;
+mod registers;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};
 pub use fit::fit;

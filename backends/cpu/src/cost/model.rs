@@ -1,12 +1,12 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Store, ValueId,
     axes::Nest,
     reach::{
-        AxisSet, inside, is_dense, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points,
-        row_mask, run_length, stored,
+        AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, stored,
     },
+    reductions::RowValues,
     scores::Shares,
     traffic,
     unroll::unrolled,
@@ -17,17 +17,25 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::coefficients::{Costs, ElementCosts};
+use super::{
+    access::{SQUARE, box_line, run},
+    coefficients::{Costs, ElementCosts},
+    registers,
+};
 use crate::{
     kernels::{
         attention,
         chosen::ChosenMatrix,
         contraction::tasks,
-        lanes::form::{LaneForm, VECTOR},
+        lanes::{
+            cut::{FLOPS_A_CYCLE, Tiles},
+            form::LaneForm,
+        },
         row_blocks,
     },
+    machine::Caches,
     simd::table,
-    tile::{MAX_RANK, gather::LONG_RUN, shape::SHORTEST_LINE},
+    tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
 /// The model: coefficients, with ops resolved.
@@ -53,20 +61,52 @@ enum OperandUse {
 
 /// How a body is gone through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Walk {
+pub(super) enum Walk {
     /// By the anchor's tiles.
     Within,
     /// By tiles, of which each computes even what needs no load anew.
     Tiles,
+    /// So, as an operand, whose tiles are small.
+    Operand,
     /// So, by tiles that have one point along all outer axes.
     Blocks,
 }
 
 impl Walk {
     /// Whether a guard holds in a box of a tile: copied as a whole.
-    fn is_of_box(self, guard: &Guard) -> bool {
+    pub(super) fn is_of_box(self, guard: &Guard) -> bool {
         let affine = || guard.0.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
         is_of_box(guard) || self == Walk::Blocks && affine()
+    }
+}
+
+/// What is known of a body from the kernel that it is the body of.
+#[derive(Default)]
+struct Around<'a> {
+    /// Instructions that the anchor takes over.
+    taken: &'a [ValueId],
+    stores: &'a [Store],
+    /// Of a product of matrices: how many axes its batch, rows and columns are. Its kernel goes through the rows, and the columns, as one
+    /// axis each.
+    groups: Option<[usize; 3]>,
+}
+
+impl Around<'_> {
+    /// Whether a map tells axes apart that are one in the kernel: it is followed run by run.
+    fn splits(&self, map: &Index, body: &Body) -> bool {
+        self.groups.is_some_and(|groups| map.values().is_empty() && !is_of_matrices(map, &body.domain, groups))
+    }
+
+    /// On which axes values depend there: on all of a group, if a map tells some of it apart.
+    fn masks(&self, body: &Body, mut masks: Vec<AxisSet>) -> Vec<AxisSet> {
+        let Some([batch, rows, columns]) = self.groups else { return masks };
+        if body.instrs.iter().flat_map(Instr::maps).any(|map| self.splits(map, body)) {
+            let group = |from: usize, count: usize| (from..from + count).fold(0, |mask, d| mask | 1 << d);
+            for group in [group(batch, rows), group(batch + rows, columns)] {
+                masks.iter_mut().filter(|mask| **mask & group != 0).for_each(|mask| *mask |= group);
+            }
+        }
+        masks
     }
 }
 
@@ -119,12 +159,20 @@ impl CostModel {
         let m = &self.costs.memory;
         let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
         let walk = if passes { Walk::Tiles } else { Walk::Within };
-        self.body(&kernel.body, row_mask(kernel), walk, &mut work);
+        let form = LaneForm::of(kernel);
+        let taken = match kernel.anchor {
+            AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
+            _ => Vec::new(),
+        };
+        let groups = match &kernel.anchor {
+            AnchorKernel::Contraction { axes, .. } if form.is_none() => Some([axes.batch, axes.rows, axes.columns]),
+            _ => None,
+        };
+        let around = Around { taken: &taken, stores: &kernel.stores, groups };
+        self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
-        for store in kernel.stores.iter().filter(|s| line(&s.at, domain).is_none()) {
-            work.seconds += elements(store) * self.costs.element.strided;
-        }
+        work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
         // Guards that hold in no box of a tile are asked for each run.
         let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
         for store in kernel.stores.iter().filter(|s| !s.guards.iter().all(|guard| of_stores.is_of_box(guard))) {
@@ -133,8 +181,8 @@ impl CostModel {
         match &kernel.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
             AnchorKernel::Contraction { lhs, rhs, axes } => {
-                if let Some(form) = LaneForm::of(kernel) {
-                    self.lanes(&form, &mut work);
+                if let Some(form) = &form {
+                    self.lanes(form, &mut work);
                 } else {
                     self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
                     // Mostly these are constants: packed once, and widened where they are read.
@@ -149,7 +197,7 @@ impl CostModel {
                     work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
                 }
                 let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
-                if maps > 1 || kernel.stores.len() > 1 {
+                if maps > taken.len() || kernel.stores.len() > 1 {
                     work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
                 }
             }
@@ -204,17 +252,27 @@ impl CostModel {
 
     /// The passes over a body's values.
     fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
+        self.body_within(body, row, walk, &Around::default(), work);
+    }
+
+    /// As [`CostModel::body`], of the body of a kernel.
+    fn body_within(&self, body: &Body, row: u64, walk: Walk, around: &Around<'_>, work: &mut Tally) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
-        let masks = masks(body, row);
+        let masks = around.masks(body, masks(body, row));
         let known = known(body);
-        for ((instr, &mask), &known) in body.instrs.iter().zip(&masks).zip(&known) {
+        let times = passes(body, row, around.stores);
+        for (id, ((instr, &mask), &known)) in body.instrs.iter().zip(&masks).zip(&known).enumerate() {
             let least = if known { least } else { 0.0 };
-            let n = points(&body.domain, mask);
+            let n = points(&body.domain, mask) * times.get(id).map_or(1.0, |&times| times as f64);
             match instr {
+                Instr::Map { .. } if around.taken.contains(&id) => work.flops += n,
                 Instr::Anchor { .. } | Instr::Constant { .. } => {}
+                Instr::Load(load) if around.splits(&load.at, body) => {
+                    work.seconds += n / run(&load.at, body, &masks) * e.run + n * e.cheap;
+                }
                 Instr::Load(load) => {
-                    work.seconds += self.load(load, body, &masks, walk, n);
+                    work.seconds += self.load(load, body, &masks, (walk, row), n);
                     work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
@@ -230,10 +288,18 @@ impl CostModel {
                     work.flops += n;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
-                Instr::Select { pieces, .. } if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g)) => {
-                    let inside = pieces.iter().flat_map(|p| &p.0).map(|guard| inside(guard, &body.domain)).min();
-                    let cut = pieces.len() == 1 && inside.is_none_or(|n| n >= SHORTEST_LINE);
-                    work.seconds += if cut { least } else { 2.0 * n * e.cheap };
+                Instr::Select { pieces, .. }
+                    if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g) && !around.splits(&g.0, body)) =>
+                {
+                    let guards = || pieces.iter().flat_map(|p| &p.0);
+                    let least_of = |of: fn(&Guard, &[usize]) -> usize| guards().map(|g| of(g, &body.domain)).min();
+                    let cut = pieces.len() == 1 && least_of(inside).is_none_or(|n| n >= SHORTEST_LINE);
+                    let short = least_of(box_line).is_some_and(|n| n < SQUARE);
+                    work.seconds += match cut {
+                        true => least,
+                        // Pieces of few elements are copied one by one, into them and out of them.
+                        false => 2.0 * n * if short { e.strided } else { e.cheap },
+                    };
                 }
                 Instr::Select { pieces, .. } => {
                     let guards = pieces.iter().flat_map(|piece| &piece.0).map(|guard| run(&guard.0, body, &masks));
@@ -241,30 +307,6 @@ impl CostModel {
                     work.seconds += n * e.cheap + n / guards.fold(inner, f64::min) * e.run * pieces.len() as f64;
                 }
             }
-        }
-    }
-
-    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
-    /// is affine of its map is short.
-    fn load(&self, load: &Load, body: &Body, masks: &[AxisSet], walk: Walk, n: f64) -> f64 {
-        let (e, domain) = (&self.costs.element, &body.domain);
-        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
-        let Some(strides) = affine else {
-            let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
-            let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
-            let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
-            return match run < LONG_RUN as f64 {
-                true => n / inner * e.run + n * e.gather,
-                false => n / run * e.run + n * e.cheap,
-            };
-        };
-        match line(&load.at, domain) {
-            _ if is_dense(&strides, domain) => 0.0,
-            Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
-            // Of a guarded load, its own piece only is copied, of which nothing is known here.
-            _ if !load.guards.is_empty() => n * e.cheap,
-            Some(line) => n / line * e.short + n * e.cheap,
-            None => n * e.strided,
         }
     }
 
@@ -310,7 +352,7 @@ impl CostModel {
                 work.seconds += points(&body.domain, AxisSet::MAX) * self.costs.element.copy;
                 return;
             }
-            self.body(body, 0, Walk::Tiles, work);
+            self.body(body, 0, Walk::Operand, work);
             let bytes = body.domain.iter().map(|&n| n as f64).product::<f64>() * dtype(body).size().max(4) as f64;
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
@@ -328,26 +370,28 @@ impl CostModel {
         chosen.is_some_and(|chosen| chosen.load.dtype.size() >= 4 && is_of_matrices(&chosen.at, &body.domain, groups))
     }
 
-    /// Sums side by side: operands that are not read in place are evaluated tile by tile.
+    /// Sums side by side: operands that are not read in place are evaluated tile by tile, and with them what neighbours evaluate too.
     fn lanes(&self, form: &LaneForm, work: &mut Tally) {
-        for side in form.sides.iter().filter(|side| !side.in_place()) {
+        let tiles = Tiles::of(form, Caches::default());
+        for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
-            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Tiles, work);
+            let mut once = Tally::default();
+            self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Operand, &mut once);
+            work.seconds += once.seconds * again;
+            work.flops += once.flops * again;
         }
         let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
-        let flops = 2.0 * count(&form.domain) * count(&form.terms);
-        work.flops += flops;
-        // The last vector of a line is one, however many of its lanes count.
-        let lanes = form.domain.last().copied().unwrap_or(1);
-        let used = lanes as f64 / lanes.next_multiple_of(VECTOR) as f64;
+        let sums = count(&form.domain);
+        work.flops += 2.0 * sums * count(&form.terms);
         let [moving, _] = &form.sides;
         let dtype = moving.nest.results.first().map_or(DType::F32, |&r| moving.nest.instrs[r].dtype());
         work.seconds += match dtype {
             DType::F64 => 2.0,
             d if d.is_float() => 1.0,
             _ => f64::INFINITY,
-        } * flops
-            / (self.costs.product.lanes * used);
+        } * sums
+            * tiles.cycles
+            / (self.costs.product.lanes / FLOPS_A_CYCLE);
     }
 
     /// So many products `[m k] · [k n]`.
@@ -387,11 +431,16 @@ impl CostModel {
     }
 }
 
-/// For how many points along the innermost axis a map stays affine.
-fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
-    let inner = body.domain.len().saturating_sub(1);
-    let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
-    if read { 1.0 } else { run_length(index, &body.domain) }
+/// How often each instruction of a row group is computed: rows that stay nowhere are passed over for each level of reductions, and for what
+/// is stored at last. Empty where once.
+fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
+    if row == 0 || points(&body.domain, row) <= LONGEST_ROW as f64 {
+        return Vec::new();
+    }
+    let mut times = vec![0; body.instrs.len()];
+    let all = RowValues::of(body).passes(stored.iter().map(|store| store.value));
+    all.iter().flatten().for_each(|&id| times[id] += 1);
+    times
 }
 
 /// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
@@ -423,6 +472,7 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 1.0,
         DType::F64 => element.f64,
+        DType::I64 => element.i64,
         _ => element.other,
     }
 }

@@ -2,7 +2,8 @@
 //! are too narrow for vectors of their own: depthwise convolutions and those of small groups, whose windows are read from a tile of the
 //! image that is there once.
 
-mod cut;
+pub mod cut;
+mod finish;
 pub mod form;
 mod side;
 
@@ -10,10 +11,11 @@ use eutectic_backend::{Instr, axes::Nest};
 use eutectic_ir::DType;
 
 use self::{
+    cut::Tiles,
     form::LaneForm,
     side::{LaneOperand, LaneTile},
 };
-use super::{contraction::epilogue, slots::Slots};
+use super::{contraction::epilogue::Added, slots::Slots};
 use crate::{
     machine::{Caches, Machine},
     runtime::{
@@ -62,8 +64,9 @@ struct Lanes<T: 'static> {
     /// The axis along which points follow each other in a call, on which the fixed operand does not depend.
     points: Option<usize>,
     epilogue: TileProgram,
-    /// What is added to the sums of a point: a slot, and its element for the first lane.
-    row: Option<(usize, i64)>,
+    /// What is added to the sums, and the least and the most that they are then.
+    added: Option<Added>,
+    bounds: [Option<T>; 2],
     /// Where sums go at once: slot, first element and strides.
     target: Option<(usize, i64, Vec<i64>)>,
     layout: Layout,
@@ -89,7 +92,7 @@ impl<T: LaneElement> Lanes<T> {
         let isa = machine.isa;
         let body = body.permuted(&form.order);
         let rank = body.domain.len();
-        let len = cut::extents(form, Caches::detect());
+        let len = Tiles::of(form, Caches::detect()).len;
         let [moving, fixed] = &form.sides;
         let (mut axes, others): (Vec<usize>, Vec<usize>) =
             (0..rank).partition(|&d| fixed.depends_on(d) || d + 1 == rank);
@@ -102,13 +105,7 @@ impl<T: LaneElement> Lanes<T> {
         let grid = Grid::exactly(&reorder(&body.domain)[..rank], &reorder(&len));
         let lens: Vec<_> = grid.extents().iter().map(|len| in_order(&axes, len, 1)).collect();
         let compiled = [moving, fixed].map(|side| LaneOperand::compile(side, &form.terms, &lens, acc, slots, isa));
-        let (body, row) = match rank {
-            0 | 1 => (body, None),
-            _ => {
-                let (body, taken) = epilogue::take(body, acc, slots, rank - 2, true);
-                (body, taken.row)
-            }
-        };
+        let (body, finish) = finish::take(body, acc, slots);
         let epilogue = tile::compile(&body, 0, &slots.types, isa);
         let [moving, fixed] = compiled;
         let (moving, fixed, mut epilogue) = (moving?, fixed?, epilogue?);
@@ -140,7 +137,8 @@ impl<T: LaneElement> Lanes<T> {
             tiles,
             points,
             epilogue,
-            row,
+            added: finish.added,
+            bounds: [finish.least, finish.most].map(|bound| bound.map(T::nearest)),
             target,
             layout,
             serial,
@@ -180,7 +178,7 @@ impl<T: LaneElement> Lanes<T> {
                 (self.moving.have(&frame(0), &self.moving.part(&tile, &self.terms)), fixed)
             };
             had = Some((part, fixed));
-            if steps.replace(moving.strides) != Some(moving.strides) {
+            if steps.replace((moving.strides, moving.plane)) != Some((moving.strides, moving.plane)) {
                 self.moving.find(&moving, &self.terms, of_moving);
             }
             let terms = [self.moving.terms(of_moving), self.fixed.terms(of_fixed)];
@@ -211,13 +209,17 @@ impl<T: LaneElement> Lanes<T> {
             }
             None => (scratch.wrapping_add(self.layout.sums).cast::<T>(), tile.strides(every)),
         };
-        let row = self.row.map_or(std::ptr::null(), |(slot, base)| {
-            launch.slots[slot].cast::<T>().wrapping_offset(base as isize + tile.start[lane] as isize).cast_const()
-        });
+        let (added, along) = match &self.added {
+            Some(Added { slot, base, strides }) => {
+                let offset = strides.iter().zip(&tile.start).fold(*base, |sum, (s, &i)| sum + s * i as i64);
+                (launch.slots[*slot].cast::<T>().wrapping_offset(offset as isize).cast_const(), &strides[..])
+            }
+            None => (std::ptr::null(), [0; MAX_RANK].as_slice()),
+        };
         let step = |d: Option<usize>, of: &dyn Fn(usize) -> isize| d.map_or(0, of);
-        let steps: [[isize; 3]; MAX_RANK] = std::array::from_fn(|d| match d < lane {
-            true => [self.moving.step(moving, d), self.fixed.step(fixed, d), strides[d]],
-            false => [0; 3],
+        let steps: [[isize; 4]; MAX_RANK] = std::array::from_fn(|d| match d < lane {
+            true => [self.moving.step(moving, d), self.fixed.step(fixed, d), strides[d], along[d] as isize],
+            false => [0; 4],
         });
         let mut call = LaneSums {
             lanes: tile.len[lane],
@@ -229,7 +231,10 @@ impl<T: LaneElement> Lanes<T> {
             fixed: fixed.at.cast::<T>(),
             fixed_terms: of_fixed.as_ptr(),
             fixed_lanes: self.fixed.depends_on(lane),
-            row,
+            added,
+            added_points: step(self.points, &|d| steps[d][3]),
+            added_lanes: along[lane] == 1,
+            bounds: self.bounds,
             sums,
             sums_points: step(self.points, &|d| strides[d]),
         };
@@ -241,6 +246,8 @@ impl<T: LaneElement> Lanes<T> {
             call.moving = moving.wrapping_offset(offset(0));
             call.fixed = fixed.wrapping_offset(offset(1));
             call.sums = sums.wrapping_offset(offset(2));
+            // Null stays null: nothing is added then.
+            call.added = added.wrapping_offset(offset(3));
             // SAFETY: all of the tile lies in the operands and in what the sums go to.
             unsafe { (self.sums)(&call) };
             let Some(d) = outer().rev().find(|&d| at[d] + 1 < tile.len[d]) else { break };

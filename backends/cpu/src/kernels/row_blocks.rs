@@ -200,21 +200,24 @@ impl RowBlocks {
     }
 }
 
-/// Prefetches what a load reads of a box, if that lies in lines along its innermost axis.
+/// Prefetches what a load reads of a box, if that lies in lines along its innermost axes.
 fn lines(at: *const u8, size: usize, strides: &[i64; MAX_RANK], part: &Tile) {
-    let Some(inner) = (0..MAX_RANK).rev().find(|&d| part.len[d] > 1) else { return };
-    if strides[inner] != 1 {
+    // Axes whose points follow each other are one line: prefetching takes longer than it saves where lines are a few elements.
+    let (mut outer, mut long) = (MAX_RANK, 1);
+    while let Some(d) = outer.checked_sub(1).filter(|&d| part.len[d] == 1 || strides[d] == long) {
+        (outer, long) = (d, long * part.len[d] as i64);
+    }
+    if long == 1 {
         return;
     }
-    let bytes = part.len[inner] * size;
+    let bytes = long as usize * size;
     let mut at_axis = [0; MAX_RANK];
     loop {
         let offset = (0..MAX_RANK).map(|d| strides[d] * (part.start[d] + at_axis[d]) as i64).sum::<i64>();
         let line = at.wrapping_offset(offset as isize * size as isize);
         (0..bytes).step_by(LINE).for_each(|byte| prefetch(line.wrapping_add(byte)));
-        let next = (0..inner).rev().find(|&d| strides[d] != 0 && at_axis[d] + 1 < part.len[d]);
-        let Some(d) = next else { return };
+        let Some(d) = (0..outer).rev().find(|&d| at_axis[d] + 1 < part.len[d]) else { return };
         at_axis[d] += 1;
-        at_axis[d + 1..].fill(0);
+        at_axis[d + 1..outer].fill(0);
     }
 }

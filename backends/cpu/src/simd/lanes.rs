@@ -26,8 +26,14 @@ pub struct LaneSums<T> {
     pub fixed_terms: *const isize,
     /// Whether it has an element for each lane, side by side, or one for all of them.
     pub fixed_lanes: bool,
-    /// If not null: a number for each lane, which is added to the sums at last, so that their terms are rounded at their own magnitude.
-    pub row: *const T,
+    /// If not null: what is added to the sums at last, so that their terms are rounded at their own magnitude.
+    pub added: *const T,
+    /// From a point to the next.
+    pub added_points: isize,
+    /// Whether it has an element for each lane, side by side, or one for all of them.
+    pub added_lanes: bool,
+    /// The least and the most that a result is.
+    pub bounds: [Option<T>; 2],
     /// Where the sums of the first point go.
     pub sums: *mut T,
     /// From a point to the next.
@@ -157,13 +163,27 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
                 }
             }
         }
-        if !call.row.is_null() {
-            let row = vectors::<V, VECTORS, WHOLE>(call.row.wrapping_add(lane), part);
-            for sums in &mut sums {
+        if !call.added.is_null() {
+            let added = call.added.wrapping_offset(point as isize * call.added_points);
+            let added = added.wrapping_add(if call.added_lanes { lane } else { 0 });
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let at = added.wrapping_offset(i as isize * call.added_points);
+                let added = match call.added_lanes {
+                    true => vectors::<V, VECTORS, WHOLE>(at, part),
+                    false => [V::splat(at.read()); VECTORS],
+                };
                 for j in 0..VECTORS {
-                    sums[j] = sums[j].add(row[j]);
+                    sums[j] = sums[j].add(added[j]);
                 }
             }
+        }
+        if let Some(least) = call.bounds[0] {
+            let least = V::splat(least);
+            sums.iter_mut().flatten().for_each(|sum| *sum = sum.at_least(least));
+        }
+        if let Some(most) = call.bounds[1] {
+            let most = V::splat(most);
+            sums.iter_mut().flatten().for_each(|sum| *sum = sum.at_most(most));
         }
         for (i, sums) in sums.iter().enumerate() {
             let to = call.sums.wrapping_offset((point + i) as isize * call.sums_points).wrapping_add(lane);
@@ -204,17 +224,27 @@ per_level! {
 pub trait LaneElement: Copy + Send + Sync + 'static {
     /// The function that computes them; that of [`LaneSums`] says what it asks for.
     fn sums(isa: Isa) -> unsafe fn(&LaneSums<Self>);
+    /// The nearest number of this type.
+    fn nearest(x: f64) -> Self;
 }
 
 impl LaneElement for f32 {
     fn sums(isa: Isa) -> unsafe fn(&LaneSums<f32>) {
         of_floats(isa)
     }
+
+    fn nearest(x: f64) -> f32 {
+        x as f32
+    }
 }
 
 impl LaneElement for f64 {
     fn sums(isa: Isa) -> unsafe fn(&LaneSums<f64>) {
         of_doubles(isa)
+    }
+
+    fn nearest(x: f64) -> f64 {
+        x
     }
 }
 
@@ -228,19 +258,20 @@ mod tests {
 
     /// Of small integers, so that sums are exact in any order.
     fn check<
-        T: LaneElement + From<f32> + PartialEq + std::fmt::Debug + std::ops::Mul<Output = T> + std::ops::Add<Output = T>,
+        T: LaneElement + From<f32> + PartialOrd + std::fmt::Debug + std::ops::Mul<Output = T> + std::ops::Add<Output = T>,
     >(
         isa: Isa,
     ) {
         let (terms, apart) = (5, 230);
-        for (lanes, points, fixed_lanes, bias) in [1, 3, 16, 17, 32, 37, 64, 71, 128, 223]
+        for (lanes, points, fixed_lanes, each) in [1, 3, 16, 17, 32, 37, 64, 71, 128, 223]
             .into_iter()
             .flat_map(|l| [1, 2, 5, 6, 7, 13].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
             .flat_map(|(l, p, f, b)| [(l, p, f, b), (l, p, !f, !b)])
         {
             let moving: Vec<T> = numbers((points + terms) * apart, 1);
             let fixed: Vec<T> = numbers(terms * apart, 2);
-            let row: Vec<T> = numbers(lanes, 3);
+            let added: Vec<T> = numbers(points * apart, 3);
+            let bounds = [each.then_some(T::from(-50.0)), fixed_lanes.then_some(T::from(60.0))];
             let mut sums = vec![T::from(77.0); points * apart];
             let moving_terms: Vec<isize> =
                 (0..terms as isize).map(|t| (terms as isize - 1 - t) * apart as isize).collect();
@@ -255,7 +286,10 @@ mod tests {
                 fixed: fixed.as_ptr(),
                 fixed_terms: fixed_terms.as_ptr(),
                 fixed_lanes,
-                row: if bias { row.as_ptr() } else { std::ptr::null() },
+                added: if lanes > 1 { added.as_ptr() } else { std::ptr::null() },
+                added_points: if points == 5 { 0 } else { apart as isize },
+                added_lanes: each,
+                bounds,
                 sums: sums.as_mut_ptr(),
                 sums_points: apart as isize,
             };
@@ -266,9 +300,12 @@ mod tests {
                     moving[(point + terms - 1 - t) * apart + lane]
                         * fixed[t * apart + if fixed_lanes { lane } else { 0 }]
                 };
-                let added = if bias && lane < lanes { row[lane] } else { T::from(0.0) };
-                let sum = || (0..terms).fold(T::from(0.0), |sum, t| sum + product(t));
-                let want = if lane < lanes { sum() + added } else { T::from(77.0) };
+                let of = if points == 5 { 0 } else { point * apart } + if each { lane } else { 0 };
+                let plus = if lanes > 1 { added[of] } else { T::from(0.0) };
+                let sum = || (0..terms).fold(T::from(0.0), |sum, t| sum + product(t)) + plus;
+                let least = |x: T| bounds[0].filter(|b| x < *b).unwrap_or(x);
+                let most = |x: T| bounds[1].filter(|b| x > *b).unwrap_or(x);
+                let want = if lane < lanes { most(least(sum())) } else { T::from(77.0) };
                 assert_eq!(sums[point * apart + lane], want, "point {point} lane {lane} of {points} x {lanes}");
             }
         }
@@ -283,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_is_added_to_whole_sums() {
+    fn what_is_added_is_added_to_whole_sums() {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
             let (terms, ones, far, mut sums) = ([0_isize, 1], [1.0_f32; 4], [16_777_216.0_f32; 3], [0.0_f32; 3]);
             let call = LaneSums {
@@ -296,13 +333,16 @@ mod tests {
                 fixed: ones.as_ptr(),
                 fixed_terms: terms.as_ptr(),
                 fixed_lanes: false,
-                row: far.as_ptr(),
+                added: far.as_ptr(),
+                added_points: 0,
+                added_lanes: true,
+                bounds: [None; 2],
                 sums: sums.as_mut_ptr(),
                 sums_points: 0,
             };
             // SAFETY: the operands have room for all lanes and terms.
             unsafe { f32::sums(isa)(&call) };
-            assert_eq!(sums, [16_777_218.0; 3], "beginning with the row, each term is lost");
+            assert_eq!(sums, [16_777_218.0; 3], "beginning with it, each term is lost");
         }
     }
 }

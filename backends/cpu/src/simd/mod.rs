@@ -7,6 +7,7 @@ pub mod elementary;
 pub mod lanes;
 pub mod level;
 pub mod lines;
+pub mod phases;
 pub mod pointwise;
 pub mod prefetch;
 pub mod reduce;

@@ -22,7 +22,7 @@ const MOST_PLACES: usize = 8;
 const STEP: f64 = 60.0;
 const COPIED: f64 = 0.05;
 /// The longest row that is kept in registers; longer ones are passed over several times.
-const LONGEST_ROW: usize = 1 << 15;
+pub const LONGEST_ROW: usize = 1 << 15;
 
 /// A domain cut into tiles, along each axis by itself.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Writing by index: what a program that only reads computes for each place instead.
 //!
 //! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows, a mask's slice), and folded away where the ids are known. Updates for places that
-//! do not exist are left out.
+//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]). Updates for places that do not
+//! exist are left out.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,6 +14,7 @@ use super::{
     OpRow,
     index::{elements_at, from_start, rows_at},
     one,
+    placed::Placed,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -22,6 +23,35 @@ pub(super) const OPS: &[OpRow] = &[
     one("ScatterND", 11, scatter_nd),
     one("TensorScatter", 24, tensor_scatter),
 ];
+
+/// The op that combines an update with what is there, and the one that combines updates; none where the update replaces it.
+fn reduction(c: &NodeCall<'_, '_>) -> Result<Option<(&'static str, &'static str)>, NodeError> {
+    match c.word("reduction")?.unwrap_or("none") {
+        "none" => Ok(None),
+        "add" => Ok(Some(("add", "reduce-sum"))),
+        "mul" => Ok(Some(("mul", "reduce-prod"))),
+        "max" => Ok(Some(("max", "reduce-max"))),
+        "min" => Ok(Some(("min", "reduce-min"))),
+        other => Err(format!("a reduction `{other}`").into()),
+    }
+}
+
+/// What is there after updates whose places are known, along the first `axes` axes of the data.
+fn placed(
+    c: &mut NodeCall<'_, '_>,
+    data: NodeId,
+    updates: NodeId,
+    axes: usize,
+    places: &[i64],
+) -> Result<Option<NodeId>, NodeError> {
+    let combine = reduction(c)?.map(|(combine, _)| combine);
+    let dims = c.dims(data)[..axes].to_vec();
+    let placed = Placed::new(places, dims.iter().product());
+    if combine.is_some() && !placed.is_apart() {
+        return Ok(None);
+    }
+    placed.written(c, data, updates, &dims, combine).map(Some)
+}
 
 /// Updates on their way to places along an axis.
 struct ScatterUpdates {
@@ -41,28 +71,17 @@ impl ScatterUpdates {
         c: &mut NodeCall<'_, '_>,
         pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
     ) -> NodeResult {
-        let how = c.word("reduction")?.unwrap_or("none");
-        if c.dims(self.updates).contains(&0) {
-            return Ok(self.data);
-        }
-        let combine = match how {
-            "none" => return self.last(c, pick),
-            "add" => ("reduce-sum", "add"),
-            "mul" => ("reduce-prod", "mul"),
-            "max" => ("reduce-max", "max"),
-            "min" => ("reduce-min", "min"),
-            other => return Err(format!("a reduction `{other}`").into()),
-        };
+        let Some((combine, reduce)) = reduction(c)? else { return self.last(c, pick) };
         let (updates, data) = (apart(c, self.updates, self.axis)?, apart(c, self.data, self.axis + 1)?);
-        let elsewhere = match how {
+        let elsewhere = match combine {
             "add" => c.number(0.0, data)?,
             "mul" => c.number(1.0, data)?,
             _ => data,
         };
         let terms = c.apply("where", [self.hits, updates, elsewhere])?;
-        let all = c.reduce(combine.0, terms, &[self.axis + 1])?;
+        let all = c.reduce(reduce, terms, &[self.axis + 1])?;
         let all = c.reshape(all, &c.dims(self.data))?;
-        c.apply(combine.1, [self.data, all])
+        c.apply(combine, [self.data, all])
     }
 
     /// Of several updates of a place the last one counts.
@@ -100,6 +119,15 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.dims(ids) != c.dims(updates) || c.rank(ids) != dims.len() {
         return Err(format!("ids of {:?} for updates of {:?}", c.dims(ids), c.dims(updates)).into());
     }
+    if c.dims(updates).contains(&0) {
+        return Ok(data);
+    }
+    if let Some(known) = c.evaluated(ids)? {
+        let places = places_of_elements(&known.to_i64(), &c.dims(ids), &dims, axis);
+        if let Some(result) = placed(c, data, updates, dims.len(), &places)? {
+            return Ok(result);
+        }
+    }
     let ids = c.cast(ids, DType::I64)?;
     let ids = from_start(c, ids, dims[axis])?;
     let (ids, updates) = (widened(c, ids, &dims, axis, -1.0)?, widened(c, updates, &dims, axis, 0.0)?);
@@ -110,6 +138,39 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let hits = c.apply("eq", [place, ids])?;
     let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number| elements_at(c, s.updates, number, s.axis);
     ScatterUpdates { data, updates, axis, hits }.result(c, pick)
+}
+
+/// An id that may count from the end.
+fn wrapped(id: i64, extent: usize) -> i64 {
+    if id < 0 { id + extent as i64 } else { id }
+}
+
+/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis; -1 where there is no such place.
+fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Vec<i64> {
+    let place = |(number, &id): (usize, &i64)| {
+        let (mut rest, mut place, mut stride) = (number, 0, 1);
+        for at in (0..dims.len()).rev() {
+            let coordinate = if at == axis { wrapped(id, dims[at]) } else { (rest % given[at]) as i64 };
+            if !(0..dims[at] as i64).contains(&coordinate) {
+                return -1;
+            }
+            place += coordinate * stride;
+            (rest, stride) = (rest / given[at], stride * dims[at] as i64);
+        }
+        place
+    };
+    ids.iter().enumerate().map(place).collect()
+}
+
+/// The rows that ids of `dims.len()` coordinates name; -1 where there is no such row.
+fn places_of_rows(ids: &[i64], dims: &[usize]) -> Vec<i64> {
+    let place = |id: &[i64]| {
+        id.iter().zip(dims).try_fold(0, |place, (&id, &extent)| {
+            let at = wrapped(id, extent);
+            (0..extent as i64).contains(&at).then_some(place * extent as i64 + at)
+        })
+    };
+    ids.chunks(dims.len().max(1)).map(|id| place(id).unwrap_or(-1)).collect()
 }
 
 /// As long as the data along all axes but one.
@@ -135,12 +196,22 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let (rows, at) = rows_at(c, data, ids, 0)?;
-    let (count, row) = (c.dims(rows)[0], c.dims(rows)[1..].iter().product());
+    let (count, row): (usize, usize) = (c.dims(rows)[0], c.dims(rows)[1..].iter().product());
     let wanted = [&c.dims(at), &c.dims(rows)[1..]].concat();
     if c.dims(updates) != wanted {
         return Err(format!("updates of {:?}, not {wanted:?}", c.dims(updates)).into());
     }
     let many: usize = c.dims(at).iter().product();
+    if many * row == 0 {
+        return Ok(data);
+    }
+    let axes = dims.len() + 1 - c.rank(rows);
+    if let Some(known) = c.evaluated(ids)?.filter(|_| axes > 0) {
+        let places = places_of_rows(&known.to_i64(), &dims[..axes]);
+        if let Some(result) = placed(c, data, updates, axes, &places)? {
+            return Ok(result);
+        }
+    }
     let data = c.reshape(data, &[count, row])?;
     let updates = c.reshape(updates, &[many, row])?;
     let at = c.reshape(at, &[1, many, 1])?;

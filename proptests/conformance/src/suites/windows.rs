@@ -5,14 +5,14 @@ use crate::{
     device::Device,
     kernels::{
         Random,
-        build::{Build, body, map, push, row_major},
+        build::{Build, body, map, map_with, push, row_major},
         windows::{Line, product, windows},
     },
     suites::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Instr};
 use eutectic_ir::{
-    DType,
+    Attr, DType,
     index::{Atom, Index, flatten},
 };
 
@@ -23,6 +23,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_that_slide_along_lines,
     windows_whose_taps_are_innermost,
     windows_of_narrow_groups,
+    windows_of_long_lines,
 ];
 
 fn case(device: &Device, seed: u64, dtype: DType) {
@@ -178,5 +179,47 @@ fn windows_of_narrow_groups(device: &Device) {
         for params in 0..2 {
             device.check_with(&kernel, &inputs, params, 16.0 + 8.0 * k as f64);
         }
+    }
+}
+
+/// Channels by themselves, whose images come one after the other in lines of several vectors, in steps of one and two; and what follows the
+/// sums: a bias of each channel or a whole tensor, bounds, and something else.
+fn windows_of_long_lines(device: &Device) {
+    for seed in 0..120 {
+        let mut build = Build::new(seed);
+        let dtype = if seed % 5 == 4 { DType::F64 } else { DType::F32 };
+        let random = &mut build.random;
+        let mut lines = [Line::random(random), Line::random(random)];
+        lines[1].extent += random.pick(&[0, 15, 16, 31, 33, 64, 90]);
+        lines[1].stride = 1 + random.below(2);
+        let groups = random.pick(&[1, 2, 3, 17]);
+        let lhs = windows(&mut build, &lines, [groups, 1, 1], false, dtype);
+        let (m, k) = (lhs.domain[1], lhs.domain[2]);
+        let mut rhs = body(&[groups, k, 1]);
+        let slot = build.input(dtype, groups * k);
+        let w = build.load(&mut rhs, slot, row_major(&[groups, k, 1]));
+        rhs.results = vec![w];
+        let domain = [groups, m, 1];
+        let mut own = body(&domain);
+        let mut y = push(&mut own, Instr::Anchor { dtype });
+        let added = match build.random.below(3) {
+            0 => None,
+            1 => Some((groups, Index::coord(0))),
+            _ => Some((groups * m, row_major(&domain))),
+        };
+        if let Some((count, at)) = added {
+            let slot = build.input(dtype, count);
+            let added = build.load(&mut own, slot, at);
+            y = map(&mut own, "add", &[y, added], dtype);
+        }
+        y = match build.random.below(4) {
+            0 => map_with(&mut own, "act", &[Attr::Word("relu".into())], &[y], dtype),
+            1 => map_with(&mut own, "clamp", &[Attr::Float((-0.5).into()), Attr::Float(0.75.into())], &[y], dtype),
+            2 => map_with(&mut own, "act", &[Attr::Word("silu".into())], &[y], dtype),
+            _ => y,
+        };
+        build.store_at(groups * m, row_major(&domain), dtype, y);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
+        device.check_with(&kernel, &inputs, 2, 24.0 + 8.0 * k as f64);
     }
 }

@@ -76,7 +76,7 @@ fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usi
 }
 
 /// The strides of a load of elements of type `acc` by strides alone, within its buffer.
-fn strides(body: &Nest, load: &Load, acc: DType, slots: &Slots) -> Option<Vec<i64>> {
+pub fn strides(body: &Nest, load: &Load, acc: DType, slots: &Slots) -> Option<Vec<i64>> {
     let plain = load.guards.is_empty() && load.dtype == acc;
     let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;
     let range = load.at.range(&body.domain);

@@ -8,6 +8,7 @@ use eutectic_backend::{
     windows::Window,
 };
 
+use super::cut;
 use crate::{kernels::chosen::ChosenMatrix, tile::MAX_RANK};
 
 /// Columns, or rows, from which on products of matrices fill their vectors.
@@ -15,11 +16,19 @@ const FEW: usize = 16;
 /// Lanes that a vector is taken to have, whatever the machine: all make the same choice.
 pub const VECTOR: usize = 16;
 
-/// Cycles, about, that decide between this and a product of matrices. Of a vector of sums, a term; and of an element that is evaluated: in
-/// lines, and where neighbours lie apart.
+/// Cycles, about, that decide between this and a product of matrices. Of a vector of sums, a term; of an element that is evaluated: in lines,
+/// and where neighbours lie apart.
 const TERM: f64 = 1.3;
+/// Of a term whose operand is a matrix that outgrows the first-level cache, of [`NEAR`] bytes: in tiles that stay there, its rows are read a
+/// vector or two at a time.
+const FAR_TERM: f64 = 4.5;
+const NEAR: f64 = 32e3;
+/// Until a vector of sums can take the next term.
+pub const LATENCY: f64 = 4.0;
 const COPY: f64 = 0.25;
 const APART: f64 = 1.0;
+/// Of an element whose line is taken apart by phase.
+const SPLIT: f64 = 0.25;
 /// Of a product of matrices: a term of a row that is copied in lines of few elements, and in long ones; of a product with a vector, a sum,
 /// and a term whose neighbours lie apart.
 const SHORT_LINE: f64 = 1.5;
@@ -49,6 +58,9 @@ pub struct Side {
     pub nest: Nest,
     /// What each of its axes is; the lanes come last.
     pub axes: Vec<SideAxis>,
+    /// How far a step along the lanes goes on the last axis. Where it is more than one element, lines are taken apart by phase, so that lanes
+    /// lie side by side.
+    pub phases: usize,
 }
 
 /// What an axis of an operand is: its coordinate is the sum of these.
@@ -133,7 +145,11 @@ impl LaneForm {
         let store = |s: &eutectic_backend::Store| s.at.affine(rank).is_some_and(|strides| strides[lane] == 1);
         let stored = if kernel.stores.iter().all(store) { COPY } else { APART };
         let evaluated: f64 = [&moving, &fixed].map(|side| side.evaluating()).iter().sum();
-        let takes = count * TERM / VECTOR as f64 / used + evaluated / points + stored;
+        let far = |a: &Side, b: &Side| a.in_place() && a.matrix(b) * 4.0 > NEAR;
+        let term = if far(&moving, &fixed) || far(&fixed, &moving) { FAR_TERM } else { TERM };
+        let shared = (0..rank - 1).filter(|&d| !fixed.depends_on(d)).map(|d| domain[d]).max().unwrap_or(1);
+        let term = term.max(LATENCY / cut::in_flight(lanes, shared));
+        let takes = count * term / VECTOR as f64 / used + evaluated / points + stored;
         Some((takes, LaneForm { order, domain, terms: terms.to_vec(), sides: [moving, fixed] }))
     }
 }
@@ -191,7 +207,7 @@ fn as_product(
 
 impl Side {
     fn new(nest: Nest, axes: Vec<SideAxis>) -> Side {
-        let mut side = Side { nest, axes };
+        let mut side = Side { nest, axes, phases: 1 };
         for axis in (0..side.axes.len()).rev().filter(|&axis| !side.nest.depends_on(axis)).collect::<Vec<_>>() {
             side.nest = side.nest.without(axis);
             side.axes.remove(axis);
@@ -223,11 +239,12 @@ impl Side {
         (0..self.axes.len()).filter(|axis| alone(axis, true)).find_map(of)
     }
 
-    /// With the axis that moves along an axis of the result as the last one; none if that is in steps.
+    /// With the axis that moves along an axis of the result as the last one; none if that is in steps of more than two.
     fn with_lanes(mut self, lane: usize) -> Option<Side> {
         let of_lanes = |axis: &SideAxis| axis.point.is_some_and(|(d, _)| d == lane);
         let Some(at) = self.axes.iter().position(of_lanes) else { return Some(self) };
-        if self.axes[at].point != Some((lane, 1)) {
+        self.phases = self.axes[at].point.map_or(1, |(_, step)| step);
+        if self.phases > 2 {
             return None;
         }
         let order: Vec<usize> = (0..self.axes.len()).filter(|&axis| axis != at).chain([at]).collect();
@@ -245,6 +262,15 @@ impl Side {
         self.axes.iter().any(|axis| axis.point.is_some_and(|(d, _)| d == point))
     }
 
+    /// Elements of it beside one matrix of the other operand, if no windows share them.
+    fn matrix(&self, other: &Side) -> f64 {
+        if self.axes.iter().any(|axis| axis.point.is_some() && axis.term.is_some()) {
+            return 0.0;
+        }
+        let of_matrix = |axis: &SideAxis| axis.point.is_none_or(|(d, _)| !other.depends_on(d));
+        self.axes.iter().zip(&self.nest.domain).filter(|(axis, _)| of_matrix(axis)).map(|(_, &n)| n as f64).product()
+    }
+
     /// The load that it is read from in place: elements lie side by side along its last axis.
     pub fn in_place(&self) -> bool {
         let [Instr::Load(load)] = self.nest.instrs.as_slice() else { return false };
@@ -252,12 +278,22 @@ impl Side {
         load.guards.is_empty() && load.dtype.size() >= 4 && strides.is_some_and(|s| s.last().is_none_or(|&s| s == 1))
     }
 
+    /// Elements that a line of so many takes once it is taken apart.
+    pub fn split(&self, len: usize) -> usize {
+        len.next_multiple_of(self.phases)
+    }
+
     /// About how many cycles evaluating it takes.
     fn evaluating(&self) -> f64 {
+        let elements: f64 = self.nest.domain.iter().map(|&n| n as f64).product();
+        let split = if self.phases > 1 { elements * SPLIT } else { 0.0 };
+        split + self.copying(elements)
+    }
+
+    fn copying(&self, elements: f64) -> f64 {
         if self.in_place() {
             return 0.0;
         }
-        let elements: f64 = self.nest.domain.iter().map(|&n| n as f64).product();
         let rank = self.nest.domain.len();
         let side_by_side = |i: &Instr| match i {
             Instr::Load(load) => {
@@ -268,11 +304,12 @@ impl Side {
         elements * if self.nest.instrs.iter().all(side_by_side) { COPY } else { APART }
     }
 
-    /// Where the terms lie from the first one on, if a step along each axis goes so far.
-    pub fn terms(&self, strides: impl Iterator<Item = isize>, terms: &[usize], to: &mut [isize]) {
+    /// Where the terms lie from the first one on, if a step along each axis goes so far, and one from a phase of the lanes to the next.
+    pub fn terms(&self, strides: impl Iterator<Item = isize>, plane: isize, terms: &[usize], to: &mut [isize]) {
         let mut steps = [0; MAX_RANK];
-        for (axis, stride) in self.axes.iter().zip(strides) {
-            if let Some((k, step)) = axis.term {
+        let phased = (self.phases > 1).then(|| self.axes.len() - 1);
+        for (n, (axis, stride)) in self.axes.iter().zip(strides).enumerate() {
+            if let Some((k, step)) = axis.term.filter(|_| phased != Some(n)) {
                 steps[k] += stride * step as isize;
             }
         }
@@ -288,6 +325,13 @@ impl Side {
                 }
                 at -= steps[k] * terms[k] as isize;
                 point[k] = 0;
+            }
+        }
+        if let Some((k, step)) = phased.and_then(|n| self.axes[n].term) {
+            let (phases, inner) = (self.phases, terms[k + 1..].iter().product::<usize>());
+            for (n, to) in to.iter_mut().enumerate() {
+                let element = n / inner % terms[k] * step;
+                *to += (element % phases) as isize * plane + (element / phases) as isize;
             }
         }
     }

@@ -5,7 +5,12 @@ use eutectic_ir::DType;
 use super::form::Side;
 use crate::{
     kernels::{operand::in_place, slots::Slots},
-    simd::{Isa, convert::register},
+    runtime::memory::ALIGN,
+    simd::{
+        Isa,
+        convert::register,
+        phases::{self, Split},
+    },
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram, program::TileStep},
 };
 
@@ -16,6 +21,16 @@ pub struct LaneOperand {
     size: usize,
     /// What [`LaneOperand::find`] says of one that is read in place: it is the same for every tile.
     terms: Option<Vec<isize>>,
+    /// Of one whose lanes are in phases.
+    phases: Option<Phases>,
+}
+
+/// How lines are taken apart by phase.
+struct Phases {
+    /// Where in scratch memory these go, and where that ends.
+    at: usize,
+    end: usize,
+    split: unsafe fn(&Split),
 }
 
 enum Source {
@@ -29,8 +44,10 @@ enum Source {
 pub struct LaneTile {
     /// The element of the tile's first point and the first term.
     pub at: *const u8,
-    /// Along the operand's axes, in elements.
+    /// Along the operand's axes, in elements; along the lanes, of those of a phase.
     pub strides: [isize; MAX_RANK],
+    /// From a phase of the lanes to the next, in elements.
+    pub plane: isize,
 }
 
 impl LaneOperand {
@@ -47,12 +64,23 @@ impl LaneOperand {
         isa: Isa,
     ) -> Result<LaneOperand, Vec<String>> {
         let (side, size) = (side.clone(), acc.size());
+        let phases = |before: usize| {
+            let split = |len: &[usize; MAX_RANK]| {
+                let all: Vec<usize> = side.extents(len, terms).collect();
+                all.split_last().map_or(0, |(last, rest)| rest.iter().product::<usize>() * side.split(*last))
+            };
+            let most = lens.iter().map(split).max().unwrap_or(0);
+            let at = before.next_multiple_of(ALIGN);
+            (side.phases > 1).then(|| Phases { at, end: at + most * size, split: phases::find(size, isa) })
+        };
         if side.in_place()
             && let Some((slot, base, strides)) = in_place(&side.nest, acc, slots)
         {
+            let phases = phases(0);
             let mut of_terms = vec![0; terms.iter().product()];
-            side.terms(strides.iter().map(|&s| s as isize), terms, &mut of_terms);
-            return Ok(LaneOperand { side, source: Source::InPlace(slot, base, strides), size, terms: Some(of_terms) });
+            side.terms(strides.iter().map(|&s| s as isize), 0, terms, &mut of_terms);
+            let terms = phases.is_none().then_some(of_terms);
+            return Ok(LaneOperand { side, source: Source::InPlace(slot, base, strides), size, terms, phases });
         }
         let held = side.nest.results.first().map(|&r| register(side.nest.instrs[r].dtype()));
         if held != Some(acc) {
@@ -69,14 +97,16 @@ impl LaneOperand {
             return Err(vec!["an operand that is the same along an axis of its maps".to_string()]);
         }
         program.allocate(&lens.iter().map(extents).collect::<Vec<_>>());
-        Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size, terms: None })
+        let phases = phases(program.scratch);
+        Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size, terms: None, phases })
     }
 
     /// Bytes of scratch memory.
     pub fn scratch(&self) -> usize {
-        match &self.source {
-            Source::InPlace(..) => 0,
-            Source::Evaluated(program) => program.scratch,
+        match (&self.phases, &self.source) {
+            (Some(phases), _) => phases.end,
+            (None, Source::InPlace(..)) => 0,
+            (None, Source::Evaluated(program)) => program.scratch,
         }
     }
 
@@ -96,6 +126,60 @@ impl LaneOperand {
     /// The frame must have the kernel's slots and as much scratch memory as this takes; the part must be one of a tile that the operand was
     /// compiled for.
     pub unsafe fn have(&self, frame: &Frame<'_>, part: &Tile) -> LaneTile {
+        // SAFETY: passed on from the caller.
+        let whole = unsafe { self.whole(frame, part) };
+        match &self.phases {
+            // SAFETY: the part is valid, and there is scratch memory for its phases.
+            Some(phases) => unsafe { self.split(&whole, frame.scratch.add(phases.at), part, phases.split) },
+            None => whole,
+        }
+    }
+
+    /// A part whose lanes are put apart by phase, line by line.
+    ///
+    /// # Safety
+    /// The part must be valid at `from`, and `to` have room for it.
+    unsafe fn split(&self, from: &LaneTile, to: *mut u8, part: &Tile, split: unsafe fn(&Split)) -> LaneTile {
+        let (last, size) = (self.side.axes.len() - 1, self.size as isize);
+        let (phases, len) = (self.side.phases, part.len[last]);
+        let line = self.side.split(len) as isize;
+        let mut strides = [0; MAX_RANK];
+        strides[last] = 1;
+        (0..last).rev().fold(line, |stride, d| {
+            strides[d] = stride;
+            stride * part.len[d] as isize
+        });
+        let plane = line / phases as isize;
+        // All lines along the axis before the last one at once.
+        let (outer, lines) = (last.saturating_sub(1), last.checked_sub(1));
+        let of_lines = |strides: &[isize; MAX_RANK]| lines.map_or(0, |d| strides[d]);
+        let mut at = [0; MAX_RANK];
+        loop {
+            let offset = |of: &[isize; MAX_RANK]| (0..outer).map(|d| of[d] * at[d] as isize).sum::<isize>() * size;
+            let call = Split {
+                to: to.wrapping_offset(offset(&strides)),
+                to_lines: of_lines(&strides),
+                plane,
+                from: from.at.wrapping_offset(offset(&from.strides)),
+                from_lines: of_lines(&from.strides),
+                phases,
+                len,
+                count: lines.map_or(1, |d| part.len[d]),
+            };
+            // SAFETY: passed on from the caller.
+            unsafe { split(&call) };
+            let Some(d) = (0..outer).rev().find(|&d| at[d] + 1 < part.len[d]) else { break };
+            at[d] += 1;
+            at[d + 1..].fill(0);
+        }
+        LaneTile { at: to.cast_const(), strides, plane }
+    }
+
+    /// As [`LaneOperand::have`], with lanes as they lie.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn whole(&self, frame: &Frame<'_>, part: &Tile) -> LaneTile {
         match &self.source {
             Source::InPlace(slot, base, strides) => self.lies_at(frame, *slot, *base, strides, part),
             Source::Evaluated(program) if let Some((slot, base, strides)) = self.uncut(program, part) => {
@@ -107,7 +191,7 @@ impl LaneOperand {
                     program.run(frame, part, RowPart::WHOLE);
                     program.result(frame, part, program.results[0])
                 };
-                LaneTile { at, strides }
+                LaneTile { at, strides, plane: 0 }
             }
         }
     }
@@ -128,7 +212,7 @@ impl LaneOperand {
         let mut strides = [0; MAX_RANK];
         strides.iter_mut().zip(of_axes).for_each(|(to, &s)| *to = s as isize);
         let at = frame.slots[slot].wrapping_offset(offset as isize * self.size as isize);
-        LaneTile { at: at.cast_const(), strides }
+        LaneTile { at: at.cast_const(), strides, plane: 0 }
     }
 
     /// From a point to the next along an axis of the result, in elements.
@@ -148,7 +232,7 @@ impl LaneOperand {
     /// Finds out where each term lies from the first one on, in elements, unless that is known.
     pub fn find(&self, tile: &LaneTile, terms: &[usize], to: &mut [isize]) {
         if self.terms.is_none() {
-            self.side.terms(tile.strides.iter().copied(), terms, to);
+            self.side.terms(tile.strides.iter().copied(), tile.plane, terms, to);
         }
     }
 

@@ -1,0 +1,106 @@
+//! What reading and writing costs, besides the bytes that go through the caches: how elements lie beside each other.
+
+use eutectic_backend::{
+    AnchorKernel, Body, Guard, Kernel, Load, Store,
+    reach::{AxisSet, held, inside, is_dense, line, mentioned, points, row_mask, run_length},
+};
+use eutectic_ir::index::Index;
+
+use super::model::{CostModel, Walk};
+use crate::kernels::lanes::form::LaneForm;
+use crate::tile::{gather::LONG_RUN, shape::SHORTEST_LINE};
+
+/// Elements side by side from which on squares are copied.
+pub(super) const SQUARE: usize = 8;
+/// Elements of a row of which a tile has several.
+const LONG_ROW: f64 = 1024.0;
+/// Rows of a product that a tile has about, at least.
+const ROWS_TOGETHER: usize = 64;
+
+impl CostModel {
+    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
+    /// is affine of its map is short.
+    pub(super) fn load(
+        &self,
+        load: &Load,
+        body: &Body,
+        masks: &[AxisSet],
+        (walk, row): (Walk, AxisSet),
+        n: f64,
+    ) -> f64 {
+        let (e, domain) = (&self.costs().element, &body.domain);
+        let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
+        let Some(strides) = affine else {
+            let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
+            let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
+            let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
+            return match run < LONG_RUN as f64 {
+                true => n / inner * e.run + n * e.gather,
+                false => n / run * e.run + n * e.cheap,
+            };
+        };
+        // Of a guarded load, its own piece only is copied.
+        let n = load.guards.iter().fold(n, |n, guard| n * held(guard, domain));
+        match line(&load.at, domain) {
+            _ if is_dense(&strides, domain) => 0.0,
+            Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
+            Some(line) => n / line * e.short + n * e.cheap,
+            None if walk == Walk::Operand => n * e.strided,
+            None => n * self.apart(&strides, domain, row),
+        }
+    }
+
+    /// Copying an element whose neighbours in the tile lie apart in memory: in squares, where those along another axis of the tile lie side
+    /// by side.
+    fn apart(&self, strides: &[i64], domain: &[usize], row: AxisSet) -> f64 {
+        let e = &self.costs().element;
+        let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
+        // Of long rows a tile has few.
+        let is_in_tile = |d: usize| row == 0 || row >> d & 1 == 1 || points(domain, row) <= LONG_ROW;
+        if beside.is_some_and(is_in_tile) { e.square } else { e.strided }
+    }
+
+    /// Storing the elements of a kernel: lines are written as they are, or copied if they are short.
+    pub(super) fn store(&self, kernel: &Kernel, form: Option<&LaneForm>, store: &Store) -> f64 {
+        let (e, domain) = (&self.costs().element, &kernel.body.domain);
+        let n = points(domain, mentioned(&store.at));
+        if let Some(form) = form {
+            // Sums side by side are stored so, or element by element.
+            let lane = form.order.last().copied().unwrap_or(0);
+            let beside = store.at.affine(domain.len()).is_some_and(|strides| [0, 1].contains(&strides[lane]));
+            return if beside { 0.0 } else { n * e.strided };
+        }
+        match (line(&store.at, domain), &kernel.anchor) {
+            (Some(line), _) if line >= SHORTEST_LINE as f64 || line >= n => 0.0,
+            (Some(line), _) => n / line * e.short + n * e.cheap,
+            (None, AnchorKernel::Contraction { .. }) => {
+                let strides = store.at.affine(domain.len()).unwrap_or_default();
+                let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
+                // Rows of a product are an axis, whose last coordinates are those of a tile: what lies beside an element is stored with it,
+                // or when the line of the cache has left.
+                let between = |d: usize| domain[d + 1..domain.len() - 1].iter().product::<usize>();
+                let together = beside.is_none_or(|d| between(d) <= ROWS_TOGETHER);
+                let near = n * 4.0 <= self.costs().memory.l2_bytes;
+                n * if together || near { e.strided } else { e.scattered }
+            }
+            (None, _) => {
+                let strides = store.at.affine(domain.len()).unwrap_or_default();
+                n * self.apart(&strides, domain, row_mask(kernel))
+            }
+        }
+    }
+}
+
+/// How many elements of a box lie side by side, by one of its guards.
+pub(super) fn box_line(guard: &Guard, domain: &[usize]) -> usize {
+    let axis = (0..domain.len()).rev().find(|&axis| guard.0.mentions(axis));
+    let long = usize::try_from(guard.1.end - guard.1.start).unwrap_or(0);
+    axis.map_or(usize::MAX, |axis| long.min(domain[axis]).saturating_mul(inside(guard, domain)))
+}
+
+/// For how many points along the innermost axis a map stays affine.
+pub(super) fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
+    let inner = body.domain.len().saturating_sub(1);
+    let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
+    if read { 1.0 } else { run_length(index, &body.domain) }
+}

@@ -1,0 +1,93 @@
+//! What micro-kernels do to sums while these are in registers costs next to nothing: which of a contraction's instructions that are.
+
+use eutectic_backend::{Body, Instr, ValueId};
+use eutectic_ir::Attr;
+
+/// The instructions that follow the sums, one after the other, and are done in registers: one that adds a row and one that adds a matrix,
+/// then a bound. Sums side by side, `lanes`, add one operand only, but one that is the same for all lanes too, and have two bounds. As
+/// [`crate::kernels::contraction::epilogue::take`] and its counterpart of lanes find them, but for where buffers end.
+pub fn taken(body: &Body, lanes: bool) -> Vec<ValueId> {
+    let mut all = Vec::new();
+    let (mut rows, mut matrices) = (0, 0);
+    let Some(mut at) = body.instrs.iter().position(|i| matches!(i, Instr::Anchor { .. })) else { return all };
+    while let Some((id, Instr::Map { op, attrs, args, dtype })) = reader(body, at) {
+        if *dtype != body.instrs[at].dtype() {
+            break;
+        }
+        match (op.name(), &args[..]) {
+            ("act", _) if attrs.first().and_then(Attr::word) == Some("relu") => {
+                all.push(id);
+                break;
+            }
+            ("clamp", _) if lanes => {
+                all.push(id);
+                break;
+            }
+            ("add", &[a, b]) => {
+                let Instr::Load(load) = &body.instrs[if a == at { b } else { a }] else { break };
+                let strides = load.at.affine(body.domain.len()).filter(|_| load.guards.is_empty());
+                let Some(strides) = strides.filter(|_| load.dtype == *dtype) else { break };
+                let last = body.domain.iter().rposition(|&n| n > 1).map_or(1, |d| strides[d]);
+                let row = strides.iter().zip(&body.domain).filter(|(s, n)| **s != 0 && **n > 1).count() == 1;
+                let count = if row && last == 1 && !lanes { &mut rows } else { &mut matrices };
+                if !(last == 1 || lanes && last == 0) || *count == 1 {
+                    break;
+                }
+                *count += 1;
+                all.push(id);
+            }
+            _ => break,
+        }
+        at = id;
+    }
+    all
+}
+
+/// The one instruction that reads a value, which nothing else wants.
+fn reader(body: &Body, value: ValueId) -> Option<(ValueId, &Instr)> {
+    let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().contains(&value));
+    let only = readers.next().filter(|_| readers.next().is_none())?;
+    (!body.results.contains(&value)).then_some(only)
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::Load;
+    use eutectic_ir::{DType, Op, index::Index};
+
+    use super::*;
+
+    #[test]
+    fn biases_residuals_and_bounds_are_taken_in_order() {
+        let dtype = DType::F32;
+        let load = |slot, at: Index| Instr::Load(Load { slot, at, guards: Vec::new(), dtype });
+        let map = |name: &str, attrs: Vec<Attr>, args: &[usize]| {
+            let (op, attrs) = (Op::named(name).unwrap(), attrs.into_iter().collect());
+            Instr::Map { op, attrs, args: args.to_vec(), dtype }
+        };
+        let relu = |arg| map("act", vec![Attr::Word("relu".into())], &[arg]);
+        let row = || load(0, Index::coord(1));
+        let channel = || load(0, Index::coord(0));
+        let matrix = || load(1, Index::coord(0).times(7).plus(&Index::coord(1)));
+        let of = |instrs: Vec<Instr>, lanes| {
+            taken(
+                &Body {
+                    domain: vec![5, 7],
+                    instrs: [vec![Instr::Anchor { dtype }], instrs].concat(),
+                    ..Body::default()
+                },
+                lanes,
+            )
+        };
+        assert_eq!(of(vec![row(), map("add", vec![], &[0, 1]), relu(2)], false), [2, 3]);
+        assert_eq!(of(vec![row(), map("add", vec![], &[1, 0]), matrix(), map("add", vec![], &[2, 3])], false), [2, 4]);
+        // What is the same for all columns goes through a tile, unless sums lie side by side.
+        assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], false), []);
+        assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], true), [2, 3]);
+        // Nothing after a bound, and nothing that is not first.
+        assert_eq!(of(vec![relu(0), row(), map("add", vec![], &[1, 2])], false), [1]);
+        assert_eq!(of(vec![map("exp", vec![], &[0]), relu(1)], false), []);
+        // The sums are read twice.
+        assert_eq!(of(vec![relu(0), map("mul", vec![], &[0, 1])], false), []);
+    }
+}
