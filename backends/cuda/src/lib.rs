@@ -30,8 +30,7 @@ pub fn on(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
 /// # Errors
 /// As for [`on`], or when the costs cannot be read.
 pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
-    let mut options = CudaOptions::default();
-    options.apart = setup.apart;
+    let mut options = CudaOptions { apart: setup.apart, ..CudaOptions::default() };
     if let Some(costs) = &setup.costs {
         options.costs = Costs::read(costs).map_err(|problem| BackendError::Setup { option: "costs", problem })?;
     }
