@@ -84,8 +84,14 @@ impl CostModel {
                 n * if together || near { e.strided } else { e.scattered }
             }
             (None, _) => {
-                let strides = store.at.affine(domain.len()).unwrap_or_default();
-                n * self.apart(&strides, domain, row_mask(kernel))
+                let (strides, row) = (store.at.affine(domain.len()).unwrap_or_default(), row_mask(kernel));
+                let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n > 1);
+                match beside.is_some_and(|d| row != 0 && row >> d & 1 == 0) {
+                    // Of the rows that lie beside each other there, a tile has a few, whose lines leave the caches before the next ones come.
+                    true if n * 4.0 > self.costs().memory.l2_bytes => n * e.scattered,
+                    true => n * e.strided,
+                    false => n * self.apart(&strides, domain, row),
+                }
             }
         }
     }

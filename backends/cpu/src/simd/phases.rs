@@ -128,8 +128,9 @@ mod tests {
 
     fn check<T: Copy + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
         let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect());
-        let lens = [1, 2, 3, 15, 16, 17, 31, 32, 33, 47, 64, 113];
-        for (isa, len, phases) in levels.flat_map(|isa| lens.map(|len| [1, 2, 3].map(|p| (isa, len, p)))).flatten() {
+        let lens = [1_usize, 2, 3, 15, 16, 17, 31, 32, 33, 47, 64, 113];
+        let phases = [1_usize, 2, 3];
+        for (isa, len, phases) in levels.flat_map(|isa| lens.map(|len| phases.map(|p| (isa, len, p)))).flatten() {
             let (count, plane, apart) = (3, len.div_ceil(phases) + 1, len + 2);
             let from: Vec<T> = (0..count * apart).map(&of).collect();
             let mut to = vec![of(9999); count * phases * plane];

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn biases_and_bounds_are_taken_and_what_follows_stays() {
-        let cases: [(&[(&str, &[f64])], _, _, _); 4] = [
+        type Ops<'a> = &'a [(&'a str, &'a [f64])];
+        let cases: [(Ops<'_>, _, _, _); 4] = [
             (&[("act", &[])], Some(0.0), None, true),
             (&[("clamp", &[-1.0, 6.0])], Some(-1.0), Some(6.0), true),
             (&[("act", &[]), ("sqrt", &[])], Some(0.0), None, false),
