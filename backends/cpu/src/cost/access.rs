@@ -1,17 +1,17 @@
 //! What reading and writing costs, besides the bytes that go through the caches: how elements lie beside each other.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Guard, Kernel, Load, Store,
-    reach::{AxisSet, held, inside, is_dense, line, mentioned, points, row_mask, run_length},
+    AnchorKernel, Body, Kernel, Load, Store,
+    reach::{AxisSet, held, is_dense, line, mentioned, points, row_mask},
 };
-use eutectic_ir::index::Index;
 
-use super::model::{CostModel, Walk};
+use super::{
+    lines::{SQUARE, run},
+    model::{CostModel, Walk},
+};
 use crate::kernels::lanes::form::LaneForm;
 use crate::tile::{gather::LONG_RUN, shape::SHORTEST_LINE};
 
-/// Elements side by side from which on squares are copied.
-pub(super) const SQUARE: usize = 8;
 /// Elements of a row of which a tile has several.
 const LONG_ROW: f64 = 1024.0;
 /// Rows of a product that a tile has about, at least.
@@ -95,18 +95,4 @@ impl CostModel {
             }
         }
     }
-}
-
-/// How many elements of a box lie side by side, by one of its guards.
-pub(super) fn box_line(guard: &Guard, domain: &[usize]) -> usize {
-    let axis = (0..domain.len()).rev().find(|&axis| guard.0.mentions(axis));
-    let long = usize::try_from(guard.1.end - guard.1.start).unwrap_or(0);
-    axis.map_or(usize::MAX, |axis| long.min(domain[axis]).saturating_mul(inside(guard, domain)))
-}
-
-/// For how many points along the innermost axis a map stays affine.
-pub(super) fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
-    let inner = body.domain.len().saturating_sub(1);
-    let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
-    if read { 1.0 } else { run_length(index, &body.domain) }
 }

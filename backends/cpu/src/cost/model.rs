@@ -18,8 +18,8 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    access::{SQUARE, box_line, run},
     coefficients::{Costs, ElementCosts},
+    lines::{SQUARE, box_line, run},
     registers,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! How results of sums side by side are cut into tiles: what a tile reads stays in the first-level cache, and little of it is read by its
 //! neighbours too.
 
-use super::form::{LATENCY, LaneForm, Side};
+use super::form::{LATENCY, LaneForm, Side, in_flight};
 use crate::{machine::Caches, tile::MAX_RANK};
 
 /// Elements of a vector, whatever the machine.
@@ -71,12 +71,6 @@ fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
             _ => return len,
         }
     }
-}
-
-/// Vectors of sums that do not wait for each other, of so many lanes and points: see [`crate::simd::lanes`].
-pub fn in_flight(lanes: usize, points: usize) -> f64 {
-    let vectors = lanes.div_ceil(VECTOR);
-    (if points == 1 { vectors.min(8) } else { points.min(6) * vectors.min(2) }) as f64
 }
 
 /// At least so long, and such that an axis is cut evenly.

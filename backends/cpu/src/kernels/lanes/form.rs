@@ -8,7 +8,6 @@ use eutectic_backend::{
     windows::Window,
 };
 
-use super::cut;
 use crate::{kernels::chosen::ChosenMatrix, tile::MAX_RANK};
 
 /// Columns, or rows, from which on products of matrices fill their vectors.
@@ -148,10 +147,16 @@ impl LaneForm {
         let far = |a: &Side, b: &Side| a.in_place() && a.matrix(b) * 4.0 > NEAR;
         let term = if far(&moving, &fixed) || far(&fixed, &moving) { FAR_TERM } else { TERM };
         let shared = (0..rank - 1).filter(|&d| !fixed.depends_on(d)).map(|d| domain[d]).max().unwrap_or(1);
-        let term = term.max(LATENCY / cut::in_flight(lanes, shared));
+        let term = term.max(LATENCY / in_flight(lanes, shared));
         let takes = count * term / VECTOR as f64 / used + evaluated / points + stored;
         Some((takes, LaneForm { order, domain, terms: terms.to_vec(), sides: [moving, fixed] }))
     }
+}
+
+/// Vectors of sums that do not wait for each other, of so many lanes and points: see [`crate::simd::lanes`].
+pub fn in_flight(lanes: usize, points: usize) -> f64 {
+    let vectors = lanes.div_ceil(VECTOR);
+    (if points == 1 { vectors.min(8) } else { points.min(6) * vectors.min(2) }) as f64
 }
 
 /// About how many cycles a sum takes as one of a product of matrices.
