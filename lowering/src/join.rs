@@ -81,13 +81,13 @@ struct Joins<'a> {
     known: FxHashMap<[usize; 3], Option<usize>>,
 }
 
-/// Lets steps store what later ones, of those that `may_go`, would make of their results, where that costs less. Gives the numbers of the steps that
-/// are left.
+/// Lets steps store what steps of other blocks would make of their results, where that costs less: within a block, the search has decided. `calls` are the
+/// blocks' calls that steps stem from. Gives the numbers of the steps that are left.
 pub(crate) fn join(
     kernels: &mut Vec<Kernel>,
     buffers: &[Buffer],
     steps: &mut [Step],
-    may_go: &[bool],
+    calls: &[Option<usize>],
     backend: &dyn Backend,
 ) -> Vec<usize> {
     let mut joins = Joins {
@@ -105,18 +105,19 @@ pub(crate) fn join(
         }
         step.buffers.iter().for_each(|&buffer| _ = joins.first.entry(buffer).or_insert(at));
     }
-    (0..steps.len()).filter(|&at| !may_go[at] || !joins.goes(steps, at)).collect()
+    (0..steps.len()).filter(|&at| !joins.goes(steps, calls, at)).collect()
 }
 
 impl Joins<'_> {
     /// Whether a step is left out, an earlier one storing what it would.
-    fn goes(&mut self, steps: &mut [Step], at: usize) -> bool {
+    fn goes(&mut self, steps: &mut [Step], calls: &[Option<usize>], at: usize) -> bool {
         let [from, to] = steps[at].buffers[..] else { return false };
         let is_own = |buffer: BufferId| matches!(self.buffers[buffer].place, Place::Arena(_) | Place::Output(_));
         let Some(&Writer::One { step, store }) = self.writers.get(&from) else { return false };
         // Nobody has used the place of the result before.
         let is_new = self.first[&to] == at && self.writers.get(&to) != Some(&Writer::Several);
-        if step >= at || !is_new || !is_own(from) || !is_own(to) {
+        let are_apart = calls[step].zip(calls[at]).is_some_and(|(one, other)| one != other);
+        if step >= at || !are_apart || !is_new || !is_own(from) || !is_own(to) {
             return false;
         }
         let Some(kernel) = self.joined([steps[step].kernel, store, steps[at].kernel]) else { return false };
@@ -180,7 +181,8 @@ mod tests {
     fn left(mut kernels: Vec<Kernel>, of: &[[usize; 3]]) -> (Vec<usize>, Vec<Step>, Vec<Kernel>) {
         let step = |&[kernel, from, to]: &[usize; 3]| Step::new(kernel, vec![from, to], Origin::default());
         let mut steps: Vec<_> = of.iter().map(step).collect();
-        let left = join(&mut kernels, &buffers(8), &mut steps, &vec![true; of.len()], &Roofline);
+        let calls: Vec<_> = (0..of.len()).map(Some).collect();
+        let left = join(&mut kernels, &buffers(8), &mut steps, &calls, &Roofline);
         (left, steps, kernels)
     }
 

@@ -334,8 +334,8 @@ impl Lowering<'_> {
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
         let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
         let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
-        let planned: Vec<_> = numbers.iter().map(|&at| sources[at].is_some()).collect();
-        let left = join(&mut program.kernels, &program.buffers, &mut steps, &planned, backend);
+        let calls: Vec<_> = numbers.iter().map(|&at| sources[at].map(|(call, _)| call)).collect();
+        let left = join(&mut program.kernels, &program.buffers, &mut steps, &calls, backend);
         (numbers, steps) = left.into_iter().map(|at| (numbers[at], steps[at].clone())).unzip();
         let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps, alignment);
         program.arena_bytes = arena.bytes;
