@@ -9,7 +9,7 @@ pub struct Setup {
     pub threads: Option<NonZeroUsize>,
     /// What things cost on this machine, as `eutectic tune` writes it.
     pub costs: Option<String>,
-    /// Whether each kernel starts when the one before it has ended, also on a device where it may start before; tools that check memory as kernels
-    /// run need that.
+    /// Whether kernels are launched one by one, each when the one before it has ended, also on a device that records runs; tools that check
+    /// memory as kernels run need that.
     pub apart: bool,
 }

@@ -19,7 +19,7 @@ use crate::{
     library::{Library, PlannedProduct},
     nvrtc,
     resources::{CudaFunction, Module, Region, failed},
-    stream::Queue,
+    stream::{Launching, Queue},
 };
 
 /// Operations from which on a product of its own launch is worth asking the library.
@@ -44,8 +44,8 @@ pub struct CudaOptions {
     pub cache: Option<PathBuf>,
     /// What things cost.
     pub costs: Costs,
-    /// Whether each kernel starts when the one before it has ended, also where the device could start it before. compute-sanitizer cannot record launches
-    /// that overlap.
+    /// Whether kernels are launched one by one, each when the one before it has ended, in place of recorded runs: of every 64 runs that are
+    /// recorded under compute-sanitizer, one fails.
     pub apart: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Cuda {
     costs: Costs,
     name: String,
     bytes: usize,
-    overlaps: bool,
+    launching: Launching,
 }
 
 impl Cuda {
@@ -110,8 +110,12 @@ impl Cuda {
         let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
         // Printed kernels wait for each other themselves where the processor can, and the driver can record that.
-        let overlaps = !options.apart && major >= 9 && version >= GRAPHS_OVERLAP;
-        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes, overlaps })
+        let launching = match () {
+            () if options.apart => Launching::Apart,
+            () if major >= 9 && version >= GRAPHS_OVERLAP => Launching::Overlapping,
+            () => Launching::Recorded,
+        };
+        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes, launching })
     }
 
     /// What schedules depend on.
@@ -201,7 +205,7 @@ impl Device for Cuda {
 
     fn stream(&self) -> Result<Queue, BackendError> {
         self.enter()?;
-        Queue::new(&self.context, self.overlaps)
+        Queue::new(&self.context, self.launching)
     }
 }
 

@@ -12,21 +12,31 @@ use eutectic_ir::DType;
 
 use crate::resources::{Module, failed};
 
+/// How kernels are launched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Launching {
+    /// One by one, in each run.
+    Apart,
+    /// As a graph that was recorded.
+    Recorded,
+    /// The same, and each may start before those before it have ended, for which it waits itself.
+    Overlapping,
+}
+
 /// A stream.
 pub struct Queue {
     stream: sys::CUstream,
     events: Vec<sys::CUevent>,
-    /// Whether kernels may start before those before them have ended, for which they wait themselves.
-    overlaps: bool,
+    launching: Launching,
     context: Arc<CudaContext>,
 }
 
 impl Queue {
     /// One that does not wait for the legacy default stream.
-    pub fn new(context: &Arc<CudaContext>, overlaps: bool) -> Result<Queue, BackendError> {
+    pub fn new(context: &Arc<CudaContext>, launching: Launching) -> Result<Queue, BackendError> {
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
-        Ok(Queue { stream, events: Vec::new(), overlaps, context: context.clone() })
+        Ok(Queue { stream, events: Vec::new(), launching, context: context.clone() })
     }
 }
 
@@ -170,7 +180,7 @@ impl Stream for Queue {
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
         // SAFETY: see above.
         unsafe {
-            if self.overlaps {
+            if self.launching == Launching::Overlapping {
                 start_early(kernel.function(), [x, y, z], launch, self.stream, &mut parameters)
             } else {
                 let (block, shared) = ((launch.block as u32, 1, 1), launch.shared as u32);
@@ -178,6 +188,10 @@ impl Stream for Queue {
             }
         }
         .map_err(failed("launching a kernel"))
+    }
+
+    fn records(&self) -> bool {
+        self.launching != Launching::Apart
     }
 
     fn begin(&mut self) -> Result<(), BackendError> {

@@ -145,6 +145,11 @@ pub trait Stream: Send {
         Ok(())
     }
 
+    /// Whether runs are recorded once and replayed; otherwise each launches its kernels one by one.
+    fn records(&self) -> bool {
+        true
+    }
+
     /// From now on launches are recorded and not run.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ struct Args {
     /// Checks that run beside each other [default: one for each processor of the host]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Each kernel from the end of the one before, as compute-sanitizer needs it
+    /// Kernels are launched one by one, each when the one before it has ended, as compute-sanitizer needs it
     #[arg(long)]
     apart: bool,
     /// Only checks whose name (suite/check) contains this; several are separated by commas

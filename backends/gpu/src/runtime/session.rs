@@ -142,27 +142,34 @@ impl<D: Device> GpuSession<D> {
             .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
     }
 
-    /// Puts a run into the stream, by what was recorded.
+    /// Puts a run into the stream, by what was recorded where runs are.
     fn go(&mut self) -> Result<(), BackendError> {
-        let found = self.recorded.iter().position(|(way, _)| *way == self.way);
-        let at = match found {
-            Some(at) => at,
-            None => {
-                self.stream.begin()?;
-                let launched = self.launch_all(None);
-                let graph = self.stream.end();
-                launched?;
-                if self.recorded.len() == RECORDED {
-                    self.recorded.remove(0);
-                }
-                self.recorded.push((self.way.clone(), graph?));
-                self.recorded.len() - 1
-            }
-        };
-        self.running = true;
-        self.stream.replay(&self.recorded[at].1)?;
+        if self.stream.records() {
+            let at = self.recording()?;
+            self.running = true;
+            self.stream.replay(&self.recorded[at].1)?;
+        } else {
+            self.running = true;
+            self.launch_all(None)?;
+        }
         let code: &Code<D> = &self.loaded.code;
         if code.faults { self.stream.announce(self.fault.address(), FAULT_BYTES) } else { Ok(()) }
+    }
+
+    /// Which recording is that of runs like this one; a new one where there is none.
+    fn recording(&mut self) -> Result<usize, BackendError> {
+        if let Some(at) = self.recorded.iter().position(|(way, _)| *way == self.way) {
+            return Ok(at);
+        }
+        self.stream.begin()?;
+        let launched = self.launch_all(None);
+        let graph = self.stream.end();
+        launched?;
+        if self.recorded.len() == RECORDED {
+            self.recorded.remove(0);
+        }
+        self.recorded.push((self.way.clone(), graph?));
+        Ok(self.recorded.len() - 1)
     }
 
     /// Puts the steps that are wanted into the stream; with notes of time around each.
