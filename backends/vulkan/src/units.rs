@@ -83,6 +83,16 @@ pub fn reload(sum: &str, (name, place, stride): (&str, &str, usize), units: &Mat
     }
 }
 
+/// The word of the weights `wN` and `wN+1`. Of the two numbers of 16 bits beside a weight Vulkan leaves open which one it becomes, where
+/// results are rounded to the nearest one: that takes ten instructions more a weight.
+pub fn weights(dtype: DType, n: usize) -> String {
+    let [low, high] = [n, n + 1];
+    match dtype {
+        DType::F16 => format!("pack2x16float(vec2<f32>(w{low}, w{high}))"),
+        _ => format!("pair_{dtype}(w{low}, w{high})"),
+    }
+}
+
 /// A statement behind which a subgroup sees what its threads left in memory.
 pub fn settle(units: &MatrixUnits) -> &'static str {
     if units.emulated { "workgroupBarrier();\n" } else { "subgroupBarrier();\n" }

@@ -12,9 +12,12 @@ use crate::{dialect::Wgsl, library::register};
 
 /// Most parts of the depth that have blocks of their own.
 const PARTS: usize = 16;
-/// How many multiplications and additions a processor could do while a step waits for memory, and while parts of the depth are added.
+/// How many multiplications and additions a processor could do while a step waits for memory, and while parts of the depth are added: in
+/// another launch, which reads what the first has stored.
 const WAITING: f64 = 80_000.0;
 const JOINING: f64 = 800_000.0;
+/// The same for a byte of a sum that is stored and read again: 7 a byte at an H200's 4 TB/s.
+const PASSING: f64 = 14.0;
 /// Blocks of a processor that work while one of them waits.
 const RESIDENT: usize = 2;
 /// Threads of a block that adds parts.
@@ -50,7 +53,8 @@ impl Product<'_> {
                 let waves = |at_once: usize| (blocks * parts).div_ceil(at_once) as f64;
                 let busy = (bm * bn * form.depth) as f64 / form.rate;
                 let step = (waves(shape.processors) * busy).max(waves(shape.processors * RESIDENT) * (busy + WAITING));
-                let adding = if parts > 1 { JOINING } else { 0.0 };
+                let passing = (parts * b * m * n * size) as f64 / shape.processors as f64 * PASSING;
+                let adding = if parts > 1 { JOINING + passing } else { 0.0 };
                 let time = steps.div_ceil(parts) as f64 * step + adding;
                 if time < best.2 {
                     best = (*form, parts, time);
