@@ -1,9 +1,9 @@
 //! What models take on a backend: planning, building, memory, a run; with seeded weights. `benches/peers/gpu.py models` has torch's figures.
 //!
-//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [WORD…]`; a run is from and into the
+//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE] [WORD…]`; a run is from and into the
 //! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, fs, time::Instant};
 
 use eutectic::{
     Compiler, DType, Error, Graph, Listed, Setup, Tensor, Type,
@@ -155,7 +155,8 @@ fn main() -> Result<(), Error> {
     let listed = Listed::named(&option("--backend").unwrap_or_else(|| "cpu".into()))?;
     let name = option("--precision").unwrap_or_else(|| "f32".into());
     let precision = Precision::ALL.into_iter().find(|p| p.name() == name).unwrap_or_default();
-    let backend = listed.open(&Setup::default())?;
+    let costs = option("--costs").map(|file| fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}")));
+    let backend = listed.open(&Setup { costs, ..Setup::default() })?;
     println!("{}, {}", backend.describe(), precision.name());
     let rules = packs(&*backend)?.choose(&Choice { precision, ..Choice::default() })?;
     let compiler = Compiler::on(backend, rules);

@@ -32,7 +32,7 @@ const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
 const ROUNDS: usize = 40;
 
 /// Looks for positive coefficients near `start` of which `error` is as small as can be: each is made larger or smaller by a factor, as
-/// long as the error falls by more than the change is worth. `error` is a mean of |ln predicted/measured|, see [`off`]; infinite where
+/// long as the error falls by more than the change is worth. `error` is a mean of |ln predicted/measured|, see [`off`] and [`off_by_time`]; infinite where
 /// coefficients make no model.
 pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let moved = |now: &[f64]| now.iter().zip(start).map(|(now, start)| (now / start).ln().abs()).sum::<f64>() * INERTIA;
@@ -65,6 +65,17 @@ pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
 pub fn off(pairs: impl ExactSizeIterator<Item = (f64, f64)>) -> f64 {
     let count = pairs.len().max(1) as f64;
     pairs.map(|(predicted, measured)| (predicted / measured).ln().abs()).sum::<f64>() / count
+}
+
+/// The same where a kernel counts by the square root of what it takes: a plan's time is a sum, of which the long ones are most.
+pub fn off_by_time(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (mut all, mut weights) = (0.0, 0.0);
+    for (predicted, measured) in pairs {
+        let weight = measured.sqrt();
+        all += weight * (predicted / measured).ln().abs();
+        weights += weight;
+    }
+    all / weights
 }
 
 /// How well predictions order what was measured: Spearman's rank correlation, 1 for the same order; equal numbers share their ranks.
@@ -102,6 +113,13 @@ mod tests {
         let swapped = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0)];
         assert!((rank_correlation(&swapped) - 0.6).abs() < 1e-12);
         assert!((median_off(&[(1.0, 1.0), (2.0, 1.0), (1.0, 4.0)]) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_kernel_counts_by_the_root_of_its_time() {
+        // Weights 1 and 3: (ln 2 + 3·ln 4) / 4 = 7/4·ln 2.
+        let off = off_by_time([(2.0, 1.0), (36.0, 9.0)].into_iter());
+        assert!((off - 1.75 * 2.0_f64.ln()).abs() < 1e-12);
     }
 
     #[test]

@@ -27,12 +27,12 @@ const WORTH_THE_LIBRARY: f64 = 5e7;
 /// The first version of the driver whose graphs keep that a kernel may start before the one before it has ended.
 const GRAPHS_OVERLAP: i32 = 12_030;
 
-/// What things cost on an H100.
+/// What things cost on an H200.
 ///
 /// # Panics
 /// Never: the file is part of the program, and a test reads it.
 pub fn costs() -> Costs {
-    Costs::read(include_str!("../costs/h100.toml")).expect("the embedded file is right")
+    Costs::read(include_str!("../costs/h200.toml")).expect("the embedded file is right")
 }
 
 /// How to run on CUDA.

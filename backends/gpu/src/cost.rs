@@ -3,7 +3,7 @@
 
 use eutectic_backend::{
     AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
-    fit::{Fitted, Measured, coefficients, off},
+    fit::{Fitted, Measured, coefficients, off_by_time},
     reach::stored,
     scores::Shares,
 };
@@ -17,6 +17,8 @@ use crate::device::DeviceShape;
 
 /// Bytes that a copy on the way to matrix units brings at once, all of one row.
 const COPIED: usize = 16;
+/// Rows or columns that are not cut into tiles.
+const FEW: f64 = 8.0;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
 
@@ -49,6 +51,8 @@ pub struct Costs {
     pub tf32: f64,
     /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
     pub evaluated: f64,
+    /// Seconds of a product before its first terms are there and after its last, unless it has a few rows or columns.
+    pub product: f64,
     /// Seconds of a block of an attention before its first keys and after its last.
     pub attention_block: f64,
     /// Operations a second of attention, in 32 bits.
@@ -78,7 +82,7 @@ impl Costs {
         };
         let predicted =
             |costs: &Costs| measured.iter().map(|m| costs.cost(shape, &m.kernel).seconds).collect::<Vec<_>>();
-        let error = |costs: Costs| off(predicted(&costs).into_iter().zip(measured.iter().map(|m| m.seconds)));
+        let error = |costs: Costs| off_by_time(predicted(&costs).into_iter().zip(measured.iter().map(|m| m.seconds)));
         let found = of(&coefficients(&start, |numbers| of(numbers).map_or(f64::INFINITY, error)))?;
         Some(Fitted { file: toml::to_string(&found).ok()?, before: predicted(self), after: predicted(&found) })
     }
@@ -130,11 +134,12 @@ impl Costs {
                 // Narrow results are cut into smaller tiles.
                 let side = if rows.min(columns) <= 64.0 { 64.0 } else { 128.0 };
                 let blocks = points(batch) * (rows / side).ceil() * (columns / side).ceil();
-                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks, 0.0)
+                let besides = if rows.min(columns) <= FEW { 0.0 } else { self.product };
+                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks, besides)
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
                 let blocks = points(&query.domain[..axes.batch + axes.queries]) * stored(kernel) / 64.0;
-                let besides = self.attention_block * blocks / (RESIDENT * shape.processors as f64);
+                let besides = self.attention_block * (blocks / (RESIDENT * shape.processors as f64)).max(1.0);
                 (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], blocks, besides)
             }
             _ => return 0.0,
@@ -258,7 +263,7 @@ impl Costs {
 
 /// Which part of the tiles of a product has results; a few rows or columns are not cut into tiles.
 fn full_tiles(extent: f64) -> f64 {
-    if extent <= 8.0 { 1.0 } else { (extent / 64.0).min(1.0) }
+    if extent <= FEW { 1.0 } else { (extent / 64.0).min(1.0) }
 }
 
 /// Whether an operand is what memory has.

@@ -1,8 +1,10 @@
 //! `tune`: measures kernels on this machine and writes the costs that predict them best.
 
+mod plans;
+mod spread;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    fmt::Write as _,
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     io::{self, Write, stdout},
     num::NonZeroUsize,
     path::PathBuf,
@@ -11,10 +13,10 @@ use std::{
 };
 
 use eutectic::{
-    Backend, Compiler, Graph, Setup,
+    Backend, Compiler, Graph, Planned, Setup,
     engine::{
         backend::{
-            Step,
+            Kernel,
             fit::{Fitted, Measured, median_off, off, rank_correlation},
         },
         ir::{lang::Source, text},
@@ -22,8 +24,9 @@ use eutectic::{
 };
 use serde_json::json;
 
+use self::plans::Contest;
 use crate::{
-    args::{BackendArg, Format, Rules, print_json},
+    args::{BackendArg, Format, Precision, Rules, print_json},
     fault::{Fault, input},
     output::{self, OutputFile},
     program::ProgramArgs,
@@ -36,10 +39,11 @@ Examples:
   eutectic tune --out costs.toml                  a spread of kernels; takes a minute on an idle machine
   eutectic tune model.onnx --out costs.toml       the kernels of a model of yours
   eutectic bench model.onnx --costs costs.toml    with these costs
-  eutectic tune --backend vulkan --out gpu.toml   on a GPU: each kernel as a part of a recorded run
+  eutectic tune --backend cuda --also tf32,f16 --out gpu.toml   on a GPU: each kernel as a part of a recorded run
 
-Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Tune on
-a machine that does nothing else.";
+Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with
+these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes
+longer than the best of them. Tune on a machine that does nothing else.";
 
 /// Measures kernels on this machine and writes costs that predict them
 #[derive(clap::Args)]
@@ -58,9 +62,24 @@ pub struct Args {
     on: BackendArg,
     #[command(flatten)]
     rules: Rules,
+    /// Measures the programs in these precisions besides --precision: costs of matrix units are fitted to kernels that use them
+    #[arg(help_heading = "Rules", long, value_name = "TYPE", value_enum, value_delimiter = ',')]
+    also: Vec<Precision>,
     /// How to print
     #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
+}
+
+/// A kernel of a plan's run.
+struct Timed {
+    kernel: Kernel,
+    seconds: f64,
+}
+
+/// Measures kernels, each once for each number of threads where the backend measures them by themselves.
+struct Meter {
+    iters: u32,
+    known: HashMap<(usize, Kernel), f64>,
 }
 
 /// Runs the command.
@@ -72,25 +91,28 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     // Better now than after a minute. What is there stays until the new one is whole.
     let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
     let programs = args.programs()?;
+    let precisions: Vec<Precision> = [args.rules.precision].into_iter().chain(args.also.iter().copied()).collect();
     let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut meter = Meter { iters: args.iters, known: HashMap::new() };
     // With one thread and with all, where that makes a difference.
     let mut described = BTreeSet::new();
     let (mut kinds, mut measured) = (Vec::new(), Vec::new());
     for threads in [most, 1] {
-        let setup = Setup { threads: NonZeroUsize::new(threads), ..Setup::default() };
-        let backend = args.on.backend.open(&setup)?;
+        let backend = args.on.backend.open(&Setup { threads: NonZeroUsize::new(threads), ..Setup::default() })?;
         if !described.insert(backend.describe()) {
             continue;
         }
-        let rules = args.rules.load(&*backend)?;
-        let compiler = Compiler::on(backend, rules);
-        let bar = progress("measuring", Some(programs.len() as u64));
-        for (program, graph) in &programs {
-            for (kind, kernel) in kernels(&compiler, program, graph, threads, args.iters)? {
-                kinds.push(kind);
-                measured.push(kernel);
+        let bar = progress("measuring kernels", Some((programs.len() * precisions.len()) as u64));
+        for &precision in &precisions {
+            let rules = Rules { precision, ..args.rules.clone() }.load(&*backend)?;
+            let compiler = Compiler::on(backend.clone(), rules);
+            for (program, graph) in &programs {
+                for Timed { kernel, seconds } in meter.run(&compiler, program, graph, threads)?.1 {
+                    kinds.push(kernel.kind().to_string());
+                    measured.push(Measured { kernel, threads, seconds });
+                }
+                bar.inc(1);
             }
-            bar.inc(1);
         }
     }
     if measured.is_empty() {
@@ -133,47 +155,84 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     if output::is_standard(&args.out) {
         return Ok(());
     }
-    args.print(&fitted, &kinds, &measured, &pairs)
+    let backend = args.on.backend.open(&Setup { costs: Some(fitted.file.clone()), ..Setup::default() })?;
+    let bar = progress("measuring plans", Some((programs.len() * precisions.len()) as u64));
+    let mut contests = Vec::new();
+    for &precision in &precisions {
+        let rules = Rules { precision, ..args.rules.clone() };
+        for (program, graph) in &programs {
+            contests.extend(plans::contest(&backend, &rules, &mut meter, (program, graph), most)?);
+            bar.inc(1);
+        }
+    }
+    drop(bar);
+    args.print(&fitted, &kinds, &measured, &pairs, &contests)
 }
 
-/// The kernels of a program's plan, each with the time of its fastest run.
-fn kernels(
-    compiler: &Compiler,
-    program: &ProgramArgs,
-    graph: &Graph,
-    threads: usize,
-    iters: u32,
-) -> Result<Vec<(String, Measured)>, Fault> {
-    let (planned, mut session) = compiler.compile_planned(graph)?;
-    let (params, _) = program.params(graph)?;
-    session.load_named(|name| params.get(name).cloned())?;
-    let given = program.inputs(graph, Default::default())?;
-    let inputs: Vec<_> = session.program().inputs.iter().filter_map(|(name, _)| given.get(name).cloned()).collect();
-    let lowered = &planned.lowered.program;
-    let mut least = vec![f64::INFINITY; lowered.run.len()];
-    // The first run meets cold caches and pages.
-    for run in session.profile(&inputs, 1 + iters as usize)?.iter().skip(1) {
-        least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
+impl Meter {
+    /// A program's plan, and the kernels of its run, each with the time of its fastest run; copies take none.
+    fn run(
+        &mut self,
+        compiler: &Compiler,
+        program: &ProgramArgs,
+        graph: &Graph,
+        threads: usize,
+    ) -> Result<(Planned, Vec<Timed>), Fault> {
+        let planned = compiler.plan(graph)?;
+        let lowered = &planned.lowered.program;
+        let steps = lowered.run.iter().map(|step| &lowered.kernels[step.kernel]);
+        let mut timed = Vec::new();
+        let mut by_itself = true;
+        for kernel in steps.clone() {
+            let known = self.known.get(&(threads, kernel.clone())).copied();
+            let seconds = match known {
+                Some(seconds) => Some(seconds),
+                None => compiler.backend().measure(kernel, self.iters as usize).map_err(eutectic::Error::from)?,
+            };
+            let Some(seconds) = seconds else {
+                by_itself = false;
+                break;
+            };
+            self.known.insert((threads, kernel.clone()), seconds);
+            timed.push(Timed { kernel: kernel.clone(), seconds });
+        }
+        if !by_itself {
+            let least = self.profile(compiler, &planned, program, graph)?;
+            timed = steps.zip(least).map(|(kernel, seconds)| Timed { kernel: kernel.clone(), seconds }).collect();
+        }
+        timed.retain(|timed| timed.seconds > 0.0);
+        Ok((planned, timed))
     }
-    for (step, least) in lowered.run.iter().zip(&mut least) {
-        // As a part of a recorded run, where the backend records runs.
-        *least = compiler
-            .backend()
-            .measure(&lowered.kernels[step.kernel], iters as usize)
-            .map_err(eutectic::Error::from)?
-            .unwrap_or(*least);
+
+    /// Seconds of each step, the least of several runs.
+    fn profile(
+        &self,
+        compiler: &Compiler,
+        planned: &Planned,
+        program: &ProgramArgs,
+        graph: &Graph,
+    ) -> Result<Vec<f64>, Fault> {
+        let mut session = compiler.build(planned)?;
+        let (params, _) = program.params(graph)?;
+        session.load_named(|name| params.get(name).cloned())?;
+        let given = program.inputs(graph, Default::default())?;
+        let inputs: Vec<_> = session.program().inputs.iter().filter_map(|(name, _)| given.get(name).cloned()).collect();
+        let mut least = vec![f64::INFINITY; planned.lowered.program.run.len()];
+        // The first run meets cold caches and pages.
+        for run in session.profile(&inputs, 1 + self.iters as usize)?.iter().skip(1) {
+            least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
+        }
+        Ok(least)
     }
-    let of_step = |(step, seconds): (&Step, f64)| {
-        let kernel = lowered.kernels[step.kernel].clone();
-        (kernel.kind().to_string(), Measured { kernel, threads, seconds })
-    };
-    Ok(lowered.run.iter().zip(least).filter(|(_, seconds)| *seconds > 0.0).map(of_step).collect())
 }
 
 impl Args {
     fn programs(&self) -> Result<Vec<(ProgramArgs, Graph)>, Fault> {
         if self.models.is_empty() {
-            return spread().iter().map(|text| Ok((ProgramArgs::random("tune".into()), parsed(text)?))).collect();
+            return spread::spread()
+                .iter()
+                .map(|text| Ok((ProgramArgs::random("tune".into()), parsed(text)?)))
+                .collect();
         }
         let read = |model: &PathBuf| {
             let program = ProgramArgs::random(model.clone());
@@ -188,6 +247,7 @@ impl Args {
         kinds: &[String],
         measured: &[Measured],
         held_out: &[(f64, f64)],
+        contests: &[Contest],
     ) -> Result<(), Fault> {
         let mut out = stdout().lock();
         let factor = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
@@ -203,9 +263,11 @@ impl Args {
                 })
                 .collect();
             let held_out = json!({ "kernels": held_out.len(), "rank_correlation": order, "median_factor": median });
+            let plans = plans::json(contests);
             return print_json(
                 &mut out,
-                &json!({ "kernels": kernels, "before": before, "after": after, "held_out": held_out, "costs": fitted.file }),
+                &json!({ "kernels": kernels, "before": before, "after": after, "held_out": held_out, "plans": plans,
+                         "costs": fitted.file }),
             );
         }
         let mut rows = table(&["kernel", ">domain", ">threads", ">measured", ">before", ">after"]);
@@ -234,104 +296,10 @@ impl Args {
                 thousands(held_out.len())
             )?;
         }
-        Ok(())
+        plans::print(contests, &mut out)
     }
 }
 
 fn parsed(program: &str) -> Result<Graph, Fault> {
     text::parse(&Source::new("tune", program)).map_err(|e| Fault::Input(e.into()))
-}
-
-/// Programs whose kernels are of every kind, in sizes from a few elements to more than caches hold.
-fn spread() -> Vec<String> {
-    let mut programs = Vec::new();
-    let mut add = |inputs: &[(&str, &str)], result: &str| {
-        let mut program = String::from("(graph \"tune\"\n");
-        for (name, ty) in inputs {
-            let (kind, name) = name.strip_prefix('%').map_or(("input", *name), |name| ("param", name));
-            let _ = writeln!(program, "  ({kind} {name} {ty})");
-        }
-        let _ = writeln!(program, "  (output y {result}))");
-        programs.push(program);
-    };
-    // Products: vectors, few rows, many; short and long sums; narrow and wide; with what models put behind them.
-    for (m, k, n) in [
-        (1, 384, 384),
-        (1, 2048, 2048),
-        (1, 4096, 8192),
-        (4, 512, 2048),
-        (16, 384, 1536),
-        (64, 64, 64),
-        (128, 384, 384),
-        (128, 1536, 384),
-        (512, 64, 512),
-        (512, 512, 16),
-        (784, 256, 512),
-        (1024, 1024, 1024),
-    ] {
-        let (x, w) = (format!("f32[{m} {k}]"), format!("f32[{k} {n}]"));
-        let (b, r) = (format!("f32[{n}]"), format!("f32[{m} {n}]"));
-        add(&[("x", &x), ("%w", &w), ("%b", &b)], "(linear x w b :act none)");
-        add(&[("x", &x), ("%w", &w), ("%b", &b)], "(linear x w b :act gelu-erf)");
-        add(&[("x", &x), ("%w", &w), ("r", &r)], "(add (linear x w :act none) r)");
-        add(&[("x", &x), ("w", &w)], "(matmul x w)");
-    }
-    for n in [64, 512] {
-        let f64s = format!("f64[{n} {n}]");
-        add(&[("x", &f64s), ("%w", &f64s)], "(matmul x w)");
-    }
-    // Passes, from a cache line's worth to more than the last cache.
-    for n in [256, 1 << 13, 1 << 17, 1 << 20, 1 << 23] {
-        let ty = format!("f32[{n}]");
-        let one: &[(&str, &str)] = &[("x", &ty)];
-        for function in ["abs", "exp", "erf", "tanh", "sqrt", "sin"] {
-            add(one, &format!("({function} x)"));
-        }
-        add(one, "(act x :kind silu)");
-        add(one, "(mul (exp (neg (exp (neg (abs x))))) (exp x))");
-        add(one, "(cast (cast x :to f16) :to f32)");
-        add(&[("x", &ty), ("z", &ty)], "(add x z)");
-        add(&[("x", &ty), ("z", &ty)], "(div (mul x z) (add (abs x) (const f32[] { 1.5 })))");
-        let f64s = format!("f64[{n}]");
-        add(&[("x", &f64s), ("z", &f64s)], "(add x z)");
-    }
-    // Rows.
-    for (m, n) in [(4, 64), (128, 128), (384, 768), (4096, 1024)] {
-        let (ty, row) = (format!("f32[{m} {n}]"), format!("f32[{n}]"));
-        add(&[("x", &ty)], "(reduce-sum x :axes [-1] :keep true)");
-        add(&[("x", &ty)], "(softmax x :axis -1)");
-        add(&[("x", &ty), ("g", &row), ("b", &row)], "(layernorm x g b :eps 1e-5)");
-        // Views that no order of elements makes dense.
-        add(&[("x", &ty)], "(transpose x :perm [1 0])");
-        add(&[("x", &ty)], &format!("(abs (slice x :axis -1 :at 0 :len {} :step 2))", n / 2));
-        add(&[("x", &ty), ("z", &ty)], "(concat x z :axis -1)");
-        let (words, ids) = (format!("f32[{m} {n}]"), format!("i64[{}]", m / 2));
-        add(&[("%t", &words), ("i", &ids)], "(abs (gather t i :axis 0))");
-    }
-    // Attention, and images.
-    for (h, s, d) in [(12, 16, 32), (12, 128, 32), (8, 512, 64)] {
-        let ty = format!("f32[{h} {s} {d}]");
-        let bias = format!("f32[{s}]");
-        add(&[("q", &ty), ("k", &ty), ("v", &ty)], "(sdpa q k v :scale 0.125 :mask none)");
-        add(&[("q", &ty), ("k", &ty), ("v", &ty), ("m", &bias)], "(sdpa q k v m :scale 0.125 :mask additive)");
-    }
-    for (c, size) in [(64, 56), (256, 14)] {
-        let (x, w) = (format!("f32[1 {c} {size} {size}]"), format!("f32[{c} {c} 3 3]"));
-        add(
-            &[("x", &x), ("%w", &w)],
-            "(conv (abs (conv x w :before [1 1] :after [1 1])) w :stride [2 2] :before [1 1] :after [1 1])",
-        );
-        add(&[("x", &x)], "(max-pool (abs x) :size [3 3] :stride [2 2] :before [1 1] :after [1 1])");
-    }
-    programs
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn all_programs_of_the_spread_are_well_formed() {
-        for program in super::spread() {
-            assert!(super::parsed(&program).is_ok(), "{program}");
-        }
-    }
 }

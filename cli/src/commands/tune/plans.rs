@@ -1,0 +1,120 @@
+//! How good the choice of a plan is: a program's cheapest plans by prediction, measured.
+
+use std::{io::Write, sync::Arc};
+
+use eutectic::{
+    Backend, Compiler, Error, Graph, Strategy,
+    engine::{
+        backend::fit::{median_off, rank_correlation},
+        rewrites::Choice,
+    },
+};
+use serde_json::{Value, json};
+
+use super::Meter;
+use crate::{
+    args::Rules,
+    fault::Fault,
+    program::ProgramArgs,
+    table::{several, thousands},
+    timing::Times,
+};
+
+/// How many plans of a program are measured.
+const MEASURED: usize = 4;
+
+/// A program's cheapest plans, each with predicted and measured seconds of its kernels together; the first is the one that the search chose.
+pub struct Contest {
+    program: String,
+    plans: Vec<(f64, f64)>,
+}
+
+impl Contest {
+    /// By what factor the chosen plan takes longer than the best of them.
+    fn regret(&self) -> f64 {
+        self.plans[0].1 / self.plans.iter().map(|plan| plan.1).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Measures plans of a program that differ in what they are predicted to take: what each strategy chooses, and what is chosen without one of the
+/// rules that took part. Nothing where there is but one.
+///
+/// # Errors
+/// When the program cannot be compiled with all rules, or a plan cannot be measured.
+pub fn contest(
+    backend: &Arc<dyn Backend>,
+    rules: &Rules,
+    meter: &mut Meter,
+    (program, graph): (&ProgramArgs, &Graph),
+    threads: usize,
+) -> Result<Option<Contest>, Fault> {
+    let chosen = Compiler::on(backend.clone(), rules.load(&**backend)?);
+    let planned = chosen.plan(graph)?;
+    let fired = planned.rewritten.iter().flat_map(|r| &r.statistics).filter(|s| s.changes > 0);
+    let mut others: Vec<Compiler> =
+        vec![chosen.clone().with_strategy(Strategy::Greedy), chosen.clone().with_strategy(Strategy::Unfused)];
+    for rule in fired {
+        let (fp, precision) = (rules.fp.into(), rules.precision.into());
+        let without = Choice { without: vec![rule.name.to_string()], fp, precision, ..Choice::default() };
+        others.push(chosen.clone().with_rules(chosen.rules().choose(&without).map_err(Error::from)?));
+    }
+    // What cannot be computed without a rule is no plan.
+    let mut plans: Vec<(f64, Compiler)> =
+        others.into_iter().filter_map(|other| Some((other.plan(graph).ok()?.seconds(), other))).collect();
+    plans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    plans.insert(0, (planned.seconds(), chosen));
+    let mut seen: Vec<f64> = Vec::new();
+    plans.retain(|(seconds, _)| {
+        let new = !seen.contains(seconds);
+        seen.push(*seconds);
+        new
+    });
+    if plans.len() < 2 {
+        return Ok(None);
+    }
+    let mut measured = Vec::new();
+    for (predicted, compiler) in plans.iter().take(MEASURED) {
+        let (_, timed) = meter.run(compiler, program, graph, threads)?;
+        measured.push((*predicted, timed.iter().map(|kernel| kernel.seconds).sum()));
+    }
+    Ok(Some(Contest { program: graph.name.clone(), plans: measured }))
+}
+
+/// Predictions and what was measured, of all plans.
+fn pairs(contests: &[Contest]) -> Vec<(f64, f64)> {
+    contests.iter().flat_map(|contest| &contest.plans).copied().collect()
+}
+
+/// For programs.
+pub fn json(contests: &[Contest]) -> Value {
+    let all = pairs(contests);
+    let programs: Vec<Value> = contests
+        .iter()
+        .map(|contest| json!({ "program": contest.program, "regret": contest.regret(), "predicted_and_measured": contest.plans }))
+        .collect();
+    json!({ "rank_correlation": rank_correlation(&all), "median_factor": median_off(&all), "programs": programs })
+}
+
+/// For people.
+///
+/// # Errors
+/// When nothing can be written.
+pub fn print(contests: &[Contest], out: &mut impl Write) -> Result<(), Fault> {
+    let Some(worst) = contests.iter().max_by(|a, b| a.regret().total_cmp(&b.regret())) else { return Ok(()) };
+    let all = pairs(contests);
+    let regrets = Times(contests.iter().map(Contest::regret).collect());
+    Ok(writeln!(
+        out,
+        "{} of {}, by the new costs: rank correlation {:.3}, half are off by at most {:.2}; what is chosen takes {:.3} times as long as the \
+         best of the cheapest {MEASURED} in the median, {:.2} times in one of ten, {:.2} at most ({}: {} plans)",
+        several(all.len(), "plan"),
+        several(contests.len(), "program"),
+        rank_correlation(&all),
+        median_off(&all),
+        regrets.median(),
+        regrets.quantile(0.9),
+        worst.regret(),
+        worst.program,
+        thousands(worst.plans.len()),
+    )?)
+}
