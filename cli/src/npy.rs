@@ -29,8 +29,8 @@ pub fn read(path: &Path) -> Result<Tensor, Fault> {
     })
 }
 
-/// The parser of `[NAME=]FILE.npy`: a file that ends as those of another format do would not be what it says. Pipes and devices, which end
-/// in nothing, take numbers all the same.
+/// The parser of `[NAME=]FILE.npy`: a file that ends as those of another format do would not be what it says. Pipes and
+/// devices, which end in nothing, take numbers all the same.
 pub fn target() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let named = path.to_str().and_then(|text| text.split_once('='));

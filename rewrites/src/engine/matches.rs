@@ -98,7 +98,8 @@ impl Engine<'_> {
             }
             let root = compiled.pattern.roots[0];
             for one in seen {
-                // Guards cost more than matches, of which a class may have many times as many as there may be applications.
+                // Guards cost more than matches, of which a class may have many times as many as there may be
+                // applications.
                 if !self.is_held(rule, one.classes[root])
                     && !self.applied[rule].contains(std::slice::from_ref(&one))
                     && self.admit(rule, &one).is_some()

@@ -325,7 +325,8 @@ impl<'r> Engine<'r> {
     }
 }
 
-/// How many e-nodes there were. Counting them passes over all classes, which an application must not: each adds only a few.
+/// How many e-nodes there were. Counting them passes over all classes, which an application must not: each adds only a
+/// few.
 struct NodeCount {
     nodes: usize,
     /// Entries of the e-graph's table of e-nodes, which each new one adds to.

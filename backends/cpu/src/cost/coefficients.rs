@@ -13,8 +13,8 @@ fn share(x: f64) -> Result<(), String> {
     if (0.0..=1.0).contains(&x) { Ok(()) } else { Err(format!("{x} is no share: it lies in 0..=1")) }
 }
 
-/// Declares a part of the file: numbers, each with what it must be. They are checked once all are read: a `deserialize_with` for each of
-/// them takes seconds to compile.
+/// Declares a part of the file: numbers, each with what it must be. They are checked once all are read: a
+/// `deserialize_with` for each of them takes seconds to compile.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $number:ident: $check:ident,)* }) => {
         $(#[$doc])*
@@ -119,7 +119,8 @@ numbers! {
         row: positive,
         /// A copied element of a load or store whose neighbours are apart.
         strided: positive,
-        /// As `strided`, where neighbours along another axis of the tile lie side by side: squares are transposed in registers.
+        /// As `strided`, where neighbours along another axis of the tile lie side by side: squares are transposed in
+        /// registers.
         square: positive,
         /// A stored element of a product whose neighbours in memory are stored when it has left the caches.
         scattered: positive,
@@ -127,7 +128,8 @@ numbers! {
         run: positive,
         /// An element of a load that is read by itself, because its neighbours lie wherever an index says.
         gather: positive,
-        /// What a value that needs no load takes at least, an element of the domain, however few it has: each tile computes it.
+        /// What a value that needs no load takes at least, an element of the domain, however few it has: each tile
+        /// computes it.
         step: positive,
         /// A line of a load that is read in place.
         in_place: positive,

@@ -48,8 +48,8 @@ const POINTS: usize = 6;
 /// Sums of all points for some vectors, from a lane on; so many lanes are left there.
 type Strip<T> = unsafe fn(&LaneSums<T>, usize, usize);
 
-/// The strips for an operand that is fixed in one way. Each is a function: together they would be one so large that optimizing it takes
-/// seconds.
+/// The strips for an operand that is fixed in one way. Each is a function: together they would be one so large that
+/// optimizing it takes seconds.
 #[derive(Clone, Copy)]
 struct Strips<T> {
     /// Eight vectors of one point, four of it, and four of two.
@@ -98,7 +98,8 @@ impl<T: LaneElement> LaneKernels<T> {
         let mut lane = 0;
         while lane < call.lanes {
             let left = call.lanes - lane;
-            // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait for themselves.
+            // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait
+            // for themselves.
             let (vectors, strip) = match call.points {
                 1 if left >= 8 * self.lanes => (8, strips.few[0]),
                 1 if left >= 4 * self.lanes => (4, strips.few[1]),

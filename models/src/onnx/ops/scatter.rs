@@ -1,8 +1,8 @@
 //! Writing by index: what a program that only reads computes for each place instead.
 //!
 //! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]), and one that names no place is an
-//! error; of other ids, updates for places that do not exist are left out.
+//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]), and one that
+//! names no place is an error; of other ids, updates for places that do not exist are left out.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -151,8 +151,8 @@ fn coordinate(id: i64, update: usize, axis: usize, extent: usize) -> Result<usiz
     there.ok_or_else(|| NodeError(format!("update {update} goes to {id} along axis {axis}, which has {extent} places")))
 }
 
-/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis. Along the others, there are no more ids than
-/// places.
+/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis. Along the others, there
+/// are no more ids than places.
 fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Result<Vec<usize>, NodeError> {
     let place = |(number, &id): (usize, &i64)| {
         let (mut rest, mut place, mut stride) = (number, 0, 1);

@@ -4,8 +4,8 @@
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// Strips of one row, of two, and so on: as many as the highest has rows. Each is a function: together they would be one so large that
-/// optimizing it takes seconds.
+/// Strips of one row, of two, and so on: as many as the highest has rows. Each is a function: together they would be
+/// one so large that optimizing it takes seconds.
 pub type Strips<T> = &'static [unsafe fn(&MicroCall<T>, usize)];
 
 /// So many rows of [`MicroCall::columns`] sums, of one segment.
