@@ -1,7 +1,8 @@
 //! Tensors from and to `.npy` files, and the standard streams.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use eutectic::{
     Tensor,
     engine::models::npy::{self, NpyError},
@@ -25,6 +26,21 @@ pub fn read(path: &Path) -> Result<Tensor, Fault> {
             format!("{place}: not a usable .npy file: {problem}"),
             "write it with numpy.save, as a dense array of a plain little-endian number type",
         )
+    })
+}
+
+/// The parser of `[NAME=]FILE.npy`: a file that ends as those of another format do would not be what it says. Pipes and
+/// devices, which end in nothing, take numbers all the same.
+pub fn target() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let named = path.to_str().and_then(|text| text.split_once('='));
+        let ending = Path::new(named.map_or(path.as_os_str(), |(_, file)| file.as_ref())).extension();
+        match ending.filter(|ending| !ending.eq_ignore_ascii_case("npy")) {
+            None => Ok(path),
+            Some(ending) => {
+                Err(format!("no .{} files are written: name a .npy file, or - for stdout", ending.to_string_lossy()))
+            }
+        }
     })
 }
 

@@ -312,12 +312,23 @@ impl ProgramArgs {
 
     fn import(&self) -> Result<onnx::Imported, Fault> {
         self.only_for_builtin()?;
-        onnx::Model::open(&self.model).and_then(|model| model.import(&self.shapes())).map_err(onnx_fault)
+        let shapes = self.shapes()?;
+        onnx::Model::open(&self.model).and_then(|model| model.import(&shapes)).map_err(onnx_fault)
     }
 
     /// The numbers given for dimensions.
-    pub fn shapes(&self) -> BTreeMap<String, i64> {
-        self.shape.iter().cloned().collect()
+    ///
+    /// # Errors
+    /// When a dimension is given two numbers.
+    fn shapes(&self) -> Result<BTreeMap<String, i64>, Fault> {
+        let mut shapes = BTreeMap::new();
+        for (name, number) in &self.shape {
+            if let Some(other) = shapes.insert(name.clone(), *number).filter(|other| other != number) {
+                let problem = format!("--shape {name}: it is {other} in one place and {number} in another");
+                return Err(input(problem, "give each dimension once"));
+            }
+        }
+        Ok(shapes)
     }
 
     fn only_for_builtin(&self) -> Result<(), Fault> {
@@ -372,7 +383,7 @@ impl ProgramArgs {
             let help = suggestion(name, "it has", known.iter().copied());
             return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
         }
-        let values = self.shapes();
+        let values = self.shapes()?;
         let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();
         if !open.is_empty() {
             let flags: Vec<_> = open.iter().map(|name| format!("--shape {name}=N")).collect();

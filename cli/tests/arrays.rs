@@ -55,6 +55,39 @@ fn dimensions_follow_from_arrays() {
 }
 
 #[test]
+fn a_dimension_has_one_number() {
+    let dir = Dir::new();
+    let graph = dir.file("scale.graph", SCALE).into_os_string().into_string().expect("UTF-8");
+    let onnx = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/mlp-new.onnx");
+    for (file, dim) in [(graph.as_str(), "B"), (onnx, "batch")] {
+        let of = |number: usize| format!("{dim}={number}");
+        let contradiction = format!("--shape {dim}: it is 3 in one place and 4 in another");
+        eutectic(["opt", file, "--shape", &of(3), "--shape", &of(4), "--shape", "H=2"]).refused(&[&contradiction]);
+    }
+    eutectic(["opt", &graph, "--shape", "B=3", "--shape", "H=2", "--shape", "B=3"]).good();
+}
+
+#[test]
+fn files_are_what_they_end_in() {
+    let dir = Dir::new();
+    let graph = dir.file("scale.graph", SCALE).into_os_string().into_string().expect("UTF-8");
+    let bound = ["--shape", "B=3", "--shape", "H=2"];
+    for command in ["run", "bench"] {
+        for file in ["y.npz", "y.csv"] {
+            let path = dir.path(file);
+            let run = [&[command, &graph, "--output", path.to_str().expect("UTF-8")], &bound[..]].concat();
+            eutectic(run).refused(&[&format!("no .{} files are written", &file[2..]), "name a .npy file"]);
+            assert!(!path.exists(), "{file}");
+        }
+    }
+    for file in ["y.npy", "y.NPY", "y"] {
+        let to = format!("y={}", dir.path(file).display());
+        eutectic([&["run", &graph, "--output", &to], &bound[..]].concat()).good();
+        assert!(dir.path(file).exists(), "{file}");
+    }
+}
+
+#[test]
 fn arrays_and_graphs_come_and_go_by_pipes() {
     let dir = Dir::new();
     let path = |path: std::path::PathBuf| path.into_os_string().into_string().expect("UTF-8");

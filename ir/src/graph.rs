@@ -95,6 +95,19 @@ pub struct GraphError {
     pub help: String,
 }
 
+/// The most operands that an error lists.
+const MOST_LISTED: usize = 8;
+
+/// Operands as an error lists them: the first ones, and how many more there are.
+fn listed(operands: impl ExactSizeIterator<Item = impl fmt::Display>) -> String {
+    let more = operands.len().saturating_sub(MOST_LISTED);
+    let mut list: Vec<String> = operands.take(MOST_LISTED).map(|operand| operand.to_string()).collect();
+    if more > 0 {
+        list.push(format!("and {more} more"));
+    }
+    list.join(", ")
+}
+
 /// A tensor program: nodes in topological order, and which of them are its results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
@@ -249,7 +262,7 @@ impl Graph {
         let large = self.nodes.iter().find(|node| node.ty.bytes() > MOST_BYTES);
         large.map_or(Ok(()), |node| {
             let problem = format!("a value of type {} in {} does not fit into memory", node.ty, node.origin);
-            let operands = node.operands.iter().map(|id| self.ty(*id).to_string()).collect::<Vec<_>>().join(", ");
+            let operands = listed(node.operands.iter().map(|id| self.ty(*id)));
             let (op, origin, help) = (node.op.name().into(), node.origin.clone(), "bind smaller dimensions".into());
             Err(GraphError { op, operands, origin, problem, help })
         })
@@ -265,7 +278,7 @@ impl Graph {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|id| self.ty(*id)).collect();
         let error = |problem: String, help: String| GraphError {
             op: op.to_string(),
-            operands: types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", "),
+            operands: listed(types.iter()),
             origin: origin.clone(),
             problem,
             help,

@@ -140,6 +140,15 @@ fn random_graphs_read_back() {
 }
 
 #[test]
+fn errors_list_few_operands() {
+    let mut graph = Graph::new("many");
+    let x = graph.input("x", Type::tensor(DType::F32, &[2, 4])).unwrap();
+    let refused = graph.apply("concat", &[x; 3000], &[("axis", 1.into())]).unwrap_err();
+    assert!(refused.operands.ends_with("f32[2 4], and 2992 more"), "{}", refused.operands);
+    assert!(refused.to_string().len() < 400, "{refused}");
+}
+
+#[test]
 fn there_is_a_group_at_least() {
     let mut graph = Graph::new("groups");
     let mut input = |name: &str, dims: &[usize]| graph.input(name, Type::tensor(DType::F32, dims)).unwrap();
@@ -148,7 +157,10 @@ fn there_is_a_group_at_least() {
     for groups in [-2_i64, -1, 0] {
         let norm = graph.apply("group-norm", &[x, g, b], &[("groups", groups.into()), ("eps", 0.1.into())]);
         let conv = graph.apply("conv-transpose", &[x, w], &[("groups", groups.into())]);
-        assert!(norm.is_err() && conv.is_err(), "{groups} groups");
+        for refused in [norm, conv] {
+            let problem = refused.unwrap_err().problem;
+            assert_eq!(problem, format!("`:groups {groups}`: 1 is greater than {groups}"));
+        }
     }
     assert!(graph.apply("group-norm", &[x, g, b], &[("groups", 2.into()), ("eps", 0.1.into())]).is_ok());
 }

@@ -212,7 +212,7 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
                 Constraint::Type(pattern, ty) => pattern.unify(ty, bindings),
                 Constraint::Dim(pattern, n) => pattern.unify(&eutectic_ir::Dim::Known(*n), bindings),
                 Constraint::Shape(pattern, shape) => pattern.unify(shape, bindings),
-                Constraint::Relation(call) => call.solve(bindings).map_err(Mismatch::Relation),
+                Constraint::Relation(call) => call.solve(bindings),
             };
             match status {
                 Ok(status) => status == Status::Later,

@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.npy", help_heading = "Inputs")]
     ids: Option<PathBuf>,
     /// Where the first output goes
-    #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
+    #[arg(long, value_name = "FILE.npy", help_heading = "Results", value_parser = npy::target())]
     output: Option<PathBuf>,
     /// What the first output should be: the largest difference is shown
     #[arg(long, value_name = "FILE.npy", help_heading = "Results")]

@@ -61,7 +61,7 @@ pub struct Args {
     #[command(flatten)]
     inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
-    #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy")]
+    #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy", value_parser = npy::target())]
     outputs: Vec<PathBuf>,
 }
 

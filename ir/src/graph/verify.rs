@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Graph, GraphError, Node, NodeId};
+use super::{Graph, GraphError, Node, NodeId, listed};
 use crate::{Attr, Class, ops::Leaf};
 
 impl Graph {
@@ -80,10 +80,9 @@ impl Graph {
 }
 
 fn problem(node: &Node, problem: impl Into<String>, help: impl Into<String>) -> GraphError {
-    let operands = node.operands.iter().map(|o| o.0.to_string()).collect::<Vec<_>>().join(", ");
     GraphError {
         op: node.op.to_string(),
-        operands,
+        operands: listed(node.operands.iter().map(|o| o.0)),
         origin: node.origin.clone(),
         problem: problem.into(),
         help: help.into(),

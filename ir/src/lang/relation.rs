@@ -113,8 +113,14 @@ impl RelationCall {
     ///
     /// # Errors
     /// In what way it does not hold.
-    pub fn solve(&self, bindings: &mut Bindings) -> Result<Status, String> {
-        (self.relation.solve)(&self.args, bindings)
+    pub fn solve(&self, bindings: &mut Bindings) -> Result<Status, Mismatch> {
+        (self.relation.solve)(&self.args, bindings).map_err(|why| {
+            let attr = |arg: &RelationArg| match arg {
+                RelationArg::Attr(slot) => Some((*slot, bindings.attr(*slot)?.clone())),
+                _ => None,
+            };
+            Mismatch::Relation { attrs: self.args.iter().filter_map(attr).collect(), why }
+        })
     }
 
     /// Whether it speaks of a dimension sequence of that pattern.

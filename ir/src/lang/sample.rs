@@ -44,7 +44,7 @@ pub fn sample(
         open.retain(|call| match call.solve(&mut sampler.bindings) {
             Ok(status) => status == Status::Later,
             Err(problem) => {
-                failure = Some(problem);
+                failure = Some(problem.describe(sampler.scope));
                 true
             }
         });

@@ -87,7 +87,8 @@ impl Engine<'_> {
             };
             let mut seen = Vec::new();
             for class in classes.into_iter().filter(|c| !is_settled(compiled, &self.egraph, *c)) {
-                if self.is_held(rule, class) {
+                // Of several roots, the search may start at another than the first, which says where a rule is applied.
+                if compiled.pattern.roots.len() == 1 && self.is_held(rule, class) {
                     continue;
                 }
                 compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
@@ -95,8 +96,12 @@ impl Engine<'_> {
                     seen.len() < self.limits.matches
                 });
             }
+            let root = compiled.pattern.roots[0];
             for one in seen {
-                if !self.applied[rule].contains(std::slice::from_ref(&one))
+                // Guards cost more than matches, of which a class may have many times as many as there may be
+                // applications.
+                if !self.is_held(rule, one.classes[root])
+                    && !self.applied[rule].contains(std::slice::from_ref(&one))
                     && self.admit(rule, &one).is_some()
                     && self.afford(rule, &one)
                 {
@@ -111,10 +116,9 @@ impl Engine<'_> {
         found
     }
 
-    /// Whether a rule of one root was refused a match in a class already: it is not looked for again.
+    /// Whether a rule was refused a match whose first root is a class: it will be refused all others.
     fn is_held(&self, rule: usize, class: Id) -> bool {
-        let spent = || self.spent.get(&(rule, self.egraph[class].data.rank));
-        self.rules[rule].pattern.roots.len() == 1 && spent().is_some_and(|spent| spent.held)
+        self.spent.get(&(rule, self.egraph[class].data.rank)).is_some_and(|spent| spent.held)
     }
 
     /// Whether a rule may be applied once more at the node of the program that a match stems from; then it is.

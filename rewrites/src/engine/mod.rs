@@ -239,14 +239,18 @@ impl<'r> Engine<'r> {
     fn apply_all(&mut self, found: Vec<Found>) -> Result<bool, LangError> {
         self.egraph.analysis.now += 1;
         let mut within = true;
+        let mut counted = NodeCount::of(&self.egraph);
         for one in found {
             let start = Instant::now();
             let rule = one.rule;
             self.apply(one)?;
             self.statistics[rule].time += start.elapsed();
-            if self.egraph.total_number_of_nodes() > self.limits.nodes {
-                within = false;
-                break;
+            if counted.most(&self.egraph) > self.limits.nodes {
+                counted = NodeCount::of(&self.egraph);
+                if counted.nodes > self.limits.nodes {
+                    within = false;
+                    break;
+                }
             }
         }
         self.egraph.rebuild();
@@ -318,6 +322,25 @@ impl<'r> Engine<'r> {
         let op = self.op_of(rule, &members[0]);
         self.log.applications.push(Application { rule, op, roots, variables, matched, made, changed });
         Ok(())
+    }
+}
+
+/// How many e-nodes there were. Counting them passes over all classes, which an application must not: each adds only a
+/// few.
+struct NodeCount {
+    nodes: usize,
+    /// Entries of the e-graph's table of e-nodes, which each new one adds to.
+    entries: usize,
+}
+
+impl NodeCount {
+    fn of(egraph: &EGraph) -> NodeCount {
+        NodeCount { nodes: egraph.total_number_of_nodes(), entries: egraph.total_size() }
+    }
+
+    /// How many there can be since.
+    fn most(&self, egraph: &EGraph) -> usize {
+        self.nodes + (egraph.total_size() - self.entries)
     }
 }
 

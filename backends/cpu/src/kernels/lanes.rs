@@ -22,7 +22,7 @@ use crate::{
         memory::ALIGN,
         thunk::{Thunk, ThunkContext},
     },
-    simd::lanes::{LaneElement, LaneSums},
+    simd::lanes::{LaneElement, LaneKernels, LaneSums},
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
@@ -50,7 +50,7 @@ pub fn compile(
 }
 
 struct Lanes<T: 'static> {
-    sums: unsafe fn(&LaneSums<T>),
+    sums: LaneKernels<T>,
     rank: usize,
     terms: Vec<usize>,
     count: usize,
@@ -123,7 +123,7 @@ impl<T: LaneElement> Lanes<T> {
         let points = (0..rank - 1).filter(|&d| !fixed.depends_on(d)).max_by_key(|&d| len[d]).filter(|&d| len[d] > 1);
         let work = form.domain.iter().fold(count, |all, &n| all.saturating_mul(n));
         let tiles = grid.count().div_ceil(machine.threads * SHARE).max(1);
-        let sums = T::sums(isa);
+        let sums = LaneKernels::new(isa);
         let (terms, serial) = (form.terms.clone(), work < SERIAL);
         Ok(Box::new(Lanes {
             sums,
@@ -249,7 +249,7 @@ impl<T: LaneElement> Lanes<T> {
             // Null stays null: nothing is added then.
             call.added = added.wrapping_offset(offset(3));
             // SAFETY: all of the tile lies in the operands and in what the sums go to.
-            unsafe { (self.sums)(&call) };
+            unsafe { self.sums.run(&call) };
             let Some(d) = outer().rev().find(|&d| at[d] + 1 < tile.len[d]) else { break };
             at[d] += 1;
             at[d + 1..].fill(0);

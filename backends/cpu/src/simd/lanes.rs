@@ -1,8 +1,10 @@
 //! Sums of products side by side: a vector of sums for each of some points, whose terms lie wherever tables of offsets say. What many small
 //! products that lie side by side in memory are computed by, as of a depthwise convolution: its channels are the lanes.
 
+#[cfg(target_arch = "x86_64")]
+use super::level::{Avx2, Avx512};
 use super::{
-    level::{Isa, Level, per_level},
+    level::{Baseline, Isa, Level, per_level},
     vector::Vector,
 };
 
@@ -43,53 +45,89 @@ pub struct LaneSums<T> {
 /// Points of a block: with two vectors of each, its sums and what is read fit into sixteen registers.
 const POINTS: usize = 6;
 
-/// # Safety
-/// The operands must be valid for all points, lanes and terms, and the sums may not overlap them; the machine must have the instruction set.
-#[inline(always)]
-unsafe fn run<V: Vector>(call: &LaneSums<V::Element>) {
-    // SAFETY: passed on from the caller.
-    unsafe {
-        match call.fixed_lanes {
-            true => over_lanes::<V, true>(call),
-            false => over_lanes::<V, false>(call),
+/// Sums of all points for some vectors, from a lane on; so many lanes are left there.
+type Strip<T> = unsafe fn(&LaneSums<T>, usize, usize);
+
+/// The strips for an operand that is fixed in one way. Each is a function: together they would be one so large that
+/// optimizing it takes seconds.
+#[derive(Clone, Copy)]
+struct Strips<T> {
+    /// Eight vectors of one point, four of it, and four of two.
+    few: [Strip<T>; 3],
+    /// Two vectors, of which the last is whole, or read in part.
+    two: [Strip<T>; 2],
+    /// The same of one vector.
+    one: [Strip<T>; 2],
+}
+
+impl<T: LaneElement> Strips<T> {
+    fn of<const EACH: bool>(isa: Isa) -> Strips<T> {
+        Strips {
+            few: [
+                strip::<T, EACH, 1, 8, true>(isa),
+                strip::<T, EACH, 1, 4, true>(isa),
+                strip::<T, EACH, 2, 4, true>(isa),
+            ],
+            two: [strip::<T, EACH, POINTS, 2, true>(isa), strip::<T, EACH, POINTS, 2, false>(isa)],
+            one: [strip::<T, EACH, POINTS, 1, true>(isa), strip::<T, EACH, POINTS, 1, false>(isa)],
         }
     }
 }
 
-/// # Safety
-/// As [`run`].
-#[inline(always)]
-unsafe fn over_lanes<V: Vector, const EACH: bool>(call: &LaneSums<V::Element>) {
-    let mut lane = 0;
-    while lane < call.lanes {
-        let left = call.lanes - lane;
-        // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait for themselves.
-        let vectors = match call.points {
-            1 if left >= 8 * V::LANES => 8,
-            1 | 2 if left >= 4 * V::LANES => 4,
-            _ => 2,
-        };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            match (vectors, left) {
-                (8, n) => block::<V, EACH, 1, 8, true>(call, 0, lane, n),
-                (4, n) if call.points == 1 => block::<V, EACH, 1, 4, true>(call, 0, lane, n),
-                (4, n) => block::<V, EACH, 2, 4, true>(call, 0, lane, n),
-                (_, n) if n >= 2 * V::LANES => over_points::<V, EACH, 2, true>(call, lane, n),
-                (_, n) if n > V::LANES => over_points::<V, EACH, 2, false>(call, lane, n),
-                (_, n) if n == V::LANES => over_points::<V, EACH, 1, true>(call, lane, n),
-                (_, n) => over_points::<V, EACH, 1, false>(call, lane, n),
-            }
+/// What computes [`LaneSums`] at an instruction-set level.
+#[derive(Clone, Copy)]
+pub struct LaneKernels<T> {
+    /// Lanes of a vector.
+    lanes: usize,
+    /// For an operand that has one element for all lanes, and for one that has an element for each.
+    strips: [Strips<T>; 2],
+}
+
+impl<T: LaneElement> LaneKernels<T> {
+    /// Those of a level, which the machine must have.
+    pub fn new(isa: Isa) -> LaneKernels<T> {
+        LaneKernels { lanes: T::lanes(isa), strips: [Strips::of::<false>(isa), Strips::of::<true>(isa)] }
+    }
+
+    /// Computes the sums.
+    ///
+    /// # Safety
+    /// The operands must be valid for all points, lanes and terms, and the sums may not overlap them.
+    pub unsafe fn run(&self, call: &LaneSums<T>) {
+        let strips = &self.strips[usize::from(call.fixed_lanes)];
+        let mut lane = 0;
+        while lane < call.lanes {
+            let left = call.lanes - lane;
+            // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait
+            // for themselves.
+            let (vectors, strip) = match call.points {
+                1 if left >= 8 * self.lanes => (8, strips.few[0]),
+                1 if left >= 4 * self.lanes => (4, strips.few[1]),
+                2 if left >= 4 * self.lanes => (4, strips.few[2]),
+                _ if left > self.lanes => (2, strips.two[usize::from(left < 2 * self.lanes)]),
+                _ => (1, strips.one[usize::from(left < self.lanes)]),
+            };
+            // SAFETY: passed on from the caller; the machine has the level.
+            unsafe { strip(call, lane, left) };
+            lane += vectors * self.lanes;
         }
-        lane += vectors * V::LANES;
     }
 }
 
+/// The body of [`strip`]: blocks of up to `MOST` points.
+///
 /// # Safety
-/// As [`run`].
+/// As [`LaneKernels::run`], for these lanes; the machine must have the instruction set.
 #[inline(always)]
-unsafe fn over_points<V: Vector, const EACH: bool, const VECTORS: usize, const WHOLE: bool>(
-    call: &LaneSums<V::Element>,
+unsafe fn over_points<
+    T: LaneElement,
+    L: Level,
+    const EACH: bool,
+    const MOST: usize,
+    const VECTORS: usize,
+    const WHOLE: bool,
+>(
+    call: &LaneSums<T>,
     lane: usize,
     left: usize,
 ) {
@@ -97,20 +135,25 @@ unsafe fn over_points<V: Vector, const EACH: bool, const VECTORS: usize, const W
     while point < call.points {
         let rest = call.points - point;
         // The last two blocks are about as high as each other: one of few points waits for its sums.
-        let count = if (POINTS + 1..2 * POINTS).contains(&rest) { rest.div_ceil(2) } else { rest.min(POINTS) };
+        let count = if (MOST + 1..2 * MOST).contains(&rest) { rest.div_ceil(2) } else { rest.min(MOST) };
         // SAFETY: passed on from the caller.
         unsafe {
             match count {
-                1 => block::<V, EACH, 1, VECTORS, WHOLE>(call, point, lane, left),
-                2 => block::<V, EACH, 2, VECTORS, WHOLE>(call, point, lane, left),
-                3 => block::<V, EACH, 3, VECTORS, WHOLE>(call, point, lane, left),
-                4 => block::<V, EACH, 4, VECTORS, WHOLE>(call, point, lane, left),
-                5 => block::<V, EACH, 5, VECTORS, WHOLE>(call, point, lane, left),
-                _ => block::<V, EACH, POINTS, VECTORS, WHOLE>(call, point, lane, left),
+                1 if MOST > 1 => block::<T::Vector<L>, EACH, 1, VECTORS, WHOLE>(call, point, lane, left),
+                2 if MOST > 2 => block::<T::Vector<L>, EACH, 2, VECTORS, WHOLE>(call, point, lane, left),
+                3 if MOST > 2 => block::<T::Vector<L>, EACH, 3, VECTORS, WHOLE>(call, point, lane, left),
+                4 if MOST > 2 => block::<T::Vector<L>, EACH, 4, VECTORS, WHOLE>(call, point, lane, left),
+                5 if MOST > 2 => block::<T::Vector<L>, EACH, 5, VECTORS, WHOLE>(call, point, lane, left),
+                _ => block::<T::Vector<L>, EACH, MOST, VECTORS, WHOLE>(call, point, lane, left),
             }
         }
         point += count;
     }
+}
+
+per_level! {
+    /// Sums of all points for `VECTORS` vectors, from a lane on; so many lanes are left there.
+    strip<T: LaneElement; EACH: bool, MOST: usize, VECTORS: usize, WHOLE: bool>(call: &LaneSums<T>, lane: usize, left: usize) = over_points
 }
 
 /// Vectors that follow each other; the last one in part unless all are `WHOLE`.
@@ -136,7 +179,7 @@ unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
 /// A block of sums; the last vector of a point counts in part unless all are `WHOLE`.
 ///
 /// # Safety
-/// As [`run`], for these points and lanes.
+/// As [`LaneKernels::run`], for these points and lanes; the machine must have the instruction set.
 #[inline(always)]
 unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: usize, const WHOLE: bool>(
     call: &LaneSums<V::Element>,
@@ -179,11 +222,19 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
         }
         if let Some(least) = call.bounds[0] {
             let least = V::splat(least);
-            sums.iter_mut().flatten().for_each(|sum| *sum = sum.at_least(least));
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = sum.at_least(least);
+                }
+            }
         }
         if let Some(most) = call.bounds[1] {
             let most = V::splat(most);
-            sums.iter_mut().flatten().for_each(|sum| *sum = sum.at_most(most));
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = sum.at_most(most);
+                }
+            }
         }
         for (i, sums) in sums.iter().enumerate() {
             let to = call.sums.wrapping_offset((point + i) as isize * call.sums_points).wrapping_add(lane);
@@ -195,43 +246,27 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
     }
 }
 
-/// # Safety
-/// As [`run`].
-#[inline(always)]
-unsafe fn floats<L: Level>(call: &LaneSums<f32>) {
-    // SAFETY: passed on from the caller.
-    unsafe { run::<L::Floats>(call) }
-}
-
-/// # Safety
-/// As [`run`].
-#[inline(always)]
-unsafe fn doubles<L: Level>(call: &LaneSums<f64>) {
-    // SAFETY: passed on from the caller.
-    unsafe { run::<L::Doubles>(call) }
-}
-
-per_level! {
-    /// Sums of `f32`.
-    of_floats<>(call: &LaneSums<f32>) = floats
-}
-per_level! {
-    /// Sums of `f64`.
-    of_doubles<>(call: &LaneSums<f64>) = doubles
-}
-
 /// A type of sums side by side.
 pub trait LaneElement: Copy + Send + Sync + 'static {
-    /// The function that computes them; that of [`LaneSums`] says what it asks for.
-    fn sums(isa: Isa) -> unsafe fn(&LaneSums<Self>);
+    /// Its vectors at a level.
+    type Vector<L: Level>: Vector<Element = Self>;
     /// The nearest number of this type.
     fn nearest(x: f64) -> Self;
+
+    /// Lanes of a vector.
+    fn lanes(isa: Isa) -> usize {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => <Self::Vector<Avx512> as Vector>::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => <Self::Vector<Avx2> as Vector>::LANES,
+            _ => <Self::Vector<Baseline> as Vector>::LANES,
+        }
+    }
 }
 
 impl LaneElement for f32 {
-    fn sums(isa: Isa) -> unsafe fn(&LaneSums<f32>) {
-        of_floats(isa)
-    }
+    type Vector<L: Level> = L::Floats;
 
     fn nearest(x: f64) -> f32 {
         x as f32
@@ -239,9 +274,7 @@ impl LaneElement for f32 {
 }
 
 impl LaneElement for f64 {
-    fn sums(isa: Isa) -> unsafe fn(&LaneSums<f64>) {
-        of_doubles(isa)
-    }
+    type Vector<L: Level> = L::Doubles;
 
     fn nearest(x: f64) -> f64 {
         x
@@ -294,7 +327,7 @@ mod tests {
                 sums_points: apart as isize,
             };
             // SAFETY: the operands have room for all points, lanes and terms.
-            unsafe { T::sums(isa)(&call) };
+            unsafe { LaneKernels::new(isa).run(&call) };
             for (point, lane) in (0..points).flat_map(|p| (0..apart).map(move |l| (p, l))) {
                 let product = |t: usize| {
                     moving[(point + terms - 1 - t) * apart + lane]
@@ -341,7 +374,7 @@ mod tests {
                 sums_points: 0,
             };
             // SAFETY: the operands have room for all lanes and terms.
-            unsafe { f32::sums(isa)(&call) };
+            unsafe { LaneKernels::new(isa).run(&call) };
             assert_eq!(sums, [16_777_218.0; 3], "beginning with it, each term is lost");
         }
     }

@@ -82,34 +82,39 @@ impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for FusedLevel<F,
 }
 
 /// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level: the
-/// compiler vectorises the same loop for each.
+/// compiler vectorises the same loop for each. Constants that both are generic over follow the types.
 macro_rules! per_level {
-    ($(#[$doc:meta])* $name:ident<$($g:ident : $bound:path),*>($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident<$($g:ident : $bound:path),* $(; $($c:ident : $of:ty),+)?>($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident
+    ) => {
         $(#[$doc])*
-        pub fn $name<$($g: $bound),*>(isa: $crate::simd::level::Isa) -> unsafe fn($($ty),*) $(-> $ret)? {
+        pub fn $name<$($g: $bound,)* $($(const $c: $of),+)?>(
+            isa: $crate::simd::level::Isa,
+        ) -> unsafe fn($($ty),*) $(-> $ret)? {
             use $crate::simd::level::{Baseline, Isa};
-            unsafe fn portable<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+            unsafe fn portable<$($g: $bound,)* $($(const $c: $of),+)?>($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: the caller keeps the contract of the body.
-                unsafe { $body::<$($g,)* Baseline>($($arg),*) }
+                unsafe { $body::<$($g,)* Baseline, $($($c),+)?>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
-            unsafe fn avx2<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+            unsafe fn avx2<$($g: $bound,)* $($(const $c: $of),+)?>($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: as above.
-                unsafe { $body::<$($g,)* $crate::simd::level::Avx2>($($arg),*) }
+                unsafe { $body::<$($g,)* $crate::simd::level::Avx2, $($($c),+)?>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi1,bmi2")]
-            unsafe fn avx512<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+            unsafe fn avx512<$($g: $bound,)* $($(const $c: $of),+)?>($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: as above.
-                unsafe { $body::<$($g,)* $crate::simd::level::Avx512>($($arg),*) }
+                unsafe { $body::<$($g,)* $crate::simd::level::Avx512, $($($c),+)?>($($arg),*) }
             }
             match isa {
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<$($g),*>,
+                Isa::Avx512 => avx512::<$($g,)* $($($c),+)?>,
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<$($g),*>,
-                _ => portable::<$($g),*>,
+                Isa::Avx2 => avx2::<$($g,)* $($($c),+)?>,
+                _ => portable::<$($g,)* $($($c),+)?>,
             }
         }
     };

@@ -252,7 +252,12 @@ pub enum Mismatch {
     /// A tuple where a tensor is wanted, or the wrong number of operands.
     Form(String),
     /// A relation does not hold.
-    Relation(String),
+    Relation {
+        /// The attributes that it speaks of.
+        attrs: Vec<(VarId, Attr)>,
+        /// In what way.
+        why: String,
+    },
     /// Too much is unbound.
     Unsolved(String),
 }
@@ -267,7 +272,11 @@ impl Mismatch {
             Mismatch::DType { got, want } => format!("element type {got} does not fit {want}"),
             Mismatch::Dim { got, want } => format!("dimension {got} does not fit {}", want.show(scope)),
             Mismatch::Rank { got, want } => format!("shape {got} does not have the axes of {}", want.show(scope)),
-            Mismatch::Form(text) | Mismatch::Relation(text) => text.clone(),
+            Mismatch::Form(text) => text.clone(),
+            Mismatch::Relation { attrs, why } => {
+                let attrs = attrs.iter().map(|(slot, attr)| format!("`:{} {attr}`: ", scope.name(*slot)));
+                attrs.chain([why.clone()]).collect()
+            }
             Mismatch::Unsolved(text) => format!("{text} cannot be solved from what is known"),
         }
     }

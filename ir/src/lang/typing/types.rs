@@ -128,7 +128,7 @@ pub fn solve(
         relations.retain(|call| match call.solve(bindings) {
             Ok(status) => status == Status::Later,
             Err(e) => {
-                failure = Err(Mismatch::Relation(e));
+                failure = Err(e);
                 true
             }
         });

@@ -1,8 +1,8 @@
 //! Writing by index: what a program that only reads computes for each place instead.
 //!
 //! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]). Updates for places that do not
-//! exist are left out.
+//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]), and one that
+//! names no place is an error; of other ids, updates for places that do not exist are left out.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -42,7 +42,7 @@ fn placed(
     data: NodeId,
     updates: NodeId,
     axes: usize,
-    places: &[i64],
+    places: &[usize],
 ) -> Result<Option<NodeId>, NodeError> {
     let combine = reduction(c)?.map(|(combine, _)| combine);
     let dims = c.dims(data)[..axes].to_vec();
@@ -116,14 +116,18 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
-    if c.dims(ids) != c.dims(updates) || c.rank(ids) != dims.len() {
-        return Err(format!("ids of {:?} for updates of {:?}", c.dims(ids), c.dims(updates)).into());
+    let given = c.dims(ids);
+    if given != c.dims(updates) || given.len() != dims.len() {
+        return Err(format!("ids of {given:?} for updates of {:?}", c.dims(updates)).into());
     }
-    if c.dims(updates).contains(&0) {
+    if let Some(at) = (0..dims.len()).find(|&at| at != axis && given[at] > dims[at]) {
+        return Err(format!("{} ids for {} places of axis {at}", given[at], dims[at]).into());
+    }
+    if given.contains(&0) {
         return Ok(data);
     }
     if let Some(known) = c.evaluated(ids)? {
-        let places = places_of_elements(&known.to_i64(), &c.dims(ids), &dims, axis);
+        let places = places_of_elements(&known.to_i64(), &given, &dims, axis)?;
         if let Some(result) = placed(c, data, updates, dims.len(), &places)? {
             return Ok(result);
         }
@@ -140,45 +144,44 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     ScatterUpdates { data, updates, axis, hits }.result(c, pick)
 }
 
-/// An id that may count from the end.
-fn wrapped(id: i64, extent: usize) -> i64 {
-    if id < 0 { id + extent as i64 } else { id }
+/// The coordinate that the id of an update names along an axis of so many places; negative ones count from the end.
+fn coordinate(id: i64, update: usize, axis: usize, extent: usize) -> Result<usize, NodeError> {
+    let at = if id < 0 { id.saturating_add_unsigned(extent as u64) } else { id };
+    let there = usize::try_from(at).ok().filter(|&at| at < extent);
+    there.ok_or_else(|| NodeError(format!("update {update} goes to {id} along axis {axis}, which has {extent} places")))
 }
 
-/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis; -1 where there is no such place.
-fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Vec<i64> {
+/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis. Along the others, there
+/// are no more ids than places.
+fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Result<Vec<usize>, NodeError> {
     let place = |(number, &id): (usize, &i64)| {
         let (mut rest, mut place, mut stride) = (number, 0, 1);
         for at in (0..dims.len()).rev() {
-            let coordinate = if at == axis { wrapped(id, dims[at]) } else { (rest % given[at]) as i64 };
-            if !(0..dims[at] as i64).contains(&coordinate) {
-                return -1;
-            }
-            place += coordinate * stride;
-            (rest, stride) = (rest / given[at], stride * dims[at] as i64);
+            let here = if at == axis { coordinate(id, number, axis, dims[at])? } else { rest % given[at] };
+            place += here * stride;
+            (rest, stride) = (rest / given[at], stride * dims[at]);
         }
-        place
+        Ok(place)
     };
     ids.iter().enumerate().map(place).collect()
 }
 
-/// The rows that ids of `dims.len()` coordinates name; -1 where there is no such row.
-fn places_of_rows(ids: &[i64], dims: &[usize]) -> Vec<i64> {
-    let place = |id: &[i64]| {
-        id.iter().zip(dims).try_fold(0, |place, (&id, &extent)| {
-            let at = wrapped(id, extent);
-            (0..extent as i64).contains(&at).then_some(place * extent as i64 + at)
-        })
+/// The rows that ids of `dims.len()` coordinates name.
+fn places_of_rows(ids: &[i64], dims: &[usize]) -> Result<Vec<usize>, NodeError> {
+    let place = |(number, id): (usize, &[i64])| {
+        id.iter()
+            .zip(dims)
+            .enumerate()
+            .try_fold(0, |place, (axis, (&id, &extent))| Ok(place * extent + coordinate(id, number, axis, extent)?))
     };
-    ids.chunks(dims.len().max(1)).map(|id| place(id).unwrap_or(-1)).collect()
+    ids.chunks(dims.len().max(1)).enumerate().map(place).collect()
 }
 
-/// As long as the data along all axes but one.
+/// As long as the data along all axes but one, where it is no longer.
 fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> NodeResult {
     let mut wide = x;
     for (axis, (extent, wanted)) in c.dims(x).into_iter().zip(dims).enumerate().filter(|(axis, _)| *axis != but) {
-        let after =
-            wanted.checked_sub(extent).ok_or_else(|| NodeError(format!("{extent} ids for {wanted} of axis {axis}")))?;
+        let after = wanted - extent;
         if after > 0 {
             let after = ("after", (after as i64).into());
             wide = c.op(
@@ -207,7 +210,7 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let axes = dims.len() + 1 - c.rank(rows);
     if let Some(known) = c.evaluated(ids)?.filter(|_| axes > 0) {
-        let places = places_of_rows(&known.to_i64(), &dims[..axes]);
+        let places = places_of_rows(&known.to_i64(), &dims[..axes])?;
         if let Some(result) = placed(c, data, updates, axes, &places)? {
             return Ok(result);
         }

@@ -59,8 +59,8 @@ impl Case {
         data
     }
 
-    /// The imported node, with ids that are computed from a tensor of the file, and its result.
-    fn result(&self, data: &[f64], updates: &[f64], how: &str) -> (Imported, Vec<f64>) {
+    /// The node, with ids that are computed from a tensor of the file.
+    fn model(&self, how: &str) -> ModelProto {
         let of = |name: &str, dims: &[usize]| port(name, &dims.iter().map(|&n| n as i64).collect::<Vec<_>>());
         let ids = TensorProto { dims: self.given.iter().map(|&n| n as i64).collect(), ..integers("ids", &self.ids) };
         let word = AttributeProto {
@@ -84,7 +84,12 @@ impl Case {
             ..Default::default()
         });
         model.opset_import[0].version = Some(18);
-        let imported = import(&model).unwrap();
+        model
+    }
+
+    /// The imported node and its result.
+    fn result(&self, data: &[f64], updates: &[f64], how: &str) -> (Imported, Vec<f64>) {
+        let imported = import(&self.model(how)).unwrap();
         let given = |name: &str| match name {
             "data" => Some(Tensor::from_f64(DType::F32, &self.dims, data.iter().copied())),
             "updates" => Some(Tensor::from_f64(DType::F32, &self.updates, updates.iter().copied())),
@@ -143,5 +148,24 @@ fn updates_that_share_a_place_are_combined() {
     for how in ["none", "add", "mul", "max", "min"] {
         let (data, updates) = (numbers(&case.dims, 0), numbers(&case.updates, 5));
         assert_eq!(case.result(&data, &updates, how).1, case.wanted(&data, &updates, how), "{how}");
+    }
+}
+
+#[test]
+fn known_places_that_are_none_are_refused() {
+    let refusal = |case: &Case, how: &str| import(&case.model(how)).unwrap_err().to_string();
+    for how in ["none", "add"] {
+        for (id, place) in [(6, "6"), (-7, "-7"), (i64::MIN, "-9223372036854775808"), (i64::MAX, "9223372036854775807")]
+        {
+            let rows = Case { dims: vec![6, 2], ids: vec![4, id], given: vec![2, 1], updates: vec![2, 2], axis: None };
+            let told = format!("update 1 goes to {place} along axis 0, which has 6 places");
+            assert!(refusal(&rows, how).contains(&told), "{}", refusal(&rows, how));
+            let elements =
+                Case { dims: vec![2, 6], ids: vec![4, id], given: vec![1, 2], updates: vec![1, 2], axis: Some(1) };
+            let told = format!("update 1 goes to {place} along axis 1, which has 6 places");
+            assert!(refusal(&elements, how).contains(&told), "{}", refusal(&elements, how));
+        }
+        let wide = Case { dims: vec![2, 6], ids: vec![0; 3], given: vec![3, 1], updates: vec![3, 1], axis: Some(1) };
+        assert!(refusal(&wide, how).contains("3 ids for 2 places of axis 0"), "{}", refusal(&wide, how));
     }
 }

@@ -9,6 +9,7 @@ use crate::gemm::{
         call::{MicroCall, PrefetchRows},
         matvec::IN_ROW,
         pack::Panel,
+        sweep::sweep,
         table::Streams,
     },
     product::{Extents, ProductElement},
@@ -103,7 +104,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                     _ if pack => self.pack(&mut call),
                     _ => {}
                 }
-                (self.micro.sweep)(&call, e.m);
+                sweep(self.micro.strips, &call, e.m);
             }
         }
     }

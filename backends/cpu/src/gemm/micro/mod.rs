@@ -5,5 +5,5 @@ pub mod call;
 pub mod dots;
 pub mod matvec;
 pub mod pack;
-mod sweep;
+pub mod sweep;
 pub mod table;

@@ -4,42 +4,33 @@
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// So many rows of [`MicroCall::columns`] sums, of one segment. Blocks have up to `HIGH` rows, which are four to six, and up to `WIDE`
-/// vectors: no more than four.
+/// Strips of one row, of two, and so on: as many as the highest has rows. Each is a function: together they would be
+/// one so large that optimizing it takes seconds.
+pub type Strips<T> = &'static [unsafe fn(&MicroCall<T>, usize)];
+
+/// So many rows of [`MicroCall::columns`] sums, of one segment.
 ///
 /// # Safety
-/// As [`super::block::block`], for so many rows.
-#[inline(always)]
-pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
-    call: &MicroCall<V::Element>,
-    rows: usize,
-) {
+/// As [`super::block::block`], for so many rows and the level of the strips.
+pub unsafe fn sweep<T>(strips: Strips<T>, call: &MicroCall<T>, rows: usize) {
+    let most = strips.len();
     let mut row = 0;
     while row < rows {
         let left = rows - row;
-        // The last two blocks are about as high as each other: one of few rows waits for its sums, not for memory.
-        let high = if (HIGH + 1..2 * HIGH).contains(&left) { left.div_ceil(2) } else { left.min(HIGH) };
+        // The last two strips are about as high as each other: one of few rows waits for its sums, not for memory.
+        let high = if (most + 1..2 * most).contains(&left) { left.div_ceil(2) } else { left.min(most) };
         // SAFETY: passed on from the caller.
-        unsafe {
-            match high {
-                1 => lines::<V, 1, WIDE, PANEL>(call, row),
-                2 => lines::<V, 2, WIDE, PANEL>(call, row),
-                3 => lines::<V, 3, WIDE, PANEL>(call, row),
-                4 if HIGH > 4 => lines::<V, 4, WIDE, PANEL>(call, row),
-                5 if HIGH > 5 => lines::<V, 5, WIDE, PANEL>(call, row),
-                _ => lines::<V, HIGH, WIDE, PANEL>(call, row),
-            }
-        }
+        unsafe { strips[high - 1](call, row) };
         row += high;
     }
 }
 
-/// Some rows from one on.
+/// A strip: `ROWS` rows from one on, in blocks of up to `WIDE` vectors, which are no more than four.
 ///
 /// # Safety
 /// As [`sweep`], for these rows.
 #[inline(always)]
-unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
+pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
     call: &MicroCall<V::Element>,
     row: usize,
 ) {
@@ -70,9 +61,9 @@ unsafe fn lines<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: us
         match left.div_ceil(V::LANES) {
             0 => {}
             1 => sums::<V, ROWS, 1, PANEL, false>(&block),
-            2 => sums::<V, ROWS, 2, PANEL, false>(&block),
-            3 => sums::<V, ROWS, 3, PANEL, false>(&block),
-            _ => sums::<V, ROWS, 4, PANEL, false>(&block),
+            2 if WIDE > 2 => sums::<V, ROWS, 2, PANEL, false>(&block),
+            3 if WIDE > 2 => sums::<V, ROWS, 3, PANEL, false>(&block),
+            _ => sums::<V, ROWS, WIDE, PANEL, false>(&block),
         }
     }
 }

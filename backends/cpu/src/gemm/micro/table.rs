@@ -8,6 +8,7 @@ use super::{
     call::MicroCall,
     dots::Dots,
     pack::{Lines, Panel},
+    sweep::Strips,
 };
 use crate::simd::{
     Isa,
@@ -64,8 +65,8 @@ pub struct Micro<T: 'static> {
     pub shorts: &'static [Shorts<T>],
     /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
     pub few: &'static [MicroKernel<T>],
-    /// For few terms: so many rows, and as many columns as there are.
-    pub sweep: unsafe fn(&MicroCall<T>, usize),
+    /// For few terms: as many rows and columns as there are.
+    pub strips: Strips<T>,
     /// Packs a part of an operand.
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
@@ -139,17 +140,17 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
             }
 
-            /// Computes products of few terms.
+            /// Computes a strip of products of few terms.
             ///
             /// # Safety
             /// See [`level`].
             $(#[$attribute])*
-            pub unsafe fn sweep<V: Vector, const HIGH: usize, const WIDE: usize, const PANEL: usize>(
+            pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
                 call: &MicroCall<V::Element>,
-                rows: usize,
+                row: usize,
             ) {
                 // SAFETY: as above.
-                unsafe { crate::gemm::micro::sweep::sweep::<V, HIGH, WIDE, PANEL>(call, rows) }
+                unsafe { crate::gemm::micro::sweep::strip::<V, ROWS, WIDE, PANEL>(call, row) }
             }
 
             /// Packs a part of an operand.
@@ -218,7 +219,7 @@ macro_rules! micro {
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, dense $($dense:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $high:literal $wide:literal) => {
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, dense $($dense:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $($high:literal)* by $wide:literal) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
@@ -234,7 +235,7 @@ macro_rules! micro {
                 }),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as MicroKernel<$t>),*] },
-            sweep: $level::sweep::<$v, $high, $wide, $panel>,
+            strips: const { &[$($level::strip::<$v, $high, $wide, $panel> as unsafe fn(&MicroCall<$t>, usize)),*] },
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
             dots: $level::dots::<$v>,
@@ -282,18 +283,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == MicroShape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 6 4)
+                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
+                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 4 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
                     }
                 }
             }
