@@ -1,6 +1,5 @@
 //! Random graphs in legal form, planned without rules, mean what the interpreter says.
 
-#[path = "../../../../lowering/tests/support/graphs.rs"]
 mod random;
 
 use eutectic_backend::Backend;

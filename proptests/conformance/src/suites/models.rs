@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::device::Device;
 
 /// The sentences that MiniLM embeds, and what transformers makes of them.
-const SENTENCES: &str = include_str!("../../../../models/golden/minilm.json");
+const SENTENCES: &str = include_str!("minilm.json");
 
 /// The results of a graph, with its weights from a file.
 fn run(device: &Device, graph: &Graph, params: &BTreeMap<String, Tensor>, inputs: &Weights) -> Vec<Tensor> {

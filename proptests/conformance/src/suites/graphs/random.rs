@@ -1,0 +1,1 @@
+../../../../../lowering/tests/support/graphs.rs
