@@ -10,7 +10,7 @@ use eutectic::{Compiler, Strategy};
 use eutectic_checker::run::check;
 use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
 use eutectic_cuda::kernels;
-use eutectic_gpu::Gpu;
+use eutectic_gpu::{Gpu, device::DeviceShape};
 use proptest::{
     prelude::*,
     test_runner::{Config, RngSeed, TestRunner},
@@ -86,6 +86,32 @@ fn epilogues_of_the_library() {
         let names: Vec<_> = ways.map(|way| way.name).filter(|name| name.starts_with("library")).collect();
         assert_eq!(names, [if has { "library" } else { "library and map" }], "{act}: {more}");
     }
+}
+
+/// A kernel may start before those before it have ended, and what it reads may not be there: each waits, once, before it does anything.
+#[test]
+fn every_printed_kernel_waits() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let mut count = 0;
+    let shape = DeviceShape { processors: 132, shared: 227 << 10, cluster: 8, ..host::SHAPE };
+    for case in [cases::SMALL, cases::PRODUCTS, cases::ATTENTIONS].concat() {
+        for kernel in compiler.plan(&cases::graph(case)).unwrap().lowered.program.kernels {
+            let ways = kernels::ways(&shape, &kernel).into_iter().filter_map(|way| Some((way.name, way.printed.ok()?)));
+            let whole = kernels::print(&shape, &kernel).unwrap_or_else(|why| panic!("{why:?}"));
+            for (name, launches) in ways.chain([("print".into(), whole)]) {
+                for source in launches.iter().filter_map(|launch| launch.source()) {
+                    let (_, entry) = source.rsplit_once("Slots slots = arguments;").unwrap();
+                    let first = entry.trim_start().split(['(', '<']).next().unwrap_or_default();
+                    // What takes the arguments as they came waits itself.
+                    let waits = |text: &str| text.contains("slots.follow();");
+                    let body = || source.split_once(&format!(" {first}(Slots& slots")).map_or("", |(_, body)| body);
+                    assert!(first == "slots.follow" || waits(body()), "{} {name}: {entry}", case.0);
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 1000, "{count}");
 }
 
 /// A mask that hides tiles of scores is no stored tensor, which would have them computed.
