@@ -29,7 +29,7 @@ fn values_take_the_place_of_states_where_no_reader_comes_after() {
 
 #[test]
 fn every_program_that_once_failed_is_tried_again() {
-    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/once_failed")).unwrap();
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once_failed")).unwrap();
     let mut files: Vec<_> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
     assert_eq!(files, ONCE_FAILED.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());

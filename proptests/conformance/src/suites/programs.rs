@@ -36,8 +36,8 @@ macro_rules! files {
     ($folder:literal: $($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!($folder, "/", $name)))),*] };
 }
 
-/// The programs of `proptests/tests/once_failed`: a test sees to it that all are here.
-pub const ONCE_FAILED: &[(&str, &str)] = files!["../../../tests/once_failed":
+/// The programs of `proptests/conformance/tests/once_failed`: a test sees to it that all are here.
+pub const ONCE_FAILED: &[(&str, &str)] = files!["../../tests/once_failed":
     "adapter_of_nothing.graph",
     "bytes_of_many_threads.graph",
     "constant_beside_a_run.graph",
