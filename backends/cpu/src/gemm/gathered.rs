@@ -252,18 +252,27 @@ impl Gathered {
             return None;
         }
         // What holds for the first and the last one holds in between.
-        let all = |row: &GatheredRow| {
-            let outer =
-                self.outer.iter().zip(row.outer).all(|(axis, there)| there.from <= 0 && axis.extent as i64 <= there.to);
-            outer && row.line == Between { from: 0, to: self.line }
-        };
-        let row = self.row(&self.point(first)).filter(all)?;
-        self.row(&self.point(first + count - 1)).filter(all)?;
-        let last = row.at + inner.stride * (count as i64 - 1);
-        let inside = row.at.min(last) + self.reach.0 >= 0 && row.at.max(last) + self.reach.1 < self.count as i64;
+        let point = self.point(first);
+        let beyond = count as i64 - 1;
+        let there = self.guards.iter().all(|guard| self.is_whole(guard, &point, beyond));
+        let at = self.rows.iter().zip(&point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
+        let last = at + inner.stride * beyond;
+        let inside = there && at.min(last) + self.reach.0 >= 0 && at.max(last) + self.reach.1 < self.count as i64;
         let starts = self.starts.get(from / self.line..(from + k) / self.line).filter(|starts| !starts.is_empty())?;
-        let [at, stride, step] = [row.at, inner.stride, self.step].map(|n| n as isize);
+        let [at, stride, step] = [at, inner.stride, self.step].map(|n| n as isize);
         inside.then_some(Alike { at, stride, step, starts })
+    }
+
+    /// Whether a guard holds for all terms of a row and of the one so far beyond it.
+    fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
+        let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
+        let moved = beyond * guard.strides.last().copied().unwrap_or(0);
+        let reach = match guard.along {
+            Along::None => 0,
+            Along::Outer(axis, factor) => factor * (self.outer[axis].extent as i64 - 1),
+            Along::Line(factor, unit) => factor * ((self.line - 1) / unit) as i64,
+        };
+        guard.from <= value + moved.min(0) && value + moved.max(0) + reach < guard.to
     }
 
     /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart; or where
@@ -577,4 +586,57 @@ fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
     }
     let plain = |index: &Index| index.values().is_empty();
     (guards.iter().all(|g| plain(&g.0)) && instr.maps().into_iter().all(plain)).then_some((instr, guards, fill))
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{Body, Load};
+
+    use super::*;
+
+    /// Windows of three by three of a padded image of `groups`, whose channels are last.
+    fn windows(groups: usize, size: usize, channels: usize) -> Gathered {
+        let at = |axes: &[(usize, usize)], constant: i64| {
+            axes.iter().fold(Index::constant(constant), |sum, &(d, n)| sum.plus(&Index::coord(d).times(n as i64)))
+        };
+        let (all, line) = (groups * channels, size * groups * channels);
+        let inside = 1..size as i64 + 1;
+        let guards = vec![(at(&[(1, 1), (3, 1)], 0), inside.clone()), (at(&[(2, 1), (4, 1)], 0), inside)];
+        let image = at(&[(0, channels), (1, line), (2, all), (3, line), (4, all), (5, 1)], -((line + all) as i64));
+        let dtype = DType::F32;
+        let load = Instr::Load(Load { slot: 0, at: image, guards: guards.clone(), dtype });
+        let body = Body {
+            domain: vec![groups, size, size, 3, 3, channels],
+            instrs: vec![load, Instr::Select { pieces: vec![(guards, 0)], fill: 0.0.into(), dtype }],
+            results: vec![1],
+            ..Body::default()
+        };
+        Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)])
+            .expect("windows are read by strides")
+    }
+
+    #[test]
+    fn patches_hold_the_channels_of_their_group_alone() {
+        for (groups, size, channels) in [(1, 16, 32), (2, 32, 32), (4, 16, 32), (6, 8, 32), (16, 14, 16)] {
+            let windows = windows(groups, size, channels);
+            let lines = windows.lines_of_rows(14);
+            assert_eq!(lines, Some(size), "lines of {size} in {groups} groups are blocks of rows");
+            assert_eq!(windows.unit(14), 3 * channels, "a line of the image is a stretch, in {groups} groups");
+            let span = windows.sliding.as_ref().map(|sliding| sliding.span);
+            assert_eq!(span, Some((size.min(PATCH_ROWS) + 2) * channels), "{groups} groups of {channels}");
+        }
+    }
+
+    #[test]
+    fn rows_lie_as_a_whole_where_no_guard_cuts_them() {
+        let windows = windows(2, 9, 8);
+        for (first, count) in (0..2 * 81).flat_map(|first| (1..=9 - first % 9).map(move |count| (first, count))) {
+            let (y, x) = (first / 9 % 9, first % 9);
+            let inside = (1..8).contains(&y) && x >= 1 && x + count <= 8;
+            let there = windows.alike(Stretch::new(first, count), Stretch::new(0, 72));
+            assert_eq!(there.is_some(), inside, "{count} rows from ({y}, {x}) on");
+            let row = (y * 9 + x) * 16 + first / 81 * 8;
+            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "where they lie");
+        }
+    }
 }
