@@ -26,6 +26,8 @@ const SEGMENTS: usize = 1 << 12;
 /// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
 const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
+/// Rows of a block from which on more of them do not gain: multiply-adds take longer than reading the right operand's part.
+const HIGH: usize = 7;
 /// The most rows of a patch, elements of one, and terms of a unit: both stay in the first-level cache beside each other.
 const PATCH_ROWS: usize = 16;
 const PATCH: usize = 4096;
@@ -52,13 +54,21 @@ pub struct Gathered {
 }
 
 /// How neighbouring rows share elements, as windows that slide along lines of an image: what a block of them reads in a line is one
-/// stretch of memory. With what is missing at its ends filled in, it is a patch, in which the rows are read where they overlap.
+/// stretch of memory, of which the channels of a group are only a part at each position. With what is missing at its ends filled in, it is
+/// a patch, in which the rows are read where they overlap. It holds no element that these do not read.
 struct Sliding {
-    /// The axis of the terms along which windows slide, if it is not a part of their lines; its extent and stride.
+    /// The axis of the terms along which windows slide, if it is not a part of their lines.
     axis: Option<usize>,
+    /// Positions of a window, and elements of one: of an axis the lines at its steps, else the elements of a line.
     taps: usize,
+    width: usize,
+    /// Elements from a position to the next: in the buffer, and in patches.
     apart: i64,
-    /// Terms that are read in one stretch, and elements from the patch of a unit to that of the next.
+    pitch: i64,
+    /// Positions from a row to the next.
+    steps: i64,
+    /// Lines and terms that are read in one stretch, and elements from the patch of a unit to that of the next.
+    lines: usize,
     unit: usize,
     span: usize,
     /// Where lines begin in patches, from the first one on.
@@ -69,26 +79,31 @@ impl Sliding {
     /// None where windows do not overlap enough, or are too large for the first-level cache.
     fn new(of: &Gathered) -> Option<Sliding> {
         let inner = of.rows.len().checked_sub(1)?;
-        let stride = of.rows[inner].stride;
+        let GatheredAxis { extent, stride } = of.rows[inner];
         if of.step != 1 || stride <= 0 || of.starts.is_empty() {
             return None;
         }
         let slides = |axis: &GatheredAxis| axis.extent > 1 && axis.stride > 0 && stride % axis.stride == 0;
         let axis = of.outer.len().checked_sub(1).filter(|&last| slides(&of.outer[last]));
-        let (taps, apart) = axis.map_or((1, 0), |axis| (of.outer[axis].extent, of.outer[axis].stride));
+        let (lines, taps, width, apart) = axis.map_or((1, of.line, 1, 1), |axis| {
+            (of.outer[axis].extent, of.outer[axis].extent, of.line, of.outer[axis].stride)
+        });
         // What is there of the windows of a block is one stretch, if guards move with them, or are the same for all.
         let moves_along = |guard: &GatheredBound| match guard.along {
             Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * apart == factor * stride,
             Along::Outer(..) | Along::None => guard.strides[inner] == 0,
         };
-        let unit = taps * of.line;
-        let span = usize::try_from((PATCH_ROWS as i64 - 1) * stride + (taps as i64 - 1) * apart).ok()? + of.line;
-        if unit > UNIT || span > PATCH || 4 * span > 3 * PATCH_ROWS * unit || !of.guards.iter().all(moves_along) {
+        let (unit, pitch, steps) = (lines * of.line, apart.min(width as i64), stride / apart);
+        let rows = extent.min(PATCH_ROWS);
+        let positions = (rows as i64 - 1) * steps + taps as i64;
+        let span = usize::try_from((positions - 1) * pitch).ok()? + width;
+        if unit > UNIT || span > PATCH || 4 * span > 3 * rows * unit || !of.guards.iter().all(moves_along) {
             return None;
         }
-        let in_unit = |n: usize| (n / taps * span) as isize + (n % taps) as isize * apart as isize;
-        Some(Sliding { axis, taps, apart, unit, span, starts: (0..of.starts.len()).map(in_unit).collect() })
+        let in_unit = |n: usize| (n / lines * span) as isize + (n % lines) as isize * pitch as isize;
+        let starts = (0..of.starts.len()).map(in_unit).collect();
+        Some(Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, starts })
     }
 }
 
@@ -237,18 +252,27 @@ impl Gathered {
             return None;
         }
         // What holds for the first and the last one holds in between.
-        let all = |row: &GatheredRow| {
-            let outer =
-                self.outer.iter().zip(row.outer).all(|(axis, there)| there.from <= 0 && axis.extent as i64 <= there.to);
-            outer && row.line == Between { from: 0, to: self.line }
-        };
-        let row = self.row(&self.point(first)).filter(all)?;
-        self.row(&self.point(first + count - 1)).filter(all)?;
-        let last = row.at + inner.stride * (count as i64 - 1);
-        let inside = row.at.min(last) + self.reach.0 >= 0 && row.at.max(last) + self.reach.1 < self.count as i64;
+        let point = self.point(first);
+        let beyond = count as i64 - 1;
+        let there = self.guards.iter().all(|guard| self.is_whole(guard, &point, beyond));
+        let at = self.rows.iter().zip(&point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
+        let last = at + inner.stride * beyond;
+        let inside = there && at.min(last) + self.reach.0 >= 0 && at.max(last) + self.reach.1 < self.count as i64;
         let starts = self.starts.get(from / self.line..(from + k) / self.line).filter(|starts| !starts.is_empty())?;
-        let [at, stride, step] = [row.at, inner.stride, self.step].map(|n| n as isize);
+        let [at, stride, step] = [at, inner.stride, self.step].map(|n| n as isize);
         inside.then_some(Alike { at, stride, step, starts })
+    }
+
+    /// Whether a guard holds for all terms of a row and of the one so far beyond it.
+    fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
+        let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
+        let moved = beyond * guard.strides.last().copied().unwrap_or(0);
+        let reach = match guard.along {
+            Along::None => 0,
+            Along::Outer(axis, factor) => factor * (self.outer[axis].extent as i64 - 1),
+            Along::Line(factor, unit) => factor * ((self.line - 1) / unit) as i64,
+        };
+        guard.from <= value + moved.min(0) && value + moved.max(0) + reach < guard.to
     }
 
     /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart; or where
@@ -256,7 +280,8 @@ impl Gathered {
     pub fn lines_of_rows(&self, most: usize) -> Option<usize> {
         let line = self.rows.last()?.extent;
         let slow = self.line < LONG_LINE || self.step != 1;
-        let high = || 4 * line >= 3 * most * line.div_ceil(most.max(1));
+        let blocks = line.div_ceil(most.max(1));
+        let high = || line >= HIGH * blocks || 4 * line >= 3 * most * blocks;
         let gains = slow || self.sliding.is_some() && high();
         (gains && !self.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
@@ -277,61 +302,64 @@ impl Gathered {
     /// As [`Gathered::copy`]; there must be room for as many elements as the rows have terms.
     pub unsafe fn patch<T: ProductElement>(
         &self,
+        micro: &Micro<T>,
         buffer: *const T,
         rows: Stretch,
         terms: Stretch,
         to: *mut T,
     ) -> Option<Alike<'_>> {
-        let Sliding { axis, taps, apart, unit, span, starts } = self.sliding.as_ref()?;
+        let sliding = self.sliding.as_ref()?;
+        let &Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, ref starts } = sliding;
         let (inner, first, units) = (self.rows.last()?, terms.first / unit, terms.count / unit);
         let here = rows.count <= PATCH_ROWS && rows.first % inner.extent + rows.count <= inner.extent;
-        let whole = terms.first.is_multiple_of(*unit) && terms.count.is_multiple_of(*unit) && units > 0;
+        let whole = terms.first.is_multiple_of(unit) && terms.count.is_multiple_of(unit) && units > 0;
         if !here || !whole || units * span > rows.count * terms.count {
             return None;
         }
-        let between = inner.stride * (rows.count as i64 - 1);
-        let len = between + (*taps as i64 - 1) * apart + self.line as i64;
+        let before = steps * (rows.count as i64 - 1);
         let one = self.row(&self.point(rows.first))?;
         let last = self.row(&self.point(rows.first + rows.count - 1))?;
-        // Where the first row has its first term, and the last row its last one.
-        let (start, end) = match *axis {
-            Some(axis) => {
-                let end = last.outer[axis].to.min(*taps as i64) - 1;
-                (one.outer[axis].from * apart, between + end * apart + self.line as i64)
-            }
-            None => (one.line.from as i64, between + last.line.to as i64),
+        // Where the first row has its first position, and the last row ends with its last one.
+        let (start, end) = match axis {
+            Some(axis) => (one.outer[axis].from, before + last.outer[axis].to.min(taps as i64)),
+            None => (one.line.from as i64, before + last.line.to as i64),
         };
-        let (start, end) = (start.clamp(0, len), end.clamp(0, len));
+        let positions = before + taps as i64;
+        let (start, end) = (start.clamp(0, positions), end.clamp(0, positions));
+        let elements = |positions: i64, apart: i64| (positions - 1) * apart + width as i64;
         // SAFETY: the bytes were made for this type.
         let fill = unsafe { self.fill.at().cast::<T>().read() };
         for n in 0..units {
-            let number = (first + n) * taps;
+            let number = (first + n) * lines;
             let mut left = number;
             let mut there = start < end;
             for (d, axis_of_terms) in self.outer.iter().enumerate().rev() {
                 let i = (left % axis_of_terms.extent) as i64;
                 left /= axis_of_terms.extent;
-                there &= Some(d) == *axis || (one.outer[d].from..one.outer[d].to).contains(&i);
+                there &= Some(d) == axis || (one.outer[d].from..one.outer[d].to).contains(&i);
             }
-            let from = one.at + self.starts[number] as i64;
-            let (start, end) = match there && from + start >= 0 && from + end <= self.count as i64 {
-                true => (start, end),
-                false => (0, 0),
+            let from = one.at + self.starts[number] as i64 + start * apart;
+            there &= from >= 0 && from + elements(end - start, apart) <= self.count as i64;
+            let all = elements(positions, pitch) as usize;
+            let (first, len) = match there {
+                true => ((start * pitch) as usize, elements(end - start, pitch) as usize),
+                false => (all, 0),
             };
             let to = to.wrapping_add(n * span);
+            let (count, line) = if pitch == apart { (1, len) } else { ((end - start) as usize, width) };
             // SAFETY: the caller promises room; what is copied was checked to lie in the buffer.
             unsafe {
-                (0..start as usize).for_each(|at| to.add(at).write(fill));
-                std::ptr::copy_nonoverlapping(
-                    buffer.offset((from + start) as isize),
-                    to.add(start as usize),
-                    (end - start) as usize,
-                );
-                (end as usize..len as usize).for_each(|at| to.add(at).write(fill));
+                (0..first).for_each(|at| to.add(at).write(fill));
+                if there {
+                    let (from, to) = (buffer.offset(from as isize), to.add(first));
+                    let (apart, pitch) = (apart as isize, pitch as usize);
+                    (micro.lines)(&Lines { count, len: line, from, apart, to, pitch });
+                }
+                (first + len..all).for_each(|at| to.add(at).write(fill));
             }
         }
-        let starts = &starts[first * taps..(first + units) * taps];
-        Some(Alike { at: -((first * span) as isize), stride: inner.stride as isize, step: 1, starts })
+        let starts = &starts[first * lines..(first + units) * lines];
+        Some(Alike { at: -((first * span) as isize), stride: (steps * pitch) as isize, step: 1, starts })
     }
 
     /// How many points some axes have.
@@ -558,4 +586,57 @@ fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
     }
     let plain = |index: &Index| index.values().is_empty();
     (guards.iter().all(|g| plain(&g.0)) && instr.maps().into_iter().all(plain)).then_some((instr, guards, fill))
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{Body, Load};
+
+    use super::*;
+
+    /// Windows of three by three of a padded image of `groups`, whose channels are last.
+    fn windows(groups: usize, size: usize, channels: usize) -> Gathered {
+        let at = |axes: &[(usize, usize)], constant: i64| {
+            axes.iter().fold(Index::constant(constant), |sum, &(d, n)| sum.plus(&Index::coord(d).times(n as i64)))
+        };
+        let (all, line) = (groups * channels, size * groups * channels);
+        let inside = 1..size as i64 + 1;
+        let guards = vec![(at(&[(1, 1), (3, 1)], 0), inside.clone()), (at(&[(2, 1), (4, 1)], 0), inside)];
+        let image = at(&[(0, channels), (1, line), (2, all), (3, line), (4, all), (5, 1)], -((line + all) as i64));
+        let dtype = DType::F32;
+        let load = Instr::Load(Load { slot: 0, at: image, guards: guards.clone(), dtype });
+        let body = Body {
+            domain: vec![groups, size, size, 3, 3, channels],
+            instrs: vec![load, Instr::Select { pieces: vec![(guards, 0)], fill: 0.0.into(), dtype }],
+            results: vec![1],
+            ..Body::default()
+        };
+        Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)])
+            .expect("windows are read by strides")
+    }
+
+    #[test]
+    fn patches_hold_the_channels_of_their_group_alone() {
+        for (groups, size, channels) in [(1, 16, 32), (2, 32, 32), (4, 16, 32), (6, 8, 32), (16, 14, 16)] {
+            let windows = windows(groups, size, channels);
+            let lines = windows.lines_of_rows(14);
+            assert_eq!(lines, Some(size), "lines of {size} in {groups} groups are blocks of rows");
+            assert_eq!(windows.unit(14), 3 * channels, "a line of the image is a stretch, in {groups} groups");
+            let span = windows.sliding.as_ref().map(|sliding| sliding.span);
+            assert_eq!(span, Some((size.min(PATCH_ROWS) + 2) * channels), "{groups} groups of {channels}");
+        }
+    }
+
+    #[test]
+    fn rows_lie_as_a_whole_where_no_guard_cuts_them() {
+        let windows = windows(2, 9, 8);
+        for (first, count) in (0..2 * 81).flat_map(|first| (1..=9 - first % 9).map(move |count| (first, count))) {
+            let (y, x) = (first / 9 % 9, first % 9);
+            let inside = (1..8).contains(&y) && x >= 1 && x + count <= 8;
+            let there = windows.alike(Stretch::new(first, count), Stretch::new(0, 72));
+            assert_eq!(there.is_some(), inside, "{count} rows from ({y}, {x}) on");
+            let row = (y * 9 + x) * 16 + first / 81 * 8;
+            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "where they lie");
+        }
+    }
 }

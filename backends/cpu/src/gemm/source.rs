@@ -67,6 +67,7 @@ impl RowSource<'_> {
     /// As [`RowSource::part`], and there must be room for as many elements as the rows have terms.
     pub(super) unsafe fn patch<T: ProductElement>(
         &self,
+        micro: &Micro<T>,
         rows: Stretch,
         terms: Stretch,
         to: *mut T,
@@ -74,7 +75,7 @@ impl RowSource<'_> {
         let RowSource::Gathered(gathered, buffer, first) = self else { return None };
         let those = Stretch::new(first + rows.first, rows.count);
         // SAFETY: passed on from the caller.
-        let Alike { at, stride, step, starts } = unsafe { gathered.patch(buffer.cast(), those, terms, to)? };
+        let Alike { at, stride, step, starts } = unsafe { gathered.patch(micro, buffer.cast(), those, terms, to)? };
         let at = to.wrapping_offset(at - rows.first as isize * stride).cast_const();
         Some(Segments { part: LeftPart { at, terms: step, step: stride, block: 0 }, starts })
     }

@@ -67,6 +67,15 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
 #[inline(always)]
 unsafe fn run<V: Vector>(p: &Plane) {
     let (to, from) = (p.to.cast::<V::Element>(), p.from.cast::<V::Element>());
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match (p.columns, p.rows) {
+            (2, _) if p.stride_to == 2 => return interleave::<V::Element, 2>(p),
+            (3, _) if p.stride_to == 3 => return interleave::<V::Element, 3>(p),
+            (4, _) if p.stride_to == 4 => return interleave::<V::Element, 4>(p),
+            _ => {}
+        }
+    }
     for r in (0..p.rows).step_by(V::LANES) {
         let rows = V::LANES.min(p.rows - r);
         for c in (0..p.columns).step_by(V::LANES) {
@@ -87,6 +96,29 @@ unsafe fn run<V: Vector>(p: &Plane) {
                     let square = transpose(square);
                     (0..rows).for_each(|i| square[i].store_part(target(i), columns));
                 }
+            }
+        }
+    }
+}
+
+/// Few lines, as of the colours of an image, whose elements go side by side: a square would be mostly empty. The compiler knows how to
+/// interleave a fixed number of lines.
+///
+/// # Safety
+/// As the plane states: both sides must be valid; it has `COLUMNS` columns, and the rows of its target lie side by side.
+#[inline(always)]
+unsafe fn interleave<T: Copy, const COLUMNS: usize>(p: &Plane) {
+    let from = p.from.cast::<T>();
+    // SAFETY: the caller promises the plane.
+    unsafe {
+        let mut lines = [[].as_slice(); COLUMNS];
+        for (c, line) in lines.iter_mut().enumerate() {
+            *line = std::slice::from_raw_parts(from.offset(c as isize * p.stride_from), p.rows);
+        }
+        let target = std::slice::from_raw_parts_mut(p.to.cast::<[T; COLUMNS]>(), p.rows);
+        for (r, to) in target.iter_mut().enumerate() {
+            for (to, line) in to.iter_mut().zip(&lines) {
+                *to = *line.get_unchecked(r);
             }
         }
     }
@@ -118,8 +150,10 @@ mod tests {
     fn check<T: Copy + Default + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
         let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect());
         let extents = [(1, 1), (3, 5), (16, 16), (2, 40), (33, 17), (64, 3), (35, 70)];
-        for (isa, (rows, columns)) in levels.flat_map(|isa| extents.map(|e| (isa, e))) {
-            let (stride_to, stride_from) = (columns + 2, rows + 3);
+        let dense = [(1, 2), (50, 2), (37, 3), (224, 3), (5, 4), (64, 4)].map(|e| (e, 0));
+        let cases: Vec<_> = extents.map(|e| (e, 2)).into_iter().chain(dense).collect();
+        for (isa, ((rows, columns), gap)) in levels.flat_map(|isa| cases.iter().map(move |&case| (isa, case))) {
+            let (stride_to, stride_from) = (columns + gap, rows + 3);
             let from: Vec<T> = (0..columns * stride_from).map(&of).collect();
             let mut to = vec![T::default(); rows * stride_to];
             let plane = Plane {

@@ -50,7 +50,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                 Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
                 Left::Blocks(source) => source
                     .part(rows.stretch(), terms)
-                    .or_else(|| source.patch(rows.stretch(), terms, self.left_room(terms.count))),
+                    .or_else(|| source.patch(self.micro, rows.stretch(), terms, self.left_room(terms.count))),
             };
             match strided {
                 Some(at) if self.is_apart(at.part.terms) => self.packed(at, rows, terms.count, 0).into(),

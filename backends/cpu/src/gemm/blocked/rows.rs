@@ -18,14 +18,30 @@ impl RowBlock {
     }
 }
 
-/// Rows in blocks of at most so many.
+/// Rows in blocks of at most so many. What takes divisions is known before: there are blocks of few hundred cycles.
 #[derive(Clone, Copy)]
 pub struct RowCut {
-    /// Rows before the first whole line, in all whole lines, and after them.
-    rows: [usize; 3],
-    /// Rows of a line.
-    line: usize,
-    most: usize,
+    /// Rows before the first whole line, those of a line, and those after the last whole one.
+    stretches: [RowStretch; 3],
+    /// How many blocks whole lines have.
+    whole: usize,
+}
+
+/// Rows that are cut evenly: into so many blocks of `even` rows, the first ones of which have one more.
+#[derive(Clone, Copy)]
+struct RowStretch {
+    rows: usize,
+    blocks: usize,
+    even: usize,
+    longer: usize,
+}
+
+impl RowStretch {
+    fn new(rows: usize, most: usize) -> RowStretch {
+        let blocks = rows.div_ceil(most);
+        let parts = blocks.max(1);
+        RowStretch { rows, blocks, even: rows / parts, longer: rows % parts }
+    }
 }
 
 impl RowCut {
@@ -37,29 +53,27 @@ impl RowCut {
     /// `m` rows, none of whose blocks goes on beyond a line: of `line` rows each, of the first of which `skip` were left out.
     pub fn lines(m: usize, most: usize, line: usize, skip: usize) -> RowCut {
         let before = if skip == 0 { 0 } else { (line - skip).min(m) };
-        let after = (m - before) % line;
-        RowCut { rows: [before, m - before - after, after], line, most }
+        let lines = (m - before) / line;
+        let stretches = [before, line, m - before - lines * line].map(|rows| RowStretch::new(rows, most));
+        RowCut { stretches, whole: lines * stretches[1].blocks }
     }
 
     /// How many blocks there are.
     pub fn parts(&self) -> usize {
-        let [before, whole, after] = self.rows;
-        before.div_ceil(self.most) + whole / self.line * self.line.div_ceil(self.most) + after.div_ceil(self.most)
+        let [before, _, after] = &self.stretches;
+        before.blocks + self.whole + after.blocks
     }
 
     /// Block number `part`; those of a line are even.
     pub fn block(&self, part: usize) -> RowBlock {
-        let [before, whole, after] = self.rows;
-        let each = self.line.div_ceil(self.most);
-        let (first, within, rows) = match part.checked_sub(before.div_ceil(self.most)) {
+        let [before, line, after] = &self.stretches;
+        let (first, within, of) = match part.checked_sub(before.blocks) {
             None => (0, part, before),
-            Some(n) if n < whole / self.line * each => (before + n / each * self.line, n % each, self.line),
-            Some(n) => (before + whole, n - whole / self.line * each, after),
+            Some(n) if n < self.whole => (before.rows + n / line.blocks * line.rows, n % line.blocks, line),
+            Some(n) => (before.rows + self.whole / line.blocks.max(1) * line.rows, n - self.whole, after),
         };
-        let parts = rows.div_ceil(self.most).max(1);
-        let (even, rest) = (rows / parts, rows % parts);
-        let first = first + within * even + within.min(rest);
-        RowBlock { part, parts: self.parts(), first, count: even + usize::from(within < rest) }
+        let first = first + within * of.even + within.min(of.longer);
+        RowBlock { part, parts: self.parts(), first, count: of.even + usize::from(within < of.longer) }
     }
 }
 
