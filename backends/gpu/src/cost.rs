@@ -69,7 +69,13 @@ impl Costs {
     /// # Errors
     /// What of it is not right, with its line.
     pub fn read(text: &str) -> Result<Costs, String> {
-        toml::from_str(text).map_err(|e| e.to_string())
+        let costs: Costs = toml::from_str(text).map_err(|e| e.to_string())?;
+        let table = toml::Table::try_from(costs).map_err(|e| e.to_string())?;
+        let is_cost = |x: &toml::Value| x.as_float().is_some_and(|x| x > 0.0 && x.is_finite());
+        match table.iter().find(|(_, x)| !is_cost(x)) {
+            Some((name, x)) => Err(format!("{name}: {x} is no cost: it must be positive and finite")),
+            None => Ok(costs),
+        }
     }
 
     /// Costs near these, of devices of that shape, that predict what was measured as well as can be.
@@ -309,5 +315,20 @@ fn shares(kernel: &Kernel) -> Shares {
             Shares::of(bias, [axes.batch, axes.queries, axes.keys])
         }
         _ => Shares::ALL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_no_cost_is_named() {
+        let text = include_str!("../../cuda/costs/h200.toml");
+        assert!(Costs::read(text).is_ok());
+        for number in ["-1.0", "0.0", "nan", "inf"] {
+            let told = Costs::read(&text.replacen("\nlatency = ", &format!("\nlatency = {number} # "), 1)).unwrap_err();
+            assert!(told.starts_with("latency: ") && told.contains("is no cost"), "{told}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Fits the coefficients of the cost model to kernels that were measured.
 
 use eutectic_backend::fit::{Fitted, Measured, coefficients, off};
-use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{coefficients::Costs, model::CostModel};
@@ -14,7 +13,7 @@ pub fn fit(start: &Costs, measured: &[Measured]) -> Option<Fitted> {
     let numbers: Vec<f64> = paths.iter().map(|path| number(&table, path)).collect();
     let costs_of = |table: &mut Table, numbers: &[f64]| {
         paths.iter().zip(numbers).for_each(|(path, &to)| set(table, path, to));
-        Costs::deserialize(table.clone()).ok()
+        Costs::of(table.clone()).ok()
     };
     let judge = |numbers: &[f64]| costs_of(&mut table.clone(), numbers).map_or(f64::INFINITY, |c| error(&c, measured));
     let found = coefficients(&numbers, judge);
@@ -84,6 +83,16 @@ mod tests {
         }
         let stores = vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: times }];
         Kernel { anchor: AnchorKernel::Map, body, stores, slots: vec![(DType::F32, n); 2] }
+    }
+
+    #[test]
+    fn a_fit_is_a_file_that_can_be_read() {
+        // On so many threads no kernel is that fast: the fit would have each of them do more than the first one does.
+        let kernel = chain(1 << 16, 4);
+        let seconds = CostModel::new(Costs::default(), 2).cost(&kernel).seconds / 8.0;
+        let fitted = fit(&Costs::default(), &[Measured { seconds, kernel, threads: 2 }]).unwrap();
+        let costs = Costs::parse(&fitted.file).unwrap();
+        assert!(costs.thread <= 1.0, "{fitted:?}");
     }
 
     #[test]
