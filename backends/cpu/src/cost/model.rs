@@ -295,8 +295,14 @@ impl CostModel {
                     let least_of = |of: fn(&Guard, &[usize]) -> usize| guards().map(|g| of(g, &body.domain)).min();
                     let cut = pieces.len() == 1 && least_of(inside).is_none_or(|n| n >= SHORTEST_LINE);
                     let short = least_of(box_line).is_some_and(|n| n < SQUARE);
+                    // A tile that a border cuts is copied, or is one of several smaller ones; rows of tiles are cut for nothing.
+                    let outermost = body.domain.iter().position(|&n| n > 1).unwrap_or(0);
+                    let borders = match walk {
+                        Walk::Tiles => guards().filter(|g| !g.0.mentions(outermost)).count(),
+                        Walk::Within | Walk::Operand | Walk::Blocks => 0,
+                    };
                     work.seconds += match cut {
-                        true => least,
+                        true => least.max(n * e.cheap * borders as f64),
                         // Pieces of few elements are copied one by one, into them and out of them.
                         false => 2.0 * n * if short { e.strided } else { e.cheap },
                     };
