@@ -3,7 +3,7 @@
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Type,
     engine::{
-        ir::{Op, lang::Source, ops::Class},
+        ir::{Op, lang::Source, ops::Class, text},
         lowering::{print, report::KernelReport},
         models::{
             Form,
@@ -111,6 +111,17 @@ fn blocks_of_sam_take_nine_kernels() {
         "neck: transpose []",
     ];
     assert_eq!(kernels(&graph), expected);
+}
+
+/// A weighted sum over windows of 25 places would take four times as long as a product for each channel, whose operand is read where the
+/// windows lie. Nothing but that choice needs most of the product's views, so they have to settle with it.
+#[test]
+fn depthwise_convolutions_of_small_images_are_products() {
+    let text = "(graph small (input x f32[1 1152 3 3]) (param w f32[1152 1 5 5]) (param b f32[1152])
+        (output y (conv x w b :before [2 2] :after [2 2] :groups 1152)))";
+    let graph = text::parse(&Source::new("small.graph", text)).expect("a graph");
+    let kernels = kernels(&graph);
+    assert!(kernels.contains(&String::from("(top): matmul [add]")), "{kernels:?}");
 }
 
 #[test]

@@ -324,12 +324,10 @@ impl Search<'_, '_> {
                 continue;
             }
             let mut near = self.near(choices);
-            if several {
-                // What only this change needs may never have been asked whether it should be stored.
-                near.extend(unasked(&self.state, &self.asked, mark));
-                near.sort_unstable();
-                near.dedup();
-            }
+            // What only this change needs may never have been asked whether it should be stored.
+            near.extend(unasked(&self.state, &self.asked, mark));
+            near.sort_unstable();
+            near.dedup();
             // What is only loaded comes last, and only where it can still decide: it counts for little, while its kernels are many and long.
             let mut later = Vec::new();
             for &class in &near {
@@ -351,10 +349,7 @@ impl Search<'_, '_> {
                 self.take(mark);
                 return true;
             }
-            let settled: Vec<(ClassId, bool)> = match several {
-                true => near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect(),
-                false => Vec::new(),
-            };
+            let settled: Vec<_> = near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect();
             self.state.rollback(mark);
             self.remember(settled);
         }
