@@ -183,20 +183,50 @@ fn logic() -> Vec<NamedKernel> {
     vec![Lowest::one::<Not>("not"), Lowest::two::<And>("and"), Lowest::two::<Or>("or"), Lowest::two::<Xor>("xor")]
 }
 
-fn select<T: RegisterElement>(_: Isa) -> PointFn {
-    unsafe fn run<T: RegisterElement>(c: &PointCall<'_>) {
-        // A scalar argument is read again and again.
-        let step = |i: usize| usize::from(c.scalar >> i & 1 == 0);
-        let (s0, s1, s2) = (step(0), step(1), step(2));
-        // SAFETY: `PointCall` promises lengths and that nothing overlaps.
+/// One or the other of elements, whatever numbers they are.
+fn select<T>(_: Isa) -> PointFn {
+    PointFn::plain(match size_of::<T>() {
+        1 => select_run::<u8>,
+        4 => select_run::<u32>,
+        _ => select_run::<u64>,
+    })
+}
+
+/// # Safety
+/// As [`PointFn::run`].
+unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
+    /// With a loop for each set of scalar arguments, and without a branch, as nobody foresees which it is.
+    unsafe fn run<T: Copy, const SCALAR: u8>(c: &PointCall<'_>) {
+        let args = [c.args[1], c.args[2]].map(|a| a.cast::<T>());
+        // SAFETY: `PointCall` promises lengths and that nothing overlaps; each argument has an element, as there is something to do.
         unsafe {
+            let which = std::slice::from_raw_parts(c.args[0], c.n);
             let out = std::slice::from_raw_parts_mut(c.out.cast::<T>(), c.n);
-            for (i, o) in out.iter_mut().enumerate() {
-                let a = c.args[1].cast::<T>().add(i * s1).read();
-                let b = c.args[2].cast::<T>().add(i * s2).read();
-                *o = if c.args[0].add(i * s0).read() != 0 { a } else { b };
+            let first = args.map(|a| a.read());
+            for (i, (o, which)) in out.iter_mut().zip(which).enumerate() {
+                let [a, b] = [0, 1].map(|n| if SCALAR >> n & 1 == 1 { first[n] } else { args[n].add(i).read() });
+                *o = if *which != 0 { a } else { b };
             }
         }
     }
-    PointFn::plain(run::<T>)
+    if c.n == 0 {
+        return;
+    }
+    // SAFETY: passed on from the caller; where one element decides, all are one argument's.
+    unsafe {
+        if c.scalar & 1 == 1 {
+            let n = if c.args[0].read() != 0 { 1 } else { 2 };
+            let (out, from) = (c.out.cast::<T>(), c.args[n].cast::<T>());
+            return match c.scalar >> n & 1 {
+                1 => std::slice::from_raw_parts_mut(out, c.n).fill(from.read()),
+                _ => from.copy_to_nonoverlapping(out, c.n),
+            };
+        }
+        match c.scalar >> 1 & 3 {
+            0 => run::<T, 0>(c),
+            1 => run::<T, 1>(c),
+            2 => run::<T, 2>(c),
+            _ => run::<T, 3>(c),
+        }
+    }
 }
