@@ -21,6 +21,8 @@ const COPIED: usize = 16;
 const FEW: f64 = 8.0;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
+/// Seconds that a device may not need at all.
+const MAY_BE_NOTHING: [&str; 5] = ["launch", "latency", "evaluated", "product", "attention_block"];
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,11 +73,12 @@ impl Costs {
     pub fn read(text: &str) -> Result<Costs, String> {
         let costs: Costs = toml::from_str(text).map_err(|e| e.to_string())?;
         let table = toml::Table::try_from(costs).map_err(|e| e.to_string())?;
-        let is_cost = |x: &toml::Value| x.as_float().is_some_and(|x| x > 0.0 && x.is_finite());
-        match table.iter().find(|(_, x)| !is_cost(x)) {
-            Some((name, x)) => Err(format!("{name}: {x} is no cost: it must be positive and finite")),
-            None => Ok(costs),
+        for (name, x) in table.iter().filter_map(|(name, x)| Some((name, x.as_float()?))) {
+            if !(x > 0.0 && x.is_finite() || x == 0.0 && MAY_BE_NOTHING.contains(&&**name)) {
+                return Err(format!("{name}: {x} is no cost: it must be positive and finite"));
+            }
         }
+        Ok(costs)
     }
 
     /// Costs near these, of devices of that shape, that predict what was measured as well as can be.
@@ -326,9 +329,12 @@ mod tests {
     fn a_number_that_is_no_cost_is_named() {
         let text = include_str!("../../cuda/costs/h200.toml");
         assert!(Costs::read(text).is_ok());
-        for number in ["-1.0", "0.0", "nan", "inf"] {
-            let told = Costs::read(&text.replacen("\nlatency = ", &format!("\nlatency = {number} # "), 1)).unwrap_err();
-            assert!(told.starts_with("latency: ") && told.contains("is no cost"), "{told}");
+        let with =
+            |name: &str, number: &str| text.replacen(&format!("\n{name} = "), &format!("\n{name} = {number} # "), 1);
+        for (name, number) in [("latency", "-1.0"), ("fma", "0.0"), ("cache", "nan"), ("matrix", "inf")] {
+            let told = Costs::read(&with(name, number)).unwrap_err();
+            assert!(told.starts_with(&format!("{name}: ")) && told.contains("is no cost"), "{told}");
         }
+        assert!(Costs::read(&with("evaluated", "0.0")).is_ok());
     }
 }
