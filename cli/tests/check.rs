@@ -60,6 +60,8 @@ fn a_file_that_does_not_load_hides_no_other() {
     alone.file("text.rules", "(rule");
     let none = eutectic(check(&alone.path(""), &[]));
     assert_eq!((none.code, none.out.as_str()), (Some(2), ""), "{}", none.err);
+    // What is asked for by name may be what did not load.
+    eutectic(check(&alone.path(""), &["mine/*"])).refused(&["never closed", "no rule is named `mine/*`"]);
 }
 
 #[test]

@@ -114,10 +114,10 @@ impl Args {
             return Ok((Vec::new(), faults));
         }
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
-        for (glob, wanted) in &globs {
-            if !rules.iter().any(|r| wanted.is_match(&r.name)) {
-                return Err(crate::args::no_rule(glob, &rules));
-            }
+        if let Some((glob, _)) = globs.iter().find(|(_, wanted)| !rules.iter().any(|r| wanted.is_match(&r.name))) {
+            // What did not load may be what was meant, so that is said as well.
+            faults.push(crate::args::no_rule(glob, &rules));
+            return Ok((Vec::new(), faults));
         }
         let chosen = |p: &Probe| {
             let name = &p.rule().name;
