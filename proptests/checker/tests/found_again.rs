@@ -31,6 +31,7 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/linear-act", PRODUCT),
     ("decompose/log-softmax", ROWS),
     ("decompose/max-pool", WINDOWS),
+    ("decompose/max-pool-by-axes", WINDOWS),
     ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
     ("decompose/mha", PARTS),
     ("decompose/mha-mask", PARTS),
