@@ -10,7 +10,10 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet, renderer::Deco
 use anstream::{AutoStream, ColorChoice};
 use eutectic::{
     Error,
-    engine::{backend::BackendError, rewrites::LoadError},
+    engine::{
+        backend::BackendError,
+        rewrites::{LoadError, RewriteError},
+    },
 };
 use miette::{Diagnostic, Report};
 use serde_json::{Value, json};
@@ -202,6 +205,9 @@ impl From<Error> for Fault {
             Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
             Error::Unsupported { ref left_out, .. } if !left_out.is_empty() => {
                 input(error, "--without, --only and --fp choose the rules: let these take part")
+            }
+            Error::Rewrite(RewriteError::Illegal(_)) => {
+                input(error, "--without and --only choose the rules: let those of legalize/* take part")
             }
             Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
             Error::NotBuilt { name } => not_built(format!("this build has no backend `{name}`"), name),

@@ -77,10 +77,24 @@ fn integers_that_differ_are_shown_as_integers() {
 }
 
 #[test]
+fn a_rule_that_nothing_can_be_computed_of_is_not_called_wrong() {
+    let dir = Dir::new();
+    dir.file(
+        "mine.rules",
+        ";; −(−x) = x\n(rule mine/long (forall (F float) (?x F[(+ M 4000000000)])) (=> (neg (neg ?x)) ?x) (eq exact))\n",
+    );
+    let long = eutectic(check(&dir.path(""), &[]));
+    assert_eq!(long.code, Some(0), "{}", long.err);
+    assert!(long.out.contains("not checked") && long.out.contains("too large to be computed"), "{}", long.out);
+}
+
+#[test]
 fn names_without_a_rule_are_refused() {
     eutectic(["rules", "check", "mine/*"]).refused(&["mine/*", "rules list"]);
     eutectic(["rules", "check", "simplify/mul-on"]).refused(&["did you mean `simplify/mul-one`?"]);
-    eutectic(["rules", "check", "--cases", "0"]).refused(&["--cases"]);
+    for cases in ["0", "99999999999"] {
+        eutectic(["rules", "check", "--cases", cases]).refused(&["--cases"]);
+    }
 }
 
 #[test]

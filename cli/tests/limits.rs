@@ -51,6 +51,8 @@ fn rules_that_were_left_out_are_named_where_an_op_needs_them() {
     for choice in [["--without", "decompose/*"], ["--only", "fuse/*"]] {
         on("opt", &graph, &choice).refused(&["were left out", "decompose/softmax", "--without, --only and --fp"]);
     }
+    let broadcast = dir.file("add.graph", "(graph \"a\" (input x f32[2 4]) (input b f32[4]) (output y (add x b)))");
+    on("opt", &broadcast, &["--without", "legalize/*"]).refused(&["add(f32[2 4], f32[4])", "--without and --only"]);
 }
 
 #[test]
@@ -79,6 +81,24 @@ fn results_that_do_not_fit_into_what_is_left_are_refused() {
         let limited = limited.unwrap();
         let err = String::from_utf8_lossy(&limited.stderr);
         assert!(limited.status.code() == Some(code) && err.contains(says), "{:?}: {err}", limited.status);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_no_room_is_refused_before_its_inputs_are_made() {
+    let dir = Dir::new();
+    let text = "(graph \"e\" (input x f32[20000 20000]) (output y (expand (exp x) :shape [2000 20000 20000])))";
+    let graph = dir.file("large.graph", text);
+    for command in ["run", "bench"] {
+        // The input alone would take 1.6 GB.
+        let limited = std::process::Command::new("prlimit")
+            .args(["--as=1000000000", env!("CARGO_BIN_EXE_eutectic"), command])
+            .arg(&graph)
+            .output();
+        let limited = limited.unwrap();
+        let err = String::from_utf8_lossy(&limited.stderr);
+        assert!(limited.status.code() == Some(2) && err.contains("a session takes"), "{:?}: {err}", limited.status);
     }
 }
 

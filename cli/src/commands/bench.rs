@@ -160,9 +160,8 @@ impl<'a> Bench<'a> {
         job.program.infer(&given)?;
         let compiler = job.compile.compiler()?;
         let graph = job.program.graph()?;
-        let (params, source) = job.program.params(&graph)?;
-        let inputs = job.program.inputs(&graph, given)?;
         let bar = progress("compiling", None);
+        // What has no room here is refused before numbers are made for it.
         let (planned, mut session) = match &args.plan {
             Some(path) => PlanFile::read(path)?.compile(&compiler, &graph)?,
             None => compiler.compile_planned(&graph)?,
@@ -171,6 +170,8 @@ impl<'a> Bench<'a> {
             let model = job.program.model.to_string_lossy();
             PlanFile::of(&planned, &model, compiler.backend().describe()).write(path)?;
         }
+        let (params, source) = job.program.params(&graph)?;
+        let inputs = job.program.inputs(&graph, given)?;
         session.load_named(|name| params.get(name).cloned())?;
         drop(bar);
         // In a file, numbers begin anywhere.

@@ -44,8 +44,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
     backend: Vec<On>,
     /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to meet]
-    #[arg(long, value_name = "N")]
-    cases: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    cases: Option<u32>,
     /// What the instances depend on: the same seed repeats them exactly
     #[arg(long, value_name = "S", default_value_t = Options::default().seed)]
     seed: u64,
@@ -139,7 +139,7 @@ impl Args {
             let rules = packs(&*backend)?;
             backends.push(Compiler::on(backend, rules));
         }
-        let (cases, seed, mutants) = (self.cases.map(NonZeroUsize::get), self.seed, self.mutants);
+        let (cases, seed, mutants) = (self.cases.map(|cases| cases as usize), self.seed, self.mutants);
         Ok(Options { cases, seed, backends, mutants, ..Options::default() })
     }
 

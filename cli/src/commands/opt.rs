@@ -265,7 +265,6 @@ struct BlockReport {
 impl Gap {
     fn of(args: &Args, compiler: &Compiler, graph: &Graph, planned: &Planned) -> Result<Gap, Fault> {
         let exact = compiler.clone().with_strategy(StrategyName::Exact.into());
-        let limit = exact.options().search.exact_limit;
         let best = exact.plan(graph)?;
         debug_assert_eq!(best.blocks.len(), planned.blocks.len(), "{:?}", args.job.program.model);
         let block =
@@ -274,7 +273,7 @@ impl Gap {
                     chosen: chosen.searched.priced.seconds,
                     best: best.searched.priced.seconds,
                     tried: best.searched.tried,
-                    complete: best.searched.tried < limit,
+                    complete: !best.searched.cut_short,
                 }
             };
         Ok(Gap(planned.blocks.iter().zip(&best.blocks).map(block).collect()))

@@ -102,11 +102,12 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     let mut program = args.job.program.clone();
     program.infer(&given)?;
     let graph = program.graph()?;
-    let (params, source) = program.params(&graph)?;
-    let inputs = program.inputs(&graph, given)?;
     let files = output_files(args, graph.outputs())?;
     let bar = progress("compiling and running", None);
+    // What has no room here is refused before numbers are made for it.
     let mut session = compiler.compile(&graph)?;
+    let (params, source) = program.params(&graph)?;
+    let inputs = program.inputs(&graph, given)?;
     session.load_named(|name| params.get(name).cloned())?;
     let results = session.run_named(|name| inputs.get(name).cloned())?;
     drop(bar);

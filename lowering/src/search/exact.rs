@@ -7,13 +7,21 @@ use crate::{
     space::{Priced, Space},
 };
 
-/// Prices every plan; gives up, without harm, after `limit`.
-pub fn improve(space: &Space<'_>, users: &[Vec<ClassId>], plan: &mut Plan, best: &mut Priced, limit: usize) -> usize {
+/// Prices every plan; gives up, without harm, once the classes of all of them are more than `limit`. Returns how many plans were priced, and
+/// whether these are all.
+pub fn improve(
+    space: &Space<'_>,
+    users: &[Vec<ClassId>],
+    plan: &mut Plan,
+    best: &mut Priced,
+    limit: usize,
+) -> (usize, bool) {
     let order = users_first(space);
     let trial = plan.clone();
-    let mut all = Enumeration { space, users, order, trial, decided: vec![None; users.len()], plan, best, limit };
+    let mut all =
+        Enumeration { space, users, order, trial, decided: vec![None; users.len()], plan, best, tried: 0, left: limit };
     all.from(0);
-    limit - all.limit
+    (all.tried, all.left > 0)
 }
 
 /// Classes that need a kernel, those that read others before those (as far as cycles between classes allow).
@@ -45,16 +53,19 @@ struct Enumeration<'e, 's> {
     decided: Vec<Option<bool>>,
     plan: &'e mut Plan,
     best: &'e mut Priced,
-    limit: usize,
+    tried: usize,
+    /// How many classes may still be priced.
+    left: usize,
 }
 
 impl Enumeration<'_, '_> {
     fn from(&mut self, at: usize) {
-        if self.limit == 0 {
+        if self.left == 0 {
             return;
         }
         let Some(&class) = self.order.get(at) else {
-            self.limit -= 1;
+            self.tried += 1;
+            self.left = self.left.saturating_sub(self.order.len());
             if let Ok(priced) = self.space.price(&self.trial)
                 && priced.seconds < self.best.seconds * (1.0 - 1e-9)
             {

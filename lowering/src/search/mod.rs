@@ -42,7 +42,7 @@ pub struct SearchOptions {
     /// are counted, and of those beyond 500 a tenth: otherwise planning a program of thousands takes longer than anyone waits. A count
     /// and not a time, so that plans repeat; the best plan so far is the result.
     pub work: u64,
-    /// How many plans the exact search may price before it gives up.
+    /// How many classes the exact search may price, those of each plan anew, before it gives up.
     pub exact_limit: usize,
 }
 
@@ -61,7 +61,7 @@ impl SearchOptions {
 
 impl Default for SearchOptions {
     fn default() -> SearchOptions {
-        SearchOptions { strategy: Strategy::Local, rounds: 8, work: 10_000, exact_limit: 2_000_000 }
+        SearchOptions { strategy: Strategy::Local, rounds: 8, work: 10_000, exact_limit: 20_000_000 }
     }
 }
 
@@ -78,7 +78,7 @@ pub struct Searched {
     pub tried: usize,
     /// What that took, in units of [`Space::work`].
     pub work: u64,
-    /// Whether the search ended because it had used up [`SearchOptions::work`].
+    /// Whether the search ended because it had used up [`SearchOptions::work`], or met [`SearchOptions::exact_limit`].
     pub cut_short: bool,
 }
 
@@ -111,11 +111,12 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
     }
     let Search { state, mut tried, users, limit, .. } = search;
     let work = space.work() - start;
-    let cut_short = space.work() > limit;
+    let mut cut_short = space.work() > limit;
     let mut plan = state.into_plan();
     let mut priced = space.price(&plan)?;
     if options.strategy == Strategy::Exact {
-        tried += exact::improve(space, &users, &mut plan, &mut priced, options.exact_limit);
+        let (more, complete) = exact::improve(space, &users, &mut plan, &mut priced, options.exact_limit);
+        (tried, cut_short) = (tried + more, cut_short || !complete);
     }
     let greedy_seconds = if greedy.impossible > 0 { f64::INFINITY } else { greedy.seconds };
     Ok(Searched { plan, priced, greedy_seconds, tried, work, cut_short })

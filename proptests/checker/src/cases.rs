@@ -40,6 +40,8 @@ pub struct Corpus {
     pub cases: Vec<Case>,
     /// Instances of its left side that the rule does not match.
     pub unmatched: Vec<Instance>,
+    /// Whether an instance was left out because computing it would take too long.
+    pub too_large: bool,
     /// An instance whose sides differ in type, and how.
     pub ill_typed: Option<(Instance, String)>,
 }
@@ -244,9 +246,13 @@ fn instance(
     let (draws, largest) = if palette.one.is_some() { (ONE_DRAWS, LARGEST_LONG) } else { (DRAWS, LARGEST) };
     for _ in 0..draws {
         let drawn = Instance::draw(probe.rule(), &mut Drawn::from(palette, random), dtypes.clone());
-        let Some(instance) = drawn.filter(|instance| instance.size() <= largest) else { continue };
+        let Some(instance) = drawn else { continue };
+        if instance.size() > largest {
+            corpus.too_large = true;
+            continue;
+        }
         match instance.sides(probe, 0) {
-            Ok(sides) if work(&sides.left).max(work(&sides.right)) > WORK => {}
+            Ok(sides) if work(&sides.left).max(work(&sides.right)) > WORK => corpus.too_large = true,
             Ok(sides) => return Some((instance, sides)),
             Err(Unmatched::IllTyped(_) | Unmatched::NoRight) => {}
             Err(Unmatched::NoMatch) => {

@@ -138,6 +138,8 @@ impl Checker {
                 tensors: Vec::new(),
                 difference: None,
             });
+        } else if corpus.cases.is_empty() && corpus.unmatched.is_empty() && corpus.too_large {
+            report.notes.push("every instance of its left side is too large to be computed".into());
         } else if corpus.cases.is_empty() {
             let what = "no instance of its left side is matched by it";
             let unmatched = corpus.unmatched.first();
