@@ -1,9 +1,11 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -12,6 +14,7 @@ use eutectic::{
     BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
     engine::{
         backend::BackendError,
+        ir::lang::Errors,
         rewrites::{self, glob::Glob},
     },
     packs,
@@ -139,40 +142,57 @@ impl Rules {
     /// # Errors
     /// When a file cannot be read, a rule does not load, or a glob matches no rule.
     pub fn load(&self, backend: &dyn Backend) -> Result<RuleSet, Fault> {
-        let mut rules = packs(backend)?;
-        for directory in &self.directories {
-            rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
-        }
+        let (rules, faults) = self.load_partly(backend)?;
+        Fault::all(faults).map(|()| rules)
+    }
+
+    /// What loads of the rules that the arguments ask for, and why the rest does not.
+    ///
+    /// # Errors
+    /// When a directory cannot be read, or a glob matches no rule.
+    pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
+        let (rules, _, mut faults) = with_directories(packs(backend)?, &self.directories)?;
         let choice = rewrites::Choice {
             without: self.without.clone(),
             only: self.only.clone(),
             fp: self.fp.into(),
             precision: self.precision.into(),
         };
-        Ok(rules.choose(&choice).map_err(Error::from)?)
+        match rules.choose(&choice) {
+            Ok(chosen) => Ok((chosen, faults)),
+            // What did not load may be what was meant, so that is said as well.
+            Err(error) => {
+                faults.push(Error::from(error).into());
+                Err(Fault::Several(faults))
+            }
+        }
     }
 }
 
-/// The rules of a directory.
+/// Rules with those of directories that load, the names of these, and why the rest does not load.
 ///
 /// # Errors
-/// When there are none, a file cannot be read, or a rule does not load.
-pub fn load_directory(directory: &Path) -> Result<RuleSet, Fault> {
-    let (added, mut errors) = load_directory_partly(directory)?;
-    if errors.is_empty() { Ok(added) } else { Err(errors.swap_remove(0)) }
-}
-
-/// What loads of the rules of a directory, and why the rest does not.
-///
-/// # Errors
-/// When there are none, or a directory cannot be read.
-pub fn load_directory_partly(directory: &Path) -> Result<(RuleSet, Vec<Fault>), Fault> {
-    let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
-    if added.is_empty() && errors.is_empty() {
-        let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
-        return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+/// When there are none in a directory, or it cannot be read.
+pub fn with_directories(
+    mut rules: RuleSet,
+    directories: &[PathBuf],
+) -> Result<(RuleSet, BTreeSet<Arc<str>>, Vec<Fault>), Fault> {
+    let (mut own, mut faults) = (BTreeSet::new(), Vec::new());
+    for directory in directories {
+        let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+        if added.is_empty() && errors.is_empty() {
+            let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
+            return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+        }
+        faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
+        own.extend(added.iter().map(|rule| rule.name.clone()));
+        let (both, taken) = rules.and_partly(added);
+        rules = both;
+        if !taken.is_empty() {
+            faults.push(Error::from(Errors(taken)).into());
+        }
     }
-    Ok((added, errors.into_iter().map(|error| Error::from(error).into()).collect()))
+    Ok((rules, own, faults))
 }
 
 /// No rule is of that name.
@@ -233,6 +253,14 @@ pub struct DeviceArgs {
     /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
     #[arg(help_heading = "Device", long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+}
+
+/// A number of things, or a seed.
+///
+/// # Errors
+/// When it is none.
+pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number that is not negative, as in 8".into())
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, input};
 
 /// A file that is being written.
 pub struct OutputFile {
@@ -81,10 +81,15 @@ pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
         parts.iter().try_for_each(|part| output.write_all(part))?;
         output.done()
     });
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Fault::Closed,
-        _ => Fault::run(format!("{}: cannot be written: {error}", path.display())),
-    })
+    written.map_err(|error| unwritable(path, error))
+}
+
+/// Why nothing can be written to a place; of a pipe that nobody reads any more, no failure.
+pub fn unwritable(path: &Path, error: io::Error) -> Fault {
+    if is_standard(path) || error.kind() == io::ErrorKind::BrokenPipe {
+        return error.into();
+    }
+    input(format!("{}: cannot be written: {error}", path.display()), "name a file in a folder that can be written to")
 }
 
 impl Write for OutputFile {

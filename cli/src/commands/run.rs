@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic::{DType, Tensor};
+use eutectic::{DType, Tensor, engine::ir::lang::sexp::suggestion};
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     fault::{Fault, input},
     inputs::InputFiles,
     npy, output,
-    program::{NamedTensors, suggestion},
+    program::NamedTensors,
     table::{faint, table, thousands},
     timing::progress,
 };

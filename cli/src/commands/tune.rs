@@ -87,7 +87,7 @@ struct Meter {
 /// # Errors
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let unwritable = |e: io::Error| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
+    let unwritable = |e: io::Error| output::unwritable(&args.out, e);
     // Better now than after a minute. What is there stays until the new one is whole.
     let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
     let programs = args.programs()?;
