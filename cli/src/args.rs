@@ -222,6 +222,18 @@ pub struct CommonArgs {
     pub format: Format,
 }
 
+impl CommonArgs {
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        self.program.reads().chain(self.compile.device.reads())
+    }
+
+    /// Whether stdout gets JSON, by the option that says so.
+    pub fn json(&self) -> (String, bool) {
+        ("--format json".into(), self.format == Format::Json)
+    }
+}
+
 /// Which backend.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
@@ -269,6 +281,11 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 impl DeviceArgs {
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        self.costs.as_deref().map(|path| ("--costs".into(), path)).into_iter()
+    }
+
     /// The backend.
     ///
     /// # Errors

@@ -29,6 +29,18 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Refuses several things that each would be what stdout gets.
+///
+/// # Errors
+/// When more than one of them is given.
+pub fn one_on_stdout(given: impl IntoIterator<Item = (String, bool)>) -> Result<(), Fault> {
+    let given: Vec<String> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    if given.len() < 2 {
+        return Ok(());
+    }
+    Err(input(format!("{}: each of them says what stdout gets", given.join(" and ")), "leave out all but one"))
+}
+
 impl OutputFile {
     /// Begins a file; what is there stays as it is until [`OutputFile::done`].
     ///

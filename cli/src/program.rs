@@ -34,6 +34,7 @@ use crate::{
     files,
     inputs::{named_file, read_named},
     output,
+    timing::progress,
 };
 
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
@@ -142,6 +143,12 @@ impl ProgramArgs {
             seed: 1,
             stdin: OnceCell::new(),
         }
+    }
+
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        let params = self.params.iter().map(|(name, path)| (format!("--param {name}"), path.as_path()));
+        std::iter::once(("MODEL".into(), self.model.as_path())).chain(params)
     }
 
     /// Whether it is a model that is built in.
@@ -262,7 +269,7 @@ impl ProgramArgs {
     ) -> Result<(NamedTensors, String), Fault> {
         let Some((path, weights)) = &opened.weights else {
             let source = format!("random, from seed {}: the numbers mean nothing", self.seed);
-            return Ok((random_weights(graph, self.seed), source));
+            return Ok((self.random_params(graph), source));
         };
         let wanted = graph.named("param").map(|(name, id)| (name, graph.ty(id)));
         let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
@@ -465,8 +472,13 @@ impl ProgramArgs {
                 let params = self.import()?.params().map_err(onnx_fault)?;
                 Ok((params, format!("from {}", self.model.display())))
             }
-            None => Ok((random_weights(graph, self.seed), format!("random, from seed {}", self.seed))),
+            None => Ok((self.random_params(graph), format!("random, from seed {}", self.seed))),
         }
+    }
+
+    fn random_params(&self, graph: &Graph) -> NamedTensors {
+        let _bar = progress("making random parameters", None);
+        random_weights(graph, self.seed)
     }
 }
 

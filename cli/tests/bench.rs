@@ -51,7 +51,7 @@ fn a_duration_ends_and_kernels_have_rates() {
         let known = run["steps"].as_array().expect("steps").iter().filter(|step| step[rate].as_f64() > Some(0.0));
         assert!(known.count() > 0, "{rate}: {run}");
     }
-    assert!(run["p99_ms"].as_f64() >= run["median_ms"].as_f64());
+    assert!(run["p99_ms"].as_f64() >= run["p50_ms"].as_f64());
     eutectic(["bench", "demo", "--duration", "0"]).refused(&["--duration", "seconds"]);
 }
 

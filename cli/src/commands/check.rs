@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{Format, pattern, print_json, whole, with_directories},
     fault::Fault,
-    table::{duration, several, table, thousands},
+    table::{duration, lines, several, table, thousands},
 };
 
 /// The word for no backend: the reference interpreter only.
@@ -138,7 +138,7 @@ impl Args {
     }
 
     fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
-        let mut titles = vec!["rule", "promises", ">cases", ">elements", ">fired", ">guards", ">ran"];
+        let mut titles = vec!["rule", "promises", ">cases", ">elements", "?>fired", "?>guards", "?>ran"];
         if self.mutants {
             titles.push(">mutants killed");
         }
@@ -160,31 +160,32 @@ impl Args {
         }
         writeln!(out, "{rows}\n")?;
         for report in reports {
+            let mut line = |text: String| writeln!(out, "{}", lines(format!("{}: {text}", report.rule)));
             for note in &report.notes {
-                writeln!(out, "{}: {note}", report.rule)?;
+                line(note.clone())?;
             }
             if let Some((count, why)) = &report.refused {
-                writeln!(out, "{}: a backend refused {count} instances: {why}", report.rule)?;
+                line(format!("a backend refused {count} instances: {why}"))?;
             }
             for survivor in report.mutants.iter().flat_map(|m| &m.survivors) {
-                writeln!(out, "{}: its instances do not tell it from this mutant: {survivor}", report.rule)?;
+                line(format!("its instances do not tell it from this mutant: {survivor}"))?;
             }
             if !report.holds() {
-                writeln!(out, "\n{}", report.explain(&self.replay(report)))?;
+                writeln!(out, "\n{}\n", lines(report.explain(&self.replay(report))))?;
             }
         }
         let wrong = reports.iter().filter(|r| !r.holds()).count();
         let sum = |f: fn(&Report) -> usize| thousands(reports.iter().map(f).sum());
         let rules = several(reports.len(), "rule");
-        write!(out, "{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged))?;
+        let mut sums = format!("{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged));
         if self.mutants {
             let all = || reports.iter().filter_map(|r| r.mutants.as_ref());
             let killed: usize = all().map(|m| m.killed).sum();
             let equivalent: usize = all().map(|m| m.equivalent.len()).sum();
             let survivors: usize = all().map(|m| m.survivors.len()).sum();
-            write!(out, "{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed))?;
+            sums += &format!("{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed));
         }
-        Ok(writeln!(out, "{wrong} wrong; {}", duration(start.elapsed()))?)
+        Ok(writeln!(out, "{}", lines(format!("{sums}{wrong} wrong; {}", duration(start.elapsed()))))?)
     }
 
     fn json(&self, report: &Report) -> Value {

@@ -22,8 +22,9 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, pattern, print_json},
+    args::{CommonArgs, Format, pattern, print_json, whole},
     fault::{Fault, in_one_line, input},
+    files, output,
     report::{Numbers, stretches},
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(help_heading = None, long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Runs that are measured for the page; 0 leaves measuring out
-    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>)]
     iters: usize,
 }
 
@@ -111,6 +112,8 @@ type Gains = BTreeMap<String, Without>;
 /// # Errors
 /// When the program cannot be planned, or no kernel is meant.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads())?;
+    output::one_on_stdout([("--html".into(), args.html.is_some()), args.job.json()])?;
     let wanted = pattern(&args.glob)?;
     let compiler = args.job.compile.compiler()?;
     let graph = args.job.program.graph()?;

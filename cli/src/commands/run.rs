@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    files,
     inputs::InputFiles,
     npy, output,
     program::NamedTensors,
@@ -73,6 +74,12 @@ const SHOWN: usize = 6;
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads().chain(args.inputs.reads()))?;
+    let written = [("--output", &args.outputs), ("--out", &args.results)];
+    let written = written.iter().flat_map(|(flag, paths)| {
+        paths.iter().map(move |path| (format!("{flag} {}", path.display()), is_to_stdout(path)))
+    });
+    output::one_on_stdout(written.chain([args.job.json()]))?;
     if args.job.program.vision().is_some() {
         return vision::run(args);
     }
@@ -103,11 +110,13 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     program.infer(&given)?;
     let graph = program.graph()?;
     let files = output_files(args, graph.outputs())?;
-    let bar = progress("compiling and running", None);
     // What has no room here is refused before numbers are made for it.
+    let bar = progress("compiling", None);
     let mut session = compiler.compile(&graph)?;
+    drop(bar);
     let (params, source) = program.params(&graph)?;
     let inputs = program.inputs(&graph, given)?;
+    let bar = progress("running", None);
     session.load_named(|name| params.get(name).cloned())?;
     let results = session.run_named(|name| inputs.get(name).cloned())?;
     drop(bar);

@@ -28,6 +28,7 @@ use self::plans::Contest;
 use crate::{
     args::{BackendArg, Format, Precision, Rules, print_json},
     fault::{Fault, input},
+    files,
     output::{self, OutputFile},
     program::ProgramArgs,
     table::{seconds, several, table, thousands},
@@ -88,6 +89,10 @@ struct Meter {
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let unwritable = |e: io::Error| output::unwritable(&args.out, e);
+    let models = args.models.iter().map(|path| ("MODEL".to_string(), path.as_path()));
+    files::read_stdin_once(models)?;
+    let json = ("--format json".into(), args.format == Format::Json);
+    output::one_on_stdout([("--out -".into(), output::is_standard(&args.out)), json])?;
     // Better now than after a minute. What is there stays until the new one is whole.
     let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
     let programs = args.programs()?;
