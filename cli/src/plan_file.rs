@@ -131,7 +131,10 @@ impl PlanFile {
             Some(at) => {
                 let line = |of: &[String]| of.get(at).map_or("at its end".into(), |line| format!("`{}`", line.trim()));
                 let (says, gives) = (line(&self.kernels), line(&made));
-                Err(wrong(&self.path, &format!("line {} of its kernels is {says}, by its choices it is {gives}", at + 1)))
+                Err(wrong(
+                    &self.path,
+                    &format!("line {} of its kernels is {says}, by its choices it is {gives}", at + 1),
+                ))
             }
         }
     }

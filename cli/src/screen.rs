@@ -229,7 +229,8 @@ impl Table {
         if let (Some(columns), [.., last]) = (width, &left_out[..]) {
             let first = left_out[..left_out.len() - 1].join(", ");
             let (and, are) = if first.is_empty() { ("", "is") } else { (" and ", "are") };
-            let note = format!("at {columns} columns, {first}{and}{last} {are} left out; a wider terminal or a pipe has all");
+            let note =
+                format!("at {columns} columns, {first}{and}{last} {are} left out; a wider terminal or a pipe has all");
             let note = fit(&note, width, 0);
             lines.push(if colour { format!("\x1b[2m{note}\x1b[0m") } else { note });
         }

@@ -35,7 +35,10 @@ fn json(args: &[&str]) -> Value {
 #[test]
 fn help_teaches() {
     let help = eutectic(["--help"]).good();
-    assert!(help.contains("Exit codes: 0 success; 1 what was checked is wrong, or a failure while running; 2 wrong usage"), "{help}");
+    assert!(
+        help.contains("Exit codes: 0 success; 1 what was checked is wrong, or a failure while running; 2 wrong usage"),
+        "{help}"
+    );
     for command in COMMANDS {
         let help = eutectic(command.iter().chain([&"--help"])).good();
         assert!(help.contains("Examples:") && help.contains(&format!("eutectic {}", command.join(" "))), "{help}");

@@ -37,7 +37,7 @@ Examples:
   eutectic bench demo --save-plan demo.plan; eutectic bench demo --plan demo.plan
   eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy --format json
 
---ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each
+--ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each \
 point of a sweep; with --explain, one for each kernel.";
 
 /// Measures how long a program takes

@@ -7,11 +7,7 @@ use std::{
     time::Instant,
 };
 
-use eutectic::{
-    BACKENDS, Compiler, Error, Listed, RuleSet, Setup,
-    engine::rewrites::Probe,
-    packs, rules_of,
-};
+use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
 use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
@@ -138,7 +134,7 @@ impl Args {
     }
 
     fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
-        let mut titles = vec!["rule", "promises", ">cases", ">elements", "?>fired", "?>guards", "?>ran"];
+        let mut titles = vec!["rule", "promises", ">cases", "?>elements", "?>fired", "?>guards", "?>ran"];
         if self.mutants {
             titles.push(">mutants killed");
         }

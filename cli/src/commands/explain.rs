@@ -39,8 +39,8 @@ Examples:
   eutectic explain demo --html plan.html         a page for a browser: the graph of kernels, measured
   eutectic explain model.graph --rules DIR --format json
 
-For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order
-in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its
+For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order \
+in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its \
 result instead would cost; and the kernels whose results it reads, with what one kernel for both would cost.";
 
 /// Says how the kernels of a program's plan came about

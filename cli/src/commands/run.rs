@@ -37,8 +37,8 @@ Examples:
   eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
   eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy     random parameters
 
-FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
-  models/scripts/fetch-minilm.sh DIR   puts them there.";
+FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2; \
+`models/scripts/fetch-minilm.sh DIR` puts them there.";
 
 /// Runs a model on texts, or a graph on arrays
 #[derive(clap::Args)]

@@ -42,8 +42,8 @@ Examples:
   eutectic bench model.onnx --costs costs.toml    with these costs
   eutectic tune --backend cuda --also tf32,f16 --out gpu.toml   on a GPU: each kernel as a part of a recorded run
 
-Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with
-these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes
+Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with \
+these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes \
 longer than the best of them. Tune on a machine that does nothing else.";
 
 /// Measures kernels on this machine and writes costs that predict them

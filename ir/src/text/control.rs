@@ -104,7 +104,8 @@ impl Parser<'_> {
             Some(body) => body.clone(),
             None => {
                 let known = self.bodies.keys().map(String::as_str);
-                let help = suggestion(text(sexp).unwrap_or_default(), "(sub NAME statement …) makes one; there are", known);
+                let help =
+                    suggestion(text(sexp).unwrap_or_default(), "(sub NAME statement …) makes one; there are", known);
                 self.wrong(sexp, "there is no body of that name", help)
             }
         }

@@ -259,7 +259,11 @@ impl<'a> Parser<'a> {
                 );
             };
             let Some(def) = op.def().attrs.iter().find(|a| a.name == name) else {
-                return self.wrong(key, format!("`{op}` has no attribute :{name}"), AttrDef::suggestion(name, op.def().attrs));
+                return self.wrong(
+                    key,
+                    format!("`{op}` has no attribute :{name}"),
+                    AttrDef::suggestion(name, op.def().attrs),
+                );
             };
             if attrs.iter().any(|(given, _)| given == &name) {
                 return self.wrong(key, format!(":{name} is given twice"), "remove one of the two");
