@@ -149,9 +149,13 @@ impl Rules {
     /// What loads of the rules that the arguments ask for, and why the rest does not.
     ///
     /// # Errors
-    /// When a directory cannot be read, or a glob matches no rule.
+    /// When a directory cannot be read, nothing of them loads, or a glob matches no rule.
     pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
-        let (rules, _, mut faults) = with_directories(packs(backend)?, &self.directories)?;
+        let (rules, own, mut faults) = with_directories(packs(backend)?, &self.directories)?;
+        // Where nothing of one's own loads, the packs are not what was asked about.
+        if own.is_empty() && !faults.is_empty() {
+            return Err(Fault::Several(faults));
+        }
         let choice = rewrites::Choice {
             without: self.without.clone(),
             only: self.only.clone(),
