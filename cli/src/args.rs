@@ -151,7 +151,7 @@ impl Rules {
     /// # Errors
     /// When a directory cannot be read, nothing of them loads, or a glob matches no rule.
     pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
-        let (rules, own, mut faults) = with_directories(packs(backend)?, &self.directories)?;
+        let LoadedRules { rules, own, mut faults } = with_directories(packs(backend)?, &self.directories)?;
         // Where nothing of one's own loads, the packs are not what was asked about.
         if own.is_empty() && !faults.is_empty() {
             return Err(Fault::Several(faults));
@@ -173,30 +173,37 @@ impl Rules {
     }
 }
 
-/// Rules with those of directories that load, the names of these, and why the rest does not load.
+/// Rules, and what became of those of directories.
+pub struct LoadedRules {
+    /// All that load.
+    pub rules: RuleSet,
+    /// The names of those of the directories.
+    pub own: BTreeSet<Arc<str>>,
+    /// Why others do not load.
+    pub faults: Vec<Fault>,
+}
+
+/// Adds the rules of directories.
 ///
 /// # Errors
 /// When there are none in a directory, or it cannot be read.
-pub fn with_directories(
-    mut rules: RuleSet,
-    directories: &[PathBuf],
-) -> Result<(RuleSet, BTreeSet<Arc<str>>, Vec<Fault>), Fault> {
-    let (mut own, mut faults) = (BTreeSet::new(), Vec::new());
+pub fn with_directories(rules: RuleSet, directories: &[PathBuf]) -> Result<LoadedRules, Fault> {
+    let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
     for directory in directories {
         let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
         if added.is_empty() && errors.is_empty() {
             let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
             return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
         }
-        faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
-        own.extend(added.iter().map(|rule| rule.name.clone()));
-        let (both, taken) = rules.and_partly(added);
-        rules = both;
+        loaded.faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
+        loaded.own.extend(added.iter().map(|rule| rule.name.clone()));
+        let (both, taken) = loaded.rules.and_partly(added);
+        loaded.rules = both;
         if !taken.is_empty() {
-            faults.push(Error::from(Errors(taken)).into());
+            loaded.faults.push(Error::from(Errors(taken)).into());
         }
     }
-    Ok((rules, own, faults))
+    Ok(loaded)
 }
 
 /// No rule is of that name.

@@ -12,7 +12,7 @@ use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, pattern, print_json, whole, with_directories},
+    args::{Format, LoadedRules, pattern, print_json, whole, with_directories},
     fault::Fault,
     table::{duration, lines, several, table, thousands},
 };
@@ -91,7 +91,7 @@ impl Args {
         for listed in self.backend.iter().flatten() {
             rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
         }
-        let (rules, own, mut faults) = with_directories(rules, &self.directories)?;
+        let LoadedRules { rules, own, mut faults } = with_directories(rules, &self.directories)?;
         // Where nothing of one's own loads, there is nothing to check.
         if self.globs.is_empty() && own.is_empty() && !faults.is_empty() {
             return Ok((Vec::new(), faults));
