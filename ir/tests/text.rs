@@ -87,7 +87,7 @@ fn names_do_not_collide() {
 fn each_mistake_is_reported_once() {
     let source = r#"(graph "wrong"
   (input x f32[2 3])
-  (input x f33[2 3])
+  (input x f23[2 3])
   (let a (ad x x))
   (let b (add a y))
   (let c (softmax x :axs -1))

@@ -386,7 +386,10 @@ pub fn suggestion<'n>(name: &str, are: &str, known: impl IntoIterator<Item = &'n
 
 /// The name that was probably meant.
 pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let scored = known.map(|k| (strsim::jaro_winkler(name, k), k)).filter(|(score, _)| *score > 0.75);
+    // In short names that measure sees no letters that are swapped.
+    let swapped = |k: &str| name.len() > 2 && k.len() == name.len() && strsim::osa_distance(name, k) == 1;
+    let score = |k: &str| strsim::jaro_winkler(name, k).max(if swapped(k) { 0.76 } else { 0.0 });
+    let scored = known.map(|k| (score(k), k)).filter(|(score, _)| *score > 0.75);
     scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, k)| k)
 }
 
