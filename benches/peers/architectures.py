@@ -144,9 +144,9 @@ def run_runtime(args):
 
 
 def difference(mine, theirs):
-    """The largest difference, of the largest element. In a process of its own, as for `nodes`: results may be large."""
+    """The largest difference, of the largest element, and why there is none. In a process of its own, as for `nodes`: results may be large."""
     said, error, _ = child([sys.executable, __file__, "difference", mine, theirs], 60)
-    return float("nan") if error else json.loads(said)
+    return (None, error.strip().splitlines()[-1]) if error else (json.loads(said), "")
 
 
 def print_difference(args):
@@ -181,7 +181,7 @@ def measure(args):
                 if turn == 0:
                     row["steps"] = [[s["kernel"], s["origin"], s["predicted_us"], s["measured_us"]] for s in us["steps"]]
                     row["compile_ms"], row["open_ms"] = us["compile_ms"], them["open_ms"]
-                    row["error"] = difference(mine, theirs)
+                    row["error"], uncompared = difference(mine, theirs)
                     iters = int(min(200, max(3, args.each * 1e3 / max(np.median(us["times_ms"]), 0.01))))
                     continue
                 row["compile_ms"] = min(row["compile_ms"], us["compile_ms"])
@@ -191,7 +191,8 @@ def measure(args):
         elif "error" in them:
             row["state"] = "ONNX Runtime: " + them["error"]
         else:
-            row["state"] = "ok" if row["error"] < 1e-4 else "wrong"
+            right = row["error"] is not None and row["error"] < 1e-4
+            row["state"] = "not compared: " + uncompared if uncompared else "ok" if right else "wrong"
             row |= {"ms": float(np.median([r[0] for r in ratios])), "ort_ms": float(np.median([r[1] for r in ratios]))}
             row |= {"ratio": float(np.median([a / b for a, b in ratios])), "kernels": us["kernels"], "predicted_ms": us["predicted_ms"]}
             row |= {"peak": us["peak"], "ort_peak": them["peak"], "arena": us["arena_bytes"]}

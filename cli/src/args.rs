@@ -1,9 +1,11 @@
 //! Arguments that several commands share: how to compile, and how to print.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -12,6 +14,7 @@ use eutectic::{
     BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
     engine::{
         backend::BackendError,
+        ir::lang::Errors,
         rewrites::{self, glob::Glob},
     },
     packs,
@@ -139,9 +142,19 @@ impl Rules {
     /// # Errors
     /// When a file cannot be read, a rule does not load, or a glob matches no rule.
     pub fn load(&self, backend: &dyn Backend) -> Result<RuleSet, Fault> {
-        let mut rules = packs(backend)?;
-        for directory in &self.directories {
-            rules = rules.and(load_directory(directory)?).map_err(Error::from)?;
+        let (rules, faults) = self.load_partly(backend)?;
+        Fault::all(faults).map(|()| rules)
+    }
+
+    /// What loads of the rules that the arguments ask for, and why the rest does not.
+    ///
+    /// # Errors
+    /// When a directory cannot be read, nothing of them loads, or a glob matches no rule.
+    pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
+        let LoadedRules { rules, own, mut faults } = with_directories(packs(backend)?, &self.directories)?;
+        // Where nothing of one's own loads, the packs are not what was asked about.
+        if own.is_empty() && !faults.is_empty() {
+            return Err(Fault::Several(faults));
         }
         let choice = rewrites::Choice {
             without: self.without.clone(),
@@ -149,30 +162,48 @@ impl Rules {
             fp: self.fp.into(),
             precision: self.precision.into(),
         };
-        Ok(rules.choose(&choice).map_err(Error::from)?)
+        match rules.choose(&choice) {
+            Ok(chosen) => Ok((chosen, faults)),
+            // What did not load may be what was meant, so that is said as well.
+            Err(error) => {
+                faults.push(Error::from(error).into());
+                Err(Fault::Several(faults))
+            }
+        }
     }
 }
 
-/// The rules of a directory.
-///
-/// # Errors
-/// When there are none, a file cannot be read, or a rule does not load.
-pub fn load_directory(directory: &Path) -> Result<RuleSet, Fault> {
-    let (added, mut errors) = load_directory_partly(directory)?;
-    if errors.is_empty() { Ok(added) } else { Err(errors.swap_remove(0)) }
+/// Rules, and what became of those of directories.
+pub struct LoadedRules {
+    /// All that load.
+    pub rules: RuleSet,
+    /// The names of those of the directories.
+    pub own: BTreeSet<Arc<str>>,
+    /// Why others do not load.
+    pub faults: Vec<Fault>,
 }
 
-/// What loads of the rules of a directory, and why the rest does not.
+/// Adds the rules of directories.
 ///
 /// # Errors
-/// When there are none, or a directory cannot be read.
-pub fn load_directory_partly(directory: &Path) -> Result<(RuleSet, Vec<Fault>), Fault> {
-    let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
-    if added.is_empty() && errors.is_empty() {
-        let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
-        return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+/// When there are none in a directory, or it cannot be read.
+pub fn with_directories(rules: RuleSet, directories: &[PathBuf]) -> Result<LoadedRules, Fault> {
+    let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
+    for directory in directories {
+        let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+        if added.is_empty() && errors.is_empty() {
+            let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
+            return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
+        }
+        loaded.faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
+        loaded.own.extend(added.iter().map(|rule| rule.name.clone()));
+        let (both, taken) = loaded.rules.and_partly(added);
+        loaded.rules = both;
+        if !taken.is_empty() {
+            loaded.faults.push(Error::from(Errors(taken)).into());
+        }
     }
-    Ok((added, errors.into_iter().map(|error| Error::from(error).into()).collect()))
+    Ok(loaded)
 }
 
 /// No rule is of that name.
@@ -200,6 +231,18 @@ pub struct CommonArgs {
     /// How to print
     #[arg(help_heading = None, long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+impl CommonArgs {
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        self.program.reads().chain(self.compile.device.reads())
+    }
+
+    /// Whether stdout gets JSON, by the option that says so.
+    pub fn json(&self) -> (String, bool) {
+        ("--format json".into(), self.format == Format::Json)
+    }
 }
 
 /// Which backend.
@@ -235,12 +278,25 @@ pub struct DeviceArgs {
     pub costs: Option<PathBuf>,
 }
 
+/// A number of things, or a seed.
+///
+/// # Errors
+/// When it is none.
+pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number that is not negative, as in 8".into())
+}
+
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let count = text.parse::<usize>().map_err(|_| "expected a number of threads, as in 2")?;
     NonZeroUsize::new(count).ok_or("a run takes at least one thread".into())
 }
 
 impl DeviceArgs {
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        self.costs.as_deref().map(|path| ("--costs".into(), path)).into_iter()
+    }
+
     /// The backend.
     ///
     /// # Errors

@@ -27,10 +27,12 @@ use crate::{
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Fault {
-    /// The arguments or a file are wrong: exit code 2.
+    /// Arguments or files that can be corrected: exit code 2.
     Input(Report),
-    /// It went wrong on our side, or the system's: exit code 1.
+    /// What was checked is wrong, or something failed that no other arguments would have avoided: exit code 1.
     Run(Report),
+    /// Several at once: the exit code is the greatest of theirs.
+    Several(Vec<Fault>),
     /// Nobody reads our output any more (`eutectic … | head`): no failure.
     Closed,
 }
@@ -91,19 +93,45 @@ impl Fault {
         Fault::Run(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
+    /// None of several, or all of them as one.
+    pub fn all(mut faults: Vec<Fault>) -> Result<(), Fault> {
+        match faults.len() {
+            0 | 1 => faults.pop().map_or(Ok(()), Err),
+            _ => Err(Fault::Several(faults)),
+        }
+    }
+
+    fn reports(&self) -> Vec<&Report> {
+        match self {
+            Fault::Closed => Vec::new(),
+            Fault::Input(report) | Fault::Run(report) => vec![report],
+            Fault::Several(faults) => faults.iter().flat_map(Fault::reports).collect(),
+        }
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Fault::Closed => 0,
+            Fault::Run(_) => 1,
+            Fault::Input(_) => 2,
+            Fault::Several(faults) => faults.iter().map(Fault::code).max().unwrap_or(0),
+        }
+    }
+
     /// Prints it on stderr, for people or for programs, and gives the exit code.
     pub fn report(&self, format: Format) -> ExitCode {
-        let (report, code) = match self {
-            Fault::Closed => return ExitCode::SUCCESS,
-            Fault::Input(report) => (report, 2),
-            Fault::Run(report) => (report, 1),
-        };
-        let text = match format {
-            Format::Table => render(report.as_ref()),
-            Format::Json => format!("{}\n", json!({ "errors": listed(report.as_ref()), "exit_code": code })),
-        };
-        // There is nobody left to tell if this fails.
-        let _ = io::stderr().write_all(text.as_bytes());
+        let (reports, code) = (self.reports(), self.code());
+        if code > 0 {
+            let text: String = match format {
+                Format::Table => reports.iter().map(|report| render((**report).as_ref())).collect(),
+                Format::Json => {
+                    let errors: Vec<_> = reports.iter().flat_map(|report| listed((**report).as_ref())).collect();
+                    format!("{}\n", json!({ "errors": errors, "exit_code": code }))
+                }
+            };
+            // There is nobody left to tell if this fails.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
         ExitCode::from(code)
     }
 }
@@ -126,7 +154,26 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
         return place.drawn(diagnostic);
     }
     let help = diagnostic.help().map_or(String::new(), |help| format!("\n{}", hanging(format!("  help: {help}"), 8)));
-    format!("{}{}\n", plain(&hanging(format!("error: {diagnostic}"), 7)), plain(&help))
+    format!("{}{}\n", plain(&hanging(format!("error: {}", message(diagnostic)), 7)), plain(&help))
+}
+
+/// What it says. Files may hold lines of any length: of a long one, what is in the middle is left out.
+fn message(diagnostic: &dyn Diagnostic) -> String {
+    /// Characters of a line that are shown from its start, and to its end.
+    const ENDS: [usize; 2] = [300, 200];
+    let shortened = |line: &str| {
+        let count = line.chars().count();
+        let left_out = count.saturating_sub(ENDS[0] + ENDS[1]);
+        match left_out {
+            0 => line.to_string(),
+            _ => {
+                let start: String = line.chars().take(ENDS[0]).collect();
+                let end: String = line.chars().skip(count - ENDS[1]).collect();
+                format!("{start} … {left_out} characters … {end}")
+            }
+        }
+    };
+    diagnostic.to_string().split('\n').map(shortened).collect::<Vec<_>>().join("\n")
 }
 
 /// An error, or all those that it is about, for programs.
@@ -136,7 +183,7 @@ fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
     }
     let place = Place::of(diagnostic);
     vec![json!({
-        "message": diagnostic.to_string(),
+        "message": message(diagnostic),
         "help": diagnostic.help().map(|help| help.to_string()),
         "file": place.as_ref().map(|place| &place.file),
         "line": place.as_ref().map(|place| place.line + place.lines_before()),
@@ -181,7 +228,7 @@ impl Place {
     }
 
     fn drawn(&self, diagnostic: &dyn Diagnostic) -> String {
-        let (message, help) = (diagnostic.to_string(), diagnostic.help().map(|help| help.to_string()));
+        let (message, help) = (message(diagnostic), diagnostic.help().map(|help| help.to_string()));
         let mark = AnnotationKind::Primary.span(self.span.clone()).label(&self.label);
         let snippet = Snippet::source(&self.text).line_start(self.line).path(&self.file).annotation(mark);
         let mut group = Level::ERROR.primary_title(&message).element(snippet);
@@ -209,7 +256,8 @@ impl From<Error> for Fault {
             Error::Rewrite(RewriteError::Illegal(_)) => {
                 input(error, "--without and --only choose the rules: let those of legalize/* take part")
             }
-            Error::Lower(_) | Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
+            Error::Backend(BackendError::Memory(_)) => input(error, "bind smaller dimensions, or free memory"),
+            Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
             Error::NotBuilt { name } => not_built(format!("this build has no backend `{name}`"), name),
             error => Fault::input(error),
         }

@@ -6,10 +6,26 @@ use std::{
     path::Path,
 };
 
-use crate::output::is_standard;
+use crate::{
+    fault::{Fault, input},
+    output::is_standard,
+};
 
 /// What is read at most of a pipe or a device, which may have no end.
 const STREAM_MOST: u64 = 1 << 30;
+
+/// Refuses stdin where several arguments name it.
+///
+/// # Errors
+/// When it would have to be read twice.
+pub fn read_stdin_once<'p>(named: impl IntoIterator<Item = (String, &'p Path)>) -> Result<(), Fault> {
+    let by: Vec<String> = named.into_iter().filter(|(_, path)| is_standard(path)).map(|(name, _)| name).collect();
+    if by.len() < 2 {
+        return Ok(());
+    }
+    let problem = format!("stdin can be read once, and is named by {}", by.join(" and by "));
+    Err(input(problem, "let - stand for one of them, and name files for the others"))
+}
 
 /// The bytes of a file.
 ///

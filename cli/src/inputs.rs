@@ -1,6 +1,6 @@
 //! Values of inputs and parameters: arrays from files, and random numbers that a program can take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use eutectic::{
@@ -16,6 +16,7 @@ use crate::{
     infer::no_input,
     npy,
     program::{NamedTensors, ProgramArgs},
+    timing::progress,
 };
 
 /// Values of inputs.
@@ -28,6 +29,11 @@ pub struct InputFiles {
 }
 
 impl InputFiles {
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        self.files.iter().map(|(name, path)| (format!("--input {name}"), path.as_path()))
+    }
+
     /// Reads the files.
     ///
     /// # Errors
@@ -52,7 +58,8 @@ pub fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensor
 }
 
 impl ProgramArgs {
-    /// A value for each input: what `given` has, else random; every text of a built-in model has all tokens.
+    /// A value for each input: what `given` has, else random; every text of a built-in model has all tokens. Of what nothing reads there is
+    /// nothing to be made: it is zeros, which take no memory until they are looked at.
     ///
     /// # Errors
     /// When a given value is for no input of the graph, or of another type.
@@ -63,9 +70,16 @@ impl ProgramArgs {
             return Err(no_input(name, &inputs));
         }
         let mut values = NamedTensors::new();
+        let (read, _bar) = (what_is_read(graph), progress("making random inputs", None));
         for (name, id) in inputs {
             let ty = graph.ty(id);
-            let value = given.get(name).cloned().map_or_else(|| self.random_input(graph, name, id), Ok)?;
+            let made = || match (ty.dtype(), ty.dims()) {
+                (Some(dtype), Some(dims)) if !read[id.0 as usize] => {
+                    Tensor::new(dtype, &dims, vec![0; ty.bytes()]).map_err(Fault::input)
+                }
+                _ => self.random_input(graph, name, id),
+            };
+            let value = given.get(name).cloned().map_or_else(made, Ok)?;
             if value.ty() != *ty {
                 let help = "give an array of exactly this element type and shape, or bind other extents";
                 return Err(input(format!("input `{name}` is {ty}, but {} was given", value.ty()), help));
@@ -94,6 +108,19 @@ impl ProgramArgs {
             _ => Tensor::from_i64(dtype, &dims, (0..count).map(|_| rng.below(limit) as i64)),
         })
     }
+}
+
+/// Which nodes a result depends on.
+fn what_is_read(graph: &Graph) -> Vec<bool> {
+    let mut read = vec![false; graph.len()];
+    graph.results().for_each(|(_, id)| read[id.0 as usize] = true);
+    // Operands stand before what reads them.
+    for (id, node) in graph.nodes().collect::<Vec<_>>().into_iter().rev() {
+        if read[id.0 as usize] {
+            node.operands.iter().for_each(|operand| read[operand.0 as usize] = true);
+        }
+    }
+    read
 }
 
 /// How many ids of an input are legal: the smallest extent that they are an index of; 2 where they are none, which suits masks.

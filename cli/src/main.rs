@@ -18,7 +18,7 @@ mod timing;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
     args::Format,
@@ -38,7 +38,7 @@ Examples:
   eutectic explain minilm --random --html plan.html    a page with the graph of kernels
   eutectic completions bash > /etc/bash_completion.d/eutectic
 
-Exit codes: 0 success; 1 a failure while running; 2 wrong usage or bad input.";
+Exit codes: 0 success; 1 what was checked is wrong, or a failure while running; 2 wrong usage or bad input.";
 
 /// Makes tensor programs fast by declarative graph rewriting
 ///
@@ -68,7 +68,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let format = asked_format();
-    let cli = match Cli::try_parse() {
+    let arguments = with_negative_numbers(Cli::command()).try_get_matches();
+    let cli = match arguments.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, format),
     };
@@ -86,6 +87,15 @@ fn main() -> ExitCode {
         Command::Completions(args) => c::completions::run(&args, Cli::command()),
     };
     done.map_or_else(|fault| fault.report(format), |()| ExitCode::SUCCESS)
+}
+
+/// Values may begin with a minus: that of `--seed -1` is refused as what it is, and not as an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// How errors are printed: as results are. Wrong usage is an error too, so this reads the arguments before they are understood.

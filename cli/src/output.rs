@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, input};
 
 /// A file that is being written.
 pub struct OutputFile {
@@ -27,6 +27,18 @@ enum OutputTarget {
 /// Whether a path means stdin or stdout.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Refuses several things that each would be what stdout gets.
+///
+/// # Errors
+/// When more than one of them is given.
+pub fn one_on_stdout(given: impl IntoIterator<Item = (String, bool)>) -> Result<(), Fault> {
+    let given: Vec<String> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    if given.len() < 2 {
+        return Ok(());
+    }
+    Err(input(format!("{}: each of them says what stdout gets", given.join(" and ")), "leave out all but one"))
 }
 
 impl OutputFile {
@@ -81,10 +93,15 @@ pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
         parts.iter().try_for_each(|part| output.write_all(part))?;
         output.done()
     });
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Fault::Closed,
-        _ => Fault::run(format!("{}: cannot be written: {error}", path.display())),
-    })
+    written.map_err(|error| unwritable(path, error))
+}
+
+/// Why nothing can be written to a place; of a pipe that nobody reads any more, no failure.
+pub fn unwritable(path: &Path, error: io::Error) -> Fault {
+    if is_standard(path) || error.kind() == io::ErrorKind::BrokenPipe {
+        return error.into();
+    }
+    input(format!("{}: cannot be written: {error}", path.display()), "name a file in a folder that can be written to")
 }
 
 impl Write for OutputFile {

@@ -1,6 +1,6 @@
 //! Plans as files: what a search has found, to be kept, compared, and run without a search.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use eutectic::{
     Compiler, Graph, Planned, Session,
@@ -28,6 +28,19 @@ pub struct PlanFile {
     /// The kernels, in the canonical print of `opt --print plan`: equal plans have equal text.
     kernels: Vec<String>,
     blocks: Vec<BlockPlan>,
+    /// Where it was read.
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+/// The print of a program's kernels, line by line.
+fn printed(planned: &Planned) -> Vec<String> {
+    print::program(&planned.lowered.program).lines().map(String::from).collect()
+}
+
+/// An error about a file, with what writes a right one.
+fn wrong(path: &Path, problem: &dyn std::fmt::Display) -> Fault {
+    input(format!("--plan {}: {problem}", path.display()), "`eutectic bench MODEL --save-plan FILE` writes such a file")
 }
 
 /// The plan of a block.
@@ -62,8 +75,9 @@ impl PlanFile {
             model: model.into(),
             device,
             predicted_s: planned.seconds(),
-            kernels: print::program(&planned.lowered.program).lines().map(String::from).collect(),
+            kernels: printed(planned),
             blocks: blocks.collect(),
+            path: PathBuf::new(),
         }
     }
 
@@ -81,24 +95,18 @@ impl PlanFile {
     /// # Errors
     /// When the file cannot be read or is no plan.
     pub fn read(path: &Path) -> Result<PlanFile, Fault> {
-        let wrong = |problem: &dyn std::fmt::Display| {
-            input(
-                format!("--plan {}: {problem}", path.display()),
-                "`eutectic bench MODEL --save-plan FILE` writes such a file",
-            )
-        };
-        let text = files::read_text(path).map_err(|e| wrong(&e))?;
-        let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(&format!("it is no plan: {e}")))?;
+        let text = files::read_text(path).map_err(|e| wrong(path, &e))?;
+        let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(path, &format!("it is no plan: {e}")))?;
         if file.eutectic_plan != FORM {
-            return Err(wrong(&format!("it is of form {}, this version reads form {FORM}", file.eutectic_plan)));
+            return Err(wrong(path, &format!("it is of form {}, this version reads form {FORM}", file.eutectic_plan)));
         }
-        Ok(file)
+        Ok(PlanFile { path: path.into(), ..file })
     }
 
     /// Compiles a graph by the plan.
     ///
     /// # Errors
-    /// When the plan is of another graph, other rules or another backend.
+    /// When the plan is of another graph, other rules or another backend, or its kernels are not those of its choices.
     pub fn compile(&self, compiler: &Compiler, graph: &Graph) -> Result<(Planned, Session), Fault> {
         let plan = |block: &BlockPlan| {
             let count = block.choice.len();
@@ -111,10 +119,23 @@ impl PlanFile {
             }
             Some(Plan { choice: block.choice.clone(), stored, host })
         };
-        let damaged = || input("--plan: it names classes that are not there", "make it anew with --save-plan");
+        let damaged = || wrong(&self.path, &"it names classes that are not there");
         let plans = self.blocks.iter().map(plan).collect::<Option<Vec<_>>>().ok_or_else(damaged)?;
         let fingerprints = self.blocks.iter().map(|block| u64::from_str_radix(&block.fingerprint, 16));
         let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
-        Ok(compiler.compile_by(graph, &plans, &fingerprints)?)
+        let (planned, session) = compiler.compile_by(graph, &plans, &fingerprints)?;
+        // The choices are what is run: whoever reads or edits the kernels must not be told of others.
+        let made = printed(&planned);
+        match (0..made.len().max(self.kernels.len())).find(|&at| made.get(at) != self.kernels.get(at)) {
+            None => Ok((planned, session)),
+            Some(at) => {
+                let line = |of: &[String]| of.get(at).map_or("at its end".into(), |line| format!("`{}`", line.trim()));
+                let (says, gives) = (line(&self.kernels), line(&made));
+                Err(wrong(
+                    &self.path,
+                    &format!("line {} of its kernels is {says}, by its choices it is {gives}", at + 1),
+                ))
+            }
+        }
     }
 }

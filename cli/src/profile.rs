@@ -97,11 +97,11 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
         ">#",
         "kernel",
         "where",
-        "?>predicted",
+        ">predicted",
         ">measured",
+        "?>ratio",
         "?>p90",
         "?>p99",
-        ">ratio",
         ">GFLOP/s",
         ">GB/s",
         ">share",
@@ -115,9 +115,9 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
             step.origin.clone(),
             step.predicted.map_or("–".into(), |p| seconds(p.seconds)),
             seconds(step.seconds()),
+            step.predicted.map_or("–".into(), |p| format!("{:.2}", step.seconds() / p.seconds)),
             seconds(step.times.quantile(0.9)),
             seconds(step.times.quantile(0.99)),
-            step.predicted.map_or("–".into(), |p| format!("{:.2}", step.seconds() / p.seconds)),
             rate(step.rate(|c| c.flops)),
             rate(step.rate(|c| c.bytes)),
             format!("{:.1} %", 100.0 * step.seconds() / total),
@@ -125,7 +125,7 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
     }
     let predicted: f64 = steps.iter().filter_map(|s| s.predicted).map(|p| p.seconds).sum();
     let ratio = format!("{:.2}", total / predicted);
-    rows.add_row(["", "all", "", &seconds(predicted), &seconds(total), "", "", &ratio]);
+    rows.add_row(["", "all", "", &seconds(predicted), &seconds(total), &ratio]);
     rows
 }
 

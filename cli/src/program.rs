@@ -11,7 +11,8 @@ use eutectic::{
     Graph, Tensor,
     engine::{
         ir::{
-            lang::{Source, sexp::did_you_mean},
+            GraphError,
+            lang::{Source, sexp::suggestion},
             text,
         },
         models::{
@@ -28,10 +29,12 @@ use eutectic::{
 };
 
 use crate::{
+    args::whole,
     fault::{Fault, input},
     files,
     inputs::{named_file, read_named},
     output,
+    timing::progress,
 };
 
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
@@ -51,10 +54,10 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "NAME=N", value_parser = shape)]
     pub shape: Vec<(String, i64)>,
     /// Texts or images of a built-in model's batch
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub batch: Option<usize>,
     /// Tokens of each text
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub seq: Option<usize>,
     /// The ops in which a built-in model is written
     #[arg(long, value_enum, default_value_t)]
@@ -73,7 +76,7 @@ pub struct ProgramArgs {
     #[arg(long)]
     pub random: bool,
     /// Where random parameters and inputs start from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,
     /// What stdin gave, where the model is `-`: it can be read once only.
     #[arg(skip)]
@@ -142,6 +145,12 @@ impl ProgramArgs {
         }
     }
 
+    /// The files that are read, by what names them.
+    pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
+        let params = self.params.iter().map(|(name, path)| (format!("--param {name}"), path.as_path()));
+        std::iter::once(("MODEL".into(), self.model.as_path())).chain(params)
+    }
+
     /// Whether it is a model that is built in.
     pub fn is_built_in(&self) -> bool {
         self.builtin().is_some() || self.vision().is_some()
@@ -176,7 +185,8 @@ impl ProgramArgs {
             _ if self.is_onnx() => self.import()?.graph,
             _ => self.read()?,
         };
-        graph.fits().map_err(|e| input(e.problem, e.help))?;
+        let unfit = |e: GraphError| input(format!("{}: {}", self.model.display(), e.problem), e.help);
+        graph.fits().and_then(|()| graph.computes()).map_err(unfit)?;
         Ok(graph)
     }
 
@@ -259,7 +269,7 @@ impl ProgramArgs {
     ) -> Result<(NamedTensors, String), Fault> {
         let Some((path, weights)) = &opened.weights else {
             let source = format!("random, from seed {}: the numbers mean nothing", self.seed);
-            return Ok((random_weights(graph, self.seed), source));
+            return Ok((self.random_params(graph), source));
         };
         let wanted = graph.named("param").map(|(name, id)| (name, graph.ty(id)));
         let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
@@ -331,6 +341,17 @@ impl ProgramArgs {
         Ok(shapes)
     }
 
+    /// The dimensions of a file that have no number of their own.
+    ///
+    /// # Errors
+    /// When there is no such file, or it holds no graph.
+    pub fn symbols(&self) -> Result<Vec<String>, Fault> {
+        if self.is_onnx() {
+            return Ok(onnx::Model::open(&self.model).map_err(onnx_fault)?.symbols());
+        }
+        Ok(self.parsed()?.symbols().iter().map(|name| name.to_string()).collect())
+    }
+
     fn only_for_builtin(&self) -> Result<(), Fault> {
         let flags = [("--batch", self.batch.is_some()), ("--seq", self.seq.is_some())];
         match flags.iter().find(|(_, given)| *given) {
@@ -356,7 +377,8 @@ impl ProgramArgs {
         if let Some(bytes) = self.stdin.get() {
             return Ok(bytes.clone());
         }
-        let bytes = files::read(&self.model).map_err(|e| Fault::run(format!("stdin cannot be read: {e}")))?;
+        let read = files::read(&self.model);
+        let bytes = read.map_err(|e| input(format!("stdin cannot be read: {e}"), "name a file instead"))?;
         Ok(self.stdin.get_or_init(|| bytes).clone())
     }
 
@@ -450,8 +472,13 @@ impl ProgramArgs {
                 let params = self.import()?.params().map_err(onnx_fault)?;
                 Ok((params, format!("from {}", self.model.display())))
             }
-            None => Ok((random_weights(graph, self.seed), format!("random, from seed {}", self.seed))),
+            None => Ok((self.random_params(graph), format!("random, from seed {}", self.seed))),
         }
+    }
+
+    fn random_params(&self, graph: &Graph) -> NamedTensors {
+        let _bar = progress("making random parameters", None);
+        random_weights(graph, self.seed)
     }
 }
 
@@ -470,17 +497,4 @@ pub fn onnx_fault(error: OnnxError) -> Fault {
         _ => "name an .onnx file that is whole; onnx.checker says more".into(),
     };
     input(error, help)
-}
-
-/// The name that may have been meant, and those that there are.
-pub fn suggestion<'n>(name: &str, are: &str, known: impl Iterator<Item = &'n str>) -> String {
-    /// More are no help.
-    const LISTED: usize = 24;
-    let known: Vec<&str> = known.collect();
-    let guess = did_you_mean(name, known.iter().copied()).map_or(String::new(), |guess| guess + " ");
-    match known.len() {
-        0 => "there is none".into(),
-        n if n > LISTED => format!("{guess}{are} {} and {} more", known[..LISTED].join(", "), n - LISTED),
-        _ => format!("{guess}{are} {}", known.join(", ")),
-    }
 }

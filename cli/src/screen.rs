@@ -225,6 +225,15 @@ impl Table {
         }
         lines.insert(1 + head, rule("═"));
         lines.push(rule("─"));
+        let left_out: Vec<String> = (0..self.columns.len()).filter(|at| !shown.contains(at)).map(title).collect();
+        if let (Some(columns), [.., last]) = (width, &left_out[..]) {
+            let first = left_out[..left_out.len() - 1].join(", ");
+            let (and, are) = if first.is_empty() { ("", "is") } else { (" and ", "are") };
+            let note =
+                format!("at {columns} columns, {first}{and}{last} {are} left out; a wider terminal or a pipe has all");
+            let note = fit(&note, width, 0);
+            lines.push(if colour { format!("\x1b[2m{note}\x1b[0m") } else { note });
+        }
         lines.join("\n")
     }
 }
@@ -286,6 +295,7 @@ mod tests {
         assert!(lines(Some(30)).iter().all(|line| columns(line) <= 30));
         assert!(lines(Some(30)).concat().contains("12.5 M"));
         assert!(!lines(Some(20)).concat().contains("12.5 M"));
+        assert!(lines(Some(20)).join(" ").contains("at 20 columns, flop is left out;"), "{:?}", lines(Some(20)));
         assert!(lines(Some(20)).concat().contains("attention"));
     }
 }

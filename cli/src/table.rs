@@ -38,6 +38,13 @@ pub fn hanging(text: impl Display, indent: usize) -> String {
     screen::fit(&text.to_string(), screen::width(), indent)
 }
 
+/// Lines, each broken between words where the terminal ends, and indented by four more than it was.
+pub fn lines(text: impl Display) -> String {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let text = text.to_string();
+    text.lines().map(|line| hanging(line, indent(line) + 4)).collect::<Vec<_>>().join("\n")
+}
+
 /// `12,345`.
 pub fn thousands(n: usize) -> String {
     let digits = n.to_string();

@@ -18,7 +18,7 @@ pub struct Times(pub Vec<f64>);
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     /// The median.
-    pub median_ms: f64,
+    pub p50_ms: f64,
     /// A tenth is faster.
     pub p10_ms: f64,
     /// A tenth is slower.
@@ -45,7 +45,7 @@ impl Times {
     /// Median and spread.
     pub fn spread(&self) -> Spread {
         let ms = |share| self.quantile(share) * 1e3;
-        Spread { median_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9), p99_ms: ms(0.99) }
+        Spread { p50_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9), p99_ms: ms(0.99) }
     }
 }
 

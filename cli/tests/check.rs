@@ -55,6 +55,14 @@ fn a_file_that_does_not_load_hides_no_other() {
     for part in ["1 rule is wrong", "never closed", "open.rules:3:3", "did you mean `float`?"] {
         assert!(all.err.contains(part), "{part:?} is not in: {}", all.err);
     }
+    let json = eutectic(check(&path, &["--format", "json"]));
+    let errors: serde_json::Value = serde_json::from_str(&json.err).expect("one value");
+    assert_eq!((errors["errors"].as_array().map(Vec::len), &errors["exit_code"]), (Some(3), &2.into()), "{errors}");
+    for command in ["list", "lint"] {
+        let shown = eutectic(["rules", command, "mine/*", "--rules", path.to_str().expect("UTF-8")]);
+        assert!(shown.out.contains("1 rule"), "{command}: {}", shown.out);
+        shown.refused(&["never closed", "did you mean `float`?"]);
+    }
     // Where nothing else is to be checked, nothing is.
     let alone = Dir::new();
     alone.file("text.rules", "(rule");
@@ -116,8 +124,19 @@ fn ablation_finds_the_rule_that_changes_a_result() {
     assert!(row["difference"].as_f64().is_some_and(|d| d > 0.1), "{row}");
     let found = ablate(&["--bisect"]);
     assert!(found.contains("with mine/sign"), "{found}");
-    let none = eutectic(["rules", "ablate", graph, "--bisect"]).good();
-    assert!(none.contains("no difference"), "{none}");
+    let none = ablate(&["--bisect", "--tolerance", "10"]);
+    assert!(none.contains("no difference: 1 rule changes the result"), "{none}");
+    // What leaves the kernels as they are is not measured; what is, has a spread.
+    let measured: serde_json::Value = serde_json::from_str(
+        &eutectic(["rules", "ablate", "demo", "--seq", "8", "--iters", "3", "--format", "json"]).good(),
+    )
+    .expect("JSON");
+    let rows = measured.as_array().expect("rows");
+    assert!(rows.iter().any(|r| r["same_kernels"] == true && r["measured_change"].is_null()), "{measured}");
+    let ordered =
+        |c: &serde_json::Value| c["p10"].as_f64() <= c["p50"].as_f64() && c["p50"].as_f64() <= c["p90"].as_f64();
+    let changes: Vec<_> = rows.iter().map(|r| &r["measured_change"]).filter(|c| !c.is_null()).collect();
+    assert!(!changes.is_empty() && changes.into_iter().all(ordered), "{measured}");
 }
 
 #[test]

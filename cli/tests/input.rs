@@ -30,6 +30,50 @@ fn unknown_words() {
     eutectic(["bench", "demo", "--iters", "0"]).refused(&["--iters"]);
     eutectic(["bench", "demo", "--threads", "0"]).refused(&["--threads"]);
     eutectic(["ops", "a{"]).refused(&["a{"]);
+    for (args, wanted) in [
+        (&["run", "demo", "--threads", "-1"][..], "expected a number of threads"),
+        (&["run", "demo", "--seed", "-1"], "expected a whole number"),
+        (&["rules", "check", "--seed", "-3"], "expected a whole number"),
+        (&["rules", "check", "--cases", "99999999999"], "in memory at once"),
+        (&["rules", "ablate", "demo", "--tolerance", "nan"], "expected a number that is not negative"),
+        (&["rules", "ablate", "demo", "--tolerance", "-1"], "expected a number that is not negative"),
+    ] {
+        let run = eutectic(args);
+        assert!(!run.err.contains("-- -"), "{}", run.err);
+        run.refused(&[wanted]);
+    }
+}
+
+#[test]
+fn stdin_is_read_once_and_stdout_gets_one_thing() {
+    for (args, by) in [
+        (&["run", "-", "--input", "x=@-"][..], "named by MODEL and by --input x"),
+        (&["run", "demo", "--input", "a=@-", "--input", "b=@-"], "by --input a and by --input b"),
+        (&["bench", "demo", "--ids", "-", "--plan", "-"], "by --ids and by --plan"),
+        (&["opt", "-", "--costs", "-"], "by MODEL and by --costs"),
+        (&["opt", "demo", "--dot", "--format", "json"], "--dot and --format json"),
+        (&["opt", "demo", "--dot", "--gap"], "--dot"),
+        (&["explain", "demo", "--html", "x.html", "--format", "json"], "--html and --format json"),
+        (&["run", "demo", "--output", "-", "--format", "json"], "--output - and --format json"),
+        (&["bench", "demo", "--csv", "-", "--save-plan", "-"], "--csv - and --save-plan -"),
+    ] {
+        eutectic(args).refused(&[by]);
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_named() {
+    let dir = Dir::new();
+    let nowhere = dir.path("nowhere/file.npy").display().to_string();
+    for args in [
+        &["run", "demo", "--seq", "8", "--output"][..],
+        &["bench", "demo", "--seq", "8", "--iters", "1", "--save-plan"],
+        &["bench", "demo", "--seq", "8", "--iters", "1", "--csv"],
+        &["explain", "demo", "1", "--seq", "8", "--quick", "--iters", "0", "--html"],
+        &["tune", "--out"],
+    ] {
+        eutectic([args, &[&nowhere]].concat()).refused(&["nowhere", "cannot be written"]);
+    }
 }
 
 #[test]

@@ -11,6 +11,14 @@ fn on(command: &str, file: &Path, more: &[&str]) -> Run {
     eutectic([&[command, file][..], more].concat())
 }
 
+/// With so many bytes of address space.
+#[cfg(target_os = "linux")]
+fn with_memory(bytes: u64, command: &str, file: &Path) -> Run {
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg(format!("--as={bytes}")).args([env!("CARGO_BIN_EXE_eutectic"), command]).arg(file);
+    Run::of(&mut limited)
+}
+
 fn small(dir: &Dir) -> std::path::PathBuf {
     dir.file("small.graph", "(graph \"s\" (input x f32[4]) (output y (neg x)))")
 }
@@ -40,8 +48,16 @@ fn what_computes_nothing_is_refused() {
     let dir = Dir::new();
     let nothing = dir.file("nothing.graph", "(graph \"nothing\" (input x f32[4]))");
     for command in ["run", "opt", "bench"] {
-        on(command, &nothing, &[]).refused(&["no output"]);
+        on(command, &nothing, &[]).refused(&["nothing.graph", "no output"]);
     }
+}
+
+#[test]
+fn more_steps_than_a_program_may_have_are_refused() {
+    let dir = Dir::new();
+    let text = "(graph \"g\" (input x f32[4]) (sub s (input s f32[4]) (output s (mul s (const f32[] { 0.5 }))))
+                (let r (loop x :body s :times 1000000000000 :carried 1)) (output y (get r :index 0)))";
+    on("run", &dir.file("loop.graph", text), &[]).refused(&["take fewer times"]);
 }
 
 #[test]
@@ -70,17 +86,11 @@ fn results_that_do_not_fit_into_what_is_left_are_refused() {
     let dir = Dir::new();
     let graph = dir.file("large.graph", "(graph \"e\" (input x f32[1]) (output y (expand x :shape [700000000])))");
     // What the session has for the output, and what the caller gets, do not fit: the first of them, then both.
-    for (space, code, says) in [
-        ("--as=2500000000", 1, "no 2800000000 bytes of memory are left"),
-        ("--as=5000000000", 2, "2800000000 bytes of memory, which are not free here"),
+    for (bytes, says) in [
+        (2_500_000_000, "no 2800000000 bytes of memory are left"),
+        (5_000_000_000, "2800000000 bytes of memory, which are not free here"),
     ] {
-        let limited = std::process::Command::new("prlimit")
-            .args([space, env!("CARGO_BIN_EXE_eutectic"), "run"])
-            .arg(&graph)
-            .output();
-        let limited = limited.unwrap();
-        let err = String::from_utf8_lossy(&limited.stderr);
-        assert!(limited.status.code() == Some(code) && err.contains(says), "{:?}: {err}", limited.status);
+        with_memory(bytes, "run", &graph).refused(&[says]);
     }
 }
 
@@ -92,14 +102,19 @@ fn what_has_no_room_is_refused_before_its_inputs_are_made() {
     let graph = dir.file("large.graph", text);
     for command in ["run", "bench"] {
         // The input alone would take 1.6 GB.
-        let limited = std::process::Command::new("prlimit")
-            .args(["--as=1000000000", env!("CARGO_BIN_EXE_eutectic"), command])
-            .arg(&graph)
-            .output();
-        let limited = limited.unwrap();
-        let err = String::from_utf8_lossy(&limited.stderr);
-        assert!(limited.status.code() == Some(2) && err.contains("a session takes"), "{:?}: {err}", limited.status);
+        with_memory(1_000_000_000, command, &graph).refused(&["a session takes"]);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_made_for_an_input_that_nothing_reads() {
+    let dir = Dir::new();
+    let text = "(graph \"u\" (input x f32[20000 20000]) (input z f32[4]) (let dead (neg x)) (output y (neg z)))";
+    // The input has its addresses, and no page of it is touched: filling it takes half a minute here.
+    let start = std::time::Instant::now();
+    on("run", &dir.file("unused.graph", text), &["--threads", "1"]).good();
+    assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
 }
 
 #[test]
@@ -118,6 +133,12 @@ fn terminals_get_no_control_characters_of_files() {
     let refused = on("run", &dir.file("evil.graph", text), &[]);
     assert!(!refused.err.contains("[2J") || !refused.err.contains("\u{1b}[2J"), "{:?}", refused.err);
     refused.refused(&["U+001B"]);
+    // Of what is long in a file, the ends are quoted.
+    let long = [&b"\x93NUMPY\x01\x00\x60\xea{'descr':"[..], &[b'('; 59_991]].concat();
+    let given = format!("x=@{}", dir.file("long.npy", long).display());
+    let refused = on("run", &small(&dir), &["--input", &given]);
+    assert!(refused.err.len() < 1500, "{}", refused.err.len());
+    refused.refused(&["long.npy", "characters …", "is wanted"]);
     let costs = dir.file("costs.toml", "\u{1b}]0;evil\u{7} = 1");
     let refused = on("run", &small(&dir), &["--costs", costs.to_str().unwrap()]);
     assert!(!refused.err.contains('\u{7}'), "{:?}", refused.err);

@@ -60,6 +60,7 @@ fn what_is_wrong_is_said() {
     eutectic(["run", &mlp, "--shape", "batch=1", "--shape", "width=1"]).refused(&["width", "it has batch"]);
     eutectic(["opt", &mlp, "--seq", "1"]).refused(&["--seq", "built-in"]);
     eutectic(["inspect", "nowhere.onnx"]).refused(&["nowhere.onnx"]);
+    eutectic(["inspect", "demo"]).refused(&["demo is a built-in model", "eutectic opt demo"]);
     let text = dir.file("text.onnx", "(graph \"no protobuf\")");
     eutectic(["inspect".as_ref(), text.as_os_str()]).refused(&["not a valid ONNX model"]);
     let mut unknown = std::fs::read(&mlp).expect("the fixture");

@@ -445,17 +445,7 @@ fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
     let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
     graph.fits()?;
-    if graph.results().next().is_none() {
-        let (problem, help) =
-            ("it computes nothing: it has no output, and updates no state", "name a value as its output");
-        return Err(GraphError {
-            op: graph.name.clone(),
-            operands: String::new(),
-            origin: Origin::default(),
-            problem: problem.into(),
-            help: help.into(),
-        });
-    }
+    graph.computes()?;
     Ok(graph)
 }
 

@@ -96,6 +96,11 @@ impl DType {
             DType::Bool => "bool",
         }
     }
+
+    /// The names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        DType::ALL.iter().map(|dtype| dtype.name())
+    }
 }
 
 impl fmt::Display for DType {

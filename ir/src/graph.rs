@@ -268,6 +268,20 @@ impl Graph {
         })
     }
 
+    /// Whether a run of it gives anything.
+    ///
+    /// # Errors
+    /// When it has no output and updates no state.
+    pub fn computes(&self) -> Result<(), GraphError> {
+        self.results().next().map(drop).ok_or_else(|| GraphError {
+            op: self.name.clone(),
+            operands: String::new(),
+            origin: Origin::default(),
+            problem: "it computes nothing: it has no output, and updates no state".into(),
+            help: "name a value as its output".into(),
+        })
+    }
+
     fn check(
         &self,
         op: &str,

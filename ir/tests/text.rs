@@ -93,7 +93,7 @@ fn each_mistake_is_reported_once() {
   (let c (softmax x :axs -1))
   (let d (softmax x :axis last))
   (let e (matmul x x))
-  (let f (act x :kind swish))
+  (let f (act x :kind relo))
   (const g f32[2] { 1.0 2.0 3.0 })
   (const h i8[1] { 300 })
   (lett i x)
@@ -107,7 +107,19 @@ fn each_mistake_is_reported_once() {
     assert_eq!(at, [3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15], "{lines:#?}");
     assert!(errors.0.iter().all(|e| e.help.is_some()), "{errors:?}");
     let help = |n: usize| errors.0[n].help.clone().unwrap();
-    assert!(help(2).contains("`add`") && help(12).contains("`x`"), "{errors:?}");
+    for (at, meant, known) in [
+        (0, "`f32`", "bf16"),
+        (2, "`add`", ""),
+        (4, "`:axis`", "it takes :axis"),
+        (7, "`relu`", "it is one of"),
+        (10, "`let`", "(input NAME TYPE)"),
+        (12, "`x`", ""),
+    ] {
+        let help = help(at);
+        assert!(help.contains(&format!("did you mean {meant}?")) && help.contains(known), "{at}: {help}");
+    }
+    let most = read("(graph \"g\" (dim S :most 0) (input x f32[S]) (output y (neg x)))").unwrap_err();
+    assert!(most.0[0].help.as_deref() == Some(":most is at least 1") && most.0[0].offset() == 24, "{most:?}");
 }
 
 #[test]

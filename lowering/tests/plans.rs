@@ -154,6 +154,19 @@ fn local_search_is_within_two_percent_of_exact() {
 }
 
 #[test]
+fn exact_search_ends_when_its_budget_is_used_up() {
+    let g = random_graph(0, 7, &[16, 64, 200]);
+    let classes = EClasses::of(&g);
+    let under = |exact_limit| {
+        let options = SearchOptions { strategy: Strategy::Exact, exact_limit, ..SearchOptions::default() };
+        search(&Space::new(&classes, &Roofline), &options).unwrap()
+    };
+    let (all, few) = (under(usize::MAX), under(20));
+    assert!(!all.cut_short && few.cut_short && few.tried < all.tried, "{} {}", few.tried, all.tried);
+    assert!(few.priced.seconds >= all.priced.seconds);
+}
+
+#[test]
 fn exact_search_agrees_with_brute_force() {
     for seed in 0..40 {
         let g = random_graph(seed, 5, &[16, 64, 200]);

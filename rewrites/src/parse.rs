@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use eutectic_ir::lang::{
     LangError, Sexp, SexpKind, Source,
-    sexp::{self, did_you_mean},
+    sexp::{self, did_you_mean, nearest},
     typing::{Scope, SlotKind, is_variable},
 };
 use per_op::one_per_op;
@@ -201,7 +201,10 @@ impl<'a> RuleReader<'a> {
 
     fn part<'s>(&mut self, item: &'s Sexp, parts: &mut Parts<'s>) -> Result<(), Noted> {
         let Some((head, items)) = item.call() else {
-            return self.wrong(item.span.clone(), "this does not belong in a rule", SHAPE_OF_A_RULE);
+            let guess = item.atom().and_then(|word| nearest(word, PARTS.into_iter()));
+            let guess = guess.map_or(String::new(), |part| format!("did you mean `({part})`? "));
+            let help = format!("{guess}{SHAPE_OF_A_RULE}");
+            return self.wrong(item.span.clone(), "this does not belong in a rule", help);
         };
         match head {
             "forall" if parts.forall.is_none() => parts.forall = Some(items),

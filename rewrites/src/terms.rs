@@ -9,7 +9,7 @@ use eutectic_ir::{
         sexp::did_you_mean,
         typing::{DimPattern, DimsPattern, SlotKind, is_variable},
     },
-    ops::{AttrKind, Default as AttrDefault, Leaf},
+    ops::{AttrDef, AttrKind, Default as AttrDefault, Leaf},
 };
 
 use crate::{
@@ -201,7 +201,7 @@ impl RuleReader<'_> {
 
     /// On the left every attribute is written; on the right those without a default are.
     fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: RuleSide) -> Result<(), Noted> {
-        let omitted = |(def, attr): (&eutectic_ir::ops::AttrDef, &Option<AttrTerm>)| {
+        let omitted = |(def, attr): (&AttrDef, &Option<AttrTerm>)| {
             let needed = attr.is_none() && (side == RuleSide::Left || def.default == AttrDefault::None);
             needed.then(|| format!(":{}", def.name))
         };
@@ -264,15 +264,9 @@ impl RuleReader<'_> {
         side: RuleSide,
     ) -> Result<(), Noted> {
         let Some(at) = op.attr(name) else {
-            let known: Vec<_> = op.attrs().iter().map(|a| format!(":{}", a.name)).collect();
-            let known = match (known.as_slice(), op) {
-                ([], OpTerm::Named(_)) => "it takes none".into(),
-                ([], OpTerm::Variable(..)) => "its ops have different ones, which the variable stands for too".into(),
-                (known, _) => format!("it takes {}", known.join(", ")),
-            };
-            let help = match did_you_mean(name, op.attrs().iter().map(|a| a.name)) {
-                Some(guess) => format!("{known}; {guess}"),
-                None => known,
+            let help = match (op, op.attrs()) {
+                (OpTerm::Variable(..), []) => "its ops have different ones, which the variable stands for too".into(),
+                (_, known) => AttrDef::suggestion(name, known),
             };
             return self.wrong(key.span.clone(), format!("`{op}` has no attribute :{name}"), help);
         };
@@ -338,7 +332,7 @@ impl RuleReader<'_> {
             }
             _ => {}
         }
-        self.wrong(value.span.clone(), "this is not a value for the attribute", format!("it is {kind}"))
+        self.wrong(value.span.clone(), "this is not a value for the attribute", kind.help(value.atom()))
     }
 
     fn counted_from_the_end(&mut self, value: Attr, fine: bool, at: &Sexp) -> Result<AttrTerm, Noted> {

@@ -109,6 +109,10 @@ fn names_that_are_nearly_right_are_guessed() {
         ("(F float)", "(F i8 bfl6)", "bf16"),
         ("(?b F[N])", "(?b F[N] cosnt)", "const"),
         ("(?b F[N])", "(?b F[N]) (?a axsi)", "axis"),
+        ("(?b F[N])", "(?b f33[N])", "f32"),
+        ("(eq reassoc)", "(eq reassoc) onse", "(once)"),
+        (":act none", ":akt none", ":act"),
+        (":act none", ":act relo", "relu"),
     ] {
         let text = told(from, to);
         assert!(text.contains(&format!("did you mean `{name}`?")), "{to}: {text}");

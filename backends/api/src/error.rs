@@ -52,6 +52,9 @@ pub enum BackendError {
         /// What is wrong with it, and what would be right.
         problem: String,
     },
+    /// Memory that the device has not got free: what is smaller may fit.
+    #[error("{0}")]
+    Memory(String),
     /// The device failed.
     #[error("{0}")]
     Device(String),

@@ -179,7 +179,7 @@ impl Device for Cuda {
         self.enter()?;
         let size = bytes.max(16).next_multiple_of(16);
         let full = |e: result::DriverError| {
-            BackendError::Device(format!("no {size} bytes of memory are left on the device: {e}"))
+            BackendError::Memory(format!("no {size} bytes of memory are left on the device: {e}"))
         };
         // SAFETY: the size is not zero; memory is zeroed before anybody has it.
         let at = unsafe {

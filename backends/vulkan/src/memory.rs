@@ -109,7 +109,7 @@ impl Region {
             | vk::BufferUsageFlags::TRANSFER_DST;
         let most = shared.found.buffer;
         let full = |why: String| {
-            BackendError::Device(format!(
+            BackendError::Memory(format!(
                 "no {size} bytes of memory are left on the device, which has {} bytes: {why}",
                 shared.found.features.memory
             ))

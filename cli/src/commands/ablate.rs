@@ -2,15 +2,19 @@
 
 use std::io::{Write, stdout};
 
-use eutectic::{Compiler, Error, Graph, RuleSet, Session, Tensor, engine::rewrites::Choice};
+use eutectic::{
+    Compiler, Error, Graph, RuleSet, Session, Tensor,
+    engine::{lowering::print, rewrites::Choice},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Compile, Format, print_json},
-    fault::{Fault, in_one_line},
+    args::{Compile, Format, print_json, whole},
+    fault::{Fault, in_one_line, input},
+    files,
     program::{NamedTensors, ProgramArgs},
-    table::{seconds, several, table},
-    timing::{Contender, interleaved, progress},
+    table::{lines, seconds, several, table},
+    timing::{Contender, Times, interleaved, progress},
 };
 
 /// What to leave rules out of.
@@ -24,14 +28,19 @@ pub struct Args {
     #[arg(help_heading = None, long)]
     bisect: bool,
     /// The difference that counts, relative to the largest element of the result
-    #[arg(help_heading = None, long, value_name = "X", default_value_t = 1e-3)]
+    #[arg(help_heading = None, long, value_name = "X", default_value_t = 1e-3, value_parser = tolerance)]
     tolerance: f64,
-    /// Timed runs of each program; 0 leaves measuring out
-    #[arg(help_heading = None, long, value_name = "N", default_value_t = 11)]
+    /// Timed runs of each program; 0 leaves measuring out; a change that a tenth of them contradicts is within noise
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 11, value_parser = whole::<usize>)]
     iters: usize,
     /// How to print
     #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0);
+    number.ok_or("expected a number that is not negative, as in 1e-3".into())
 }
 
 /// What leaving a rule out changes.
@@ -41,8 +50,10 @@ struct AblationRow {
     needed: Option<String>,
     kernels: usize,
     predicted: f64,
-    /// Median seconds with the rule and without, run in turn.
-    measured: Option<[f64; 2]>,
+    /// Whether its kernels are the same: what is measured of them is not the rule.
+    same: bool,
+    /// What was measured, with the rule and without, in turn.
+    measured: Option<[Times; 2]>,
     /// The largest difference of results, relative to the largest element.
     difference: f64,
 }
@@ -52,6 +63,7 @@ struct AblationRow {
 /// # Errors
 /// When the program cannot be compiled or run with all rules.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.program.reads().chain(args.compile.device.reads()))?;
     let compiler = args.compile.compiler()?;
     let graph = args.program.graph()?;
     let (params, _) = args.program.params(&graph)?;
@@ -73,6 +85,8 @@ struct Trial {
     session: Session,
     predicted: f64,
     kernels: usize,
+    /// The print of its kernels.
+    plan: String,
     results: Vec<Tensor>,
     /// The rules that changed its e-graph.
     fired: Vec<String>,
@@ -88,8 +102,9 @@ impl Ablation<'_> {
         let mut fired: Vec<String> = statistics.filter(|s| s.changes > 0).map(|s| s.name.to_string()).collect();
         fired.sort();
         fired.dedup();
-        let kernels = planned.lowered.program.run.len();
-        Ok(Trial { session, predicted: planned.seconds(), kernels, results, fired })
+        let program = &planned.lowered.program;
+        let (kernels, plan) = (program.run.len(), print::program(program));
+        Ok(Trial { session, predicted: planned.seconds(), kernels, plan, results, fired })
     }
 
     fn chosen(&self, choice: &Choice) -> Result<RuleSet, Fault> {
@@ -127,6 +142,7 @@ impl Ablation<'_> {
             needed: None,
             kernels: 0,
             predicted: f64::NAN,
+            same: false,
             measured: None,
             difference: f64::NAN,
         };
@@ -139,7 +155,8 @@ impl Ablation<'_> {
         };
         (row.kernels, row.predicted) = (less.kernels, less.predicted);
         row.difference = difference(&all.results, &less.results);
-        if self.args.iters > 0 {
+        row.same = all.plan == less.plan;
+        if self.args.iters > 0 && !row.same {
             let inputs = |session: &Session| -> Vec<Tensor> {
                 session.program().inputs.iter().filter_map(|(name, _)| self.inputs.get(name).cloned()).collect()
             };
@@ -149,7 +166,7 @@ impl Ablation<'_> {
                 Box::new(|| Ok(less.session.run(&given[1]).map(|_| ())?)),
             ];
             let times = interleaved(&mut contenders, 2, self.args.iters, None, &indicatif::ProgressBar::hidden())?;
-            row.measured = Some([times[0].median(), times[1].median()]);
+            row.measured = times.try_into().ok();
         }
         Ok(row)
     }
@@ -172,7 +189,8 @@ impl Ablation<'_> {
             Ok(self.load(rules).ok().map(|l| l.results))
         };
         let Some(plain) = results(&[])? else {
-            return Err(Fault::run("the program cannot be compiled by legalization and decomposition alone"));
+            let problem = "--bisect: the program cannot be compiled by legalization and decomposition alone";
+            return Err(input(problem, "leave out --bisect: each rule is left out in turn"));
         };
         let differs = |some: &[String]| -> Result<bool, Fault> {
             Ok(results(some)?.is_some_and(|r| difference(&plain, &r) > self.args.tolerance))
@@ -180,13 +198,19 @@ impl Ablation<'_> {
         let mut out = stdout().lock();
         if !differs(&others)? {
             let largest = results(&others)?.map_or(f64::NAN, |r| difference(&plain, &r));
-            return Ok(writeln!(out, "no difference: {} rules change the result by {largest:.1e}", others.len())?);
+            if self.args.format == Format::Json {
+                return print_json(&mut out, &json!({ "rules": [], "difference": largest }));
+            }
+            let (rules, change) = (several(others.len(), "rule"), if others.len() == 1 { "changes" } else { "change" });
+            return Ok(writeln!(out, "no difference: {rules} {change} the result by {largest:.1e}")?);
         }
         let smallest = minimal(others, &differs)?;
         let by = results(&smallest)?.map_or(f64::NAN, |r| difference(&plain, &r));
         match self.args.format {
             Format::Json => print_json(&mut out, &json!({ "rules": smallest, "difference": by })),
-            Format::Table => Ok(writeln!(out, "the result changes by {by:.1e} with {}", smallest.join(", "))?),
+            Format::Table => {
+                Ok(writeln!(out, "{}", lines(format!("the result changes by {by:.1e} with {}", smallest.join(", "))))?)
+            }
         }
     }
 }
@@ -228,11 +252,21 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
 }
 
 impl AblationRow {
+    /// By what share a run takes longer without the rule than the one with it just before: a tenth of the rounds less than the first
+    /// number, half of them less than the second, a tenth more than the third.
+    fn change(&self) -> Option<[f64; 3]> {
+        let [with, without] = self.measured.as_ref()?;
+        let rounds = Times(with.0.iter().zip(&without.0).map(|(with, without)| without / with - 1.0).collect());
+        Some([0.1, 0.5, 0.9].map(|share| rounds.quantile(share)))
+    }
+
     fn json(&self, all: &Trial) -> Value {
+        let us = |at: usize| self.measured.as_ref().map(|times| times[at].median() * 1e6);
         json!({
             "rule": self.rule, "needed": self.needed, "kernels": self.kernels, "kernels_with": all.kernels,
             "predicted_us": self.predicted * 1e6, "predicted_with_us": all.predicted * 1e6,
-            "measured_us": self.measured.map(|m| m[1] * 1e6), "measured_with_us": self.measured.map(|m| m[0] * 1e6),
+            "same_kernels": self.same, "measured_us": us(1), "measured_with_us": us(0),
+            "measured_change": self.change().map(|[p10, p50, p90]| json!({ "p10": p10, "p50": p50, "p90": p90 })),
             "difference": self.difference,
         })
     }
@@ -240,25 +274,30 @@ impl AblationRow {
 
 fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), Fault> {
     writeln!(out, "with all rules: {}, predicted {}", several(all.kernels, "kernel"), seconds(all.predicted))?;
-    let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">result changes by"]);
+    let mut rows_table = table(&["without", ">kernels", ">predicted", ">measured", ">difference"]);
     for row in rows {
         if row.needed.is_some() {
             rows_table.add_row([row.rule.clone(), "–".into(), "–".into(), "–".into(), "no program".into()]);
             continue;
         }
-        let share = |with: f64, without: f64| format!("{:+.1} %", 100.0 * (without / with - 1.0));
+        let percent = |share: f64| format!("{:+.1} %", 100.0 * share);
         rows_table.add_row([
             row.rule.clone(),
             format!("{:+}", row.kernels as i64 - all.kernels as i64),
-            share(all.predicted, row.predicted),
-            row.measured.map_or("–".into(), |[with, without]| share(with, without)),
+            percent(row.predicted / all.predicted - 1.0),
+            match row.change() {
+                None if row.same => "same kernels".into(),
+                None => "–".into(),
+                Some([low, _, high]) if low <= 0.0 && high >= 0.0 => "within noise".into(),
+                Some([_, middle, _]) => percent(middle),
+            },
             format!("{:.1e}", row.difference),
         ]);
     }
     writeln!(out, "{rows_table}")?;
     for row in rows {
         if let Some(why) = &row.needed {
-            writeln!(out, "without {} there is no program: {why}", row.rule)?;
+            writeln!(out, "{}", lines(format!("without {} there is no program: {why}", row.rule)))?;
         }
     }
     Ok(())

@@ -16,6 +16,7 @@ use self::sweep::{Point, Sweep};
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    files,
     inputs::InputFiles,
     npy, output,
     plan_file::PlanFile,
@@ -36,7 +37,7 @@ Examples:
   eutectic bench demo --save-plan demo.plan; eutectic bench demo --plan demo.plan
   eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy --format json
 
---ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each
+--ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each \
 point of a sweep; with --explain, one for each kernel.";
 
 /// Measures how long a program takes
@@ -100,6 +101,13 @@ fn positive(text: &str) -> Result<f64, String> {
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    let files = [("--ids", &args.ids), ("--reference", &args.reference), ("--plan", &args.plan)];
+    let files = files.iter().filter_map(|(flag, path)| Some((flag.to_string(), path.as_deref()?)));
+    files::read_stdin_once(args.job.reads().chain(args.inputs.reads()).chain(files))?;
+    let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| output::is_standard(path));
+    let written = [("--csv -", &args.csv), ("--output -", &args.output), ("--save-plan -", &args.save_plan)];
+    let written = written.map(|(flag, path)| (flag.to_string(), to_stdout(path)));
+    output::one_on_stdout(written.into_iter().chain([args.job.json()]))?;
     let points = sweep::points(&args.measure.sweep);
     let single = [
         ("--output", args.output.is_some()),
@@ -120,7 +128,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let text = csv(&benches);
         output::write(path, &[text.as_bytes()])?;
     }
-    if [&args.csv, &args.output, &args.save_plan].into_iter().flatten().any(|path| output::is_standard(path)) {
+    if [&args.csv, &args.output, &args.save_plan].into_iter().any(to_stdout) {
         return Ok(());
     }
     let mut out = stdout().lock();
@@ -170,8 +178,10 @@ impl<'a> Bench<'a> {
             let model = job.program.model.to_string_lossy();
             PlanFile::of(&planned, &model, compiler.backend().describe()).write(path)?;
         }
+        drop(bar);
         let (params, source) = job.program.params(&graph)?;
         let inputs = job.program.inputs(&graph, given)?;
+        let bar = progress("loading", None);
         session.load_named(|name| params.get(name).cloned())?;
         drop(bar);
         // In a file, numbers begin anywhere.

@@ -7,18 +7,14 @@ use std::{
     time::Instant,
 };
 
-use eutectic::{
-    BACKENDS, Compiler, Error, Listed, RuleSet, Setup,
-    engine::{ir::lang::Errors, rewrites::Probe},
-    packs, rules_of,
-};
+use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
 use eutectic_checker::{Checker, Failure, Options, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, load_directory_partly, pattern, print_json},
+    args::{Format, LoadedRules, pattern, print_json, whole, with_directories},
     fault::Fault,
-    table::{duration, several, table, thousands},
+    table::{duration, lines, several, table, thousands},
 };
 
 /// The word for no backend: the reference interpreter only.
@@ -44,10 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
     backend: Vec<On>,
     /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to meet]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    cases: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = cases)]
+    cases: Option<usize>,
     /// What the instances depend on: the same seed repeats them exactly
-    #[arg(long, value_name = "S", default_value_t = Options::default().seed)]
+    #[arg(long, value_name = "S", default_value_t = Options::default().seed, value_parser = whole::<u64>)]
     seed: u64,
     /// Makes each rule's right side wrong in every simple way, and reports what the instances do not notice
     #[arg(long)]
@@ -55,6 +51,12 @@ pub struct Args {
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn cases(text: &str) -> Result<usize, String> {
+    let most = 1_000_000;
+    let few = || format!("expected 1 to {most}: all cases of a rule are in memory at once");
+    text.parse().ok().filter(|cases| (1..=most).contains(cases)).ok_or_else(few)
 }
 
 /// Runs the command.
@@ -65,7 +67,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let (probes, mut faults) = args.probes()?;
     if probes.is_empty() && !faults.is_empty() {
-        return ended(faults, args.format);
+        return Fault::all(faults);
     }
     let checker = Checker::new(args.options()?).map_err(Error::from)?;
     let reports = checker.check_all(&probes).map_err(Error::from)?;
@@ -79,16 +81,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         0 => {}
         n => faults.insert(0, Fault::run(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
     }
-    ended(faults, args.format)
-}
-
-/// Prints all faults but the last, which gives the exit code: what did not load is to be mended first.
-fn ended(mut faults: Vec<Fault>, format: Format) -> Result<(), Fault> {
-    let last = faults.pop();
-    for fault in &faults {
-        let _ = fault.report(format);
-    }
-    last.map_or(Ok(()), Err)
+    Fault::all(faults)
 }
 
 impl Args {
@@ -98,17 +91,7 @@ impl Args {
         for listed in self.backend.iter().flatten() {
             rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
         }
-        let (mut own, mut faults) = (Vec::new(), Vec::new());
-        for directory in &self.directories {
-            let (added, wrong) = load_directory_partly(directory)?;
-            faults.extend(wrong);
-            own.extend(added.iter().map(|r| r.name.clone()));
-            let (both, taken) = rules.and_partly(added);
-            rules = both;
-            if !taken.is_empty() {
-                faults.push(Error::from(Errors(taken)).into());
-            }
-        }
+        let LoadedRules { rules, own, mut faults } = with_directories(rules, &self.directories)?;
         // Where nothing of one's own loads, there is nothing to check.
         if self.globs.is_empty() && own.is_empty() && !faults.is_empty() {
             return Ok((Vec::new(), faults));
@@ -139,7 +122,7 @@ impl Args {
             let rules = packs(&*backend)?;
             backends.push(Compiler::on(backend, rules));
         }
-        let (cases, seed, mutants) = (self.cases.map(|cases| cases as usize), self.seed, self.mutants);
+        let (cases, seed, mutants) = (self.cases, self.seed, self.mutants);
         Ok(Options { cases, seed, backends, mutants, ..Options::default() })
     }
 
@@ -151,7 +134,7 @@ impl Args {
     }
 
     fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
-        let mut titles = vec!["rule", "promises", ">cases", ">elements", ">fired", ">guards", ">ran"];
+        let mut titles = vec!["rule", "promises", ">cases", "?>elements", "?>fired", "?>guards", "?>ran"];
         if self.mutants {
             titles.push(">mutants killed");
         }
@@ -173,31 +156,32 @@ impl Args {
         }
         writeln!(out, "{rows}\n")?;
         for report in reports {
+            let mut line = |text: String| writeln!(out, "{}", lines(format!("{}: {text}", report.rule)));
             for note in &report.notes {
-                writeln!(out, "{}: {note}", report.rule)?;
+                line(note.clone())?;
             }
             if let Some((count, why)) = &report.refused {
-                writeln!(out, "{}: a backend refused {count} instances: {why}", report.rule)?;
+                line(format!("a backend refused {count} instances: {why}"))?;
             }
             for survivor in report.mutants.iter().flat_map(|m| &m.survivors) {
-                writeln!(out, "{}: its instances do not tell it from this mutant: {survivor}", report.rule)?;
+                line(format!("its instances do not tell it from this mutant: {survivor}"))?;
             }
             if !report.holds() {
-                writeln!(out, "\n{}", report.explain(&self.replay(report)))?;
+                writeln!(out, "\n{}\n", lines(report.explain(&self.replay(report))))?;
             }
         }
         let wrong = reports.iter().filter(|r| !r.holds()).count();
         let sum = |f: fn(&Report) -> usize| thousands(reports.iter().map(f).sum());
         let rules = several(reports.len(), "rule");
-        write!(out, "{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged))?;
+        let mut sums = format!("{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged));
         if self.mutants {
             let all = || reports.iter().filter_map(|r| r.mutants.as_ref());
             let killed: usize = all().map(|m| m.killed).sum();
             let equivalent: usize = all().map(|m| m.equivalent.len()).sum();
             let survivors: usize = all().map(|m| m.survivors.len()).sum();
-            write!(out, "{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed))?;
+            sums += &format!("{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed));
         }
-        Ok(writeln!(out, "{wrong} wrong; {}", duration(start.elapsed()))?)
+        Ok(writeln!(out, "{}", lines(format!("{sums}{wrong} wrong; {}", duration(start.elapsed()))))?)
     }
 
     fn json(&self, report: &Report) -> Value {

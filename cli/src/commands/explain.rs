@@ -22,8 +22,9 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, pattern, print_json},
+    args::{CommonArgs, Format, pattern, print_json, whole},
     fault::{Fault, in_one_line, input},
+    files, output,
     report::{Numbers, stretches},
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
@@ -38,8 +39,8 @@ Examples:
   eutectic explain demo --html plan.html         a page for a browser: the graph of kernels, measured
   eutectic explain model.graph --rules DIR --format json
 
-For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order
-in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its
+For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order \
+in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its \
 result instead would cost; and the kernels whose results it reads, with what one kernel for both would cost.";
 
 /// Says how the kernels of a program's plan came about
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(help_heading = None, long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Runs that are measured for the page; 0 leaves measuring out
-    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20)]
+    #[arg(help_heading = None, long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>)]
     iters: usize,
 }
 
@@ -111,6 +112,8 @@ type Gains = BTreeMap<String, Without>;
 /// # Errors
 /// When the program cannot be planned, or no kernel is meant.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads())?;
+    output::one_on_stdout([("--html".into(), args.html.is_some()), args.job.json()])?;
     let wanted = pattern(&args.glob)?;
     let compiler = args.job.compile.compiler()?;
     let graph = args.job.program.graph()?;

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::{
     args::{Format, print_json},
-    fault::Fault,
-    program::{onnx_fault, shape},
+    fault::{Fault, input},
+    program::{ProgramArgs, onnx_fault, shape},
     table::{bytes, count, heading, plain, table, thousands},
 };
 
@@ -40,6 +40,11 @@ pub struct Args {
 /// # Errors
 /// When the file cannot be read, or a number is given for a dimension that it does not have.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    if ProgramArgs::random(args.model.clone()).is_built_in() && !args.model.exists() {
+        let name = args.model.display();
+        let help = format!("`eutectic opt {name} --random --print graph` shows its graph");
+        return Err(input(format!("{name} is a built-in model, and inspect reads .onnx files"), help));
+    }
     let model = Model::open(&args.model).map_err(onnx_fault)?;
     let summary = model.summary();
     let (unsupported, unusable) = match model.import(&args.shape.iter().cloned().collect()) {

@@ -17,8 +17,8 @@ Examples:
   eutectic ops 'reduce-*'        some
   eutectic ops --format json     for programs
 
-Reading a signature: F is an element type, B.. any number of dimensions, upper-case names are dimensions;
-`F[B.. M K] F[K N] → F[B.. M N]` takes two tensors and gives one. `legal` is the form that kernels take;
+Reading a signature: F is an element type, B.. any number of dimensions, upper-case names are dimensions; \
+`F[B.. M K] F[K N] → F[B.. M N]` takes two tensors and gives one. `legal` is the form that kernels take; \
 the rules of the pack `legalize` bring every other form into it.";
 
 /// Lists the ops that graphs and rules are written in

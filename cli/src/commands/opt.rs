@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use crate::{
     args::{CommonArgs, Format, StrategyName, print_json},
     fault::Fault,
+    files, output,
     report::{self, Size},
-    table::{bytes, duration, faint, hanging, heading, seconds, several, table, thousands},
+    table::{bytes, duration, faint, hanging, heading, lines, seconds, several, table, thousands},
 };
 
 const EXAMPLES: &str = "\
@@ -44,7 +45,7 @@ pub struct Args {
           default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
     print: Vec<Section>,
     /// Prints the graph as Graphviz DOT, and nothing else
-    #[arg(help_heading = None, long)]
+    #[arg(help_heading = None, long, conflicts_with_all = ["print", "gap"])]
     dot: bool,
     /// Also searches all plans, where they are few, and says how much better the best one is
     #[arg(help_heading = None, long)]
@@ -103,6 +104,9 @@ impl PhaseName {
 /// # Errors
 /// When the program cannot be read, rewritten or planned.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads())?;
+    let (dot, phases) = (args.dot, !args.print_after_phase.is_empty());
+    output::one_on_stdout([("--dot".into(), dot), ("--print-after-phase".into(), phases), args.job.json()])?;
     let graph = args.job.program.graph()?;
     let mut out = stdout().lock();
     if args.dot {
@@ -147,11 +151,7 @@ fn print_section(
 }
 
 fn plan(out: &mut impl Write, text: &str) -> Result<(), Fault> {
-    for line in text.lines() {
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        writeln!(out, "{}", hanging(line, indent + 4))?;
-    }
-    Ok(())
+    Ok(writeln!(out, "{}", lines(text))?)
 }
 
 fn phases(out: &mut impl Write, graph: &Graph, planned: &Planned) -> Result<(), Fault> {

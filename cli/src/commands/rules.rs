@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     args::{BackendArg, Format, Rules, no_rule, pattern, print_json},
     fault::Fault,
-    table::{heading, several, table},
+    table::{hanging, heading, several, table},
 };
 
 const EXAMPLES: &str = "\
@@ -49,7 +49,7 @@ enum RulesCommand {
     /// Lists rules: when they run, what they promise, where they stand
     #[command(after_long_help = EXAMPLES)]
     List(Selection),
-    /// Loads rules and points out what is suspicious; exit code 2 if anything is
+    /// Loads rules and points out what is suspicious; exit code 1 if anything is, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
     /// Tests rules on instances of themselves; exit code 1 if one is wrong, 2 if one does not load
@@ -93,10 +93,12 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn list(selection: &Selection) -> Result<(), Fault> {
-    let (rules, wanted) = (selection.rules.load(&*selection.on.open()?)?, pattern(&selection.glob)?);
+    let wanted = pattern(&selection.glob)?;
+    let (rules, mut faults) = selection.rules.load_partly(&*selection.on.open()?)?;
     let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&r.name)).collect();
     if chosen.is_empty() {
-        return Err(no_rule(&selection.glob, &rules));
+        faults.push(no_rule(&selection.glob, &rules));
+        return Fault::all(faults);
     }
     let mut out = stdout().lock();
     if selection.format == Format::Json {
@@ -106,10 +108,12 @@ fn list(selection: &Selection) -> Result<(), Fault> {
                 "once": r.once, "place": r.place(),
             })
         };
-        return print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>());
+        print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
+        return Fault::all(faults);
     }
     for pack in chosen.chunk_by(|a, b| a.pack() == b.pack()) {
-        writeln!(out, "{}", heading(format!("{}: {} rules, phase {}", pack[0].pack(), pack.len(), pack[0].phase)))?;
+        let rules = several(pack.len(), "rule");
+        writeln!(out, "{}", heading(format!("{}: {rules}, phase {}", pack[0].pack(), pack[0].phase)))?;
         let mut table = table(&["rule", "says", "promises", "?where"]);
         for rule in pack {
             let once = if rule.once { ", once" } else { "" };
@@ -117,14 +121,17 @@ fn list(selection: &Selection) -> Result<(), Fault> {
         }
         writeln!(out, "{table}\n")?;
     }
-    Ok(writeln!(out, "{}", several(chosen.len(), "rule"))?)
+    writeln!(out, "{}", several(chosen.len(), "rule"))?;
+    Fault::all(faults)
 }
 
 fn find(selection: &Selection) -> Result<(), Fault> {
     let backend = selection.on.open()?;
-    let (rules, wanted) = (selection.rules.load(&*backend)?, pattern(&selection.glob)?);
+    let wanted = pattern(&selection.glob)?;
+    let (rules, mut faults) = selection.rules.load_partly(&*backend)?;
     if !rules.iter().any(|r| wanted.is_match(&r.name)) {
-        return Err(no_rule(&selection.glob, &rules));
+        faults.push(no_rule(&selection.glob, &rules));
+        return Fault::all(faults);
     }
     let backends = [Compiler::on(backend, rules.clone())];
     let mut found = lint(&rules);
@@ -139,14 +146,14 @@ fn find(selection: &Selection) -> Result<(), Fault> {
         }
         Format::Table => {
             for lint in &found {
-                writeln!(out, "{}: {}: {}", lint.place, lint.rule, lint.message)?;
+                writeln!(out, "{}", hanging(format!("{}: {}: {}", lint.place, lint.rule, lint.message), 4))?;
             }
             let checked = rules.iter().filter(|r| wanted.is_match(&r.name)).count();
             writeln!(out, "{}, {}", several(checked, "rule"), several(found.len(), "finding"))?;
         }
     }
-    match found.len() {
-        0 => Ok(()),
-        n => Err(Fault::input(format!("{n} suspicious rule{}", if n == 1 { "" } else { "s" }))),
+    if !found.is_empty() {
+        faults.insert(0, Fault::run(several(found.len(), "suspicious rule")));
     }
+    Fault::all(faults)
 }

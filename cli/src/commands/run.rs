@@ -11,15 +11,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic::{DType, Tensor};
+use eutectic::{DType, Tensor, engine::ir::lang::sexp::suggestion};
 use serde_json::{Value, json};
 
 use crate::{
     args::{CommonArgs, Format, print_json},
     fault::{Fault, input},
+    files,
     inputs::InputFiles,
     npy, output,
-    program::{NamedTensors, suggestion},
+    program::NamedTensors,
     table::{faint, table, thousands},
     timing::progress,
 };
@@ -36,8 +37,8 @@ Examples:
   eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
   eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy     random parameters
 
-FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2:
-  models/scripts/fetch-minilm.sh DIR   puts them there.";
+FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2; \
+`models/scripts/fetch-minilm.sh DIR` puts them there.";
 
 /// Runs a model on texts, or a graph on arrays
 #[derive(clap::Args)]
@@ -73,6 +74,12 @@ const SHOWN: usize = 6;
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads().chain(args.inputs.reads()))?;
+    let written = [("--output", &args.outputs), ("--out", &args.results)];
+    let written = written.iter().flat_map(|(flag, paths)| {
+        paths.iter().map(move |path| (format!("{flag} {}", path.display()), is_to_stdout(path)))
+    });
+    output::one_on_stdout(written.chain([args.job.json()]))?;
     if args.job.program.vision().is_some() {
         return vision::run(args);
     }
@@ -103,11 +110,13 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     program.infer(&given)?;
     let graph = program.graph()?;
     let files = output_files(args, graph.outputs())?;
-    let bar = progress("compiling and running", None);
     // What has no room here is refused before numbers are made for it.
+    let bar = progress("compiling", None);
     let mut session = compiler.compile(&graph)?;
+    drop(bar);
     let (params, source) = program.params(&graph)?;
     let inputs = program.inputs(&graph, given)?;
+    let bar = progress("running", None);
     session.load_named(|name| params.get(name).cloned())?;
     let results = session.run_named(|name| inputs.get(name).cloned())?;
     drop(bar);

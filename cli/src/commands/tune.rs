@@ -28,6 +28,7 @@ use self::plans::Contest;
 use crate::{
     args::{BackendArg, Format, Precision, Rules, print_json},
     fault::{Fault, input},
+    files,
     output::{self, OutputFile},
     program::ProgramArgs,
     table::{seconds, several, table, thousands},
@@ -41,8 +42,8 @@ Examples:
   eutectic bench model.onnx --costs costs.toml    with these costs
   eutectic tune --backend cuda --also tf32,f16 --out gpu.toml   on a GPU: each kernel as a part of a recorded run
 
-Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with
-these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes
+Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with \
+these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes \
 longer than the best of them. Tune on a machine that does nothing else.";
 
 /// Measures kernels on this machine and writes costs that predict them
@@ -87,7 +88,11 @@ struct Meter {
 /// # Errors
 /// When a program cannot be compiled or run, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let unwritable = |e: io::Error| input(format!("{}: {e}", args.out.display()), "--out names a file to write");
+    let unwritable = |e: io::Error| output::unwritable(&args.out, e);
+    let models = args.models.iter().map(|path| ("MODEL".to_string(), path.as_path()));
+    files::read_stdin_once(models)?;
+    let json = ("--format json".into(), args.format == Format::Json);
+    output::one_on_stdout([("--out -".into(), output::is_standard(&args.out)), json])?;
     // Better now than after a minute. What is there stays until the new one is whole.
     let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
     let programs = args.programs()?;

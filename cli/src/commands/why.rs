@@ -12,6 +12,7 @@ use crate::{
     args::{CommonArgs, Format, no_rule, pattern, print_json},
     commands::explain::applied,
     fault::{Fault, in_one_line},
+    files,
     table::{faint, hanging, heading, several},
 };
 
@@ -33,6 +34,7 @@ pub struct Args {
 /// # Errors
 /// When no rule has such a name, or the program cannot be rewritten.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    files::read_stdin_once(args.job.reads())?;
     let wanted = pattern(&args.rule)?;
     let compiler = args.job.compile.compiler()?;
     let graph = args.job.program.graph()?;

@@ -16,12 +16,17 @@ pub struct Run {
 
 /// Runs `eutectic` with these arguments.
 pub fn eutectic<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
-    let output = Command::new(env!("CARGO_BIN_EXE_eutectic")).args(args).output().expect("it starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
-    Run { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Run::of(Command::new(env!("CARGO_BIN_EXE_eutectic")).args(args))
 }
 
 impl Run {
+    /// What a command gives.
+    pub fn of(command: &mut Command) -> Run {
+        let output = command.output().expect("it starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
+        Run { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     /// The output of a run that went well.
     #[track_caller]
     pub fn good(self) -> String {

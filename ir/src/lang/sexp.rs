@@ -368,7 +368,20 @@ impl<'a> SexpReader<'a> {
 
 /// A question for the name that was probably meant.
 pub fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
-    nearest(name, known).map(|k| format!("did you mean `{k}`?"))
+    nearest(name, known).filter(|k| *k != name).map(|k| format!("did you mean `{k}`?"))
+}
+
+/// The name that was probably meant, and those that there are, which `are` begins.
+pub fn suggestion<'n>(name: &str, are: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    /// More are no help.
+    const LISTED: usize = 24;
+    let known: Vec<&str> = known.into_iter().collect();
+    let guess = did_you_mean(name, known.iter().copied()).map_or(String::new(), |guess| guess + " ");
+    match known.len() {
+        0 => format!("{are} none"),
+        n if n > LISTED => format!("{guess}{are} {} and {} more", known[..LISTED].join(", "), n - LISTED),
+        _ => format!("{guess}{are} {}", known.join(", ")),
+    }
 }
 
 /// The name that was probably meant.

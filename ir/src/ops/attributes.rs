@@ -5,7 +5,10 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use super::Op;
-use crate::{Attr, Attrs, Dim, Type};
+use crate::{
+    Attr, Attrs, DType, Dim, Type,
+    lang::sexp::{did_you_mean, suggestion},
+};
 
 /// An attribute that an op declares.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,9 +82,7 @@ impl Op {
     pub fn attributes(self, given: &[(&str, Attr)], operands: &[&Type]) -> Result<Attrs, (String, String)> {
         let def = self.def();
         if let Some((name, _)) = given.iter().find(|(name, _)| self.attr(name).is_none()) {
-            let known: Vec<_> = def.attrs.iter().map(|a| format!(":{}", a.name)).collect();
-            let known = if known.is_empty() { "takes none".into() } else { format!("takes {}", known.join(", ")) };
-            return Err((format!("`{}` has no attribute :{name}", def.name), format!("it {known}")));
+            return Err((format!("`{}` has no attribute :{name}", def.name), AttrDef::suggestion(name, def.attrs)));
         }
         let operand = operands.first().and_then(|t| t.as_tensor()).map(|(_, s)| s.rank());
         // An op without operands counts its axes in the shape that it is given.
@@ -109,6 +110,12 @@ impl Op {
 }
 
 impl AttrDef {
+    /// The attribute that was probably meant by a name, and those that there are.
+    pub fn suggestion(name: &str, of: &[AttrDef]) -> String {
+        let known: Vec<_> = of.iter().map(|a| format!(":{}", a.name)).collect();
+        suggestion(&format!(":{name}"), "it takes", known.iter().map(String::as_str))
+    }
+
     /// Whether the value is the default.
     pub fn is_default(&self, value: &Attr) -> bool {
         match self.default {
@@ -164,6 +171,20 @@ impl AttrKind {
             | (AttrKind::Graph, value @ Attr::Graph(_)) => value,
             _ => return None,
         })
+    }
+}
+
+impl AttrKind {
+    /// What is right in the place of a value that is not: the word that was probably meant, and what it may be.
+    pub fn help(self, given: Option<&str>) -> String {
+        let words = match self {
+            AttrKind::Bool => &["true", "false"],
+            AttrKind::Word(words) => words,
+            AttrKind::DType => return suggestion(given.unwrap_or_default(), "it is one of", DType::names()),
+            _ => [].as_slice(),
+        };
+        let guess = given.and_then(|given| did_you_mean(given, words.iter().copied()));
+        guess.map_or(String::new(), |guess| guess + " ") + &format!("it is {self}")
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::parse::{Parser, keyword, text};
 use crate::{
     Graph, NodeId, Op, Origin,
-    lang::{Sexp, SexpKind},
+    lang::{Sexp, SexpKind, sexp::suggestion},
 };
 
 const FORMS: &str =
@@ -103,10 +103,10 @@ impl Parser<'_> {
         match text(sexp).and_then(|name| self.bodies.get(name)) {
             Some(body) => body.clone(),
             None => {
-                let named: Vec<_> = self.bodies.keys().map(String::as_str).collect();
+                let known = self.bodies.keys().map(String::as_str);
                 let help =
-                    if named.is_empty() { "(sub NAME statement …) makes one".into() } else { named.join(", ") };
-                self.wrong(sexp, "there is no body of that name", format!("bodies: {help}"))
+                    suggestion(text(sexp).unwrap_or_default(), "(sub NAME statement …) makes one; there are", known);
+                self.wrong(sexp, "there is no body of that name", help)
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     graph::SubGraph,
     lang::{
         Errors, LangError, Sexp, SexpKind, Source,
-        sexp::{nearest, read},
+        sexp::{did_you_mean, read, suggestion},
     },
     ops::{AttrDef, AttrKind, Leaf},
 };
@@ -115,7 +115,13 @@ impl<'a> Parser<'a> {
                 };
                 self.define(&items[0], name, value);
             }
-            _ => self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(()),
+            _ => {
+                let leaves = Op::all().filter(|op| matches!(op.def().class, Class::Leaf(_))).map(Op::name);
+                let known = leaves.chain(["dim", "sub", "let", "output", "update"]);
+                let guess = did_you_mean(head, known);
+                let help = guess.map_or(help.into(), |guess| format!("{guess} {help}"));
+                self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(())
+            }
         }
     }
 
@@ -126,6 +132,10 @@ impl<'a> Parser<'a> {
         while let [key, number, rest @ ..] = bounds {
             match (keyword(key), number.atom().and_then(|n| n.parse().ok()).filter(|n| *n >= 0)) {
                 (Some("least"), Some(n)) => least = n,
+                (Some("most"), Some(0)) => {
+                    let message = format!("`{name}` is at most 0, so nothing is ever in it");
+                    return self.wrong(number, message, ":most is at least 1").unwrap_or(());
+                }
                 (Some("most"), Some(n)) => most = Some(n),
                 _ => return self.wrong(key, "this is no bound of a dimension", help).unwrap_or(()),
             }
@@ -178,12 +188,11 @@ impl<'a> Parser<'a> {
             return match self.names.get(name) {
                 Some(value) => *value,
                 None => {
-                    let near = nearest(name, self.names.keys().map(String::as_str));
-                    let help = match near {
+                    let help = match did_you_mean(name, self.names.keys().map(String::as_str)) {
                         _ if name.parse::<f64>().is_ok() => {
                             format!("a number is a constant: (const f32[] {{ {name} }})")
                         }
-                        Some(near) => format!("did you mean `{near}`?"),
+                        Some(guess) => guess,
                         None => "values are defined before they are used".into(),
                     };
                     self.wrong(sexp, format!("there is no value `{name}` here"), help)
@@ -197,8 +206,8 @@ impl<'a> Parser<'a> {
             return self.one(sexp, origin);
         }
         let Some(op) = Op::named(head) else {
-            let near = nearest(head, Op::all().map(Op::name));
-            let help = near.map_or("`eutectic ops` lists the ops".into(), |n| format!("did you mean `{n}`?"));
+            let guess = did_you_mean(head, Op::all().map(Op::name));
+            let help = guess.unwrap_or_else(|| "`eutectic ops` lists the ops".into());
             return self.wrong(sexp, format!("there is no op `{head}`"), help);
         };
         match (op.def().class, items) {
@@ -250,9 +259,11 @@ impl<'a> Parser<'a> {
                 );
             };
             let Some(def) = op.def().attrs.iter().find(|a| a.name == name) else {
-                let known: Vec<_> = op.def().attrs.iter().map(|a| format!(":{}", a.name)).collect();
-                let known = if known.is_empty() { "no attributes".into() } else { known.join(", ") };
-                return self.wrong(key, format!("`{op}` has no attribute :{name}"), format!("it takes {known}"));
+                return self.wrong(
+                    key,
+                    format!("`{op}` has no attribute :{name}"),
+                    AttrDef::suggestion(name, op.def().attrs),
+                );
             };
             if attrs.iter().any(|(given, _)| given == &name) {
                 return self.wrong(key, format!(":{name} is given twice"), "remove one of the two");
@@ -313,7 +324,7 @@ impl<'a> Parser<'a> {
         match read {
             Some(attr) => Some((attr, 1)),
             None if self.errors.len() > before => None,
-            None => self.wrong(first, format!("this is not what :{} takes", def.name), format!("it is {}", def.kind)),
+            None => self.wrong(first, format!("this is not what :{} takes", def.name), def.kind.help(atom)),
         }
     }
 
@@ -324,8 +335,8 @@ impl<'a> Parser<'a> {
         match dtype.parse::<DType>() {
             Ok(dtype) => Some(Type::Tensor(dtype, self.shape(dims)?)),
             Err(()) => {
-                let all: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
-                self.wrong(sexp, format!("there is no element type `{dtype}`"), format!("they are {}", all.join(", ")))
+                let help = suggestion(dtype, "they are", DType::names());
+                self.wrong(sexp, format!("there is no element type `{dtype}`"), help)
             }
         }
     }

@@ -101,7 +101,7 @@ impl RuleReader<'_> {
                 let operands = operands.atom().and_then(|n| n.parse().ok());
                 let Some(group) = operands.and_then(|n| Group::named(name, n)) else {
                     let known: Vec<_> = Group::names().collect();
-                    let guess = did_you_mean(name, known.iter().copied()).filter(|_| !known.contains(&name));
+                    let guess = did_you_mean(name, known.iter().copied());
                     let help = format!("write (?f pointwise 1); there are {}", known.join(", "));
                     let help = guess.unwrap_or(help);
                     return self.wrong(item.span.clone(), "there are no such ops", help);

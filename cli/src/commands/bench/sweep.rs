@@ -2,12 +2,13 @@
 
 use std::{fmt, num::NonZeroUsize, str::FromStr};
 
+use eutectic::engine::ir::lang::sexp::suggestion;
 use serde_json::Value;
 
 use crate::{
     args::CommonArgs,
     fault::{Fault, input},
-    program::{ProgramArgs, suggestion},
+    program::ProgramArgs,
 };
 
 /// What is varied, and the values that it takes: `threads=1,2,4`.
@@ -32,17 +33,22 @@ impl FromStr for Sweep {
     }
 }
 
-/// Whether what is varied is something that a program has: dimensions of files are looked at where these are read.
+/// Whether what is varied is something that a program has.
 ///
 /// # Errors
-/// When a built-in model has nothing of that name.
+/// When it has nothing of that name, or a file cannot be read.
 pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
-    let known = ["threads", "batch", "seq"];
-    match sweeps.iter().find(|sweep| program.is_built_in() && !known.contains(&&*sweep.name)) {
+    let of_program = match program.is_built_in() {
+        true => vec!["batch".into(), "seq".into()],
+        false if sweeps.iter().all(|sweep| sweep.name == "threads") => Vec::new(),
+        false => program.symbols()?,
+    };
+    let known: Vec<&str> = std::iter::once("threads").chain(of_program.iter().map(String::as_str)).collect();
+    match sweeps.iter().find(|sweep| !known.contains(&&*sweep.name)) {
         None => Ok(()),
         Some(Sweep { name, .. }) => {
-            let problem = format!("--sweep {name}: {} is a built-in model", program.model.display());
-            Err(input(problem, suggestion(name, "its sweeps are over", known.into_iter())))
+            let problem = format!("--sweep {name}: {} has no such dimension", program.model.display());
+            Err(input(problem, suggestion(name, "its sweeps are over", known)))
         }
     }
 }

@@ -129,7 +129,7 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
 }
 
 fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
-    let unwritable = |e: &dyn Display| Fault::run(format!("{}: cannot be written: {e}", path.display()));
+    let unwritable = |e: &dyn Display| Fault::input(format!("{}: cannot be written: {e}", path.display()));
     let format = ImageFormat::from_path(path).map_err(|e| unwritable(&e))?;
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, format).map_err(|e| unwritable(&e))?;

@@ -59,7 +59,7 @@ impl DTypeClass {
 
     /// The names of classes and element types.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        CLASSES.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()))
+        CLASSES.iter().map(|(name, _)| *name).chain(DType::names())
     }
 
     /// What is in either.

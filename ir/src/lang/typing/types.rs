@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{
     super::{
         relation::RelationCall,
-        sexp::{LangError, Sexp, SexpKind, Source},
+        sexp::{LangError, Sexp, SexpKind, Source, suggestion},
     },
     Bindings, Bound, DTypeClass, DimsPattern, Mismatch, Scope, SlotKind, Status, VarId,
 };
@@ -56,11 +56,10 @@ impl TypePattern {
             (Ok(dtype), _) => DTypePattern::Fixed(dtype),
             (_, Some((slot, SlotKind::DType(class)))) => DTypePattern::Var(slot, class),
             _ => {
-                return Err(source.error(
-                    sexp.span.clone(),
-                    format!("`{name}` is not a known element type"),
-                    "declare it first, as in (F float), or use f32, f64, f16, bf16, i8, u8, i32, i64, u32 or bool",
-                ));
+                let declared = scope.variables.iter().filter(|(_, kind)| matches!(kind, SlotKind::DType(_)));
+                let known = declared.map(|(name, _)| &**name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
+                let help = suggestion(name, "declare it, as in (F float), or take one of", known);
+                return Err(source.error(sexp.span.clone(), format!("`{name}` is not a known element type"), help));
             }
         };
         Ok(TypePattern { dtype, dims: DimsPattern::parse(items, scope, source)? })

@@ -13,7 +13,7 @@ pub struct CpuBuffer(Pages);
 /// # Errors
 /// When there is not as much memory.
 pub fn pages(bytes: usize) -> Result<Pages, BackendError> {
-    Pages::try_new(bytes).ok_or_else(|| BackendError::Device(format!("no {bytes} bytes of memory are left")))
+    Pages::try_new(bytes).ok_or_else(|| BackendError::Memory(format!("no {bytes} bytes of memory are left")))
 }
 
 impl CpuBuffer {
