@@ -1,4 +1,4 @@
-//! The kernel that copies a buffer.
+//! The kernels that copy a buffer.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -25,5 +25,20 @@ pub fn copy(ty: &Type) -> Kernel {
     if shape.varies() {
         kernel.normalise();
     }
+    kernel
+}
+
+/// Copies rows of `count` elements that start `from` elements apart to where they start `to` elements apart.
+pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]) -> Kernel {
+    let at = |stride: usize| flatten(&[Index::coord(0), Index::coord(1)], &[rows, stride]);
+    let load = Load { slot: 0, at: at(from), guards: Vec::new(), dtype };
+    let domain = [rows, count].into_iter().collect();
+    let mut kernel = Kernel {
+        anchor: AnchorKernel::Map,
+        body: Body { domain, instrs: vec![Instr::Load(load)], ..Body::default() },
+        stores: vec![Store { slot: 1, at: at(to), guards: Vec::new(), value: 0 }],
+        slots: [from, to].map(|stride| (dtype, rows * stride)).to_vec(),
+    };
+    kernel.normalise();
     kernel
 }

@@ -11,7 +11,7 @@ use eutectic_ir::{DType, Graph, NodeId, Origin, Type};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    copy::copy,
+    copy::{copy, copy_rows},
     memory,
     program::{LowerError, Lowered},
     stages::{Staged, StagedLoop, carried, given, output, value},
@@ -87,8 +87,9 @@ struct MovingPort {
     /// The value, and its stretch.
     whole: BufferId,
     span: usize,
-    /// Elements of a part.
+    /// Elements of a part, and from the start of one to that of the next.
     count: usize,
+    stride: usize,
 }
 
 struct Linker<'a> {
@@ -249,6 +250,29 @@ impl Linker<'_> {
         self.steps.push(None);
     }
 
+    /// Elements from the start of a part of so many to that of the next: more than these where buffers of the device must not start at any.
+    fn stride(&self, dtype: DType, count: usize) -> usize {
+        let bytes = count * dtype.size();
+        match self.limits.any_part {
+            true => count,
+            false => bytes.next_multiple_of(self.limits.alignment.max(dtype.size())) / dtype.size(),
+        }
+    }
+
+    /// A step that copies rows to where they start at other distances.
+    fn copies_rows(
+        &mut self,
+        buffers: [BufferId; 2],
+        dtype: DType,
+        extents: [usize; 2],
+        strides: [usize; 2],
+        origin: &Origin,
+    ) {
+        let kernel = self.kernel(&copy_rows(dtype, extents, strides));
+        self.program.run.push(Step::new(kernel, buffers.to_vec(), origin.clone()));
+        self.steps.push(None);
+    }
+
     fn repeat(&mut self, graph: &Graph, moment: usize, of: &StagedLoop, piece: &LinkUnit) -> Result<(), LowerError> {
         let program = &piece.lowered.program;
         let count = of.times.saturating_mul(program.run.len()).saturating_add(self.program.run.len());
@@ -270,11 +294,19 @@ impl Linker<'_> {
             self.values.extend(of.results[at].iter().map(|id| (*id, (cell, Some(life)))));
             states.push(cell);
         }
-        // What is scanned lies in the arena, so that its parts can be named.
+        // What is scanned lies in the arena, so that its parts can be named, and far enough apart that they can be bound.
         let mut scanned = Vec::new();
         for id in &of.scanned {
             let buffer = self.read(*id, moment)?;
-            let whole = match self.program.buffers[buffer].place {
+            let Buffer { dtype, count, ref place } = self.program.buffers[buffer];
+            let count = count / of.times.max(1);
+            let stride = self.stride(dtype, count);
+            let whole = match place {
+                _ if stride != count => {
+                    let (cell, _) = self.cell(&Type::tensor(dtype, &[of.times, stride]), moment);
+                    self.copies_rows([buffer, cell], dtype, [of.times, count], [count, stride], &of.origin);
+                    cell
+                }
                 Place::Arena(_) => buffer,
                 _ => {
                     let (cell, _) = self.cell(graph.ty(*id), moment);
@@ -288,12 +320,19 @@ impl Linker<'_> {
         for id in &of.captured {
             captured.push(self.read(*id, moment)?);
         }
-        let mut stacked = Vec::new();
+        let (mut stacked, mut apart) = (Vec::new(), Vec::new());
         for ((_, ty), results) in program.outputs.iter().zip(&of.results[of.starts.len()..]) {
-            let whole = Type::tensor(ty.dtype().unwrap_or(DType::F32), &[of.times, ty.count()]);
-            let (cell, life) = self.cell(&whole, moment);
+            let (dtype, count) = (ty.dtype().unwrap_or(DType::F32), ty.count());
+            let (cell, life) = self.cell(&Type::tensor(dtype, &[of.times, count]), moment);
             self.values.extend(results.iter().map(|id| (*id, (cell, Some(life)))));
-            stacked.push(cell);
+            let stride = self.stride(dtype, count);
+            if stride == count {
+                stacked.push(cell);
+            } else {
+                let (parts, _) = self.cell(&Type::tensor(dtype, &[of.times, stride]), moment);
+                apart.push(([parts, cell], dtype, [of.times, count], [stride, count]));
+                stacked.push(parts);
+            }
         }
         let number = |name: &str, names: &dyn Fn(usize) -> String, most: usize| (0..most).find(|at| names(*at) == name);
         let inputs: Vec<_> =
@@ -325,18 +364,11 @@ impl Linker<'_> {
             if !moves || buffer.count == 0 {
                 continue;
             }
-            let bytes = buffer.count * buffer.dtype.size();
-            if !self.limits.any_part && !bytes.is_multiple_of(self.limits.alignment) {
-                let problem = format!(
-                    "each time is given or gives {bytes} bytes, which is no multiple of {}, where buffers of this device start",
-                    self.limits.alignment
-                );
-                return Err(LowerError { origin: of.origin.clone(), problem });
-            }
             let whole = buffers[at];
             let span = self.placed.iter().find(|placed| placed.buffer == whole).map(|placed| placed.span);
             let span = span.ok_or_else(|| defect("a part is of what is not in the arena".into()))?;
-            moving.push(MovingPort { buffer: at, whole, span, count: buffer.count });
+            let stride = self.stride(buffer.dtype, buffer.count);
+            moving.push(MovingPort { buffer: at, whole, span, count: buffer.count, stride });
         }
         // Where states are at last, whatever their buffers are until then.
         let cells = buffers.clone();
@@ -347,7 +379,7 @@ impl Linker<'_> {
                 buffers[*state] = buffers[*part];
             }
             for port in &moving {
-                let (dtype, at) = (program.buffers[port.buffer].dtype, time * port.count);
+                let (dtype, at) = (program.buffers[port.buffer].dtype, time * port.stride);
                 let part = self.buffer(&Type::tensor(dtype, &[port.count]), Place::Arena(0));
                 self.placed.push(PlacedBuffer { buffer: part, span: port.span, at: at * dtype.size() });
                 self.program.parts.insert(part, Part { of: port.whole, at });
@@ -366,6 +398,9 @@ impl Linker<'_> {
                 self.program.run.push(step);
                 self.steps.push(name);
             }
+        }
+        for (buffers, dtype, extents, strides) in apart {
+            self.copies_rows(buffers, dtype, extents, strides, &of.origin);
         }
         Ok(())
     }
