@@ -45,7 +45,8 @@ fn computing(dtype: DType) -> DType {
 fn rounding(magnitude: f64, unit: f64, smallest_normal: f64) -> f64 {
     // The reference's own rounding is in it, which matters where the type is f64.
     let relative = (unit + f64::EPSILON / 2.0) * magnitude;
-    if magnitude < smallest_normal { relative + magnitude.min(smallest_normal) } else { relative }
+    // What is computed a little too small is flushed as well.
+    if magnitude - relative < smallest_normal { relative + magnitude } else { relative }
 }
 
 /// Smallest normal and largest finite number of a computing type.
@@ -91,10 +92,11 @@ impl Bounded {
         if !value.is_finite() {
             return Bounded { value, err: if propagated.is_finite() { 0.0 } else { f64::INFINITY }, unit };
         }
-        if propagated == 0.0 && is_exact(value, unit) && roundings <= 1.0 {
+        let (smallest, largest) = range(unit);
+        let is_kept = value == 0.0 || value.abs() >= smallest;
+        if propagated == 0.0 && is_kept && is_exact(value, unit) && roundings <= 1.0 {
             return Bounded { value, err: 0.0, unit };
         }
-        let (smallest, largest) = range(unit);
         let most = value.abs() + propagated;
         let err = propagated + rounding(most, unit * roundings, smallest);
         match roundings <= 1.0 && is_rounded_to_finite(most, unit, largest) {

@@ -362,3 +362,15 @@ fn what_is_rounded_to_the_largest_number_is_judged() {
         assert_eq!(sum(least / 64.0).admits(f64::NEG_INFINITY), None, "{dtype}");
     }
 }
+
+#[test]
+fn what_becomes_subnormal_may_be_flushed() {
+    let smallest = Bounded::new(f64::from(f32::MIN_POSITIVE), 0.0, DType::F32);
+    let half = Bounded::new(0.5, 0.0, DType::F32);
+    let result = smallest * half;
+    assert_eq!([result.value, 0.0, -result.value].map(|x| result.admits(x)), [Some(true), Some(true), Some(false)]);
+    // A quotient that is a little too small is below the smallest normal number, and its exact value is not.
+    let above = Bounded::new(f64::from(f32::MIN_POSITIVE) * 3.0 * (1.0 + f64::from(f32::EPSILON)), 0.0, DType::F32);
+    assert_eq!((above / Bounded::new(3.0, 0.0, DType::F32)).admits(0.0), Some(true));
+    assert_eq!((smallest * Bounded::new(2.0, 0.0, DType::F32)).admits(0.0), Some(false));
+}

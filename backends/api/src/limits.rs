@@ -50,6 +50,8 @@ pub struct Limits {
     pub extent: usize,
     /// The element types of buffers and values.
     pub dtypes: DTypes,
+    /// Whether kernels tell numbers below the smallest normal one from zero.
+    pub subnormals: bool,
 }
 
 impl Limits {
@@ -100,6 +102,7 @@ impl Default for Limits {
             rank: ANY,
             extent: ANY,
             dtypes: DTypes::ALL,
+            subnormals: true,
         }
     }
 }

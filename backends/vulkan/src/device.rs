@@ -282,8 +282,7 @@ impl Device for Vulkan {
             .map(|dtype| format!(", matrix units of {dtype}"))
             .collect();
         let (name, driver, memory) = (&found.name, &found.driver, features.memory >> 30);
-        let keeps = found.kept.contains(&(32, FloatControl::SUBNORMALS));
-        let flushed = if keeps { "" } else { ", subnormal numbers are zero" };
+        let flushed = if self.limits().subnormals { "" } else { ", subnormal numbers are zero" };
         format!("{name} ({driver}), {memory} GiB, subgroups of {subgroup}{units}{lacks}{flushed}")
     }
 
@@ -297,6 +296,7 @@ impl Device for Vulkan {
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(DTypes::ALL, |all, (dtype, _)| all.without(dtype)),
+            subnormals: self.shared.found.kept.contains(&(32, FloatControl::SUBNORMALS)),
             ..Limits::default()
         }
     }

@@ -104,6 +104,7 @@ fn limits(random: &mut Random) -> Limits {
         binding: one(&[1 << 10, 1 << 14]),
         capacity: one(&[1 << 12, 1 << 16]),
         dtypes: DTypes::ALL,
+        subnormals: true,
     };
     limits.alignment = random.pick(&[1, 8, 64, 256, 4096]);
     if random.below(4) == 0 {
