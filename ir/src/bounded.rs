@@ -251,6 +251,9 @@ impl Div for Bounded {
         let exponent_only = b.value.is_normal() && b.value.to_bits() << 12 == 0;
         let short = is_exact(value, unit) && (exponent_only || value.fract() == 0.0);
         let whole = propagated == 0.0 && short && (-value).mul_add(b.value, a.value) == 0.0;
-        Bounded::computed(value, propagated, unit, if whole { 1.0 } else { 5.0 })
+        // The reciprocal of such a divisor is subnormal.
+        let vanishes = b.value.is_finite() && (b.value.abs() + b.err) * range(unit).0 > 1.0;
+        let lost = if vanishes { value.abs() } else { 0.0 };
+        Bounded::computed(value, propagated + lost, unit, if whole { 1.0 } else { 5.0 })
     }
 }

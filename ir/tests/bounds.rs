@@ -1,6 +1,6 @@
 //! The error bounds hold for plain f32 arithmetic, are not much wider than that, and say what cannot be judged.
 
-use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, bounded::hides, interpret, ops::eval::Data};
+use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, bounded::{BoundedSum, hides}, scalar::ExactSum, interpret, ops::eval::Data};
 
 /// What a kernel computes.
 type Function = fn(f32) -> f32;
@@ -373,4 +373,25 @@ fn what_becomes_subnormal_may_be_flushed() {
     let above = Bounded::new(f64::from(f32::MIN_POSITIVE) * 3.0 * (1.0 + f64::from(f32::EPSILON)), 0.0, DType::F32);
     assert_eq!((above / Bounded::new(3.0, 0.0, DType::F32)).admits(0.0), Some(true));
     assert_eq!((smallest * Bounded::new(2.0, 0.0, DType::F32)).admits(0.0), Some(false));
+    // A device that multiplies by the reciprocal has zero for it.
+    let of_large = |divisor| Bounded::new(1.5, 0.0, DType::F32) / Bounded::new(divisor, 0.0, DType::F32);
+    assert_eq!([2e38, 8e37].map(|divisor| of_large(divisor).admits(0.0)), [Some(true), Some(false)]);
+}
+
+#[test]
+fn terms_and_differences_of_a_sum_may_be_flushed() {
+    let least = f64::from(f32::MIN_POSITIVE);
+    let exact = |x: f64| Bounded::new(x, 0.0, DType::F32);
+    let total = |terms: &[f64]| {
+        let mut sum = BoundedSum::default();
+        terms.iter().for_each(|&x| sum.add(exact(x)));
+        sum.total()
+    };
+    // Each product is subnormal, their sum is not.
+    let mut products = BoundedSum::default();
+    (0..4).for_each(|_| products.add_product(exact(least), exact(0.5)));
+    assert_eq!(products.total().admits(0.0), Some(true));
+    // The first two differ by half of the smallest normal number.
+    assert_eq!(total(&[1.5 * least, -least, 4.0 * least]).admits(4.0 * least), Some(true));
+    assert_eq!(total(&[1e-20, 2e-20, 1e-21]).admits(3e-20), Some(false));
 }

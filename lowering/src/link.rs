@@ -243,34 +243,21 @@ impl Linker<'_> {
         buffer.ok_or_else(|| defect(format!("there is no {kind} {name}")))
     }
 
-    /// A step that copies.
-    fn copies(&mut self, from: BufferId, to: BufferId, ty: &Type, origin: &Origin) {
-        let kernel = self.kernel(&copy(ty));
+    /// A step by which a kernel copies one buffer to another.
+    fn copies(&mut self, kernel: &Kernel, [from, to]: [BufferId; 2], origin: &Origin) {
+        let kernel = self.kernel(kernel);
         self.program.run.push(Step::new(kernel, vec![from, to], origin.clone()));
         self.steps.push(None);
     }
 
-    /// Elements from the start of a part of so many to that of the next: more than these where buffers of the device must not start at any.
+    /// Elements from the start of a part of so many to that of the next: more than these where the device's buffers may not start
+    /// anywhere.
     fn stride(&self, dtype: DType, count: usize) -> usize {
         let bytes = count * dtype.size();
         match self.limits.any_part {
             true => count,
             false => bytes.next_multiple_of(self.limits.alignment.max(dtype.size())) / dtype.size(),
         }
-    }
-
-    /// A step that copies rows to where they start at other distances.
-    fn copies_rows(
-        &mut self,
-        buffers: [BufferId; 2],
-        dtype: DType,
-        extents: [usize; 2],
-        strides: [usize; 2],
-        origin: &Origin,
-    ) {
-        let kernel = self.kernel(&copy_rows(dtype, extents, strides));
-        self.program.run.push(Step::new(kernel, buffers.to_vec(), origin.clone()));
-        self.steps.push(None);
     }
 
     fn repeat(&mut self, graph: &Graph, moment: usize, of: &StagedLoop, piece: &LinkUnit) -> Result<(), LowerError> {
@@ -290,7 +277,7 @@ impl Linker<'_> {
             let ty = graph.ty(*start);
             let from = self.read(*start, moment)?;
             let (cell, life) = self.cell(ty, moment);
-            self.copies(from, cell, ty, &of.origin);
+            self.copies(&copy(ty), [from, cell], &of.origin);
             self.values.extend(of.results[at].iter().map(|id| (*id, (cell, Some(life)))));
             states.push(cell);
         }
@@ -304,13 +291,14 @@ impl Linker<'_> {
             let whole = match place {
                 _ if stride != count => {
                     let (cell, _) = self.cell(&Type::tensor(dtype, &[of.times, stride]), moment);
-                    self.copies_rows([buffer, cell], dtype, [of.times, count], [count, stride], &of.origin);
+                    let rows = copy_rows(dtype, [of.times, count], [count, stride]);
+                    self.copies(&rows, [buffer, cell], &of.origin);
                     cell
                 }
                 Place::Arena(_) => buffer,
                 _ => {
                     let (cell, _) = self.cell(graph.ty(*id), moment);
-                    self.copies(buffer, cell, graph.ty(*id), &of.origin);
+                    self.copies(&copy(graph.ty(*id)), [buffer, cell], &of.origin);
                     cell
                 }
             };
@@ -400,7 +388,7 @@ impl Linker<'_> {
             }
         }
         for (buffers, dtype, extents, strides) in apart {
-            self.copies_rows(buffers, dtype, extents, strides, &of.origin);
+            self.copies(&copy_rows(dtype, extents, strides), buffers, &of.origin);
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ pub struct BoundedSum {
     err: f64,
     /// Of the terms that are finite.
     magnitude: f64,
+    /// The smallest magnitude of a term that is not 0.
+    least: f64,
     unit: f64,
     terms: f64,
     products: bool,
@@ -18,7 +20,16 @@ pub struct BoundedSum {
 
 impl Default for BoundedSum {
     fn default() -> BoundedSum {
-        BoundedSum { value: 0.0, err: 0.0, magnitude: 0.0, unit: 0.0, terms: 0.0, products: false, whole: true }
+        BoundedSum {
+            value: 0.0,
+            err: 0.0,
+            magnitude: 0.0,
+            least: f64::INFINITY,
+            unit: 0.0,
+            terms: 0.0,
+            products: false,
+            whole: true,
+        }
     }
 }
 
@@ -28,6 +39,9 @@ impl ExactSum<Bounded> for BoundedSum {
         self.err += x.err;
         if x.value.is_finite() {
             self.magnitude += x.value.abs() + x.err;
+        }
+        if x.value != 0.0 {
+            self.least = self.least.min((x.value.abs() - x.err).max(0.0));
         }
         self.unit = self.unit.max(x.unit);
         self.terms += 1.0;
@@ -55,7 +69,9 @@ impl ExactSum<Bounded> for BoundedSum {
             return Bounded::computed(self.value, self.err, self.unit, 1.0);
         }
         let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
-        let flushed = if self.magnitude < smallest * self.terms { smallest * self.terms } else { 0.0 };
+        // A product may be subnormal, and so may the difference of two terms of which one has its last place there.
+        let lost = self.terms + if self.products { self.terms } else { 0.0 };
+        let flushed = if self.least * self.unit < smallest { smallest * lost } else { 0.0 };
         Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }
             .checked()
     }
