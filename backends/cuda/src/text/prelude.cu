@@ -25,8 +25,10 @@ FN float max_of(float a, float b) { return larger(a, b); }
 FN float min_of(float a, float b) { return smaller(a, b); }
 template <class T> FN T sign_of(T x) { return x == 0 || x != x ? x : copysign((T)1, x); }
 template <class T> FN T div_of(T a, T b) {
-    if (b == 0) return 0;
-    if constexpr ((T)-1 < (T)0) { if (b == (T)-1) return wrap_sub((T)0, a); }
+    if constexpr (!IsFloat<T>::value) {
+        if (b == 0) return 0;
+        if constexpr ((T)-1 < (T)0) { if (b == (T)-1) return wrap_sub((T)0, a); }
+    }
     return (T)(a / b);
 }
 template <class T> FN T mod_of(T a, T b) {
