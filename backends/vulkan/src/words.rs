@@ -106,7 +106,7 @@ pub fn with_matrices(words: &[u32], dtype: DType) -> Vec<u32> {
     let pointers: BTreeMap<u32, u32> = all.iter().filter(|i| op(i) == TYPE_POINTER).map(|i| (i[1], i[2])).collect();
     let is_memory = |i: &&&[u32]| {
         let is_pointer = matches!(op(i), VARIABLE | ACCESS_CHAIN);
-        is_pointer && matches!(pointers.get(&i[1]), Some(&(WORKGROUP | STORAGE_BUFFER)))
+        is_pointer && pointers.get(&i[1]) == Some(&WORKGROUP)
     };
     let shared: Vec<u32> = all.iter().filter(is_memory).map(|i| i[2]).collect();
     let mut new = words[..5].to_vec();

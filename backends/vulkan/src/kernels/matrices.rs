@@ -21,11 +21,11 @@ const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) ->
 
 /// Rates as measured on an H200.
 const FORMS: [TileForm; 5] = [
-    form([128, 128], 32, [2, 2], 4.2),
-    form([128, 64], 32, [2, 2], 3.2),
-    form([64, 64], 64, [2, 2], 2.7),
-    form([32, 64], 64, [2, 2], 1.5),
-    form([16, 64], 64, [1, 4], 0.8),
+    form([128, 128], 32, [2, 2], 5.5),
+    form([128, 64], 32, [2, 2], 4.5),
+    form([64, 64], 64, [2, 2], 3.6),
+    form([32, 64], 64, [2, 2], 1.9),
+    form([16, 64], 64, [1, 4], 1.0),
 ];
 /// Rows, columns and depth of a fragment.
 pub const SIDE: usize = 16;
@@ -71,8 +71,8 @@ pub struct UnitTile<'a> {
     /// Extents.
     pub outer: usize,
     pub depth: usize,
-    /// Where the operand's depth ends.
-    pub end: &'a str,
+    /// Where the operand's depth ends, if a tile may reach beyond.
+    pub end: Option<&'a str>,
     /// Where it begins in memory, in parts of 16 bytes.
     pub at: usize,
     pub dtype: DType,
@@ -103,12 +103,12 @@ impl UnitTile<'_> {
         let mut all = String::new();
         for round in 0..self.rounds(threads) {
             let inside = match (round + 1) * threads > count {
-                true => format!("if (of_tile < {count}) "),
+                true => format!("if (of_tile < {count}u) "),
                 false => String::new(),
             };
             let _ = write!(
                 all,
-                "{{\nlet of_tile = thread + {};\n{inside}{{\nlet line = of_tile / {across};\nlet place = of_tile % {across};\n{}}}\n}}\n",
+                "{{\nlet of_tile = u32(thread) + {}u;\n{inside}{{\nlet line = i32(of_tile / {across}u);\nlet place = i32(of_tile % {across}u);\n{}}}\n}}\n",
                 round * threads,
                 text(round)
             );
@@ -121,30 +121,40 @@ impl UnitTile<'_> {
         (0..self.rounds(threads)).map(|n| format!("var {}{n}: vec4<u32>;\n", self.name)).collect()
     }
 
-    /// Statements that bring them into registers, from an outer coordinate and a term of the depth on; what is outside of the operand is zeros.
+    /// Statements that bring them into registers, from an outer coordinate and a term of the depth on. Beyond the depth are zeros; beyond the
+    /// outer axis, where nobody looks at sums, the last ones again. Branches would cost a quarter of the time. Coordinates are divided as
+    /// unsigned numbers, which takes a shift.
     pub fn read(&self, [first, from]: [&str; 2], threads: usize) -> String {
         let PrintedOperand { text, values, lanes, along, outer, raw } = self.operand;
-        let (count, name, end) = (lanes.count, self.name, self.end);
+        let (count, name, end) = (&lanes.count, self.name, self.end);
         let [at_line, at_place] = if *along { [first, from] } else { [from, first] };
         self.each(threads, |round| {
             let mut all = format!("{name}{round} = vec4<u32>();\n");
-            let several = count < EIGHT;
+            let several = *count < EIGHT;
             if several {
                 all += &format!("for (var n = 0; n < {}; n += 1) {{\n", EIGHT / count);
             }
             let n = if several { format!(" + n * {count}") } else { String::new() };
             let [of_line, of_place] = [format!("{at_line} + line"), format!("{at_place} + place * {EIGHT}{n}")];
             let (o, k) = if *along { (of_line, of_place) } else { (of_place, of_line) };
-            all += &format!("let at_o = {o};\nlet at_k = {k};\nif (at_o < {outer} && at_k < {end}) {{\n");
-            let by = |split: bool| if split && count > 1 { format!(" / {count}") } else { String::new() };
-            all += &format!("let o = at_o{};\nlet k = at_k{};\n", by(!along), by(*along));
+            let last = outer.saturating_sub(if *along { 1 } else { *count });
+            let o = if outer % self.outer > 0 { format!("min({o}, {last})") } else { o };
+            let inside = end.map(|end| format!("if (at_k < {end}) "));
+            all += &format!("let at_o = {o};\nlet at_k = {k};\n{}{{\n", inside.unwrap_or_default());
+            let by = |at: &str, split: bool| match split && *count > 1 {
+                true => format!("i32(u32({at}) / {count}u)"),
+                false => at.to_string(),
+            };
+            all += &format!("let o = {};\nlet k = {};\n", by("at_o", !along), by("at_k", *along));
             let half = |n: usize| format!("bits_{}({})", self.dtype, values[n % values.len()]);
             let pair = |n: usize| format!("{} | ({} << 16u)", half(n), half(n + 1));
-            match (count, raw) {
-                (EIGHT, Some((slot, at))) => all += &format!("{name}{round} = quad_s{slot}({at} / {EIGHT});\n"),
+            match (*count, raw) {
+                (EIGHT, Some((slot, at))) => {
+                    all += &format!("{name}{round} = quad_s{slot}(i32(u32({at}) / {EIGHT}u));\n");
+                }
                 _ => {
                     all += text;
-                    match count {
+                    match *count {
                         1 => all += &format!("{name}{round}[n / 2] |= {} << (16u * (u32(n) & 1u));\n", half(0)),
                         EIGHT => {
                             let words: Vec<String> = (0..4).map(|n| pair(2 * n)).collect();
@@ -200,7 +210,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         role: ['A', 'B'][n],
         outer,
         depth: bk,
-        end: "end",
+        end: (product.extents[3] % bk > 0).then_some("end"),
         at,
         dtype,
     };
@@ -256,7 +266,10 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
             lanes * points.lanes(),
             i * SIDE,
         );
-        body += &points.at(|lane| format!("memory[own + row * {stride} + column / 4][column % 4 + {lane}]"));
+        body += &points.at(|lane| {
+            let place = if points.lanes() == 4 { lane.to_string() } else { format!("column % 4 + {lane}") };
+            format!("memory[own + row * {stride} + column / 4][{place}]")
+        });
         body += "}\nworkgroupBarrier();\n";
     }
     Ok(TileText { threads, before, body })

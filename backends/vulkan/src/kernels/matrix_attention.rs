@@ -69,14 +69,15 @@ pub fn print(
     let [q, k, v] = problem.operands(EIGHT)?;
     let nothing = problem.nothing();
     let end_of_depth = d.to_string();
+    let end_of_depth = (d % bd > 0).then_some(end_of_depth.as_str());
     let of = |operand, (name, role), [outer, depth]: [usize; 2], end, at| -> UnitTile<'_> {
         let operand: &PrintedOperand = operand;
         UnitTile { operand, name, role, outer, depth, end, at, dtype }
     };
-    let key = of(&k, ("key", 'B'), [bt, bd], &end_of_depth, 0);
-    let value = of(&v, ("value", 'B'), [be, bt], "end", key.size());
+    let key = of(&k, ("key", 'B'), [bt, bd], end_of_depth, 0);
+    let value = of(&v, ("value", 'B'), [be, bt], Some("end"), key.size());
     let passing = key.size() + value.size();
-    let query = of(&q, ("query", 'A'), [bq, bd], &end_of_depth, passing);
+    let query = of(&q, ("query", 'A'), [bq, bd], end_of_depth, passing);
     let stride = stride(tile);
     // Scores pass where queries came by; emulation has no fragments that keep these.
     let own = passing + if units.emulated { query.size() } else { 0 };
