@@ -31,11 +31,15 @@ const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
 /// How often all coefficients are gone over with one factor, at most.
 const ROUNDS: usize = 40;
 
-/// Looks for positive coefficients near `start` of which `error` is as small as can be: each is made larger or smaller by a factor, as
-/// long as the error falls by more than the change is worth. `error` is a mean of |ln predicted/measured|, see [`off`] and [`off_by_time`]; infinite where
-/// coefficients make no model.
+/// Looks for coefficients near `start`, none of them negative, of which `error` is as small as can be: each is made larger or smaller by a
+/// factor, as long as the error falls by more than the change is worth. `error` is a mean of |ln predicted/measured|, see [`off`] and
+/// [`off_by_time`]; infinite where coefficients make no model.
 pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let moved = |now: &[f64]| now.iter().zip(start).map(|(now, start)| (now / start).ln().abs()).sum::<f64>() * INERTIA;
+    let moved = |now: &[f64]| {
+        // A coefficient that is 0 stays so.
+        let pairs = now.iter().zip(start).filter(|(_, start)| **start > 0.0);
+        pairs.map(|(now, start)| (now / start).ln().abs()).sum::<f64>() * INERTIA
+    };
     let mut best = start.to_vec();
     let mut least = error(start);
     for step in STEPS {
@@ -129,14 +133,14 @@ mod tests {
         let work: Vec<[f64; 2]> = (0..40).map(|n| [f64::from(1 << (n % 8)), f64::from(1 << (n / 5))]).collect();
         let seconds = |c: &[f64], [bytes, flops]: [f64; 2]| bytes * c[0] + flops * c[1];
         let error = |c: &[f64]| off(work.iter().map(|&w| (seconds(c, w), seconds(&truth, w))));
-        let start = [1e-10, 2e-10, 7.5];
+        // Nothing depends on the last two, one of which is 0.
+        let start = [1e-10, 2e-10, 7.5, 0.0];
         let found = coefficients(&start, error);
         assert!(error(&start) > 0.5 && error(&found) < 0.03, "{found:?}");
         for n in 0..2 {
             assert!((found[n] / truth[n]).ln().abs() < 0.1, "{found:?}");
         }
-        // Nothing depends on the last one.
-        assert_eq!(found[2], start[2]);
+        assert_eq!(found[2..], start[2..]);
     }
 
     #[test]
