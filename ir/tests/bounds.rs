@@ -1,6 +1,12 @@
 //! The error bounds hold for plain f32 arithmetic, are not much wider than that, and say what cannot be judged.
 
-use eutectic_ir::{Attr, Bounded, DType, Graph, NodeId, Tensor, bounded::{BoundedSum, hides}, scalar::ExactSum, interpret, ops::eval::Data};
+use eutectic_ir::{
+    Attr, Bounded, DType, Graph, NodeId, Tensor,
+    bounded::{BoundedSum, hides},
+    interpret,
+    ops::eval::Data,
+    scalar::ExactSum,
+};
 
 /// What a kernel computes.
 type Function = fn(f32) -> f32;

@@ -177,14 +177,14 @@ impl Costs {
     /// # Errors
     /// Where the text is not such a file, or a number in it is no cost.
     pub fn parse(text: &str) -> Result<Costs, toml::de::Error> {
-        Costs::of(toml::from_str(text)?)
+        Costs::from_table(toml::from_str(text)?)
     }
 
     /// Reads a file's content.
     ///
     /// # Errors
     /// As of [`Costs::parse`].
-    pub fn of(table: toml::Table) -> Result<Costs, toml::de::Error> {
+    pub fn from_table(table: toml::Table) -> Result<Costs, toml::de::Error> {
         let costs = Costs::deserialize(table)?;
         costs.check().map_err(toml::de::Error::custom)?;
         Ok(costs)

@@ -13,7 +13,7 @@ pub fn fit(start: &Costs, measured: &[Measured]) -> Option<Fitted> {
     let numbers: Vec<f64> = paths.iter().map(|path| number(&table, path)).collect();
     let costs_of = |table: &mut Table, numbers: &[f64]| {
         paths.iter().zip(numbers).for_each(|(path, &to)| set(table, path, to));
-        Costs::of(table.clone()).ok()
+        Costs::from_table(table.clone()).ok()
     };
     let judge = |numbers: &[f64]| costs_of(&mut table.clone(), numbers).map_or(f64::INFINITY, |c| error(&c, measured));
     let found = coefficients(&numbers, judge);

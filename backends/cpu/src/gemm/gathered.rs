@@ -5,6 +5,9 @@
 //! guard fails. Guards are resolved once for a row, not for an element; rows next to each other
 //! for which they say the same are copied together, a line of each at a time.
 
+mod rows;
+mod sliding;
+
 use std::ops::Range;
 
 use eutectic_backend::{
@@ -13,6 +16,10 @@ use eutectic_backend::{
     grouped::{COLUMNS, Grouped, ROWS},
 };
 use eutectic_ir::{DType, index::Index};
+
+pub use rows::Alike;
+use rows::{Along, GatheredAxis, GatheredBound, GatheredRow, RowMap};
+use sliding::Sliding;
 
 use super::{
     matrix::Stretch,
@@ -28,139 +35,15 @@ const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
 /// Rows of a block from which on more of them do not gain: multiply-adds take longer than reading the right operand's part.
 const HIGH: usize = 7;
-/// The most rows of a patch, elements of one, and terms of a unit: both stay in the first-level cache beside each other.
-const PATCH_ROWS: usize = 16;
-const PATCH: usize = 4096;
-const UNIT: usize = 768;
 
-/// The operand: a row for each point of `rows`, and in it a term for each point of `outer` and of the line.
+/// The operand.
 pub struct Gathered {
     /// The buffer.
     pub slot: usize,
-    count: usize,
-    base: i64,
-    rows: Vec<GatheredAxis>,
-    outer: Vec<GatheredAxis>,
-    /// Elements of a line, and from one to the next in the buffer.
-    line: usize,
-    step: i64,
-    /// Where lines begin, from the first one on, and how far terms reach from there: the least offset, and the largest.
-    starts: Vec<isize>,
-    reach: (i64, i64),
-    guards: Vec<GatheredBound>,
+    map: RowMap,
     /// An element, in its first bytes.
     fill: Word,
     sliding: Option<Sliding>,
-}
-
-/// How neighbouring rows share elements, as windows that slide along lines of an image: what a block of them reads in a line is one
-/// stretch of memory, of which the channels of a group are only a part at each position. With what is missing at its ends filled in, it is
-/// a patch, in which the rows are read where they overlap. It holds no element that these do not read.
-struct Sliding {
-    /// The axis of the terms along which windows slide, if it is not a part of their lines.
-    axis: Option<usize>,
-    /// Positions of a window, and elements of one: of an axis the lines at its steps, else the elements of a line.
-    taps: usize,
-    width: usize,
-    /// Elements from a position to the next: in the buffer, and in patches.
-    apart: i64,
-    pitch: i64,
-    /// Positions from a row to the next.
-    steps: i64,
-    /// Lines and terms that are read in one stretch, and elements from the patch of a unit to that of the next.
-    lines: usize,
-    unit: usize,
-    span: usize,
-    /// Where lines begin in patches, from the first one on.
-    starts: Vec<isize>,
-}
-
-impl Sliding {
-    /// None where windows do not overlap enough, or are too large for the first-level cache.
-    fn new(of: &Gathered) -> Option<Sliding> {
-        let inner = of.rows.len().checked_sub(1)?;
-        let GatheredAxis { extent, stride } = of.rows[inner];
-        if of.step != 1 || stride <= 0 || of.starts.is_empty() {
-            return None;
-        }
-        let slides = |axis: &GatheredAxis| axis.extent > 1 && axis.stride > 0 && stride % axis.stride == 0;
-        let axis = of.outer.len().checked_sub(1).filter(|&last| slides(&of.outer[last]));
-        let (lines, taps, width, apart) = axis.map_or((1, of.line, 1, 1), |axis| {
-            (of.outer[axis].extent, of.outer[axis].extent, of.line, of.outer[axis].stride)
-        });
-        // What is there of the windows of a block is one stretch, if guards move with them, or are the same for all.
-        let moves_along = |guard: &GatheredBound| match guard.along {
-            Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
-            Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * apart == factor * stride,
-            Along::Outer(..) | Along::None => guard.strides[inner] == 0,
-        };
-        let (unit, pitch, steps) = (lines * of.line, apart.min(width as i64), stride / apart);
-        let rows = extent.min(PATCH_ROWS);
-        let positions = (rows as i64 - 1) * steps + taps as i64;
-        let span = usize::try_from((positions - 1) * pitch).ok()? + width;
-        if unit > UNIT || span > PATCH || 4 * span > 3 * rows * unit || !of.guards.iter().all(moves_along) {
-            return None;
-        }
-        let in_unit = |n: usize| (n / lines * span) as isize + (n % lines) as isize * pitch as isize;
-        let starts = (0..of.starts.len()).map(in_unit).collect();
-        Some(Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, starts })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct GatheredAxis {
-    extent: usize,
-    stride: i64,
-}
-
-/// Rows that can be read in place, because all of their terms are there: segments of terms that lie in all rows alike.
-pub struct Alike<'a> {
-    /// The first element of the first row's terms, had they begun at the first line.
-    pub at: isize,
-    /// From a row to the next.
-    pub stride: isize,
-    /// From a term of a segment to the next.
-    pub step: isize,
-    /// Where segments begin.
-    pub starts: &'a [isize],
-}
-
-/// What a guard says, given a row: constant + Σ strides·row + factor·(coordinate along an axis of the terms) lies in `from..to`.
-struct GatheredBound {
-    constant: i64,
-    strides: Vec<i64>,
-    along: Along,
-    from: i64,
-    to: i64,
-}
-
-/// The axis of the terms on which a guard depends, and its factor.
-enum Along {
-    None,
-    Outer(usize, i64),
-    /// A part of the line: so many elements for each step.
-    Line(i64, usize),
-}
-
-/// Coordinates from one to before another.
-#[derive(Clone, Copy, PartialEq)]
-struct Between<T> {
-    from: T,
-    to: T,
-}
-
-impl<T: Ord> Between<T> {
-    fn and(self, other: Between<T>) -> Between<T> {
-        Between { from: self.from.max(other.from), to: self.to.min(other.to) }
-    }
-}
-
-/// Where a row lies: its first element, and which of its terms are there.
-#[derive(Clone, Copy, PartialEq)]
-struct GatheredRow {
-    at: i64,
-    outer: [Between<i64>; MAX_RANK],
-    line: Between<usize>,
 }
 
 impl Gathered {
@@ -224,8 +107,7 @@ impl Gathered {
             let strides = strides[..first].to_vec();
             Some(GatheredBound { constant: index.constant, strides, along, from: range.start, to: range.end })
         };
-        let mut gathered = Gathered {
-            slot: load.slot,
+        let map = RowMap {
             count,
             base: load.at.constant,
             rows: rows.to_vec(),
@@ -235,60 +117,51 @@ impl Gathered {
             starts,
             reach: (least, most),
             guards: bounds.iter().map(bound).collect::<Option<_>>()?,
-            fill: number(fill.unwrap_or(0.0), acc),
-            sliding: None,
         };
-        gathered.sliding = Sliding::new(&gathered);
-        Some(gathered)
+        let sliding = Sliding::new(&map);
+        Some(Gathered { slot: load.slot, map, fill: number(fill.unwrap_or(0.0), acc), sliding })
     }
 
     /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms
     /// are whole lines.
     pub fn alike(&self, rows: Stretch, terms: Stretch) -> Option<Alike<'_>> {
         let (Stretch { first, count }, Stretch { first: from, count: k }) = (rows, terms);
-        let inner = self.rows.last()?;
+        let inner = self.map.rows.last()?;
         let here = first % inner.extent + count <= inner.extent;
-        if !here || !from.is_multiple_of(self.line) || !k.is_multiple_of(self.line) {
+        if !here || !from.is_multiple_of(self.map.line) || !k.is_multiple_of(self.map.line) {
             return None;
         }
         // What holds for the first and the last one holds in between.
-        let point = self.point(first);
+        let point = self.map.point(first);
         let beyond = count as i64 - 1;
-        let there = self.guards.iter().all(|guard| self.is_whole(guard, &point, beyond));
-        let at = self.rows.iter().zip(&point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
+        let there = self.map.guards.iter().all(|guard| self.map.is_whole(guard, &point, beyond));
+        let at = self.map.rows.iter().zip(&point).fold(self.map.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
         let last = at + inner.stride * beyond;
-        let inside = there && at.min(last) + self.reach.0 >= 0 && at.max(last) + self.reach.1 < self.count as i64;
-        let starts = self.starts.get(from / self.line..(from + k) / self.line).filter(|starts| !starts.is_empty())?;
-        let [at, stride, step] = [at, inner.stride, self.step].map(|n| n as isize);
+        let inside =
+            there && at.min(last) + self.map.reach.0 >= 0 && at.max(last) + self.map.reach.1 < self.map.count as i64;
+        let starts = self
+            .map
+            .starts
+            .get(from / self.map.line..(from + k) / self.map.line)
+            .filter(|starts| !starts.is_empty())?;
+        let [at, stride, step] = [at, inner.stride, self.map.step].map(|n| n as isize);
         inside.then_some(Alike { at, stride, step, starts })
-    }
-
-    /// Whether a guard holds for all terms of a row and of the one so far beyond it.
-    fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
-        let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
-        let moved = beyond * guard.strides.last().copied().unwrap_or(0);
-        let reach = match guard.along {
-            Along::None => 0,
-            Along::Outer(axis, factor) => factor * (self.outer[axis].extent as i64 - 1),
-            Along::Line(factor, unit) => factor * ((self.line - 1) / unit) as i64,
-        };
-        guard.from <= value + moved.min(0) && value + moved.max(0) + reach < guard.to
     }
 
     /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart; or where
     /// they overlap, and blocks of at most so many rows are about as high if none goes on beyond a line.
     pub fn lines_of_rows(&self, most: usize) -> Option<usize> {
-        let line = self.rows.last()?.extent;
-        let slow = self.line < LONG_LINE || self.step != 1;
+        let line = self.map.rows.last()?.extent;
+        let slow = self.map.line < LONG_LINE || self.map.step != 1;
         let blocks = line.div_ceil(most.max(1));
         let high = || line >= HIGH * blocks || 4 * line >= 3 * most * blocks;
         let gains = slow || self.sliding.is_some() && high();
-        (gains && !self.starts.is_empty() && line >= FEW_ROWS).then_some(line)
+        (gains && !self.map.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
 
     /// Terms of which as many should be cut off as a multiple of these: a line of such an operand is read in place as a whole.
     pub fn segment(&self, most: usize) -> usize {
-        self.lines_of_rows(most).map_or(1, |_| self.line)
+        self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
     /// Terms that blocks of rows should read as a whole.
@@ -308,73 +181,10 @@ impl Gathered {
         terms: Stretch,
         to: *mut T,
     ) -> Option<Alike<'_>> {
-        let sliding = self.sliding.as_ref()?;
-        let &Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, ref starts } = sliding;
-        let (inner, first, units) = (self.rows.last()?, terms.first / unit, terms.count / unit);
-        let here = rows.count <= PATCH_ROWS && rows.first % inner.extent + rows.count <= inner.extent;
-        let whole = terms.first.is_multiple_of(unit) && terms.count.is_multiple_of(unit) && units > 0;
-        if !here || !whole || units * span > rows.count * terms.count {
-            return None;
+        // SAFETY: the bytes were made for this type; the rest is passed on from the caller.
+        unsafe {
+            self.sliding.as_ref()?.patch(&self.map, self.fill.at().cast::<T>().read(), micro, buffer, [rows, terms], to)
         }
-        let before = steps * (rows.count as i64 - 1);
-        let one = self.row(&self.point(rows.first))?;
-        let last = self.row(&self.point(rows.first + rows.count - 1))?;
-        // Where the first row has its first position, and the last row ends with its last one.
-        let (start, end) = match axis {
-            Some(axis) => (one.outer[axis].from, before + last.outer[axis].to.min(taps as i64)),
-            None => (one.line.from as i64, before + last.line.to as i64),
-        };
-        let positions = before + taps as i64;
-        let (start, end) = (start.clamp(0, positions), end.clamp(0, positions));
-        let elements = |positions: i64, apart: i64| (positions - 1) * apart + width as i64;
-        // SAFETY: the bytes were made for this type.
-        let fill = unsafe { self.fill.at().cast::<T>().read() };
-        for n in 0..units {
-            let number = (first + n) * lines;
-            let mut left = number;
-            let mut there = start < end;
-            for (d, axis_of_terms) in self.outer.iter().enumerate().rev() {
-                let i = (left % axis_of_terms.extent) as i64;
-                left /= axis_of_terms.extent;
-                there &= Some(d) == axis || (one.outer[d].from..one.outer[d].to).contains(&i);
-            }
-            let from = one.at + self.starts[number] as i64 + start * apart;
-            there &= from >= 0 && from + elements(end - start, apart) <= self.count as i64;
-            let all = elements(positions, pitch) as usize;
-            let (first, len) = match there {
-                true => ((start * pitch) as usize, elements(end - start, pitch) as usize),
-                false => (all, 0),
-            };
-            let to = to.wrapping_add(n * span);
-            let (count, line) = if pitch == apart { (1, len) } else { ((end - start) as usize, width) };
-            // SAFETY: the caller promises room; what is copied was checked to lie in the buffer.
-            unsafe {
-                (0..first).for_each(|at| to.add(at).write(fill));
-                if there {
-                    let (from, to) = (buffer.offset(from as isize), to.add(first));
-                    let (apart, pitch) = (apart as isize, pitch as usize);
-                    (micro.lines)(&Lines { count, len: line, from, apart, to, pitch });
-                }
-                (first + len..all).for_each(|at| to.add(at).write(fill));
-            }
-        }
-        let starts = &starts[first * lines..(first + units) * lines];
-        Some(Alike { at: -((first * span) as isize), stride: (steps * pitch) as isize, step: 1, starts })
-    }
-
-    /// How many points some axes have.
-    fn points(&self, axes: &[GatheredAxis]) -> usize {
-        axes.iter().map(|axis| axis.extent).product()
-    }
-
-    /// The point of a row, counted over all matrices.
-    fn point(&self, row: usize) -> [usize; MAX_RANK] {
-        let (mut point, mut left) = ([0; MAX_RANK], row);
-        for (d, axis) in self.rows.iter().enumerate().rev() {
-            point[d] = left % axis.extent;
-            left /= axis.extent;
-        }
-        point
     }
 
     /// Copies some terms of some rows, counted over all matrices: each row `pitch` elements after the one before.
@@ -390,18 +200,21 @@ impl Gathered {
         to: *mut T,
         pitch: usize,
     ) {
-        debug_assert!(rows.first + rows.count <= self.points(&self.rows), "rows beyond the operand");
-        debug_assert!(terms.first + terms.count <= self.points(&self.outer) * self.line, "terms beyond the operand");
+        debug_assert!(rows.first + rows.count <= self.map.points(&self.map.rows), "rows beyond the operand");
+        debug_assert!(
+            terms.first + terms.count <= self.map.points(&self.map.outer) * self.map.line,
+            "terms beyond the operand"
+        );
         // SAFETY: the bytes were made for this type.
         let fill = unsafe { self.fill.at().cast::<T>().read() };
-        let mut point = self.point(rows.first);
-        let stride = self.rows.last().map_or(0, |axis| axis.stride);
-        let (mut done, mut row) = (0, self.row(&point));
+        let mut point = self.map.point(rows.first);
+        let stride = self.map.rows.last().map_or(0, |axis| axis.stride);
+        let (mut done, mut row) = (0, self.map.row(&point));
         while done < rows.count {
             let (mut alike, mut next) = (1, None);
             while done + alike < rows.count {
-                self.advance(&mut point);
-                next = self.row(&point);
+                self.map.advance(&mut point);
+                next = self.map.row(&point);
                 if next != row.map(|row| GatheredRow { at: row.at + stride * alike as i64, ..row }) {
                     break;
                 }
@@ -419,49 +232,6 @@ impl Gathered {
         }
     }
 
-    /// Moves to the next row.
-    fn advance(&self, point: &mut [usize; MAX_RANK]) {
-        for (d, axis) in self.rows.iter().enumerate().rev() {
-            point[d] += 1;
-            if point[d] < axis.extent {
-                return;
-            }
-            point[d] = 0;
-        }
-    }
-
-    /// Where a row lies; `None` where nothing of it is there.
-    fn row(&self, point: &[usize; MAX_RANK]) -> Option<GatheredRow> {
-        let at = self.rows.iter().zip(point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
-        let mut row = GatheredRow {
-            at,
-            outer: [Between { from: 0, to: i64::MAX }; MAX_RANK],
-            line: Between { from: 0, to: self.line },
-        };
-        for guard in &self.guards {
-            let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
-            // Divisions take long, and most windows are dense.
-            let up = |n: i64, factor: i64| if factor == 1 { n } else { (n + factor - 1).div_euclid(factor) };
-            let within = |factor: i64| {
-                let [from, to] = [guard.from, guard.to].map(|end| up(end - value, factor));
-                Between { from: from.max(0), to }
-            };
-            match guard.along {
-                Along::None if (guard.from..guard.to).contains(&value) => {}
-                Along::None => return None,
-                Along::Outer(axis, factor) => {
-                    row.outer[axis] = row.outer[axis].and(within(factor));
-                }
-                Along::Line(factor, unit) => {
-                    let steps = within(factor);
-                    let elements = |steps: i64| (steps.max(0) as usize).saturating_mul(unit).min(self.line);
-                    row.line = row.line.and(Between { from: elements(steps.from), to: elements(steps.to) });
-                }
-            }
-        }
-        (row.line.from < row.line.to).then_some(row)
-    }
-
     /// Some terms of rows that are alike, of which the first one is given.
     ///
     /// # Safety
@@ -475,29 +245,29 @@ impl Gathered {
         target: &Target<T>,
         fill: T,
     ) {
-        let mut skip = from % self.line;
+        let mut skip = from % self.map.line;
         let mut outer = [0; MAX_RANK];
-        let mut left = from / self.line;
-        for (axis, i) in self.outer.iter().zip(&mut outer).rev() {
+        let mut left = from / self.map.line;
+        for (axis, i) in self.map.outer.iter().zip(&mut outer).rev() {
             *i = left % axis.extent;
             left /= axis.extent;
         }
         let mut done = 0;
         while done < k {
-            let len = (self.line - skip).min(k - done);
+            let len = (self.map.line - skip).min(k - done);
             let (start, end) = (row.line.from.clamp(skip, skip + len), row.line.to.clamp(skip, skip + len));
-            let (mut at, mut there) = (row.at + self.step * start as i64, start < end);
-            for ((axis, &i), inside) in self.outer.iter().zip(&outer).zip(row.outer) {
+            let (mut at, mut there) = (row.at + self.map.step * start as i64, start < end);
+            for ((axis, &i), inside) in self.map.outer.iter().zip(&outer).zip(row.outer) {
                 there &= (inside.from..inside.to).contains(&(i as i64));
                 at += axis.stride * i as i64;
             }
-            let reach = [self.step * (end as i64 - start as i64 - 1), target.stride * (target.rows as i64 - 1)];
+            let reach = [self.map.step * (end as i64 - start as i64 - 1), target.stride * (target.rows as i64 - 1)];
             let least: i64 = reach.iter().map(|r| r.min(&0)).sum();
             let most: i64 = reach.iter().map(|r| r.max(&0)).sum();
             // SAFETY: from the first element of all lines to the last, which are checked to lie in the buffer; the caller promises
             // room for the terms.
             unsafe {
-                if there && at + least >= 0 && at + most < self.count as i64 {
+                if there && at + least >= 0 && at + most < self.map.count as i64 {
                     target.fill(done..done + start - skip, fill);
                     target.fill(done + end - skip..done + len, fill);
                     let (from, first) = (buffer.add(at as usize), done + start - skip);
@@ -507,7 +277,7 @@ impl Gathered {
                 }
             }
             (done, skip) = (done + len, 0);
-            for (axis, i) in self.outer.iter().zip(&mut outer).rev() {
+            for (axis, i) in self.map.outer.iter().zip(&mut outer).rev() {
                 *i += 1;
                 if *i < axis.extent {
                     break;
@@ -529,7 +299,7 @@ impl Gathered {
         first: usize,
         target: &Target<T>,
     ) {
-        let (to, step, stride) = (target.to.wrapping_add(first), self.step as isize, target.stride as isize);
+        let (to, step, stride) = (target.to.wrapping_add(first), self.map.step as isize, target.stride as isize);
         // SAFETY: passed on from the caller.
         unsafe {
             if step == 1 {
@@ -592,7 +362,7 @@ fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
 mod tests {
     use eutectic_backend::{Body, Load};
 
-    use super::*;
+    use super::{sliding::PATCH_ROWS, *};
 
     /// Windows of three by three of a padded image of `groups`, whose channels are last.
     fn windows(groups: usize, size: usize, channels: usize) -> Gathered {
