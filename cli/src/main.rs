@@ -28,14 +28,20 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic demo                                        what it does, on a small transformer; needs no files
-  eutectic run minilm --weights DIR --text \"hello\"     the embedding of a sentence
-  eutectic opt model.graph --rules my-rules            the plan for a graph in text form, with rules of your own
+  # what it does, on a small transformer; needs no files
+  eutectic demo
+  # the embedding of a sentence
+  eutectic run minilm --weights DIR --text \"hello\"
+  # the plan for a graph in text form, with rules of your own
+  eutectic opt model.graph --rules my-rules
+  # an ONNX model; `eutectic inspect` says what is in it
   eutectic run model.onnx --shape batch=1 --input x=@x.npy --output y.npy
-                                                       an ONNX model; `eutectic inspect` says what is in it
-  eutectic explain minilm '*attention*'                how these kernels came about
-  eutectic bench minilm --weights DIR --threads 1      how long a run takes
-  eutectic explain minilm --random --html plan.html    a page with the graph of kernels
+  # how these kernels came about
+  eutectic explain minilm '*attention*'
+  # how long a run takes
+  eutectic bench minilm --weights DIR --threads 1
+  # a page with the graph of kernels
+  eutectic explain minilm --random --html plan.html
   eutectic completions bash > /etc/bash_completion.d/eutectic
 
 Exit codes: 0 success; 1 what was checked is wrong, or a failure while running; 2 wrong usage or bad input.";

@@ -28,14 +28,22 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic bench minilm --weights DIR --threads 1             the last hidden state, 1 x 128 tokens
-  eutectic bench bert-base --batch 4 --seq 64 --iters 50      random weights
-  eutectic bench model.graph --shape B=8 --explain            predicted beside measured time of each kernel
-  eutectic bench demo --duration 10                           for ten seconds
-  eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 --csv times.csv
+  # the last hidden state, 1 x 128 tokens
+  eutectic bench minilm --weights DIR --threads 1
+  # random weights
+  eutectic bench bert-base --batch 4 --seq 64 --iters 50
+  # predicted beside measured time of each kernel
+  eutectic bench model.graph --shape B=8 --explain
+  # for ten seconds
+  eutectic bench demo --duration 10
+  eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 \\
+      --csv times.csv
   eutectic bench model.onnx --input x=@x.npy --reference y.npy
-  eutectic bench demo --save-plan demo.plan; eutectic bench demo --plan demo.plan
-  eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy --format json
+  # keep a plan, and run it without a search
+  eutectic bench demo --save-plan demo.plan
+  eutectic bench demo --plan demo.plan
+  eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy \\
+      --format json
 
 --ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each \
 point of a sweep; with --explain, one for each kernel.";

@@ -24,7 +24,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   eutectic demo
-  eutectic demo --without 'fuse/*'         what the fusion rules are worth
+  # what the fusion rules are worth
+  eutectic demo --without 'fuse/*'
   eutectic demo --threads 1 --seq 64
 
 Next: eutectic explain demo; eutectic opt demo; eutectic run minilm --weights DIR --text \"hello\"";

@@ -32,11 +32,16 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic explain demo                          every kernel of the plan
-  eutectic explain demo 3                        the third
-  eutectic explain minilm '*attention*' --random those of that model part
-  eutectic explain minilm matmul --random        those around that op
-  eutectic explain demo --html plan.html         a page for a browser: the graph of kernels, measured
+  # every kernel of the plan
+  eutectic explain demo
+  # the third kernel
+  eutectic explain demo 3
+  # the kernels of the model's parts named so
+  eutectic explain minilm '*attention*' --random
+  # the kernels around an op
+  eutectic explain minilm matmul --random
+  # a page for a browser: the graph of kernels, measured
+  eutectic explain demo --html plan.html
   eutectic explain model.graph --rules DIR --format json
 
 For each kernel: what it costs; the rules that led from the program as written to what the kernel computes, in the order \

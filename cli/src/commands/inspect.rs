@@ -14,9 +14,12 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic inspect model.onnx                                 opset, inputs, weights, ops, what is not supported
-  eutectic inspect model.onnx --shape batch=1 --shape seq=128 what is not supported, shapes considered
-  eutectic inspect model.onnx --format json                   for programs
+  # opset, inputs, weights, ops, and ops that are not known
+  eutectic inspect model.onnx
+  # and what is not supported at these shapes
+  eutectic inspect model.onnx --shape batch=1 --shape seq=128
+  # for programs
+  eutectic inspect model.onnx --format json
 
 As long as a dimension is open, only ops that are not known at all are listed as not supported.";
 

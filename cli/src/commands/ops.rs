@@ -13,9 +13,12 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic ops                   all ops
-  eutectic ops 'reduce-*'        some
-  eutectic ops --format json     for programs
+  # all ops
+  eutectic ops
+  # some of them
+  eutectic ops 'reduce-*'
+  # for programs
+  eutectic ops --format json
 
 Reading a signature: F is an element type, B.. any number of dimensions, upper-case names are dimensions; \
 `F[B.. M K] F[K N] → F[B.. M N]` takes two tensors and gives one. `legal` is the form that kernels take; \

@@ -23,13 +23,18 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic opt model.graph                                  statistics, kernels, and the plan in full
-  eutectic opt model.graph --print-after-phase all          the program as each phase leaves it
+  # statistics, kernels, and the plan in full
+  eutectic opt model.graph
+  # the program as each phase leaves it
+  eutectic opt model.graph --print-after-phase all
   eutectic opt minilm --random --no-outline --strategy greedy
-  eutectic opt model.graph --rules DIR --print plan         the plan only: the same text for the same kernels
-  eutectic opt demo --print graph                           the graph itself, in text form
+  # the plan only: the same text for the same kernels
+  eutectic opt model.graph --rules DIR --print plan
+  # the graph itself, in text form
+  eutectic opt demo --print graph
   eutectic opt demo --dot | dot -Tsvg > demo.svg
-  eutectic opt model.graph --gap                            how far the plan is from the best one, for small graphs";
+  # how far the plan is from the best one, for small graphs
+  eutectic opt model.graph --gap";
 
 /// Rewrites and plans a program, and prints what became of it
 #[derive(clap::Args)]
@@ -40,7 +45,7 @@ pub struct Args {
     /// Prints the program as it is after a phase, each block for itself; may be repeated
     #[arg(help_heading = None, long, value_name = "PHASE|all", value_enum)]
     print_after_phase: Vec<PhaseName>,
-    /// What to print of the result
+    /// What to print of the result as tables; JSON holds the phases, rules, kernels and times whatever is chosen here
     #[arg(help_heading = None, long, value_name = "SECTION", value_enum, value_delimiter = ',',
           default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
     print: Vec<Section>,

@@ -18,15 +18,24 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic rules list                             all rules
-  eutectic rules list 'fuse/*'                    a pack
-  eutectic rules list --rules DIR --fp fast       with the files of a directory, and approximations
-  eutectic rules lint --rules DIR                 looks for what is doubtful in rules of your own
-  eutectic rules check --rules DIR                tests them on instances of themselves
-  eutectic rules check 'fuse/*' --mutants         tests a pack, and how good its tests are
-  eutectic rules ablate demo                      what each rule is worth to a model
-  eutectic rules ablate demo --bisect             the fewest rules that make its result another
-  eutectic rules why fuse/rmsnorm demo            where a rule fires, or comes nearest, and what it lacks there
+  # all rules
+  eutectic rules list
+  # a pack
+  eutectic rules list 'fuse/*'
+  # with the files of a directory, and approximations
+  eutectic rules list --rules DIR --fp fast
+  # looks for what is doubtful in rules of your own
+  eutectic rules lint --rules DIR
+  # tests them on instances of themselves
+  eutectic rules check --rules DIR
+  # tests a pack, and how good its tests are
+  eutectic rules check 'fuse/*' --mutants
+  # what each rule is worth to a model
+  eutectic rules ablate demo
+  # the fewest rules that make its result another
+  eutectic rules ablate demo --bisect
+  # where a rule fires, or comes nearest, and what it lacks there
+  eutectic rules why fuse/rmsnorm demo
 
 A rule is data: a file NAME.rules in any directory. This one is complete:
 

@@ -27,15 +27,23 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic run minilm --weights DIR --text \"a cat\" --text \"a kitten\"    embeddings and cosine similarities
-  eutectic run minilm --weights DIR --text \"a cat\" --format json         all numbers
-  eutectic run model.graph --shape B=2 --seed 7                          random parameters and inputs
-  eutectic run model.graph --input x=@x.npy --weights w.safetensors --output y.npy
-  eutectic run model.onnx --input x=@x.npy --output y.npy                  the array says how large the batch is
-  eutectic run model.graph --param w=@w.npy --input x=@- --output - < x.npy > y.npy
-  eutectic run sam --preset vit-b --weights sam_vit_b.pth --image photo.jpg --point 320,200 --out mask.png
+  # embeddings and cosine similarities
+  eutectic run minilm --weights DIR --text \"a cat\" --text \"a kitten\"
+  # all numbers
+  eutectic run minilm --weights DIR --text \"a cat\" --format json
+  # random parameters and inputs
+  eutectic run model.graph --shape B=2 --seed 7
+  eutectic run model.graph --input x=@x.npy --weights w.safetensors \\
+      --output y.npy
+  # the array says how large the batch is
+  eutectic run model.onnx --input x=@x.npy --output y.npy
+  eutectic run model.graph --param w=@w.npy --input x=@- \\
+      --output - < x.npy > y.npy
+  eutectic run sam --preset vit-b --weights sam_vit_b.pth --image photo.jpg \\
+      --point 320,200 --out mask.png
   eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
-  eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy     random parameters
+  # random parameters
+  eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy
 
 FOLDER is as Hugging Face lays a model out (config.json, model.safetensors). DIR holds config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2; \
 `models/scripts/fetch-minilm.sh DIR` puts them there.";

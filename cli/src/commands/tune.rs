@@ -37,10 +37,14 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  eutectic tune --out costs.toml                  a spread of kernels; takes a minute on an idle machine
-  eutectic tune model.onnx --out costs.toml       the kernels of a model of yours
-  eutectic bench model.onnx --costs costs.toml    with these costs
-  eutectic tune --backend cuda --also tf32,f16 --out gpu.toml   on a GPU: each kernel as a part of a recorded run
+  # a spread of kernels; takes a minute on an idle machine
+  eutectic tune --out costs.toml
+  # the kernels of a model of yours
+  eutectic tune model.onnx --out costs.toml
+  # a run that is planned by what was measured
+  eutectic bench model.onnx --costs costs.toml
+  # on a GPU: each kernel as a part of a recorded run
+  eutectic tune --backend cuda --also tf32,f16 --out gpu.toml
 
 Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with \
 these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes \
