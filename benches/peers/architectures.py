@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tries architectures of transformers and torchvision as both of torch's exporters write them, beside ONNX Runtime.
+"""Tries architectures of transformers and torchvision as both of torch's exporters write them, beside ONNX Runtime or OpenVINO.
 
     ~/.cache/eutectic-peers/venv/bin/python benches/peers/architectures.py export [GLOB ...]     # minutes; what is there stays
-    ... architectures.py measure [GLOB ...]      # beside ONNX Runtime, on one thread, in turns; on an idle machine
+    ... architectures.py measure [GLOB ...]      # beside a peer (--against), on one thread, in turns; on an idle machine
     ... architectures.py plans [GLOB ...]        # the chosen plan beside the unfused and the greedy one; fails above 1.1
     ... architectures.py table                   # markdown of what was measured; --csv FILE writes it as CSV, too
 
@@ -14,7 +14,6 @@ import fnmatch
 import json
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -109,10 +108,12 @@ def ours(folder, args, output, iters, *more):
     return json.loads(said) | {"peak": peak}
 
 
-def runtime(folder, args, output, iters):
-    """The same of ONNX Runtime, in a process of its own."""
-    command = [sys.executable, __file__, "runtime", folder, output, "--iters", iters]
-    said, error, peak = child(command, args.timeout)
+def peer(folder, args, output, iters):
+    """The same of a peer."""
+    given = [word for path in inputs(folder) for word in ("--input", f"{path.stem}=@{path}")]
+    command = [sys.executable, HERE / "peer.py", args.against, "bench", folder / "model.onnx", *given]
+    options = ["--threads", 1, "--iters", iters, "--warmup", 2, "--output", output]
+    said, error, peak = child([*command, *options], args.timeout)
     return {"error": error.strip().splitlines()[-1][-300:]} if error else json.loads(said) | {"peak": peak}
 
 
@@ -121,26 +122,6 @@ def nodes(folder):
     program = "import onnx, sys; print(len(onnx.load(sys.argv[1], load_external_data=False).graph.node))"
     said, error, _ = child([sys.executable, "-c", program, folder / "model.onnx"], 60)
     return None if error else int(said)
-
-
-def run_runtime(args):
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = 1, 1, 3
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    start = time.perf_counter()
-    session = ort.InferenceSession(str(args.source / "model.onnx"), options, providers=["CPUExecutionProvider"])
-    opened = time.perf_counter() - start
-    wanted = {given.name for given in session.get_inputs()}
-    given = {path.stem: np.load(path) for path in inputs(args.source) if path.stem in wanted}
-    times = []
-    for at in range(2 + args.iters):
-        start = time.perf_counter()
-        y = session.run(None, given)[0]
-        times += [(time.perf_counter() - start) * 1e3] if at >= 2 else []
-    np.save(args.output, y)
-    print(json.dumps({"times_ms": times, "open_ms": opened * 1e3, "before": before}))
 
 
 def difference(mine, theirs):
@@ -164,7 +145,7 @@ def largest_difference(a, b):
 
 def measure(args):
     for label, folder in written(args):
-        result = folder / "result.json"
+        result = folder / args.result
         if result.exists() and not args.again:
             continue
         row = {"name": label, "nodes": nodes(folder)}
@@ -175,7 +156,7 @@ def measure(args):
             for turn in range(args.rounds + 1):
                 # The first turn says how many iterations take long enough.
                 us = ours(folder, args, mine, iters, *(["--explain"] if turn == 0 else []))
-                them = runtime(folder, args, theirs, iters)
+                them = peer(folder, args, theirs, iters)
                 if "error" in us or "error" in them:
                     break
                 if turn == 0:
@@ -189,20 +170,20 @@ def measure(args):
         if "error" in us:
             row["state"] = "error: " + us["error"].replace("\n", " ")
         elif "error" in them:
-            row["state"] = "ONNX Runtime: " + them["error"]
+            row["state"] = f"{args.against}: {them['error']}"
         else:
             right = row["error"] is not None and row["error"] < 1e-4
             row["state"] = "not compared: " + uncompared if uncompared else "ok" if right else "wrong"
-            row |= {"ms": float(np.median([r[0] for r in ratios])), "ort_ms": float(np.median([r[1] for r in ratios]))}
+            row |= {"ms": float(np.median([r[0] for r in ratios])), "peer_ms": float(np.median([r[1] for r in ratios]))}
             row |= {"ratio": float(np.median([a / b for a, b in ratios])), "kernels": us["kernels"], "predicted_ms": us["predicted_ms"]}
-            row |= {"peak": us["peak"], "ort_peak": them["peak"], "arena": us["arena_bytes"]}
+            row |= {"peak": us["peak"], "peer_peak": them["peak"], "arena": us["arena_bytes"]}
         result.write_text(json.dumps(row))
         print(line(row), flush=True)
 
 
 def plans(args):
     """Measures plans in turns; the exit code is 1 where the chosen one is dearer than 1.1 of another."""
-    dear = []
+    dear, regrets = [], []
     for label, folder in written(args):
         result = folder / "plans.json"
         if result.exists() and not args.again:
@@ -232,8 +213,12 @@ def plans(args):
         factor = row["local_ms"] / best
         shown = "  ".join(f"{s} {row.get(f'{s}_ms', float('nan')):.3f} ({row.get(f'{s}_predicted_ms', float('nan')):.3f})" for s in STRATEGIES)
         print(f"{label:<36} {shown}  chosen/best {factor:.2f}", flush=True)
+        regrets.append(factor)
         if factor > 1.1:
             dear.append(f"{label}: {factor:.2f}")
+    if regrets:
+        median, tenth = np.quantile(regrets, (0.5, 0.9))
+        print(f"regret over {len(regrets)} exports: {median:.3f} in the median, {tenth:.3f} in one of ten, {max(regrets):.3f} at most")
     if dear:
         raise SystemExit("dearer than 1.1 of another plan: " + ", ".join(dear))
 
@@ -250,16 +235,16 @@ def written(args):
             yield label, state.parent
 
 
-COLUMNS = ("name", "state", "error", "nodes", "kernels", "compile_ms", "peak", "ort_peak", "ms", "ort_ms", "ratio")
+COLUMNS = ("name", "state", "error", "nodes", "kernels", "compile_ms", "peak", "peer_peak", "ms", "peer_ms", "ratio")
 
 
 def cell(row, key):
     value = row.get(key)
     if value is None:
         return ""
-    if key in ("peak", "ort_peak"):
+    if key in ("peak", "peer_peak"):
         return f"{value / 2**20:.0f}"
-    return {"error": "{:.1e}", "compile_ms": "{:.0f}", "ms": "{:.3f}", "ort_ms": "{:.3f}", "ratio": "{:.2f}"}.get(key, "{}").format(value)
+    return {"error": "{:.1e}", "compile_ms": "{:.0f}", "ms": "{:.3f}", "peer_ms": "{:.3f}", "ratio": "{:.2f}"}.get(key, "{}").format(value)
 
 
 def line(row):
@@ -269,7 +254,7 @@ def line(row):
 def table(args):
     rows = []
     for state in sorted(args.folder.glob("*/state")):
-        result = state.parent / "result.json"
+        result = state.parent / args.result
         said = state.read_text()
         if not chosen(state.parent.name, args.globs):
             continue
@@ -285,7 +270,7 @@ def table(args):
     if fine:
         ratios = np.array([row["ratio"] for row in fine])
         print(f"\n{len(rows)} exports of {len({row['name'].split('.')[0] for row in rows})} architectures, {len(fine)} measured; ", end="")
-        print(f"geometric mean of ours/ONNX Runtime {np.exp(np.log(ratios).mean()):.3f}, above 1.25: {(ratios > 1.25).sum()}; ", end="")
+        print(f"geometric mean of ours/{args.against} {np.exp(np.log(ratios).mean()):.3f}, above 1.25: {(ratios > 1.25).sum()}; ", end="")
         print(f"largest error {max(row['error'] for row in fine):.1e}; longest optimizing {max(row['compile_ms'] for row in fine):.0f} ms")
         predictions(fine)
     if args.csv:
@@ -322,6 +307,7 @@ def main():
         command.add_argument("globs", nargs="*", metavar="GLOB", help="names or architectures; all if none")
         command.add_argument("--folder", type=pathlib.Path, default=peers / "onnx" / "arch")
         command.add_argument("--eutectic", type=pathlib.Path, default=HERE.parents[1] / "target/release/eutectic")
+        command.add_argument("--against", default="onnxruntime", choices=("onnxruntime", "openvino", "tract"))
         command.add_argument("--costs", type=pathlib.Path, help="a file of `eutectic tune`")
         command.add_argument("--rounds", type=int, default=3)
         command.add_argument("--each", type=float, default=0.2, help="seconds of iterations of a process, about")
@@ -329,16 +315,12 @@ def main():
         command.add_argument("--timeout", type=float, default=120, help="seconds after which a process is given up")
         command.add_argument("--again", action="store_true")
         command.add_argument("--csv", type=pathlib.Path)
-    command = commands.add_parser("runtime")
-    command.set_defaults(of=run_runtime)
-    command.add_argument("source", type=pathlib.Path)
-    command.add_argument("output", type=pathlib.Path)
-    command.add_argument("--iters", type=int)
     command = commands.add_parser("difference")
     command.set_defaults(of=print_difference)
     command.add_argument("mine", type=pathlib.Path)
     command.add_argument("theirs", type=pathlib.Path)
     args = parser.parse_args()
+    args.result = f"result.{getattr(args, 'against', '')}.json"
     args.of(args)
 
 

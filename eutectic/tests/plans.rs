@@ -124,6 +124,15 @@ fn depthwise_convolutions_of_small_images_are_products() {
     assert!(kernels.contains(&String::from("(top): matmul [add]")), "{kernels:?}");
 }
 
+/// A product whose matrices lie in memory element by element, those of the batch side by side, took 9 ms where these two take 2.6.
+#[test]
+fn matrices_of_a_batch_that_lie_interleaved_are_transposed_first() {
+    let text = "(graph apart (input x f32[64 64 256]) (param w f32[128 64])
+        (output y (matmul w (transpose x :perm [2 0 1]))))";
+    let graph = text::parse(&Source::new("apart.graph", text)).expect("a graph");
+    assert_eq!(kernels(&graph), ["(top): transpose []", "(top): matmul []"]);
+}
+
 #[test]
 fn long_rows_are_split_where_threads_would_wait() {
     let kernels = |threads| {

@@ -325,6 +325,9 @@ impl CostModel {
             }
             _ => false,
         });
+        if in_place {
+            work.seconds += self.apart_in_matrices(body, groups[0]);
+        }
         let in_place = in_place || Self::is_chosen(body, groups);
         // Copied part by part, in lines: what lies in one buffer, by strides.
         let moved = |i: &Instr| match i {
@@ -363,6 +366,23 @@ impl CostModel {
             let m = &self.costs.memory;
             work.seconds += 2.0 * bytes / if bytes < m.l3_bytes { m.l3 } else { m.dram };
         }
+    }
+
+    /// What an operand that is read in place takes because none of a matrix's elements lie side by side: those that do are of other
+    /// matrices of the batch.
+    fn apart_in_matrices(&self, body: &Body, batch: usize) -> f64 {
+        let load =
+            body.results.first().and_then(|&r| if let Instr::Load(load) = &body.instrs[r] { Some(load) } else { None });
+        let Some((load, strides)) = load.and_then(|load| Some((load, load.at.affine(body.domain.len())?))) else {
+            return 0.0;
+        };
+        let mut moves =
+            strides.iter().zip(&body.domain).skip(batch).filter(|(stride, n)| **stride != 0 && **n > 1).peekable();
+        if moves.peek().is_none() || moves.any(|(stride, _)| stride.abs() == 1) {
+            return 0.0;
+        }
+        let n = points(&body.domain, mentioned(&load.at));
+        n * if n * 4.0 > self.costs.memory.l2_bytes { self.costs.element.scattered } else { self.costs.element.strided }
     }
 
     /// Whether an operand is read in place once its matrices are chosen, by numbers that cost next to nothing.
