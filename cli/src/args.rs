@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::Write,
-    num::NonZeroUsize,
+    num::{IntErrorKind, NonZeroUsize, ParseIntError},
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -281,13 +281,26 @@ pub struct DeviceArgs {
 /// A number of things, or a seed.
 ///
 /// # Errors
-/// When it is none.
-pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| "expected a whole number that is not negative, as in 8".into())
+/// When it is none, or too large.
+pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|e: ParseIntError| match e.kind() {
+        IntErrorKind::PosOverflow => {
+            format!("it is too large: {} bits hold the largest that is taken", 8 * size_of::<N>())
+        }
+        _ => "expected a whole number that is not negative, as in 8".into(),
+    })
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let count = text.parse::<usize>().map_err(|_| "expected a number of threads, as in 2")?;
+    if text.contains(',') {
+        return Err(
+            "expected one number of threads, as in 2; `eutectic bench` takes several as --sweep threads=1,2".into()
+        );
+    }
+    let count = match text.parse::<usize>() {
+        Err(e) if *e.kind() != IntErrorKind::PosOverflow => return Err("expected a number of threads, as in 2".into()),
+        _ => whole(text)?,
+    };
     NonZeroUsize::new(count).ok_or("a run takes at least one thread".into())
 }
 

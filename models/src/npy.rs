@@ -112,7 +112,7 @@ fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
 
 /// What follows `'name':` in the header, which is a Python dictionary of three fields.
 fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
-    let missing = || format!("its header has no {name:?}: {header:?}");
+    let missing = || format!("its header has no {name:?}: {:?}", header.trim_end());
     let (_, rest) = header.split_once(&format!("'{name}'")).ok_or_else(missing)?;
     Ok(rest.trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start())
 }
@@ -130,9 +130,9 @@ fn element_type(header: &str) -> Result<DType, String> {
 fn shape(header: &str) -> Result<Vec<usize>, String> {
     let text = field(header, "shape")?;
     let inner = text.strip_prefix('(').and_then(|t| t.split_once(')')).map(|(inner, _)| inner);
-    let dims = inner.ok_or_else(|| format!("its shape is no tuple: {text:?}"))?.split(',').map(str::trim);
+    let dims = inner.ok_or_else(|| format!("its shape is no tuple: {:?}", text.trim_end()))?.split(',').map(str::trim);
     let dims: Result<_, _> = dims.filter(|d| !d.is_empty()).map(str::parse).collect();
-    dims.map_err(|_| format!("its shape has extents that are no numbers: {text:?}"))
+    dims.map_err(|_| format!("its shape has extents that are no numbers: {:?}", text.trim_end()))
 }
 
 /// What a file that holds a tensor begins with; the tensor's bytes follow.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
-use eutectic_checker::{Checker, Failure, Options, Report};
+use eutectic_checker::{Checker, Failure, Options, Outcome, Report};
 use serde_json::{Value, json};
 
 use crate::{
@@ -62,7 +62,7 @@ fn cases(text: &str) -> Result<usize, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When rules do not load (those that do are checked all the same), no rule has such a name, or a rule is wrong.
+/// When rules do not load (those that do are checked all the same), no rule has such a name, or a rule is wrong or could not be checked.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let (probes, mut faults) = args.probes()?;
@@ -77,11 +77,18 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Format::Table => args.print(&reports, start, &mut out)?,
     }
     drop(out);
-    match reports.iter().filter(|r| !r.holds()).count() {
-        0 => {}
-        n => faults.insert(0, Fault::run(format!("{n} rule{} wrong", if n == 1 { " is" } else { "s are" }))),
+    for (outcome, what) in [(Outcome::NotChecked, "not checked"), (Outcome::Wrong, "wrong")] {
+        match count(&reports, outcome) {
+            0 => {}
+            n => faults.insert(0, Fault::run(format!("{n} rule{} {what}", if n == 1 { " is" } else { "s are" }))),
+        }
     }
     Fault::all(faults)
+}
+
+/// How many rules came to that.
+fn count(reports: &[Report], outcome: Outcome) -> usize {
+    reports.iter().filter(|report| report.outcome() == outcome).count()
 }
 
 impl Args {
@@ -170,7 +177,7 @@ impl Args {
                 writeln!(out, "\n{}\n", lines(report.explain(&self.replay(report))))?;
             }
         }
-        let wrong = reports.iter().filter(|r| !r.holds()).count();
+        let [wrong, unchecked] = [Outcome::Wrong, Outcome::NotChecked].map(|outcome| count(reports, outcome));
         let sum = |f: fn(&Report) -> usize| thousands(reports.iter().map(f).sum());
         let rules = several(reports.len(), "rule");
         let mut sums = format!("{rules}, {} cases, {} elements, ", sum(|r| r.cases), sum(|r| r.judged));
@@ -180,6 +187,9 @@ impl Args {
             let equivalent: usize = all().map(|m| m.equivalent.len()).sum();
             let survivors: usize = all().map(|m| m.survivors.len()).sum();
             sums += &format!("{} mutants killed, {survivors} not, {equivalent} equivalent, ", thousands(killed));
+        }
+        if unchecked > 0 {
+            sums += &format!("{unchecked} not checked, ");
         }
         Ok(writeln!(out, "{}", lines(format!("{sums}{wrong} wrong; {}", duration(start.elapsed()))))?)
     }

@@ -61,7 +61,7 @@ enum RulesCommand {
     /// Loads rules and points out what is suspicious; exit code 1 if anything is, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
-    /// Tests rules on instances of themselves; exit code 1 if one is wrong, 2 if one does not load
+    /// Tests rules on instances of themselves; exit code 1 if one is wrong or cannot be checked, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Check(super::check::Args),
     /// Leaves out each rule that fires on a program: what its kernels, time and result are without it

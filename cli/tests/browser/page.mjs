@@ -38,6 +38,8 @@ try {
     if (error || result.exceptionDetails) throw new Error(JSON.stringify(error ?? result.exceptionDetails));
     return result.result.value;
   };
+  // While a page scrolls, clicks land elsewhere.
+  await send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-reduced-motion", value: "reduce" }] });
   await send("Page.enable"); await send("Runtime.enable"); await send("Network.enable");
   await send("Page.navigate", { url: "file://" + resolve(page) });
   await load;
