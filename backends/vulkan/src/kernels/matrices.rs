@@ -210,7 +210,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         role: ['A', 'B'][n],
         outer,
         depth: bk,
-        end: (product.extents[3] % bk > 0).then_some("end"),
+        end: (!product.extents[3].is_multiple_of(bk)).then_some("end"),
         at,
         dtype,
     };

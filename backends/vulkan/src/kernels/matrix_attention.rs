@@ -69,7 +69,7 @@ pub fn print(
     let [q, k, v] = problem.operands(EIGHT)?;
     let nothing = problem.nothing();
     let end_of_depth = d.to_string();
-    let end_of_depth = (d % bd > 0).then_some(end_of_depth.as_str());
+    let end_of_depth = (!d.is_multiple_of(bd)).then_some(end_of_depth.as_str());
     let of = |operand, (name, role), [outer, depth]: [usize; 2], end, at| -> UnitTile<'_> {
         let operand: &PrintedOperand = operand;
         UnitTile { operand, name, role, outer, depth, end, at, dtype }
