@@ -297,11 +297,7 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
             "expected one number of threads, as in 2; `eutectic bench` takes several as --sweep threads=1,2".into()
         );
     }
-    let count = match text.parse::<usize>() {
-        Err(e) if *e.kind() != IntErrorKind::PosOverflow => return Err("expected a number of threads, as in 2".into()),
-        _ => whole(text)?,
-    };
-    NonZeroUsize::new(count).ok_or("a run takes at least one thread".into())
+    NonZeroUsize::new(whole(text)?).ok_or("a run takes at least one thread".into())
 }
 
 impl DeviceArgs {

@@ -31,7 +31,9 @@ fn unknown_words() {
     eutectic(["bench", "demo", "--threads", "0"]).refused(&["--threads"]);
     eutectic(["ops", "a{"]).refused(&["a{"]);
     for (args, wanted) in [
-        (&["run", "demo", "--threads", "-1"][..], "expected a number of threads"),
+        (&["run", "demo", "--threads", "-1"][..], "expected a whole number that is not negative"),
+        (&["run", "demo", "--threads", "18446744073709551616"], "it is too large: 64 bits"),
+        (&["run", "demo", "--threads", "1,2"], "--sweep threads=1,2"),
         (&["run", "demo", "--seed", "-1"], "expected a whole number"),
         (&["rules", "check", "--seed", "-3"], "expected a whole number"),
         (&["rules", "check", "--cases", "99999999999"], "in memory at once"),

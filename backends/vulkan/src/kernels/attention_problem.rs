@@ -1,6 +1,6 @@
 //! Attention to be printed: what its ways share, whichever units multiply.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Kernel, axes::Nest};
+use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{
     dialect::Dialect,
     emit::Emitter,
@@ -160,33 +160,62 @@ impl<'a> AttentionProblem<'a> {
         format!("select({sum} / total, {}(0), {empty})", register(self.sum))
     }
 
-    /// Statements that make the score of query `s` and key `t`, of the tile from `t0` on, of their product `x`.
+    /// Statements that make the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of the tile from `t0` on; of their products
+    /// `x`. Those from `end` on are hidden.
     ///
     /// # Errors
     /// What cannot be printed.
-    pub fn score(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
-        let (scale, nothing) = (self.scale, self.nothing());
-        let score = match self.softcap {
-            0.0 => format!("x * {}", self.number(scale)),
+    pub fn scores(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
+        let (scale, nothing, ty) = (self.scale, self.nothing(), register(self.sum));
+        let tanh = self.function("tanh");
+        let score = |lane: usize| match self.softcap {
+            0.0 => Ok(format!("x[j + {lane}] * {}", self.number(scale))),
             cap => {
-                let tanh = self.function("tanh")?;
-                format!("{} * {tanh}(x * {})", self.number(cap), self.number(scale / cap))
+                let (cap, by) = (self.number(cap), self.number(scale / cap));
+                tanh.as_ref().map(|tanh| format!("{cap} * {tanh}(x[j + {lane}] * {by})")).map_err(Clone::clone)
             }
         };
-        let Some((nest, result)) = &self.bias else { return Ok(format!("score = {score};\n")) };
-        let lanes = SplitAxis { axis: 2, count: 1 };
-        let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "t"], lanes, "v");
-        let value = emitter.value(*result).swap_remove(0);
-        if !emitter.problems.is_empty() {
-            return Err(emitter.problems);
-        }
-        // A hidden key is left out, whatever its score is.
+        let count = self.bias.as_ref().map_or(KEYS, |(nest, _)| together(nest));
+        let each =
+            |text: &dyn Fn(usize) -> Result<String, Vec<String>>| (0..count).map(text).collect::<Result<String, _>>();
+        let plain = each(&|lane| Ok(format!("scores[j + {lane}] = {};\n", score(lane)?)))?;
+        let text = match &self.bias {
+            None => plain,
+            Some((nest, result)) => {
+                let lanes = SplitAxis { axis: 2, count };
+                let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "keys"], lanes, "v");
+                let values: Vec<String> = (0..count).map(|lane| emitter.lane(*result, lane)).collect();
+                if !emitter.problems.is_empty() {
+                    return Err(emitter.problems);
+                }
+                // A hidden key is left out, whatever its score is.
+                let with_bias = each(&|lane| {
+                    let (score, value) = (score(lane)?, &values[lane]);
+                    Ok(format!(
+                        "let more{lane} = {ty}({value});\nif (!(more{lane} == {nothing})) {{ scores[j + {lane}] = {score} + more{lane}; }}\n"
+                    ))
+                })?;
+                format!(
+                    "let tile = t0 / {};\nif (tile >= seen.z && tile < seen.w) {{\n{plain}}} else {{\n\
+                     let keys = i32(u32(t + j) / {count}u);\n{}{with_bias}}}\n",
+                    tile.keys, emitter.text
+                )
+            }
+        };
+        let beyond = each(&|lane| Ok(format!("if (t + j + {lane} >= end) {{ scores[j + {lane}] = {nothing}; }}\n")))?;
         Ok(format!(
-            "let tile = t0 / {};\nif (tile >= seen.z && tile < seen.w) {{ score = {score}; }} else {{\n{}\
-             let more = {}({value});\nif (!(more == {nothing})) {{ score = {score} + more; }}\n}}\n",
-            tile.keys,
-            emitter.text,
-            register(self.sum)
+            "var scores = vec4<{ty}>({nothing});\nfor (var j = 0; j < {KEYS}; j += {count}) {{\nif (t + j < end) {{\n{text}{beyond}}}\n}}\n"
         ))
     }
+}
+
+/// Neighbouring keys whose scores are made together.
+pub const KEYS: usize = 4;
+
+/// For how many keys at once a bias over `[b s t]` is evaluated: not beyond the end where what it reads there may be no index.
+fn together(bias: &Nest) -> usize {
+    let by_value = |instr: &Instr| {
+        matches!(instr, Instr::Within { .. }) || instr.maps().iter().any(|map| !map.values().is_empty())
+    };
+    if bias.domain[2].is_multiple_of(KEYS) && !bias.instrs.iter().any(by_value) { KEYS } else { 1 }
 }

@@ -3,7 +3,7 @@
 use eutectic_gpu::device::DeviceShape;
 
 use super::{
-    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
     parts::OperandTile,
 };
 use crate::library::register;
@@ -96,10 +96,11 @@ pub fn print(
     // Scores, where keys are seen.
     body += &format!(
         "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nlet s = query_of(b, s0 + tq + i);\n\
-         for (var j = 0; j < 4; j += 1) {{\nlet t = t0 + tt + j;\nvar score = {nothing};\nif (t < end) {{\nlet x = products[i][j];\n"
+         let t = t0 + tt;\nlet x = products[i];\n"
     );
-    body += &problem.score(tile)?;
-    body += &format!("}}\nweights[((tt + j) * {bq} + tq) / 4][i] = score;\n}}\n}}\n");
+    body += &problem.scores(tile)?;
+    (0..KEYS).for_each(|j| body += &format!("weights[((tt + {j}) * {bq} + tq) / 4][i] = scores[{j}];\n"));
+    body += "}\n";
     body += "workgroupBarrier();\n";
     body += &v.fetch(
         &OperandTile { memory: "keys", outer: bt, depth: bt, stride: bt, first: ["e0", "t0"], end: "end" },

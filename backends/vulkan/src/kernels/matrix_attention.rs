@@ -6,7 +6,7 @@ use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
 
 use super::{
-    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
     matrices::{EIGHT, SIDE, UnitTile, lanes},
     parts::PrintedOperand,
 };
@@ -126,13 +126,12 @@ pub fn print(
     // Scores of half a row.
     body += &format!(
         "{settle}var w: array<vec4<f32>, {0}>;\nvar most = base;\nfor (var i = 0; i < {0}; i += 1) {{\n\
-         let products = memory[own + row * {stride} + half * {0} + i];\nfor (var j = 0; j < 4; j += 1) {{\n\
-         let t = t0 + (half * {0} + i) * 4 + j;\nvar score = {nothing};\nif (t < end) {{\nlet x = products[j];\n",
-        bt / 8
+         let x = memory[own + row * {stride} + half * {0} + i];\nlet t = t0 + (half * {0} + i) * {KEYS};\n",
+        bt / 2 / KEYS
     );
-    body += &problem.score(tile)?;
+    body += &problem.scores(tile)?;
     body += &format!(
-        "}}\nw[i][j] = score;\nmost = max(most, score);\n}}\n}}\nmost = max(most, subgroupShuffleXor(most, 1u));\n{settle}\
+        "w[i] = scores;\nmost = max(most, max(max(scores.x, scores.y), max(scores.z, scores.w)));\n}}\nmost = max(most, subgroupShuffleXor(most, 1u));\n{settle}\
          let moved = most > base + {};\nlet next = select(base, most, moved);\nlet least = select(next, 0.0, next == {nothing});\n\
          let factor = select(1.0, exp(base - least), moved);\nif ({}) {{\n",
         problem.number(MARGIN),
