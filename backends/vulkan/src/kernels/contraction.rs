@@ -69,6 +69,10 @@ impl Product<'_> {
         let Product { dialect, kernel, sum, extents: [b, m, n, k], .. } = *self;
         let ty = register(sum);
         let [bm, bn] = form.block;
+        // Each part has a step at least: tiles are fetched before anything asks where a part ends.
+        let steps = k.div_ceil(form.depth).max(1);
+        let of_part = steps.div_ceil(parts);
+        let parts = steps.div_ceil(of_part);
         let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4, "m")?;
         let points = TilePoints { product: self, epilogue: &epilogue, parts };
         let tile =
@@ -76,7 +80,7 @@ impl Product<'_> {
         let lanes = epilogue.lanes();
         let columns = n.div_ceil(bn);
         let tiles = m.div_ceil(bm) * columns;
-        let each = k.div_ceil(form.depth).div_ceil(parts) * form.depth;
+        let each = of_part * form.depth;
         let mut body = dialect.place("thread", "block");
         body += &format!(
             "\nif (block >= {}) {{ return; }}\nlet tile = block % {tiles};\nlet part = block / {tiles} % {parts};\nlet b = block / {};\n\

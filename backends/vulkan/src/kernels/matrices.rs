@@ -139,8 +139,12 @@ impl UnitTile<'_> {
             let (o, k) = if *along { (of_line, of_place) } else { (of_place, of_line) };
             let last = outer.saturating_sub(if *along { 1 } else { *count });
             let o = if outer % self.outer > 0 { format!("min({o}, {last})") } else { o };
-            let inside = end.map(|end| format!("if (at_k < {end}) "));
-            all += &format!("let at_o = {o};\nlet at_k = {k};\n{}{{\n", inside.unwrap_or_default());
+            let inside = match end {
+                _ if *outer == 0 => "if (false) ".into(),
+                Some(end) => format!("if (at_k < {end}) "),
+                None => String::new(),
+            };
+            all += &format!("let at_o = {o};\nlet at_k = {k};\n{inside}{{\n");
             let by = |at: &str, split: bool| match split && *count > 1 {
                 true => format!("i32(u32({at}) / {count}u)"),
                 false => at.to_string(),
@@ -194,6 +198,11 @@ impl UnitTile<'_> {
     }
 }
 
+/// Whether a tile of so many terms may reach beyond the end of a depth.
+pub fn may_end_within(depth: usize, tile: usize) -> bool {
+    depth == 0 || !depth.is_multiple_of(tile)
+}
+
 /// Prints a tile.
 ///
 /// # Errors
@@ -210,7 +219,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         role: ['A', 'B'][n],
         outer,
         depth: bk,
-        end: (!product.extents[3].is_multiple_of(bk)).then_some("end"),
+        end: may_end_within(product.extents[3], bk).then_some("end"),
         at,
         dtype,
     };
@@ -283,31 +292,57 @@ mod tests {
     use super::*;
     use crate::spirv::compile;
 
-    /// What real units are told compiles; what they compute is tested by emulation, and on devices that have them.
-    #[test]
-    fn texts_for_matrix_units_compile() {
+    /// The kernels of a graph's first step, printed for units of an H200.
+    fn printed(text: String) -> Vec<String> {
         let cpu = eutectic::BACKENDS[0].open(&Setup::default()).unwrap_or_else(|e| panic!("{e}"));
         let compiler = Compiler::on(cpu, eutectic::RuleSet::default());
         let dialect = Wgsl { subgroup: Some(32), matrices: MatrixUnits { f16: true, bf16: true, emulated: false } };
+        let graph = parse(&Source::new("g", text)).unwrap_or_else(|e| panic!("{e:?}"));
+        let program = compiler.plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
+        let shape = DeviceShape {
+            processors: 132,
+            threads: 1024,
+            shared: 48 << 10,
+            workspace: 1 << 28,
+            cluster: 0,
+            library: None,
+        };
+        let launches =
+            super::super::print(&dialect, &shape, &program.kernels[0]).unwrap_or_else(|why| panic!("{why:?}"));
+        launches.iter().map(|launch| launch.source().unwrap_or_default().to_string()).collect()
+    }
+
+    /// What real units are told compiles; what they compute is tested by emulation, and on devices that have them.
+    #[test]
+    fn texts_for_matrix_units_compile() {
         for (dtype, rows) in [("f16", 4000), ("bf16", 30), ("f16", 1)] {
             let text =
                 format!("(graph \"g\" (input x {dtype}[{rows} 80]) (input w {dtype}[80 64]) (output y (matmul x w)))");
-            let graph = parse(&Source::new("g", text)).unwrap_or_else(|e| panic!("{e:?}"));
-            let program = compiler.plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
-            let shape = DeviceShape {
-                processors: 132,
-                threads: 1024,
-                shared: 48 << 10,
-                workspace: 1 << 28,
-                cluster: 0,
-                library: None,
-            };
-            let printed =
-                super::super::print(&dialect, &shape, &program.kernels[0]).unwrap_or_else(|why| panic!("{why:?}"));
-            let source = printed[0].source().unwrap_or_default();
-            let code = compile(source, &[]).unwrap_or_else(|e| panic!("{e}"));
+            let code = compile(&printed(text)[0], &[]).unwrap_or_else(|e| panic!("{e}"));
             let has = |capability: u32| code.words.windows(2).any(|w| w == [2 << 16 | 17, capability]);
             assert!(has(6022) && has(if dtype == "f16" { 9 } else { 5118 }), "{dtype}");
         }
+    }
+
+    /// The first tile of a part is fetched before anything asks whether it has one.
+    #[test]
+    fn no_part_of_the_depth_is_empty() {
+        let number = |text: &str, before: &str, after: &str| -> usize {
+            let rest = text.split_once(before).unwrap_or_else(|| panic!("{before} in {text}")).1;
+            rest.split_once(after)
+                .and_then(|(number, _)| number.parse().ok())
+                .unwrap_or_else(|| panic!("{before} {rest}"))
+        };
+        let mut split = 0;
+        for depth in (1..=40).map(|n| n * 64) {
+            let text =
+                format!("(graph \"g\" (input x f16[30 {depth}]) (input w f16[{depth} 64]) (output y (matmul x w)))");
+            let text = printed(text).remove(0);
+            let place = text.split_once("let part = block / ").unwrap_or_else(|| panic!("{text}")).1;
+            let (parts, each) = (number(place, " % ", ";"), number(&text, "let begin = part * ", ";"));
+            assert!((parts - 1) * each < depth && parts * each >= depth, "{depth} in {parts} parts of {each}");
+            split += usize::from(parts > 1);
+        }
+        assert!(split > 20, "{split} of 40 depths are split");
     }
 }

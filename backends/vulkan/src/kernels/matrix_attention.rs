@@ -7,7 +7,7 @@ use eutectic_ir::DType;
 
 use super::{
     attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
-    matrices::{EIGHT, SIDE, UnitTile, lanes},
+    matrices::{EIGHT, SIDE, UnitTile, lanes, may_end_within},
     parts::PrintedOperand,
 };
 use crate::units;
@@ -69,7 +69,7 @@ pub fn print(
     let [q, k, v] = problem.operands(EIGHT)?;
     let nothing = problem.nothing();
     let end_of_depth = d.to_string();
-    let end_of_depth = (!d.is_multiple_of(bd)).then_some(end_of_depth.as_str());
+    let end_of_depth = may_end_within(d, bd).then_some(end_of_depth.as_str());
     let of = |operand, (name, role), [outer, depth]: [usize; 2], end, at| -> UnitTile<'_> {
         let operand: &PrintedOperand = operand;
         UnitTile { operand, name, role, outer, depth, end, at, dtype }
