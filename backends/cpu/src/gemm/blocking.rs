@@ -39,8 +39,12 @@ pub struct Blocking<T: 'static> {
 impl<T: ProductElement> Blocking<T> {
     /// For a level, which the machine must have, and parts of a product of so many rows and columns, or that product: results do not
     /// depend on how it is cut.
-    pub fn new(isa: Isa, [m, n]: [usize; 2]) -> Blocking<T> {
-        let caches = Caches::detect();
+    pub fn new(isa: Isa, extents: [usize; 2]) -> Blocking<T> {
+        Blocking::beside(Caches::detect(), isa, extents)
+    }
+
+    /// The same for a machine with these caches.
+    pub fn beside(caches: Caches, isa: Isa, [m, n]: [usize; 2]) -> Blocking<T> {
         let micro = T::lanes(isa).and_then(|lanes| T::micro(isa, MicroShape::of(m, n, lanes)));
         let vectors = m == 1 || n == 1;
         let elements = caches.l2 / size_of::<T>();

@@ -90,9 +90,11 @@ pub fn block<T: ProductElement>(
         let width = e.n.div_ceil(columns).min(widest);
         if packed { blocking.rows(width, e.k) } else { tile / width.max(1) }
     };
-    let cut = |columns: usize, share: usize| {
+    // In so many rows; all threads have as many tasks, if they are `even`.
+    let cut = |columns: usize, share: usize, even: bool| {
         let least = e.m.div_ceil(highest(columns));
         let rows = least.max(wanted(share).div_ceil(columns).min(e.m / ROWS)).max(1);
+        let rows = if even { rows.next_multiple_of(threads).min((e.m / ROWS).max(rows)) } else { rows };
         PartSize { rows: e.m.div_ceil(rows).max(1), columns: (panels.div_ceil(columns) * panel).min(e.n).max(1) }
     };
     // Each column's tasks read all of the left operand, each row's all of the right one, or pack it. In the end threads wait for another.
@@ -104,14 +106,15 @@ pub fn block<T: ProductElement>(
     };
     let least = e.n.div_ceil(widest).max(1);
     let most = least.max(wanted(share).min(panels.div_ceil(PANELS)));
-    let cuts = (least..=most).flat_map(|columns| (share.min(1)..=share).map(move |share| cut(columns, share)));
+    let shares = || (share.min(1)..=share).flat_map(|share| [(share, false), (share, true)]);
+    let cuts = (least..=most).flat_map(|columns| shares().map(move |(share, even)| cut(columns, share, even)));
     cuts.min_by(|a, b| takes(a).total_cmp(&takes(b))).unwrap_or(PartSize { rows: 1, columns: 1 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Isa;
+    use crate::{machine::Caches, simd::Isa};
 
     #[test]
     fn threads_share_the_work_evenly() {
@@ -124,12 +127,16 @@ mod tests {
             (127, 131, 137),
             (33, 1000, 65),
         ] {
-            let blocking = Blocking::<f32>::new(Isa::detect(), [m, n]);
-            for threads in [2, 3, 4] {
+            for (l2, threads) in
+                [256, 512, 1024, 2048].into_iter().flat_map(|l2| [2, 3, 4].map(|threads| (l2, threads)))
+            {
+                let caches = Caches { l2: l2 << 10, ..Caches::default() };
+                let blocking = Blocking::<f32>::beside(caches, Isa::detect(), [m, n]);
                 let PartSize { rows, columns } = block(Extents { m, n, k }, 1, &blocking, threads, true, true);
                 let tasks = m.div_ceil(rows) * n.div_ceil(columns);
                 let idle = tasks.next_multiple_of(threads) - tasks;
-                assert!(tasks >= threads && 8 * idle <= tasks, "{tasks} tasks of {m}x{n}x{k} for {threads} threads");
+                let what = format!("{tasks} tasks of {m}x{n}x{k} for {threads} threads, {l2} KiB");
+                assert!(tasks >= threads && 8 * idle <= tasks, "{what}");
             }
         }
     }
