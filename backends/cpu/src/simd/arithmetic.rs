@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{
     elementary,
-    level::Level,
+    level::{Baseline, Level},
     pointwise::{Binary, Unary},
 };
 
@@ -217,9 +217,9 @@ binary! {
     Ge<T: RegisterElement>(a, b) -> u8 { u8::from(a >= b) }
 }
 
-/// Declares functions of one float, in `f32` and in `f64`, which take long or not.
+/// Declares functions of one float, in `f32`, maybe up to a magnitude, and in `f64`, which take long or not.
 macro_rules! elementary {
-    (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $f64:block)*) => {$(
+    (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $(up to $most:path)? $f64:block)*) => {$(
         /// See the op of that name.
         pub struct $name<T>(PhantomData<T>);
         impl Unary for $name<f32> {
@@ -231,6 +231,16 @@ macro_rules! elementary {
                 let _ = $k;
                 $f32
             }
+            $(
+                const PARTIAL: bool = true;
+                #[inline(always)]
+                fn holds(x: f32) -> bool {
+                    x.abs() <= $most
+                }
+                fn elsewhere(x: f32, k: [f64; 2]) -> f32 {
+                    <$name<f64> as Unary>::eval::<Baseline>(f64::from(x), k) as f32
+                }
+            )?
         }
         impl Unary for $name<f64> {
             type In = f64;
@@ -249,10 +259,10 @@ elementary! {
     LONG = true;
     Exp(x, k, L) { elementary::exp::<L>(x) } { x.exp() }
     Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
-    Sin(x, k, L) { x.sin() } { x.sin() }
-    Cos(x, k, L) { x.cos() } { x.cos() }
-    Tan(x, k, L) { x.tan() } { x.tan() }
-    Atan(x, k, L) { x.atan() } { x.atan() }
+    Sin(x, k, L) { elementary::sin(x) } up to elementary::FEW_TURNS { x.sin() }
+    Cos(x, k, L) { elementary::cos(x) } up to elementary::FEW_TURNS { x.cos() }
+    Tan(x, k, L) { elementary::tan(x) } up to elementary::FEW_TURNS { x.tan() }
+    Atan(x, k, L) { elementary::atan(x) } { x.atan() }
     Tanh(x, k, L) { elementary::tanh::<L>(x) } { x.tanh() }
     Erf(x, k, L) { elementary::erf::<L>(x) } { libm::erf(x) }
     Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { 1.0 / (1.0 + (-x).exp()) }

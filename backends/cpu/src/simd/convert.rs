@@ -28,7 +28,29 @@ macro_rules! numeric {
     )*};
     ($($s:ty),*) => {$( numeric!($s => f32, f64, i8, u8, i32, i64, u32); )*};
 }
-numeric!(f32, f64, i8, u8, i32, i64, u32);
+numeric!(f64, i8, u8, i32, i64, u32);
+numeric!(f32 => f32, f64, i64, u32);
+
+/// What `as` does, in a form that is vectorised: numbers are brought into the range before they are converted.
+macro_rules! saturating {
+    ($($d:ty),*) => {$(
+        impl ConvertTo<$d> for f32 {
+            #[inline(always)]
+            fn to(self) -> $d {
+                // The most is rounded down to what both types have.
+                const LEAST: f32 = <$d>::MIN as f32;
+                const MOST: f32 = if <$d>::MAX as f32 as i64 == <$d>::MAX as i64 { <$d>::MAX as f32 } else { (<$d>::MAX as f32).next_down() };
+                let x = if self.is_nan() { 0.0 } else { self };
+                let x = if x < LEAST { LEAST } else { x };
+                let kept = if x > MOST { MOST } else { x };
+                // SAFETY: it is a number between two that `i32` has.
+                let whole = unsafe { kept.to_int_unchecked::<i32>() } as $d;
+                if x > MOST { <$d>::MAX } else { whole }
+            }
+        }
+    )*};
+}
+saturating!(i8, u8, i32);
 
 /// Rust's `as` is the op's semantics: floats to integers saturate and NaN gives 0, integers wrap.
 struct Cast<S, D>(PhantomData<(S, D)>);
@@ -237,5 +259,21 @@ pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_become_integers_as_by_the_operator() {
+        let near = [0.0_f32, 127.0, 128.0, 255.0, 256.0, 2_147_483_648.0, f32::MAX, f32::INFINITY, f32::NAN];
+        let near = near.into_iter().flat_map(|x| [x, x.next_down(), x.next_up(), x - 0.5, x + 0.5]);
+        let any = (0..1_000_000_u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761)));
+        for x in near.flat_map(|x| [x, -x]).chain(any) {
+            let got: (i8, u8, i32) = (x.to(), x.to(), x.to());
+            assert_eq!(got, (x as i8, x as u8, x as i32), "{x:e}");
+        }
     }
 }

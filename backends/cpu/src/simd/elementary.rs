@@ -13,6 +13,14 @@ const LN2_LOW: f32 = -0.000_212_194_44;
 /// Adding and subtracting 1.5·2²³ rounds to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
 
+/// The same in `f64`.
+const ROUND_F64: f64 = 6_755_399_441_055_744.0;
+/// π/2 = `QUARTER_HIGH + QUARTER_LOW`; the high part has so few bits that its product with a number of quarter turns is exact.
+const QUARTER_HIGH: f64 = 1.570_796_310_901_641_8;
+const QUARTER_LOW: f64 = 1.589_325_477_352_819_7e-8;
+/// The largest angle whose quarter turns are counted without loss.
+pub const FEW_TURNS: f32 = 1_048_576.0;
+
 #[inline(always)]
 fn polynomial<L: Level, const N: usize>(x: f32, c: [f32; N]) -> f32 {
     let mut sum = c[N - 1];
@@ -22,6 +30,12 @@ fn polynomial<L: Level, const N: usize>(x: f32, c: [f32; N]) -> f32 {
         sum = L::fma(sum, x, c[i]);
     }
     sum
+}
+
+/// In `f64`, whose roundings do not count in results of `f32`.
+#[inline(always)]
+fn polynomial_f64<const N: usize>(x: f64, c: [f64; N]) -> f64 {
+    c.into_iter().rev().reduce(|sum, c| sum * x + c).unwrap_or(0.0)
 }
 
 /// eʳ and n with x = n·ln 2 + r, |r| ≤ ln 2 / 2 and eʳ = 1 + r + r²·P(r).
@@ -193,8 +207,93 @@ pub fn silu<L: Level>(x: f32) -> f32 {
 pub fn softplus<L: Level>(x: f32) -> f32 {
     let e = exp::<L>(-x.abs());
     let u = 1.0 + e;
-    let rest = if u == 1.0 { e } else { log::<L>(u) * (e / (u - 1.0)) };
-    rest + if x > 0.0 { x } else { 0.0 }
+    let vanishes = u == 1.0;
+    // Computed in any case: a branch would keep the loop from being vectorised.
+    let rest = log::<L>(u) * (e / if vanishes { 1.0 } else { u - 1.0 });
+    (if vanishes { e } else { rest }) + if x > 0.0 { x } else { 0.0 }
+}
+
+/// sin r, cos r and n with x = n·π/2 + r, |r| ≤ π/4, for |x| up to [`FEW_TURNS`].
+#[inline(always)]
+fn quarter_turns(x: f32) -> (f64, f64, u32) {
+    let x = f64::from(x);
+    let shifted = x * std::f64::consts::FRAC_2_PI + ROUND_F64;
+    let n = shifted - ROUND_F64;
+    let r = (x - n * QUARTER_HIGH) - n * QUARTER_LOW;
+    let z = r * r;
+    let sine =
+        [-0.166_666_666_414_265_1, 0.008_333_329_362_279_58, -0.000_198_393_271_363_720_88, 2.718_237_275_389_318e-6];
+    let cosine = [1.0, -0.5, 0.041_666_646_747_783_795, -0.001_388_736_145_048_77, 2.443_773_012_490_525_4e-5];
+    (r * (1.0 + z * polynomial_f64(z, sine)), polynomial_f64(z, cosine), shifted.to_bits() as u32)
+}
+
+/// The sine of the angle that is so many quarter turns more.
+#[inline(always)]
+fn turned(x: f32, more: u32) -> f32 {
+    let (sine, cosine, n) = quarter_turns(x);
+    let n = n.wrapping_add(more);
+    let y = if n & 1 == 0 { sine } else { cosine };
+    (if n & 2 == 0 { y } else { -y }) as f32
+}
+
+/// The sine, within 1 ulp for |x| up to [`FEW_TURNS`].
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    turned(x, 0)
+}
+
+/// The cosine, within 1 ulp for |x| up to [`FEW_TURNS`].
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    turned(x, 1)
+}
+
+/// The tangent, within 1 ulp for |x| up to [`FEW_TURNS`].
+#[inline(always)]
+pub fn tan(x: f32) -> f32 {
+    let (sine, cosine, n) = quarter_turns(x);
+    let (above, below) = if n & 1 == 0 { (sine, cosine) } else { (-cosine, sine) };
+    (above / below) as f32
+}
+
+/// The arc tangent, within 1 ulp: that of (a − 1)/(a + 1) or −1/a is π/4 or π/2 less.
+#[inline(always)]
+pub fn atan(x: f32) -> f32 {
+    use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
+    const TAN_PI_8: f64 = 0.414_213_562_373_095_03;
+    let a = f64::from(x.abs());
+    let (steep, middle) = (a > 1.0 / TAN_PI_8, a > TAN_PI_8);
+    let above = if steep {
+        -1.0
+    } else if middle {
+        a - 1.0
+    } else {
+        a
+    };
+    let below = if steep {
+        a
+    } else if middle {
+        a + 1.0
+    } else {
+        1.0
+    };
+    let more = if steep {
+        FRAC_PI_2
+    } else if middle {
+        FRAC_PI_4
+    } else {
+        0.0
+    };
+    let t = above / below;
+    let c = [
+        -0.333_333_325_144_682_95,
+        0.199_999_051_735_690_35,
+        -0.142_820_416_721_885,
+        0.110_450_882_867_435_14,
+        -0.084_783_753_718_397_26,
+        0.047_482_085_680_094_904,
+    ];
+    ((more + t * (1.0 + t * t * polynomial_f64(t * t, c))) as f32).copysign(x)
 }
 
 /// x·Φ(x), Φ the normal distribution function, within 8 ulp where Φ(x) > 2⁻¹²⁶ (0 below): no cancellation for negative x.
@@ -361,6 +460,20 @@ mod tests {
         let bound = |x: f32, _| if x < -87.0 { f64::INFINITY } else { 6.0 };
         check("softplus", [softplus::<Fused>, softplus::<Baseline>], exact, (-87.0, 20.0), bound);
         assert_eq!(softplus::<Fused>(f32::NEG_INFINITY), 0.0);
+    }
+
+    #[test]
+    fn angles() {
+        let few = |x: f32, _: f64| if x.abs() <= FEW_TURNS { 1.0 } else { f64::INFINITY };
+        for range in [(-10.0, 10.0), (-1e4, 1e4), (-FEW_TURNS, FEW_TURNS)] {
+            check("sin", [sin, sin], f64::sin, range, few);
+            check("cos", [cos, cos], f64::cos, range, few);
+            check("tan", [tan, tan], f64::tan, range, few);
+        }
+        check("atan", [atan, atan], f64::atan, (-10.0, 10.0), |_, _| 1.0);
+        for f in [sin, tan, atan] {
+            assert_eq!(f(-0.0).to_bits(), (-0.0_f32).to_bits());
+        }
     }
 
     #[test]

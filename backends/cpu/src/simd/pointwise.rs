@@ -51,8 +51,18 @@ pub trait Unary {
     type Out: Copy;
     /// Whether it takes so long that some lines of memory come meanwhile.
     const LONG: bool = false;
+    /// Whether there are elements for which `eval` does not hold.
+    const PARTIAL: bool = false;
     /// One element; `k` are attributes of the op.
     fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
+    /// Whether `eval` holds for an element.
+    fn holds(_: Self::In) -> bool {
+        true
+    }
+    /// What counts where it does not.
+    fn elsewhere(x: Self::In, k: [f64; 2]) -> Self::Out {
+        Self::eval::<Baseline>(x, k)
+    }
 }
 
 /// A function of two elements.
@@ -67,16 +77,19 @@ pub trait Binary {
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
 }
 
-/// Computes all of `out`, of which `each` computes a part that begins with some element; a `long` function prefetches after
-/// each block.
-#[inline(always)]
-fn blocks<T>(long: bool, out: &mut [T], prefetch: &Prefetch, each: impl Fn(&mut [T], usize)) {
-    let whole = if long { out.len() / BLOCK * BLOCK } else { 0 };
-    for from in (0..whole).step_by(BLOCK) {
-        each(&mut out[from..from + BLOCK], from);
-        prefetch.issue();
-    }
-    each(&mut out[whole..], whole);
+/// Computes so many elements in ranges, of which a body computes one; a `long` function prefetches after each block. A closure in place of
+/// the macro would be compiled for the baseline wherever it is too long to be inlined.
+macro_rules! in_blocks {
+    ($long:expr, $n:expr, $prefetch:expr, |$range:ident| $body:block) => {
+        let whole = if $long { $n / BLOCK * BLOCK } else { 0 };
+        for from in (0..whole).step_by(BLOCK) {
+            let $range = from..from + BLOCK;
+            $body
+            $prefetch.issue();
+        }
+        let $range = whole..$n;
+        $body
+    };
 }
 
 /// # Safety
@@ -88,9 +101,16 @@ unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
         (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
     };
     let k = c.k;
-    blocks(O::LONG, out, c.prefetch, |out, from| {
-        for (o, &x) in out.iter_mut().zip(&x[from..]) {
+    in_blocks!(O::LONG, c.n, c.prefetch, |range| {
+        let (out, x) = (&mut out[range.clone()], &x[range]);
+        for (o, &x) in out.iter_mut().zip(x) {
             *o = O::eval::<L>(x, k);
+        }
+        // Asked of all at once, as few are elsewhere.
+        if O::PARTIAL && !x.iter().fold(true, |all, &x| all & O::holds(x)) {
+            for (o, &x) in out.iter_mut().zip(x).filter(|(_, x)| !O::holds(**x)) {
+                *o = O::elsewhere(x, k);
+            }
         }
     });
 }
@@ -106,24 +126,24 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
         match c.scalar & 3 {
             0 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
-                blocks(O::LONG, out, c.prefetch, |out, from| {
-                    for ((o, &a), &b) in out.iter_mut().zip(&a[from..]).zip(&b[from..]) {
+                in_blocks!(O::LONG, c.n, c.prefetch, |range| {
+                    for ((o, &a), &b) in out[range.clone()].iter_mut().zip(&a[range.clone()]).zip(&b[range]) {
                         *o = O::eval::<L>(a, b);
                     }
                 });
             }
             1 => {
                 let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
-                blocks(O::LONG, out, c.prefetch, |out, from| {
-                    for (o, &b) in out.iter_mut().zip(&b[from..]) {
+                in_blocks!(O::LONG, c.n, c.prefetch, |range| {
+                    for (o, &b) in out[range.clone()].iter_mut().zip(&b[range]) {
                         *o = O::eval::<L>(a, b);
                     }
                 });
             }
             2 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
-                blocks(O::LONG, out, c.prefetch, |out, from| {
-                    for (o, &a) in out.iter_mut().zip(&a[from..]) {
+                in_blocks!(O::LONG, c.n, c.prefetch, |range| {
+                    for (o, &a) in out[range.clone()].iter_mut().zip(&a[range]) {
                         *o = O::eval::<L>(a, b);
                     }
                 });
@@ -239,8 +259,17 @@ pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
     PointFn { run: run::<O>, asks: O::LONG }
 }
 
-/// As [`binary`], at the target's baseline only, in one loop for dense and scalar arguments.
+/// As [`binary`], at the target's baseline only.
 pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
+    unsafe fn run<O: Binary>(call: &PointCall<'_>) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { binary_run::<O, Baseline>(call) }
+    }
+    PointFn { run: run::<O>, asks: O::LONG }
+}
+
+/// The same in one loop for dense and scalar arguments, for functions that are not vectorised.
+pub fn binary_scalar<O: Binary>(_: Isa) -> PointFn {
     unsafe fn run<O: Binary>(c: &PointCall<'_>) {
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
         let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));

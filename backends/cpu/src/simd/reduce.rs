@@ -1,7 +1,7 @@
 //! Reductions of dense rows, a part of a row at a time.
 //!
 //! Within a part of floats, many accumulators run side by side (a fixed number, so that results do not depend on the machine's
-//! vector length); parts are combined in `f64`. Integers accumulate in wrapping `i64`.
+//! vector length); parts are combined in `f64`; those of integers, which wrap, in `i64`.
 
 use std::marker::PhantomData;
 
@@ -66,7 +66,8 @@ wide!(
     i64,
     i64::from,
     i64::from,
-    (C, L, row) row.iter().fold(Self::identity(C::HOW), |acc, &x| C::combine(acc, x.wide())),
+    // What wraps gives the same in its own type, of which vectors have more.
+    (C, L, row) row.iter().fold(Self::narrow(Self::identity(C::HOW)), |acc, &x| C::combine(acc, x)).wide(),
     i8,
     u8,
     i32,
