@@ -153,7 +153,11 @@ fn lengths(bounds: &[usize]) -> impl Iterator<Item = usize> {
 pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> ([usize; MAX_RANK], bool) {
     let rank = program.domain.len();
     let row: usize = (0..rank).filter(|d| program.row >> d & 1 == 1).map(|d| program.domain[d]).product();
-    let whole = row <= LONGEST_ROW;
+    // Rows that lie beside each other in lines are kept only if as many fit as are in a line, and for what comes back to them.
+    let across = program.across();
+    let line: usize = (0..rank).filter(|d| across >> d & 1 == 1).map(|d| CROSS.min(limit[d])).product();
+    let most = if across != 0 && program.passes.len() == 1 { *REGISTER.end() } else { LONGEST_ROW };
+    let whole = row.saturating_mul(line) <= most;
     let mut len = [1; MAX_RANK];
     // Rows are gone over again and again: most of the cache is for them.
     let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });
@@ -161,6 +165,12 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
         for d in (0..rank).filter(|d| program.row >> d & 1 == 1) {
             len[d] = program.domain[d];
             left = (left / len[d].max(1)).max(1);
+        }
+        left = left.max(line);
+    } else {
+        for d in (0..rank).filter(|d| across >> d & 1 == 1) {
+            len[d] = CROSS.min(limit[d]).min(left).max(1);
+            left /= len[d];
         }
     }
     let free = |d: &usize| if program.row == 0 { true } else { (program.row >> d & 1 == 1) != whole };
@@ -303,6 +313,21 @@ impl TileProgram {
         let loaded: usize = dense.map(|id| times(&id) * size(id)).sum();
         let most = cache / (computed + loaded).max(1);
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
+    }
+
+    /// The axes of which each has a row at each of its points, and along which what rows are made of is dense.
+    fn across(&self) -> AxisMask {
+        let loads = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
+            TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } if value.mask & self.row != 0 => {
+                Some(strides)
+            }
+            _ => None,
+        });
+        let along =
+            |strides: &[i64; MAX_RANK], d: usize| self.row >> d & 1 == 0 && strides[d] == 1 && self.domain[d] > 1;
+        loads
+            .flat_map(|strides| (0..self.domain.len()).filter(move |&d| along(strides, d)))
+            .fold(0, |mask, d| mask | 1 << d)
     }
 
     /// The axes along which some buffer is dense.

@@ -18,6 +18,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     strips_of_values_of_several_sizes,
     rows,
     layer_norms_of_short_and_very_long_rows,
+    rows_that_lie_beside_each_other,
     empty_rows_reduce_to_the_identity,
     contractions,
     contractions_of_other_types,
@@ -301,6 +302,31 @@ fn layer_norms_of_short_and_very_long_rows(device: &Device) {
         let b = layernorm(&mut build, domain, axes);
         let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
         device.check(&kernel, &inputs, 200.0);
+    }
+}
+
+/// Rows along the outer axis of what they are made of: those that share a cache line are read together.
+fn rows_that_lie_beside_each_other(device: &Device) {
+    for (count, row) in [(70, 300), (70, 1500), (33, 40_000), (5, 129), (1, 4097), (1000, 513), (3, 1100)] {
+        for centred in [false, true] {
+            let (mut build, domain) = (Build::new(9), [count, row]);
+            let mut b = body(&domain);
+            let at = || eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[row, count]);
+            let slot = build.input(DType::F32, count * row);
+            let x = build.load(&mut b, slot, at());
+            let mut sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+            if centred {
+                let n = constant(&mut b, row as f64, DType::F32);
+                let mean = map(&mut b, "div", &[sum, n], DType::F32);
+                let apart = map(&mut b, "sub", &[x, mean], DType::F32);
+                let square = map(&mut b, "mul", &[apart, apart], DType::F32);
+                build.store_at(count * row, at(), DType::F32, apart);
+                sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: square, dtype: DType::F32 });
+            }
+            build.store_at(count, Index::coord(0), DType::F32, sum);
+            let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+            device.check(&kernel, &inputs, 60.0 + row as f64);
+        }
     }
 }
 
