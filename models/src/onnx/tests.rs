@@ -2,11 +2,12 @@
 
 mod decompositions;
 mod pairs;
+mod resize;
 mod scatter;
 
 use std::{fs, path::Path};
 
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::eval::Data};
 use prost::Message;
 
 use super::{
@@ -38,6 +39,15 @@ fn int(name: &str, value: i64) -> AttributeProto {
         name: Some(name.into()),
         r#type: Some(AttributeType::Int as i32),
         i: Some(value),
+        ..Default::default()
+    }
+}
+
+fn word(name: &str, value: &str) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.into()),
+        r#type: Some(AttributeType::String as i32),
+        s: Some(value.to_owned().into()),
         ..Default::default()
     }
 }
@@ -75,6 +85,14 @@ fn floats(name: &str, dims: &[i64]) -> TensorProto {
 fn integers(name: &str, values: &[i64]) -> TensorProto {
     let dims = vec![values.len() as i64];
     TensorProto { name: Some(name.into()), dims, data_type: Some(7), int64_data: values.into(), ..Default::default() }
+}
+
+/// The numbers of a value.
+fn reals(data: Data<f64>) -> Vec<f64> {
+    match data {
+        Data::Real(reals) => reals,
+        Data::Int(whole) => whole.into_iter().map(|n| n.expect("it is certain") as f64).collect(),
+    }
 }
 
 fn model(graph: GraphProto) -> ModelProto {

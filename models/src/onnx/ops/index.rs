@@ -45,6 +45,18 @@ pub(super) fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -
     c.apply("where", [negative, shifted, ids])
 }
 
+/// The type in which so many elements are counted: of 32 bits, where that is enough, whose vectors have twice as many.
+pub(super) fn counter(extent: usize) -> DType {
+    if i32::try_from(extent).is_ok() { DType::I32 } else { DType::I64 }
+}
+
+/// Ids as numbers of so many elements; those that name none are −1 or the extent.
+pub(super) fn counted(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
+    let ids = c.with("max", ids, -1.0)?;
+    let ids = c.with("min", ids, extent as f64)?;
+    c.cast(ids, counter(extent))
+}
+
 fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, ids) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -116,8 +128,9 @@ fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: b
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;
     let found = c.apply("eq", [x, extremum])?;
-    let coordinate = c.iota(&dims, axis, DType::I64)?;
-    let nowhere = c.number_of(if last { -1.0 } else { dims[axis] as f64 }, DType::I64)?;
+    let number = counter(dims[axis]);
+    let coordinate = c.iota(&dims, axis, number)?;
+    let nowhere = c.number_of(if last { -1.0 } else { dims[axis] as f64 }, number)?;
     let candidate = c.apply("where", [found, coordinate, nowhere])?;
     c.reduce(if last { "reduce-max" } else { "reduce-min" }, candidate, &[axis])
 }
@@ -130,6 +143,7 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
         return Err(format!("axis {axis} has no elements, none of which is the extreme one").into());
     }
     let place = place_of(c, x, how, axis, c.flag("select_last_index")?)?;
+    let place = c.cast(place, DType::I64)?;
     if c.int_or("keepdims", 1)? == 0 {
         dims.remove(axis);
         return c.reshape(place, &dims);
@@ -142,7 +156,7 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
         let dims = c.dims(x);
-        let coordinate = c.iota(&dims, axis, DType::I64)?;
+        let coordinate = c.iota(&dims, axis, counter(dims[axis]))?;
         let hit = c.apply("eq", [coordinate, place])?;
         c.cast(hit, c.dtype(x))
     })
@@ -160,9 +174,11 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     dims.insert(axis, 1);
     let ids = c.cast(ids, DType::I64)?;
     let ids = c.reshape(ids, &dims)?;
-    let ids = from_start(c, ids, depth as usize)?;
-    dims[axis] = depth as usize;
-    let coordinate = c.iota(&dims, axis, DType::I64)?;
+    let depth = depth as usize;
+    let ids = from_start(c, ids, depth)?;
+    let ids = counted(c, ids, depth)?;
+    dims[axis] = depth;
+    let coordinate = c.iota(&dims, axis, counter(depth))?;
     let hit = c.apply("eq", [coordinate, ids])?;
     let mut value = |at: usize| {
         let one = c.slice(values, 0, at, 1)?;

@@ -1,5 +1,5 @@
-//! Running totals, and the largest of a row: each element is compared with all others of its part of the row, and parts with each
-//! other, so that the pairs stay few where rows are long.
+//! Running totals, and the largest of a row, part by part. For the latter each element is compared with all others of its part of the row,
+//! and parts with each other, so that the pairs stay few where rows are long.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -20,11 +20,16 @@ pub(super) const OPS: &[OpRow] = &[
     many("TopK", 10, top_k),
 ];
 
-/// How long the parts are at least.
+/// How long the parts of ranked rows are at least.
 const PART: usize = 128;
+/// How long the parts of rows are of which totals are taken.
+const TOTALS: usize = 16;
 
 /// The most pairs of elements of a row that are compared: a byte each may be kept.
 const MOST_PAIRS: usize = 1 << 28;
+
+/// The type of numbers along an axis, whose pairs are few enough for it.
+const NUMBER: DType = DType::I32;
 
 /// An associative op.
 #[derive(Clone, Copy)]
@@ -36,9 +41,8 @@ struct Monoid {
 
 /// A row of elements against itself.
 struct Pairs {
-    /// [.. N N ..]: the first of a pair varies along `axis`, the second along the next one.
-    dims: Vec<usize>,
-    /// The numbers of both along their axes; 1 along all others, so that what follows from them alone is the same for all rows.
+    /// The number of the first along an axis, that of the second along the next one; the extent of all others is 1, so that what follows
+    /// from numbers alone is the same for all rows.
     first: NodeId,
     second: NodeId,
 }
@@ -51,12 +55,10 @@ impl Pairs {
                 format!("it compares all pairs of {extent} elements, of which {MOST_PAIRS} are the most").into()
             );
         }
-        let mut dims = dims.to_vec();
-        dims.insert(axis, extent);
-        let numbers = |at: usize| (0..dims.len()).map(|d| if d == at { extent } else { 1 }).collect::<Vec<_>>();
-        let first = c.iota(&numbers(axis), axis, DType::I64)?;
-        let second = c.iota(&numbers(axis + 1), axis + 1, DType::I64)?;
-        Ok(Pairs { dims, first, second })
+        let numbers = |at: usize| (0..dims.len() + 1).map(|d| if d == at { extent } else { 1 }).collect::<Vec<_>>();
+        let first = c.iota(&numbers(axis), axis, NUMBER)?;
+        let second = c.iota(&numbers(axis + 1), axis + 1, NUMBER)?;
+        Ok(Pairs { first, second })
     }
 }
 
@@ -91,34 +93,48 @@ struct Running {
 fn running(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, monoid: Monoid, which: Running) -> NodeResult {
     let dims = c.dims(x);
     let extent = dims[axis];
-    if extent <= PART {
-        let pairs = Pairs::along(c, &dims, axis)?;
-        let compare = match (which.reverse, which.exclusive) {
-            (false, false) => "le",
-            (false, true) => "lt",
-            (true, false) => "ge",
-            (true, true) => "gt",
-        };
-        let taken = c.apply(compare, [pairs.second, pairs.first])?;
-        let (column, neutral) = (apart(c, x, axis)?, c.number(monoid.neutral, x)?);
-        let column = c.expand(column, &pairs.dims)?;
-        let terms = c.apply("where", [taken, column, neutral])?;
-        let result = c.reduce(monoid.reduction, terms, &[axis + 1])?;
-        return c.reshape(result, &dims);
+    if extent <= TOTALS {
+        return doubled(c, x, axis, monoid, which);
     }
-    let parts = extent.div_ceil(PART);
-    let rest = with_extent(&dims, axis, parts * PART - extent);
+    let parts = extent.div_ceil(TOTALS);
+    let rest = with_extent(&dims, axis, parts * TOTALS - extent);
     let rest = c.full(monoid.neutral, c.dtype(x), &rest)?;
     let whole = c.concat(&[x, rest], axis)?;
-    let split = c.reshape(whole, &in_parts(&dims, axis, parts, PART))?;
-    let inside = running(c, split, axis + 1, monoid, which)?;
+    let split = c.reshape(whole, &in_parts(&dims, axis, parts, TOTALS))?;
+    let inside = doubled(c, split, axis + 1, monoid, which)?;
     let totals = c.reduce(monoid.reduction, split, &[axis + 1])?;
     let totals = c.reshape(totals, &with_extent(&dims, axis, parts))?;
     let before = running(c, totals, axis, monoid, Running { exclusive: true, ..which })?;
     let before = apart(c, before, axis + 1)?;
     let all = c.apply(monoid.op, [before, inside])?;
-    let all = c.reshape(all, &with_extent(&dims, axis, parts * PART))?;
+    let all = c.reshape(all, &with_extent(&dims, axis, parts * TOTALS))?;
     c.slice(all, axis, 0, extent)
+}
+
+/// The same in steps, each of which doubles how many elements a total is of (Hillis and Steele, 1986).
+fn doubled(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, monoid: Monoid, which: Running) -> NodeResult {
+    let extent = c.dims(x)[axis];
+    let moved = |c: &mut NodeCall<'_, '_>, x: NodeId, by: usize| {
+        let (from, before, after) = if which.reverse { (by, 0, by) } else { (0, by, 0) };
+        let kept = c.slice(x, axis, from, extent - by)?;
+        let (axis, before, after) = ((axis as i64).into(), (before as i64).into(), (after as i64).into());
+        c.op("pad", &[kept], &[("axis", axis), ("before", before), ("after", after), ("value", monoid.neutral.into())])
+    };
+    let mut totals = if which.exclusive && extent > 0 { moved(c, x, 1)? } else { x };
+    let mut of = 1;
+    while of < extent {
+        let before = moved(c, totals, of)?;
+        totals = c.apply(monoid.op, [before, totals])?;
+        of *= 2;
+    }
+    Ok(totals)
+}
+
+/// How elements compare with others that come behind them.
+#[derive(Clone, Copy)]
+struct Better {
+    strictly: &'static str,
+    or_equal: &'static str,
 }
 
 /// Elements of a row in order, and their places in it.
@@ -136,13 +152,16 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     if !(0.0..=dims[axis] as f64).contains(&k) {
         return Err(format!("the {k} first of {} elements", dims[axis]).into());
     }
-    let better = if c.int_or("largest", 1)? != 0 { "gt" } else { "lt" };
+    let better = match c.int_or("largest", 1)? {
+        0 => Better { strictly: "lt", or_equal: "le" },
+        _ => Better { strictly: "gt", or_equal: "ge" },
+    };
     let Ranked { values, places } = ranked(c, x, axis, k as usize, better)?;
     Ok(vec![values, places])
 }
 
 /// The k best of a row: of the k best of each part, and of what is left over.
-fn ranked(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, k: usize, better: &str) -> Result<Ranked, NodeError> {
+fn ranked(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, k: usize, better: Better) -> Result<Ranked, NodeError> {
     let dims = c.dims(x);
     let extent = dims[axis];
     // So that a quarter is left at most, and the next round has less to do.
@@ -178,27 +197,27 @@ fn ranked_by_pairs(
     x: NodeId,
     axis: usize,
     k: usize,
-    better: &str,
+    better: Better,
 ) -> Result<Ranked, NodeError> {
     let dims = c.dims(x);
     let pairs = Pairs::along(c, &dims, axis)?;
     let (own, other) = (apart(c, x, axis + 1)?, apart(c, x, axis)?);
-    let better = c.apply(better, [other, own])?;
-    let (equal, earlier) = (c.apply("eq", [other, own])?, c.apply("lt", [pairs.second, pairs.first])?);
-    let sooner = c.apply("and", [equal, earlier])?;
-    let before = c.apply("or", [better, sooner])?;
-    let before = c.cast(before, DType::I64)?;
+    let (sooner, later) = (c.apply(better.or_equal, [other, own])?, c.apply(better.strictly, [other, own])?);
+    let earlier = c.apply("lt", [pairs.second, pairs.first])?;
+    let before = c.apply("where", [earlier, sooner, later])?;
+    let before = c.cast(before, NUMBER)?;
     let rank = c.reduce("reduce-sum", before, &[axis + 1])?;
     let rank = c.reshape(rank, &dims)?;
     // Of the elements [.. k N ..] that have the rank.
     let rank = apart(c, rank, axis)?;
     let mut numbers = vec![1; dims.len() + 1];
     numbers[axis] = k;
-    let wanted = c.iota(&numbers, axis, DType::I64)?;
+    let wanted = c.iota(&numbers, axis, NUMBER)?;
     let found = c.apply("eq", [wanted, rank])?;
-    let other = c.number_of(0.0, DType::I64)?;
+    let other = c.number_of(0.0, NUMBER)?;
     let place = c.apply("where", [found, pairs.second, other])?;
     let place = c.reduce("reduce-max", place, &[axis + 1])?;
     let places = c.reshape(place, &with_extent(&dims, axis, k))?;
+    let places = c.cast(places, DType::I64)?;
     Ok(Ranked { values: elements_at(c, x, places, axis)?, places })
 }

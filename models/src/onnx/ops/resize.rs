@@ -27,6 +27,9 @@ pub(super) const OPS: &[OpRow] = &[
     one("Resize", 11, resize),
 ];
 
+/// So many times the elements that make one of the result, where an axis has more: a product with a matrix would take longer.
+const DENSE: usize = 32;
+
 /// How elements between the given ones come about.
 #[derive(Clone, Copy)]
 enum Interpolation {
@@ -121,6 +124,10 @@ impl Sampling {
             let ids: Vec<usize> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at)).collect();
             return taken(c, x, axis, &ids);
         }
+        let taps = rows.iter().map(Vec::len).max().unwrap_or(0);
+        if taps > 0 && taps * DENSE < extent {
+            return weighted(c, x, axis, rows, taps);
+        }
         let mut matrix = vec![0.0; result * extent];
         for (i, row) in rows.into_iter().enumerate() {
             row.into_iter().for_each(|(at, weight)| matrix[i * extent + at] += weight);
@@ -168,6 +175,40 @@ impl Sampling {
         }
         taken
     }
+}
+
+/// The sum of so many elements of an axis, each with a weight, for each element of the result.
+fn weighted(
+    c: &mut NodeCall<'_, '_>,
+    x: NodeId,
+    axis: usize,
+    mut rows: Vec<Vec<(usize, f64)>>,
+    taps: usize,
+) -> NodeResult {
+    for row in &mut rows {
+        // Where there are fewer, the last one is read in halves: times 0, what is infinite would count.
+        while row.len() < taps {
+            let half = row.last_mut().map_or((0, 0.0), |(at, weight)| {
+                *weight /= 2.0;
+                (*at, *weight)
+            });
+            row.push(half);
+        }
+    }
+    let mut dims = vec![1; c.rank(x)];
+    dims[axis] = rows.len();
+    let mut terms = Vec::new();
+    for tap in 0..taps {
+        let ids: Vec<usize> = rows.iter().map(|row| row[tap].0).collect();
+        let weights = Tensor::from_f64(c.dtype(x), &dims, rows.iter().map(|row| row[tap].1));
+        let (elements, weights) = (taken(c, x, axis, &ids)?, c.constant(weights)?);
+        terms.push(c.apply("mul", [elements, weights])?);
+    }
+    let mut sum = terms[0];
+    for &term in &terms[1..] {
+        sum = c.apply("add", [sum, term])?;
+    }
+    Ok(sum)
 }
 
 /// The elements of an axis with these numbers: a view where each is repeated equally often, or where they are evenly apart; else a gather.

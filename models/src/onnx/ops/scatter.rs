@@ -12,7 +12,7 @@ use super::{
         error::NodeError,
     },
     OpRow,
-    index::{elements_at, from_start, rows_at},
+    index::{counted, counter, elements_at, from_start, rows_at},
     one,
     placed::Placed,
 };
@@ -91,14 +91,16 @@ impl ScatterUpdates {
         pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
     ) -> NodeResult {
         let mut dims = c.dims(self.hits);
-        let number = c.iota(&dims, self.axis + 1, DType::I64)?;
-        let none = c.number_of(-1.0, DType::I64)?;
+        let dtype = counter(dims[self.axis + 1]);
+        let number = c.iota(&dims, self.axis + 1, dtype)?;
+        let none = c.number_of(-1.0, dtype)?;
         let candidates = c.apply("where", [self.hits, number, none])?;
         let last = c.reduce("reduce-max", candidates, &[self.axis + 1])?;
         dims.remove(self.axis + 1);
         let last = c.reshape(last, &dims)?;
         let hit = c.with("ge", last, 0.0)?;
         let number = c.with("max", last, 0.0)?;
+        let number = c.cast(number, DType::I64)?;
         let picked = pick(c, &self, number)?;
         c.apply("where", [hit, picked, self.data])
     }
@@ -134,11 +136,12 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let ids = c.cast(ids, DType::I64)?;
     let ids = from_start(c, ids, dims[axis])?;
+    let ids = counted(c, ids, dims[axis])?;
     let (ids, updates) = (widened(c, ids, &dims, axis, -1.0)?, widened(c, updates, &dims, axis, 0.0)?);
     let ids = apart(c, ids, axis)?;
     let mut pairs = c.dims(ids);
     pairs[axis] = dims[axis];
-    let place = c.iota(&pairs, axis, DType::I64)?;
+    let place = c.iota(&pairs, axis, counter(dims[axis]))?;
     let hits = c.apply("eq", [place, ids])?;
     let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number| elements_at(c, s.updates, number, s.axis);
     ScatterUpdates { data, updates, axis, hits }.result(c, pick)
@@ -217,8 +220,9 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let data = c.reshape(data, &[count, row])?;
     let updates = c.reshape(updates, &[many, row])?;
+    let at = counted(c, at, count)?;
     let at = c.reshape(at, &[1, many, 1])?;
-    let place = c.iota(&[count, many, 1], 0, DType::I64)?;
+    let place = c.iota(&[count, many, 1], 0, counter(count))?;
     let hits = c.apply("eq", [place, at])?;
     let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number: NodeId| {
         let number = c.reshape(number, &[c.dims(number)[0]])?;

@@ -63,15 +63,10 @@ impl Case {
     fn model(&self, how: &str) -> ModelProto {
         let of = |name: &str, dims: &[usize]| port(name, &dims.iter().map(|&n| n as i64).collect::<Vec<_>>());
         let ids = TensorProto { dims: self.given.iter().map(|&n| n as i64).collect(), ..integers("ids", &self.ids) };
-        let word = AttributeProto {
-            name: Some("reduction".into()),
-            r#type: Some(AttributeType::String as i32),
-            s: Some(how.as_bytes().to_vec().into()),
-            ..Default::default()
-        };
+        let reduction = word("reduction", how);
         let (op, attributes) = match self.axis {
-            Some(axis) => ("ScatterElements", vec![word, int("axis", axis as i64)]),
-            None => ("ScatterND", vec![word]),
+            Some(axis) => ("ScatterElements", vec![reduction, int("axis", axis as i64)]),
+            None => ("ScatterND", vec![reduction]),
         };
         let mut model = model(GraphProto {
             input: vec![of("data", &self.dims), of("updates", &self.updates)],
