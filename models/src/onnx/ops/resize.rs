@@ -27,8 +27,9 @@ pub(super) const OPS: &[OpRow] = &[
     one("Resize", 11, resize),
 ];
 
-/// So many times the elements that make one of the result, where an axis has more: a product with a matrix would take longer.
-const DENSE: usize = 32;
+/// So many times the elements that make one of the result, where an axis has more: a product with a matrix would take longer. At 32, where 128
+/// elements become 256 before a convolution, reading them one by one took 12 to 27 % more.
+const DENSE: usize = 128;
 
 /// How elements between the given ones come about.
 #[derive(Clone, Copy)]
