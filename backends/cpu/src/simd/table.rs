@@ -78,12 +78,12 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
         DType::F32 => {
             [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32(), vec![Every::one::<Same<f32>>("tf32")]].concat()
         }
-        DType::F64 => [any::<f64, Lowest>(), numbers::<f64, Lowest>(), floats_f64()].concat(),
-        DType::I8 => [any::<i8, Lowest>(), numbers::<i8, Lowest>()].concat(),
+        DType::F64 => [any::<f64, Rare>(), numbers::<f64, Rare>(), floats_f64()].concat(),
+        DType::I8 => [any::<i8, Rare>(), numbers::<i8, Rare>()].concat(),
         DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>()].concat(),
         DType::I32 => [any::<i32, Lowest>(), numbers::<i32, Lowest>()].concat(),
         DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>()].concat(),
-        DType::U32 => [any::<u32, Lowest>(), numbers::<u32, Lowest>()].concat(),
+        DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>()].concat(),
         DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
         DType::F16 | DType::Bf16 => Vec::new(),
     }
@@ -93,12 +93,16 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
 trait Levels {
     fn one<O: Unary>(name: &'static str) -> NamedKernel;
     fn two<O: Binary>(name: &'static str) -> NamedKernel;
+    /// At the baseline at most.
+    fn low<O: Binary>(name: &'static str) -> NamedKernel;
 }
 
 /// All: `f32`, which hot loops are made of.
 struct Every;
 /// The baseline: other types and what no hot loop is made of, which keeps builds short.
 struct Lowest;
+/// The baseline, and functions of two arguments one element at a time: types that are rare.
+struct Rare;
 
 impl Levels for Every {
     fn one<O: Unary>(name: &'static str) -> NamedKernel {
@@ -106,6 +110,9 @@ impl Levels for Every {
     }
     fn two<O: Binary>(name: &'static str) -> NamedKernel {
         (name, binary::<O>)
+    }
+    fn low<O: Binary>(name: &'static str) -> NamedKernel {
+        Lowest::two::<O>(name)
     }
 }
 
@@ -116,16 +123,31 @@ impl Levels for Lowest {
     fn two<O: Binary>(name: &'static str) -> NamedKernel {
         (name, binary_baseline::<O>)
     }
+    fn low<O: Binary>(name: &'static str) -> NamedKernel {
+        Self::two::<O>(name)
+    }
+}
+
+impl Levels for Rare {
+    fn one<O: Unary>(name: &'static str) -> NamedKernel {
+        Lowest::one::<O>(name)
+    }
+    fn two<O: Binary>(name: &'static str) -> NamedKernel {
+        (name, binary_scalar::<O>)
+    }
+    fn low<O: Binary>(name: &'static str) -> NamedKernel {
+        Self::two::<O>(name)
+    }
 }
 
 fn any<T: RegisterElement, V: Levels>() -> Vec<NamedKernel> {
     vec![
-        Lowest::two::<Eq<T>>("eq"),
-        Lowest::two::<Ne<T>>("ne"),
-        Lowest::two::<Lt<T>>("lt"),
-        Lowest::two::<Le<T>>("le"),
-        Lowest::two::<Gt<T>>("gt"),
-        Lowest::two::<Ge<T>>("ge"),
+        V::low::<Eq<T>>("eq"),
+        V::low::<Ne<T>>("ne"),
+        V::low::<Lt<T>>("lt"),
+        V::low::<Le<T>>("le"),
+        V::low::<Gt<T>>("gt"),
+        V::low::<Ge<T>>("ge"),
         V::two::<Max<T>>("max"),
         V::two::<Min<T>>("min"),
         V::one::<Same<T>>("none"),
