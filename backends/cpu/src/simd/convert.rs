@@ -39,7 +39,11 @@ macro_rules! saturating {
             fn to(self) -> $d {
                 // The most is rounded down to what both types have.
                 const LEAST: f32 = <$d>::MIN as f32;
-                const MOST: f32 = if <$d>::MAX as f32 as i64 == <$d>::MAX as i64 { <$d>::MAX as f32 } else { (<$d>::MAX as f32).next_down() };
+                const MOST: f32 = if <$d>::MAX as f32 as i64 == <$d>::MAX as i64 {
+                    <$d>::MAX as f32
+                } else {
+                    (<$d>::MAX as f32).next_down()
+                };
                 let x = if self.is_nan() { 0.0 } else { self };
                 let x = if x < LEAST { LEAST } else { x };
                 let kept = if x > MOST { MOST } else { x };
