@@ -20,6 +20,8 @@ use eutectic::{
 
 /// Runs that are timed, after some that are not.
 const RUNS: usize = 40;
+/// Kinds of kernels that are listed of a model, those that take longest.
+const LISTED: usize = 10;
 
 /// A graph for a batch of texts.
 fn encoder(config: &BertConfig, batch: i64) -> Result<Graph, Error> {
@@ -127,20 +129,20 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
         .filter_map(|(name, _)| inputs.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor.clone()))
         .collect();
     let steps = session.profile(&inputs, 3)?.pop().unwrap_or_default();
-    let mut all: Vec<_> = kinds
-        .zip(&steps)
-        .map(|((cost, step), seconds)| {
-            let kernel = &planned.lowered.program.kernels[step.kernel];
-            (
-                *seconds,
-                cost.map_or(f64::NAN, |c| c.seconds),
-                format!("{} {:?} {}", kernel.kind(), kernel.body.domain, step.origin),
-            )
-        })
-        .collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (seconds, predicted, what) in all.into_iter().take(6) {
-        println!("    {:9.1} us, predicted {:9.1}: {what}", seconds * 1e6, predicted * 1e6);
+    // By what they are: layers have the same ones.
+    let mut all: BTreeMap<String, (usize, f64, f64, String)> = BTreeMap::new();
+    for ((cost, step), seconds) in kinds.zip(&steps) {
+        let kernel = &planned.lowered.program.kernels[step.kernel];
+        let what = format!("{} {:?}", kernel.kind(), kernel.body.domain);
+        let (count, sum, predicted, _) = all.entry(what).or_insert((0, 0.0, 0.0, step.origin.to_string()));
+        *count += 1;
+        *sum += seconds;
+        *predicted += cost.map_or(f64::NAN, |c| c.seconds);
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
+    for (what, (count, sum, predicted, first)) in all.into_iter().take(LISTED) {
+        println!("    {:9.1} us, predicted {:9.1}: {count} x {what}, first {first}", sum * 1e6, predicted * 1e6);
     }
     Ok(())
 }

@@ -12,7 +12,9 @@ use eutectic_gpu::{
 
 use super::{
     attention_problem::{AttentionPoints, AttentionProblem, AttentionTile},
-    fma_attention, matrix_attention,
+    fma_attention,
+    matrices::EIGHT,
+    matrix_attention,
     parts::Epilogue,
 };
 use crate::{dialect::Wgsl, library::register};
@@ -39,7 +41,8 @@ impl AttentionProblem<'_> {
     fn print(&self, shape: &DeviceShape, tile: &AttentionTile) -> Result<Vec<Launch>, Vec<String>> {
         let AttentionProblem { dialect, kernel, sum, extents: [b, s, t, _, e], .. } = *self;
         let AttentionTile { queries: bq, keys: bt, columns: be, threads, .. } = *tile;
-        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4, &query_of("m"))?;
+        let most = if tile.on_units { EIGHT } else { 4 };
+        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, &query_of("m"))?;
         let queries = self.functions();
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
         let sees = self.bias.as_ref().and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));

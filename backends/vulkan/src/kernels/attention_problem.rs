@@ -9,7 +9,10 @@ use eutectic_gpu::{
 };
 use eutectic_ir::DType;
 
-use super::parts::{Epilogue, PrintedOperand, matrix, sums};
+use super::{
+    matrices::may_end_within,
+    parts::{Epilogue, PrintedOperand, matrix, sums},
+};
 use crate::{dialect::Wgsl, library::register};
 
 /// Attention to be printed.
@@ -161,51 +164,56 @@ impl<'a> AttentionProblem<'a> {
     }
 
     /// Statements that make the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of the tile from `t0` on; of their products
-    /// `x`. Those from `end` on are hidden.
+    /// `x`. Those from `end` on are hidden. They do not branch where they need not, so that reads of several scores wait beside each other.
     ///
     /// # Errors
     /// What cannot be printed.
     pub fn scores(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
-        let (scale, nothing, ty) = (self.scale, self.nothing(), register(self.sum));
-        let tanh = self.function("tanh");
-        let score = |lane: usize| match self.softcap {
-            0.0 => Ok(format!("x[j + {lane}] * {}", self.number(scale))),
+        let (nothing, ty, keys) = (self.nothing(), register(self.sum), self.extents[2]);
+        let hidden = format!("vec4<{ty}>({nothing})");
+        let mut text = match self.softcap {
+            0.0 => format!("var scores = x * {};\n", self.number(self.scale)),
             cap => {
-                let (cap, by) = (self.number(cap), self.number(scale / cap));
-                tanh.as_ref().map(|tanh| format!("{cap} * {tanh}(x[j + {lane}] * {by})")).map_err(Clone::clone)
+                let (tanh, cap, by) = (self.function("tanh")?, self.number(cap), self.number(self.scale / cap));
+                let each = ["x", "y", "z", "w"].map(|lane| format!("{tanh}(x.{lane} * {by})")).join(", ");
+                format!("var scores = {cap} * vec4<{ty}>({each});\n")
             }
         };
-        let count = self.bias.as_ref().map_or(KEYS, |(nest, _)| together(nest));
-        let each =
-            |text: &dyn Fn(usize) -> Result<String, Vec<String>>| (0..count).map(text).collect::<Result<String, _>>();
-        let plain = each(&|lane| Ok(format!("scores[j + {lane}] = {};\n", score(lane)?)))?;
-        let text = match &self.bias {
-            None => plain,
-            Some((nest, result)) => {
-                let lanes = SplitAxis { axis: 2, count };
-                let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "keys"], lanes, "v");
-                let values: Vec<String> = (0..count).map(|lane| emitter.lane(*result, lane)).collect();
-                if !emitter.problems.is_empty() {
-                    return Err(emitter.problems);
+        let may_end = may_end_within(keys, tile.keys);
+        if let Some((nest, result)) = &self.bias {
+            let count = together(nest);
+            let lanes = SplitAxis { axis: 2, count };
+            let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &["b", "s", "keys"], lanes, "v");
+            let values: Vec<String> = (0..count).map(|lane| emitter.lane(*result, lane)).collect();
+            if !emitter.problems.is_empty() {
+                return Err(emitter.problems);
+            }
+            // A hidden key is left out, whatever its score is.
+            let more: Vec<String> = values.iter().map(|value| format!("{ty}({value})")).collect();
+            let (more, evaluated) = (more.join(", "), emitter.text);
+            let with_bias = match count {
+                1 => format!(
+                    "for (var j = 0; j < {KEYS}; j += 1) {{\nif (t + j < end) {{\nlet keys = t + j;\n{evaluated}let more = {more};\n\
+                     scores[j] = select(scores[j] + more, {nothing}, more == {nothing});\n}}\n}}\n"
+                ),
+                _ => {
+                    // Beyond the end is read what the last keys read.
+                    let t = if may_end { format!("min(t, {})", keys.saturating_sub(KEYS)) } else { "t".into() };
+                    format!(
+                        "let keys = i32(u32({t}) / {KEYS}u);\n{evaluated}let more = vec4<{ty}>({more});\n\
+                         scores = select(scores + more, {hidden}, more == {hidden});\n"
+                    )
                 }
-                // A hidden key is left out, whatever its score is.
-                let with_bias = each(&|lane| {
-                    let (score, value) = (score(lane)?, &values[lane]);
-                    Ok(format!(
-                        "let more{lane} = {ty}({value});\nif (!(more{lane} == {nothing})) {{ scores[j + {lane}] = {score} + more{lane}; }}\n"
-                    ))
-                })?;
-                format!(
-                    "let tile = t0 / {};\nif (tile >= seen.z && tile < seen.w) {{\n{plain}}} else {{\n\
-                     let keys = i32(u32(t + j) / {count}u);\n{}{with_bias}}}\n",
-                    tile.keys, emitter.text
-                )
-            }
-        };
-        let beyond = each(&|lane| Ok(format!("if (t + j + {lane} >= end) {{ scores[j + {lane}] = {nothing}; }}\n")))?;
-        Ok(format!(
-            "var scores = vec4<{ty}>({nothing});\nfor (var j = 0; j < {KEYS}; j += {count}) {{\nif (t + j < end) {{\n{text}{beyond}}}\n}}\n"
-        ))
+            };
+            text +=
+                &format!("let tile = t0 / {};\nif (tile < seen.z || tile >= seen.w) {{\n{with_bias}}}\n", tile.keys);
+        }
+        if may_end {
+            text += &format!(
+                "scores = select(scores, {hidden}, vec4<i32>(t) + vec4<i32>(0, 1, 2, 3) >= vec4<i32>(end));\n"
+            );
+        }
+        Ok(text)
     }
 }
 

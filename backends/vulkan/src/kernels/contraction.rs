@@ -73,7 +73,8 @@ impl Product<'_> {
         let steps = k.div_ceil(form.depth).max(1);
         let of_part = steps.div_ceil(parts);
         let parts = steps.div_ceil(of_part);
-        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, 4, "m")?;
+        let most = if self.takes_matrices() { matrices::EIGHT } else { 4 };
+        let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, "m")?;
         let points = TilePoints { product: self, epilogue: &epilogue, parts };
         let tile =
             if self.takes_matrices() { matrices::print(&points, self, form) } else { fma::print(&points, self, form) }?;

@@ -203,6 +203,14 @@ pub fn may_end_within(depth: usize, tile: usize) -> bool {
     depth == 0 || !depth.is_multiple_of(tile)
 }
 
+/// A sum in shared memory: one of so many neighbours, from a column of the line that begins there on.
+pub fn sum_at(line: &str, column: &str, lane: usize, lanes: usize) -> String {
+    match lanes {
+        1 | 2 => format!("memory[{line} + {column} / 4][{column} % 4 + {lane}]"),
+        _ => format!("memory[{line} + {column} / 4 + {}][{}]", lane / 4, lane % 4),
+    }
+}
+
 /// Prints a tile.
 ///
 /// # Errors
@@ -275,10 +283,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
             lanes * points.lanes(),
             i * SIDE,
         );
-        body += &points.at(|lane| {
-            let place = if points.lanes() == 4 { lane.to_string() } else { format!("column % 4 + {lane}") };
-            format!("memory[own + row * {stride} + column / 4][{place}]")
-        });
+        body += &points.at(|lane| sum_at(&format!("own + row * {stride}"), "column", lane, points.lanes()));
         body += "}\nworkgroupBarrier();\n";
     }
     Ok(TileText { threads, before, body })

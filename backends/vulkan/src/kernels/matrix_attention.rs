@@ -7,7 +7,7 @@ use eutectic_ir::DType;
 
 use super::{
     attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
-    matrices::{EIGHT, SIDE, UnitTile, lanes, may_end_within},
+    matrices::{EIGHT, SIDE, UnitTile, lanes, may_end_within, sum_at},
     parts::PrintedOperand,
 };
 use crate::units;
@@ -195,7 +195,7 @@ pub fn print(
             2 * SIDE * points.lanes(),
             first * SIDE,
         );
-        body += &points.at(|lane| format!("memory[own + at_row * {stride} + column / 4][column % 4 + {lane}]"));
+        body += &points.at(|lane| sum_at(&format!("own + at_row * {stride}"), "column", lane, points.lanes()));
         body += &format!("}}\n{settle}");
     }
     Ok(AttentionText { before, body })
