@@ -238,17 +238,18 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whether guards hold.
+    /// Whether guards hold. All are evaluated, so that one branch at most comes of them: of each `&&` compilers make one more, and NVRTC took
+    /// minutes to thread jumps through some hundreds of them.
     fn condition(&self, guards: &[Guard], lane: usize) -> String {
         let of_lanes = self.lanes.guards(guards, &self.domain);
         let parts = of_lanes[lane % of_lanes.len()].iter().flat_map(|(map, range)| {
             let (text, (low, high)) = (self.index(map, lane), self.bounds(map));
-            let from = (low < range.start).then(|| format!("{text} >= {}", range.start));
-            let to = (high >= range.end).then(|| format!("{text} < {}", range.end));
+            let from = (low < range.start).then(|| format!("({text} >= {})", range.start));
+            let to = (high >= range.end).then(|| format!("({text} < {})", range.end));
             from.into_iter().chain(to)
         });
         let parts: Vec<_> = parts.collect();
-        if parts.is_empty() { "true".into() } else { format!("({})", parts.join(" && ")) }
+        if parts.is_empty() { "true".into() } else { format!("({})", parts.join(" & ")) }
     }
 
     /// A map over the domain of groups, as an expression.
