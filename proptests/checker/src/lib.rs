@@ -59,6 +59,8 @@ impl Default for Options {
 
 /// How many cases the engine itself is run on.
 const ENGINE_CASES: usize = 2;
+/// How often a backend is asked for a smaller case that it gets wrong: each answer takes some compilations.
+const BACKEND_SHRINKS: usize = 40;
 
 /// Checks rules.
 pub struct Checker {
@@ -193,7 +195,7 @@ impl Checker {
             values::lie_in_the_domain(rule, &c.values) && c.judge(contract).is_ok_and(|v| v.refutes(contract))
         };
         let small = match refuted(case) {
-            true => shrink::shrink(probe, case, self.options.seed, &refuted),
+            true => shrink::shrink(probe, case, self.options.seed, usize::MAX, &refuted),
             false => case.clone(),
         };
         let (what, difference) = match small.judge(contract) {
@@ -243,7 +245,7 @@ impl Checker {
                     backend::Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,
                     backend::Outcome::Wrong(failure) => {
                         let wrong = |c: &Case| matches!(backend::run(compiler, base, c), backend::Outcome::Wrong(_));
-                        let small = shrink::shrink(probe, case, self.options.seed, &wrong);
+                        let small = shrink::shrink(probe, case, self.options.seed, BACKEND_SHRINKS, &wrong);
                         let shown = match backend::run(compiler, base, &small) {
                             backend::Outcome::Wrong(failure) => failure,
                             _ => failure,

@@ -1,5 +1,7 @@
 //! Makes a failing case small: smaller dims by drawing again, then plainer numbers one by one.
 
+use std::cell::Cell;
+
 use eutectic::{DType, Tensor};
 use eutectic_ir::lang::Bindings;
 use eutectic_rewrites::Probe;
@@ -19,8 +21,11 @@ const READABLE: usize = 64;
 /// How often a value is replaced by a plainer one, at most.
 const STEPS: usize = 3000;
 
-/// The smallest case found that still fails.
-pub fn shrink(probe: &Probe, case: &Case, seed: u64, fails: &dyn Fn(&Case) -> bool) -> Case {
+/// The smallest case found that still fails, asking so often at most whether one does: where each answer takes a compilation, a shrinking
+/// that went on would look like a check that never ends.
+pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn(&Case) -> bool) -> Case {
+    let asked = Cell::new(0);
+    let fails = &|case: &Case| asked.replace(asked.get() + 1) < most && fails(case);
     let mut smallest = case.clone();
     let dtypes: Vec<DType> = case.instance.dtypes().collect();
     let literals = literals(probe.rule());
@@ -112,4 +117,28 @@ fn replace(case: &mut Case, name: &str, tensor: Tensor, fails: &dyn Fn(&Case) ->
         case.values.insert(name.to_string(), before);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic::RuleSet;
+
+    use super::*;
+
+    #[test]
+    fn it_is_not_asked_more_often_than_allowed() {
+        let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/mul-one").expect("a rule of this name");
+        let case = cases::corpus(&probe, 1, Some(8)).cases.remove(0);
+        for most in [0, 1, 7] {
+            let asked = Cell::new(0);
+            // What always fails is made smaller until nobody may ask any more.
+            let smallest = shrink(&probe, &case, 1, most, &|_| {
+                asked.set(asked.get() + 1);
+                true
+            });
+            assert!(asked.get() <= most, "{} for {most}", asked.get());
+            assert!(most > 0 || smallest.instance.size() == case.instance.size());
+        }
+    }
 }
