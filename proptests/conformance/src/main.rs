@@ -2,8 +2,10 @@
 //! machine without cargo; models come from folders that are given.
 
 use std::{
+    env,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +13,7 @@ use std::{
     thread,
 };
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use eutectic::{BACKENDS, Listed, Setup};
 use eutectic_conformance::{
@@ -37,7 +39,8 @@ struct Args {
     /// The folder of ONNX's node tests, as models/scripts/fetch-onnx-node-tests.sh fetches them
     #[arg(long, value_name = "DIR")]
     onnx: Option<PathBuf>,
-    /// Checks that run beside each other [default: one for each processor of the host]
+    /// Checks that run beside each other, each in a process of its own [default: one for each processor of the host]; 1: one after the
+    /// other, in this process
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// Kernels are launched one by one, each when the one before it has ended, as compute-sanitizer needs it
@@ -46,34 +49,76 @@ struct Args {
     /// Only checks whose name (suite/check) contains this; several are separated by commas
     #[arg(value_name = "WORD", value_delimiter = ',', default_value = "")]
     words: Vec<String>,
+    /// This check alone, by its whole name; nothing is said but how it came out
+    #[arg(long, value_name = "NAME", hide = true)]
+    one: Option<String>,
 }
 
 /// A check by its name.
 type Named<'a> = (String, Box<dyn Fn(&Device) + Send + Sync + 'a>);
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let device = Device::new(vec![args.backend.open(&Setup { apart: args.apart, ..Setup::default() })?])?;
-    println!("{}: {}", args.backend.name, device.backend().describe());
     let checks = args.checks();
+    ensure!(!checks.is_empty(), "no check has a name that contains {}", args.words.join(" or "));
+    if args.one.is_some() {
+        let right = checks.into_iter().all(|(name, check)| is_right(&device, name, check));
+        return Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    println!("{}: {}", args.backend.name, device.backend().describe());
     let jobs = args.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let count = checks.len();
+    let failed: Vec<String> = if jobs == 1 {
+        let wrong = |(name, check): Named<'_>| (!is_right(&device, name.clone(), check)).then_some(name);
+        checks.into_iter().filter_map(wrong).collect()
+    } else {
+        drop(device);
+        beside(jobs, checks.into_iter().map(|(name, _)| name).collect())?
+    };
+    println!("{count} checks, {} failed", failed.len());
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} fails {}", args.backend.name, failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+/// Runs a check and prints how it came out.
+fn is_right(device: &Device, name: String, check: impl FnOnce(&Device)) -> bool {
+    let verdict = verdict(name, device, check);
+    print(&verdict);
+    verdict.failure.is_none()
+}
+
+/// Runs checks in processes, so many beside each other, and names those that failed. A driver that crashes takes one check with it; and
+/// a compiler that threads of one process wait for (with 16 of them NVRTC keeps four processors busy) works for each by itself.
+fn beside(jobs: usize, names: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let this =
+        env::current_exe().context("the program that runs cannot be found, so it cannot start others: try --jobs 1")?;
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        let device = device.twin();
-        while let Some((name, check)) = checks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let verdict = verdict(name.clone(), &device, check);
+    let work = || -> anyhow::Result<()> {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut one = Command::new(&this);
+            one.args(env::args_os().skip(1)).args(["--one", name]).stdin(Stdio::null());
+            let done = one.output().with_context(|| format!("{} cannot be started", this.display()))?;
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-            print(&verdict);
-            if verdict.failure.is_some() {
-                failed.push(verdict.name);
+            print!("{}", String::from_utf8_lossy(&done.stdout));
+            if !done.status.success() {
+                failed.push(name.clone());
+                if done.stdout.is_empty() {
+                    println!("FAILED    {name}: its process ended with {}", done.status);
+                    print_some(&String::from_utf8_lossy(&done.stderr));
+                }
             }
         }
+        Ok(())
     };
-    thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("{} checks, {} failed", checks.len(), failed.len());
-    ensure!(failed.is_empty(), "{} fails {}", args.backend.name, failed.join(", "));
-    Ok(())
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Args {
@@ -94,7 +139,10 @@ impl Args {
             };
             checks.extend(suite.checks.iter().map(named));
         }
-        let is_wanted = |name: &str| self.words.iter().any(|word| name.contains(word.as_str()));
+        let is_wanted = |name: &str| match &self.one {
+            Some(one) => name == one,
+            None => self.words.iter().any(|word| name.contains(word.as_str())),
+        };
         for (name, check, folder) in of_models {
             match folder {
                 Some(folder) => checks.push((name.into(), Box::new(move |device| check(device, folder)))),
@@ -114,6 +162,11 @@ fn print(verdict: &Verdict) {
     let why = why.as_ref().map_or(String::new(), |why| format!(", {refused} refused, the first because {why}"));
     println!("{word}  {name}: {judged} right{why}; {:.1} s", time.as_secs_f64());
     if let Some(failure) = failure {
-        println!("{}", failure.lines().take(12).map(|line| format!("          {line}\n")).collect::<String>());
+        print_some(failure);
     }
+}
+
+/// The first lines of a text, below what it says more of.
+fn print_some(text: &str) {
+    println!("{}", text.lines().take(12).map(|line| format!("          {line}\n")).collect::<String>());
 }
