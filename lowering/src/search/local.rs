@@ -38,11 +38,14 @@ const DETOUR: usize = 256;
 /// have been rewritten by a hundred rules, and most of them do not decide whether it is worth its while.
 const REFUSALS: u32 = 8;
 
+/// The share of a plan's time that a round gains at least if another follows: that one asks almost as much and gains less.
+const WORTH_ANOTHER: f64 = 0.01;
+
 /// Which classes a change of choice starts out with as stored, by the e-node that computes them.
 type Stores = fn(&Class) -> bool;
 
 impl Search<'_, '_> {
-    /// Goes over all moves until none gains.
+    /// Goes over all moves until they gain too little.
     pub(super) fn local(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let before = self.state.price;
@@ -54,7 +57,8 @@ impl Search<'_, '_> {
                 self.try_flip(class);
                 self.try_shift(class);
             }
-            if !self.state.price.gains(before) || !self.goes_on() {
+            let hoped = Price { seconds: before.seconds * (1.0 - WORTH_ANOTHER), ..before };
+            if !self.state.price.gains(hoped) || !self.goes_on() {
                 return;
             }
         }
