@@ -36,7 +36,7 @@ pub enum Strategy {
 pub struct SearchOptions {
     /// How.
     pub strategy: Strategy,
-    /// How often local search goes over all moves; it ends earlier when none gains.
+    /// How often local search goes over all moves; it ends earlier when a round gains too little.
     pub rounds: usize,
     /// How much greedy and local search may do for each node of the program, in units of [`Space::work`]. At least 200 nodes
     /// are counted, and of those beyond 500 a tenth: otherwise planning a program of thousands takes longer than anyone waits. A count

@@ -16,7 +16,7 @@ use crate::kernels::expected;
 pub struct Device {
     /// Its forms, such as the processor with one thread and with two: the same kernel gives the same bits on each.
     forms: Vec<Arc<dyn Backend>>,
-    rules: Arc<RuleSet>,
+    rules: RuleSet,
     judged: AtomicUsize,
     /// How many kernels and programs it refused, and why it refused the first.
     refused: Mutex<(usize, Option<String>)>,
@@ -44,17 +44,8 @@ impl Device {
     /// # Panics
     /// When there are no forms.
     pub fn new(forms: Vec<Arc<dyn Backend>>) -> Result<Device, Error> {
-        let rules = Arc::new(packs(&*forms[0])?.choose(&Choice::default())?);
-        Ok(Device::of(forms, rules))
-    }
-
-    fn of(forms: Vec<Arc<dyn Backend>>, rules: Arc<RuleSet>) -> Device {
-        Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() }
-    }
-
-    /// The same backend, counted by itself.
-    pub fn twin(&self) -> Device {
-        Device::of(self.forms.clone(), self.rules.clone())
+        let rules = packs(&*forms[0])?.choose(&Choice::default())?;
+        Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() })
     }
 
     /// Runs a check whose kernels are checked beside each other.
@@ -85,7 +76,7 @@ impl Device {
 
     /// Compilers for the forms, with the embedded rules and the backend's.
     pub fn compilers(&self) -> impl Iterator<Item = Compiler> + '_ {
-        let compiler = |backend: &Arc<dyn Backend>| Compiler::on(backend.clone(), RuleSet::clone(&self.rules));
+        let compiler = |backend: &Arc<dyn Backend>| Compiler::on(backend.clone(), self.rules.clone());
         self.forms.iter().map(compiler)
     }
 

@@ -55,7 +55,7 @@ struct Args {
 }
 
 /// A check by its name.
-type Named<'a> = (String, Box<dyn Fn(&Device) + Send + Sync + 'a>);
+type Named<'a> = (String, Box<dyn Fn(&Device) + 'a>);
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
