@@ -6,7 +6,9 @@
 //!   the keys is 8 × 4, and the keys do not depend on the second of these);
 //! - no load divides what its guards say enough of;
 //! - no axis has extent 1;
-//! - no two neighbouring axes of a group could be one axis without a map getting a division.
+//! - no two neighbouring axes of a group could be one axis without a map getting a division;
+//! - no product whose rows are one axis of a matrix has more of these than [`FEW`] and no more columns than that: it is the product of its
+//!   operands transposed, which has few rows. Windows, and rows of several axes, stay rows: backends store columns as one axis.
 //!
 //! An axis whose extent is another in each run stays one whatever it can be, and is never the inner one of two that are merged: a
 //! run has its first points, and these would lie apart. It is split where its extent is divisible at every length.
@@ -20,7 +22,10 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Slot, Store, ValueId};
+use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Load, Slot, Store, ValueId};
+
+/// Rows of a product, at most, that are few: it takes as long as reading what they are multiplied with.
+pub const FEW: usize = 8;
 
 /// The groups of axes that a body's domain consists of, outermost first, by their numbers.
 pub type Layout = &'static [usize];
@@ -70,7 +75,43 @@ impl Kernel {
             }
             _ => {}
         }
+        self.transpose_few_columns();
     }
+}
+
+impl Kernel {
+    /// Makes a product of many rows and few columns one of few rows.
+    fn transpose_few_columns(&mut self) {
+        let AnchorKernel::Contraction { lhs, rhs, axes } = &mut self.anchor else { return };
+        let [batch, rows, columns] = [axes.batch, axes.rows, axes.columns];
+        let points = |axes: &[usize]| axes.iter().product::<usize>();
+        let (of_rows, of_columns) = self.body.domain[batch..].split_at(rows);
+        if rows > 1 || points(of_rows) <= FEW || points(of_columns) > FEW || !is_matrix(lhs, &self.slots) {
+            return;
+        }
+        // Groups of axes behind those of batches: the second before the first.
+        let exchanged = |body: &mut Body, stores: &mut Vec<Store>, first: usize, second: usize| {
+            let order: Vec<usize> =
+                (0..batch).chain(batch + first..batch + first + second).chain(batch..batch + first).collect();
+            let nest = Nest { stores: std::mem::take(stores), ..Nest::of(std::mem::take(body)) }.permuted(&order);
+            *stores = nest.stores;
+            *body = Body { domain: nest.domain, lengths: nest.lengths, instrs: nest.instrs, results: nest.results };
+        };
+        exchanged(lhs, &mut Vec::new(), rows, axes.depth);
+        exchanged(rhs, &mut Vec::new(), axes.depth, columns);
+        std::mem::swap(lhs, rhs);
+        exchanged(&mut self.body, &mut self.stores, rows, columns);
+        (axes.rows, axes.columns) = (columns, rows);
+    }
+}
+
+/// Whether a body is a matrix: what it loads is affine, without guards, and in no buffer read again and again, as windows that overlap are.
+fn is_matrix(body: &Body, slots: &[(DType, usize)]) -> bool {
+    let once = |load: &Load| {
+        let is_affine = load.guards.is_empty() && load.at.affine(body.domain.len()).is_some();
+        is_affine && body.domain.iter().product::<usize>() <= slots[load.slot].1
+    };
+    body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { once(load) } else { true })
 }
 
 /// A body with its stores, whose axes can be changed.

@@ -2,7 +2,7 @@
 //! waves of blocks are. Coefficients are data, fitted for a device.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, axes,
     fit::{Fitted, Measured, coefficients, off_by_time},
     reach::stored,
     scores::Shares,
@@ -18,11 +18,11 @@ use crate::device::DeviceShape;
 /// Bytes that a copy on the way to matrix units brings at once, all of one row.
 const COPIED: usize = 16;
 /// Rows or columns that are not cut into tiles.
-const FEW: f64 = 8.0;
+const FEW: f64 = axes::FEW as f64;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
 /// Seconds that a device may not need at all.
-const MAY_BE_NOTHING: [&str; 5] = ["launch", "latency", "evaluated", "product", "attention_block"];
+const MAY_BE_NOTHING: [&str; 6] = ["launch", "latency", "evaluated", "product", "across", "attention_block"];
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub struct Costs {
     pub evaluated: f64,
     /// Seconds of a product before its first terms are there and after its last, unless it has a few rows or columns.
     pub product: f64,
+    /// Seconds by which a product of a few rows takes longer where the right operand does not lie along the sums.
+    pub across: f64,
     /// Seconds of a block of an attention before its first keys and after its last.
     pub attention_block: f64,
     /// Operations a second of attention, in 32 bits.
@@ -143,7 +145,11 @@ impl Costs {
                 // Narrow results are cut into smaller tiles.
                 let side = if rows.min(columns) <= 64.0 { 64.0 } else { 128.0 };
                 let blocks = points(batch) * (rows / side).ceil() * (columns / side).ceil();
-                let besides = if rows.min(columns) <= FEW { 0.0 } else { self.product };
+                let besides = match () {
+                    () if rows <= FEW && !steps_by_one(rhs, axes.batch + axes.depth) => self.across,
+                    () if rows.min(columns) <= FEW => 0.0,
+                    () => self.product,
+                };
                 (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks, besides)
             }
             AnchorKernel::Attention { query, key, value, axes, .. } => {
@@ -298,6 +304,12 @@ fn is_copied(body: &Body) -> bool {
 fn lies_along_its_last_axis(body: &Body) -> bool {
     let step = |map: &Index| map.affine(body.domain.len()).and_then(|strides| strides.last().copied());
     body.instrs.iter().all(|instr| !matches!(instr, Instr::Load(load) if step(&load.at) != Some(1)))
+}
+
+/// Whether anything that a body loads lies side by side along the last of its first axes.
+fn steps_by_one(body: &Body, first: usize) -> bool {
+    let step = |map: &Index| map.affine(body.domain.len())?.get(first.checked_sub(1)?).copied();
+    body.instrs.iter().any(|instr| matches!(instr, Instr::Load(load) if step(&load.at) == Some(1)))
 }
 
 fn points(domain: &[usize]) -> f64 {

@@ -1,24 +1,23 @@
 //! Products of few rows, which take as long as reading the right operand: by multiplications and additions, operands and epilogue any
 //! expressions.
 
+use eutectic_backend::axes::FEW;
 use eutectic_gpu::launch::Launch;
 
 use super::{
     parts::epilogue,
-    product::{CACHE, LAUNCH, Printed, ProductProblem, ProductWay},
+    product::{LAUNCH, Printed, ProductProblem, ProductWay},
 };
-use crate::dialect::entry;
+use crate::dialect::entry_with;
 
-/// Most rows: more take longer to multiply than to read, and more registers than there are.
-const ROWS: usize = 8;
 const THREADS: usize = 256;
 /// Columns of a block, where neighbouring columns are read at once, and how much of the rate of reading they come to.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
 /// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
-/// Bytes a second, from memory and from the cache.
-const READ: [f64; 2] = [4.2e12, 7.0e12];
+/// Bytes a second, from memory: what few rows are multiplied with are weights, which no kernel before has left in the cache.
+const READ: f64 = 4.2e12;
 /// What rows of 16-bit columns come to of these rates: half as many bytes lie side by side.
 const HALF: f64 = 0.92;
 /// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
@@ -33,7 +32,7 @@ const ENDS: f64 = 0.9e-6;
 /// Each number of columns of a block, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
-    if m > ROWS || problem.extents.contains(&0) {
+    if m > FEW || problem.extents.contains(&0) {
         return Vec::new();
     }
     let Ok(operands) = problem.operands() else { return Vec::new() };
@@ -51,7 +50,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let bytes = (b * n * k * problem.size()) as f64;
             let rows = if right.is_along { 1.0 + ROW * (m - 1) as f64 / columns as f64 } else { 1.0 };
             let rate = if !right.is_along && problem.size() == 2 { HALF * rate } else { rate };
-            let reading = bytes * rows / (rate * READ[usize::from(bytes < CACHE)]);
+            let reading = bytes * rows / (rate * READ);
             // Terms that one thread takes one after the other.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
@@ -84,7 +83,7 @@ fn print(problem: &ProductProblem, columns: usize, splits: usize) -> Printed {
     let terms = terms(m);
     let call = format!("multiply_few<{sum}, {columns}, {terms}, {THREADS}, {splits}, {lanes}>(slots);");
     let grid = [n.div_ceil(columns), splits, b.min(65535)];
-    let text = head.clone() + &entry((THREADS, 1), &call);
+    let text = head.clone() + &entry_with((THREADS, 1), "", "", &call);
     let product = Launch { shared: THREADS / 32 * sums * problem.bytes, ..Launch::new(text, grid, THREADS) };
     Ok(problem.launches(product, &head, splits, lanes))
 }

@@ -17,6 +17,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     attentions,
     windows_of_a_padded_image_beside_a_bias,
     grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,
+    few_columns_are_few_rows,
 ];
 
 /// Up to two axes.
@@ -297,4 +298,27 @@ fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
     let again = kernel.clone();
     kernel.normalise();
     assert_eq!(kernel, again, "a normal form is its own");
+}
+
+fn few_columns_are_few_rows(device: &Device) {
+    for ([rows, columns], becomes) in [([20, 3], [3, 20]), ([9, 8], [8, 9]), ([8, 8], [8, 8]), ([20, 9], [20, 9])] {
+        let mut build = Build::new(1);
+        let mut operand = |domain: [usize; 3]| {
+            let mut b = body(&domain);
+            b.results = vec![build.dense(&mut b, DType::F32)];
+            b
+        };
+        let (lhs, rhs) = (operand([2, rows, 7]), operand([2, 7, columns]));
+        let mut own = body(&[2, rows, columns]);
+        let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
+        build.store(&[2, rows, columns], DType::F32, y);
+        let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 1 };
+        let (mut kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        device.check(&kernel, &inputs, 200.0);
+        kernel.normalise();
+        assert_eq!(kernel.body.domain, [2, becomes[0], becomes[1]]);
+        let again = kernel.clone();
+        kernel.normalise();
+        assert_eq!(kernel, again, "a normal form is its own");
+    }
 }
