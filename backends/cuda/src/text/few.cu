@@ -69,10 +69,38 @@ template <int COUNT, int WITH, int STEP> FN constexpr int kept() {
     else return kept<COUNT % 2 == 0 ? COUNT / 2 : COUNT, WITH / 2, STEP>();
 }
 
+// Asks for what a block reads of the right operand first, if it lies there as it is, while kernels before have not ended.
+template <int COLUMNS, int TERMS, int THREADS, int SPLITS> FN void ask_for_few(const Slots& s) {
+    using R = Operand<1>;
+    if constexpr (R::PLAIN) {
+        constexpr int V = R::LANES, ABREAST = R::ALONG ? 1 : COLUMNS / V;
+        // Threads whose 16 bytes are of one line, of which one asks for it.
+        constexpr int LINE = R::ALONG ? 8 : ABREAST < 8 ? ABREAST : 8;
+        if (threadIdx.x % LINE != 0) return;
+        const int n0 = blockIdx.x * COLUMNS, b = blockIdx.z, slice = threadIdx.x / ABREAST;
+        int begin, end;
+        part<R::ALONG ? V : TERMS, SPLITS>(begin, end);
+        if constexpr (R::ALONG) {
+            const int k = begin + slice * V;
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                if (n0 + c < N && k < end) ask_for(s.address1(b, n0 + c, k / V));
+        } else {
+            const int n = n0 + threadIdx.x % ABREAST * V, k = begin + slice * TERMS;
+#pragma unroll
+            for (int t = 0; t < TERMS; t++)
+                if (n < N && k + t < end) ask_for(s.address1(b, n / V, k + t));
+        }
+    }
+}
+
 // COLUMNS a block, whose threads all share the depth; where the operand lies along the depth, each warp reads neighbouring terms of all
 // columns, else neighbouring columns of some terms.
-template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> FN void multiply_few(const Slots& s) {
+template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> FN void multiply_few(Slots& slots) {
     using R = Operand<1>;
+    ask_for_few<COLUMNS, TERMS, THREADS, SPLITS>(slots);
+    slots.follow();
+    const Slots& s = slots;
     constexpr int V = R::LANES, WARPS = THREADS / 32;
     // Groups of columns that neighbouring threads take, columns of a thread, and terms of it.
     constexpr int ABREAST = R::ALONG ? 1 : COLUMNS / V, OWN = R::ALONG ? COLUMNS : V, DEEP = R::ALONG ? V : TERMS;
@@ -117,6 +145,7 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
                         for (int v = 0; v < V; v++) sums[m * OWN + v] += x[m][t] * y[t][v];
             }
         }
+        let_kernels_start();
         int first = 0;
         add_lanes<COUNT, 16, STEP>(sums, first);
         // Of each warp (or of each part of one that has other columns), all sums; lanes that kept the same write the same.

@@ -42,13 +42,6 @@ FN unsigned char* shared_memory() {
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
 
-// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that.
-FN void wait_for_kernels_before() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-template <class T> FN void later(T*& p) { asm volatile("" : "+l"(p)); }
 // Lets the kernel after this one start on what blocks of this one leave free, when all of them have come here. Where it starts sooner, some processors
 // get more of its blocks than others.
 FN void let_kernels_start() {
@@ -56,6 +49,18 @@ FN void let_kernels_start() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
+// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that. Of a few
+// blocks, which leave room everywhere, the kernel after this one starts meanwhile.
+FN void wait_for_kernels_before() {
+    if (gridDim.x * gridDim.y * gridDim.z <= 32) let_kernels_start();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+template <class T> FN void later(T*& p) { asm volatile("" : "+l"(p)); }
+
+// Asks for the line of the cache that an address is in. Kernels before may still write it: they write it there.
+FN void ask_for(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 
 // From memory that the kernel does not write.
 FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
