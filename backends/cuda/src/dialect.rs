@@ -26,8 +26,10 @@ pub fn arguments_of(
     let later: String = (0..slots.len()).map(|n| format!(" later(s{n});")).collect();
     let prelude = include_str!("text/prelude.cu");
     let own = "    void* workspace;\n    Fault* fault;\n    i64 step;\n";
-    let follow =
-        format!("METHOD void follow() {{ wait_for_kernels_before(); later(workspace); later(fault);{later} }}\n");
+    let follow = format!(
+        "template <bool IS_SHORT = false> METHOD void follow() {{ \
+         wait_for_kernels_before<IS_SHORT>(); later(workspace); later(fault);{later} }}\n"
+    );
     format!("{prelude}\n{before}\nstruct Slots {{\n{own}{fields}{follow}{methods}}};\n")
 }
 
@@ -39,6 +41,11 @@ pub fn method(head: &str, body: &str) -> String {
 /// The kernel itself, of which so many blocks should fit on a processor at once.
 pub fn entry(blocks: (usize, usize), body: &str) -> String {
     entry_with(blocks, "", "", &format!("slots.follow(); {body}"))
+}
+
+/// One that has little to do: where its blocks are few, the next kernel starts while it waits.
+pub fn short_entry(block: usize, body: &str) -> String {
+    entry_with((block, 1), "", "", &format!("slots.follow<true>(); {body}"))
 }
 
 /// One of clusters of blocks, or with another parameter. It may start before the kernels before it have ended: before it reads or writes, `follow` of
@@ -139,7 +146,7 @@ impl Dialect for CudaC {
     }
 
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
-        arguments(slots, "", &method("void run()", body)) + &entry((block, 1), "slots.run();")
+        arguments(slots, "", &method("void run()", body)) + &short_entry(block, "slots.run();")
     }
 
     fn kernel_of_clusters(&self, slots: &[(DType, usize)], block: usize, cluster: usize, body: &str) -> String {

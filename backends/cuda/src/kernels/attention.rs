@@ -16,7 +16,7 @@ use super::{
     score_bias::{self, PrintedBias},
     warpgroup_attention,
 };
-use crate::dialect::{CudaC, arguments, entry, entry_with, method};
+use crate::dialect::{CudaC, arguments, entry, entry_with, method, short_entry};
 
 /// Registers of a processor, and the most of a thread.
 pub const REGISTERS: usize = 65536;
@@ -209,7 +209,7 @@ impl<'a> AttentionProblem<'a> {
         let join = (splits > 1).then(|| {
             let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
             let blocks = (b * s * e / lanes).div_ceil(JOIN).min(self.shape.processors * 16);
-            Launch { workspace, ..Launch::new(head.clone() + &entry((JOIN, 1), &call), [blocks, 1, 1], JOIN) }
+            Launch { workspace, ..Launch::new(head.clone() + &short_entry(JOIN, &call), [blocks, 1, 1], JOIN) }
         });
         let [dp, ep] = [d, e].map(|n| n.max(1).next_multiple_of(16));
         let half = self.unit.map_or("", |element| element.name);

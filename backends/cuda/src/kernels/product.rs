@@ -4,7 +4,7 @@ use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
 use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
-use crate::dialect::{arguments_of, entry};
+use crate::dialect::{arguments_of, short_entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
@@ -106,7 +106,7 @@ impl<'a> ProductProblem<'a> {
         let combine = (splits > 1).then(|| {
             let call = format!("combine<{}, {splits}, {lanes}, {COMBINE}>(slots);", self.sum);
             let blocks = (b * m * n / lanes).div_ceil(COMBINE).min(self.shape.processors * 16);
-            let text = head.to_string() + &entry((COMBINE, 1), &call);
+            let text = head.to_string() + &short_entry(COMBINE, &call);
             Launch { workspace, ..Launch::new(text, [blocks, 1, 1], COMBINE) }
         });
         [Launch { workspace, ..product }].into_iter().chain(combine).collect()

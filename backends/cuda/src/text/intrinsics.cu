@@ -49,10 +49,10 @@ FN void let_kernels_start() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that. Of a few
-// blocks, which leave room everywhere, the kernel after this one starts meanwhile.
-FN void wait_for_kernels_before() {
-    if (gridDim.x * gridDim.y * gridDim.z <= 32) let_kernels_start();
+// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that. Where
+// there is little to do afterwards and few blocks, which leave room everywhere, the kernel after this one starts meanwhile.
+template <bool IS_SHORT> FN void wait_for_kernels_before() {
+    if (IS_SHORT && gridDim.x * gridDim.y * gridDim.z <= 32) let_kernels_start();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

@@ -117,7 +117,7 @@ template <class H> FN unsigned pair_of(float x, float y, H) {
     narrow(y, b);
     return (unsigned)a.bits | (unsigned)b.bits << 16;
 }
-FN void wait_for_kernels_before() {}
+template <bool IS_SHORT> FN void wait_for_kernels_before() {}
 template <class T> FN void later(T*&) {}
 FN void let_kernels_start() {}
 FN void ask_for(const void*) {}
