@@ -7,6 +7,7 @@ mod host;
 use std::sync::Arc;
 
 use eutectic::{Compiler, Strategy};
+use eutectic_backend::{AnchorKernel, Instr, axes::FEW};
 use eutectic_checker::run::check;
 use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
 use eutectic_cuda::kernels;
@@ -85,6 +86,23 @@ fn epilogues_of_the_library() {
         let ways = program.kernels.iter().flat_map(|kernel| kernels::products(&host::SHAPE, kernel));
         let names: Vec<_> = ways.map(|way| way.name).filter(|name| name.starts_with("library")).collect();
         assert_eq!(names, [if has { "library" } else { "library and map" }], "{act}: {more}");
+    }
+}
+
+/// What is multiplied with a few rows is read along the sums: a parameter is transposed when it is loaded.
+#[test]
+fn weights_of_few_rows_lie_along_the_sums() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for (rows, along) in [(1, true), (FEW, true), (FEW + 1, false)] {
+        let text = format!("(input x f16[{rows} 2048]) (param w f16[2048 1024]) (output y (matmul x w))");
+        let program = compiler.plan(&cases::graph(("few rows", &text))).unwrap().lowered.program;
+        let [step] = program.run.as_slice() else { panic!("{rows} rows: {} kernels", program.run.len()) };
+        let AnchorKernel::Contraction { rhs, axes, .. } = &program.kernels[step.kernel].anchor else {
+            panic!("no product")
+        };
+        let Instr::Load(load) = &rhs.instrs[rhs.results[0]] else { panic!("the operand is computed") };
+        let strides = load.at.affine(rhs.domain.len()).unwrap();
+        assert_eq!(strides[axes.depth - 1] == 1, along, "{rows} rows: {strides:?}");
     }
 }
 
