@@ -8,7 +8,7 @@ use crate::dialect::{arguments_of, short_entry};
 
 /// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
-pub const CACHE: f64 = 3.0e7;
+const CACHE: f64 = 3.0e7;
 /// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
 const EPILOGUE: f64 = 1.5e-13;
 /// Seconds of a launch in a recorded run.
