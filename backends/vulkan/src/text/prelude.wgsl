@@ -13,23 +13,25 @@ fn copysign_f32(x: f32, y: f32) -> f32 {
 }
 // Devices divide to within 2.5 units in the last place; what remains of `a` is exact where all of it is normal, and mends that.
 fn div_of_f32(a: f32, b: f32) -> f32 {
-    let q = a / b;
-    let mended = fma(fma(-q, b, a), 1.0 / b, q);
-    return select(q, mended, min(abs(a), abs(b)) > 1e-18 && max(abs(a), abs(b)) < 1e18);
+    if (!(abs(a) < 1e18 && abs(b) < 1e18 && abs(b) > 1e-18)) { return a / b; }
+    let r = 1.0 / b;
+    let q = a * r;
+    return select(q, fma(fma(-q, b, a), r, q), abs(a) > 1e-18);
 }
 fn sign_of_f32(x: f32) -> f32 { return select(copysign_f32(1.0, x), x, x == 0.0 || !(x == x)); }
-// x = n·ln 2 + r, |r| ≤ ln 2 / 2; `tail` is added to r.
+// x = n·ln 2 + r, |r| ≤ ln 2 / 2; `tail` is added to r. 1.5·2²³ leaves no bits for fractions, and n in the low ones: conversions are slow.
 struct Reduced { y: f32, n: i32 }
 fn reduced(x: f32, tail: f32) -> Reduced {
-    let n = round(x * 1.442695);
+    let shifted = fma(x, 1.442695, 12582912.0);
+    let n = shifted - 12582912.0;
     let r = fma(n, 0.00021219444, fma(n, -0.6933594, x)) + tail;
     let p = fma(fma(fma(fma(0.0013812307, r, 0.008369408), r, 0.04166847), r, 0.16666515), r, 0.49999994);
-    return Reduced(1.0 + fma(r * r, p, r), i32(n));
+    return Reduced(1.0 + fma(r * r, p, r), bitcast<i32>(shifted) - 0x4b400000);
 }
 // y·2ⁿ in two steps, so that results between the least and the largest float come out.
 fn scaled(y: f32, n: i32) -> f32 {
-    let half = n / 2;
-    return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(n - half + 127) << 23u);
+    let half = n >> 1u;
+    return y * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((n - half + 127) << 23u);
 }
 fn exp_f32(x: f32) -> f32 {
     let part = reduced(clamp(x, -104.0, 89.0), 0.0);
@@ -60,12 +62,6 @@ fn tanh_f32(x: f32) -> f32 {
     let large = copysign_f32(1.0 - 2.0 / (1.0 + exp_f32(2.0 * abs(x))), x);
     return select(select(large, fma(x * z, p, x), abs(x) < 0.6), x, !(x == x));
 }
-// x² − `square`, which is x² rounded: two halves with 12 bits each, whose products are exact.
-fn square_rest(x: f32, square: f32) -> f32 {
-    let high = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
-    let low = x - high;
-    return (high * high - square) + 2.0 * high * low + low * low;
-}
 // erfc z for z ≥ 0: e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3).
 fn erfc_positive(x: f32) -> f32 {
     let z = min(x, 10.5);
@@ -75,12 +71,12 @@ fn erfc_positive(x: f32) -> f32 {
     p = fma(fma(fma(p, q, -0.026837409), q, 0.11952821), q, -0.31046638);
     p = fma(fma(fma(p, q, 0.5902283), q, -0.8833945), q, 1.0740069);
     let square = z * z;
-    let part = reduced(-square, -square_rest(z, square));
+    let part = reduced(-square, -fma(z, z, -square));
     return select(scaled(part.y * (p * t), part.n), x, !(x == x));
 }
 fn erfc_f32(x: f32) -> f32 {
     let tail = erfc_positive(abs(x));
-    return select(select(1.0 - erf_f32(x), tail, x > 0.5), 2.0 - tail, x < -0.5);
+    return select(tail, 2.0 - tail, x < 0.0);
 }
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
