@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use eutectic_ir::{Attrs, DType, Dim, Op, index::Index, ops::Reduction};
+use eutectic_ir::{
+    Attrs, DType, Dim, Op,
+    index::{Atom, Index},
+    ops::Reduction,
+};
 
 /// The number of a buffer among a kernel's operands.
 pub type Slot = usize;
@@ -259,6 +263,18 @@ impl Instr {
         args
     }
 
+    /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by value `value(n)`.
+    pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
+        match self {
+            Instr::Map { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
+            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => *arg = value(*arg),
+            Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|piece| piece.1 = value(piece.1)),
+            Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
+        }
+        let value = |n: ValueId| Index::atom(Atom::Value(value(n)));
+        self.maps_mut().into_iter().for_each(|map| *map = map.substitute(at, &value, domain));
+    }
+
     /// Its index maps, those of its guards included.
     pub fn maps(&self) -> Vec<&Index> {
         match self {
@@ -291,6 +307,13 @@ impl Store {
     /// See [`Store::maps`].
     pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
         self.guards.iter_mut().map(|g| &mut g.0).chain([&mut self.at])
+    }
+
+    /// As [`Instr::substitute`].
+    pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
+        self.value = value(self.value);
+        let value = |n: ValueId| Index::atom(Atom::Value(value(n)));
+        self.maps_mut().for_each(|map| *map = map.substitute(at, &value, domain));
     }
 
     /// The values that it needs: the one that it stores, then those that its maps mention.

@@ -1,7 +1,11 @@
 //! Levels of a row group's reductions: a reduction whose argument depends on another one's result needs a pass over the row of its own,
 //! unless the row stays where it can be read again.
 
-use crate::kernel::{Body, Instr};
+use std::ops::Range;
+
+use eutectic_ir::index::Index;
+
+use crate::kernel::Instr;
 
 /// Values over rows in single-assignment order, of a body or of what a backend makes of one.
 #[derive(Clone, Debug, Default)]
@@ -13,11 +17,11 @@ pub struct RowValues {
 }
 
 impl RowValues {
-    /// Those of a body: one for each instruction.
-    pub fn of(body: &Body) -> RowValues {
+    /// Those of a body's instructions.
+    pub fn of(instrs: &[Instr]) -> RowValues {
         RowValues {
-            args: body.instrs.iter().map(Instr::args).collect(),
-            reduces: body.instrs.iter().map(|i| matches!(i, Instr::Reduce { .. })).collect(),
+            args: instrs.iter().map(Instr::args).collect(),
+            reduces: instrs.iter().map(|i| matches!(i, Instr::Reduce { .. })).collect(),
         }
     }
 
@@ -52,6 +56,16 @@ impl RowValues {
         let stored = stored.filter(|&value| !self.reduces[value]).collect();
         (1..=last).map(|level| closure(of_level(level))).chain([closure(stored)]).collect()
     }
+}
+
+/// Which values differ along a row of these axes.
+pub fn varying(instrs: &[Instr], row: Range<usize>) -> Vec<bool> {
+    instrs.iter().fold(Vec::with_capacity(instrs.len()), |mut varying, instr| {
+        let is_along = |map: &Index| row.clone().any(|axis| map.mentions(axis));
+        let own = instr.maps().into_iter().any(is_along) || instr.args().into_iter().any(|arg| varying[arg]);
+        varying.push(own && !matches!(instr, Instr::Reduce { .. }));
+        varying
+    })
 }
 
 #[cfg(test)]

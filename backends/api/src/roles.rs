@@ -48,7 +48,7 @@ impl Kernel {
     /// For each value of its body, how many reductions over rows follow each other up to it: as many passes over a row that does not
     /// stay, plus one for what is stored of each element, see [`RowValues::passes`].
     pub fn levels(&self) -> Vec<usize> {
-        RowValues::of(&self.body).levels()
+        RowValues::of(&self.body.instrs).levels()
     }
 
     /// The type in which products and sums of products are accumulated, from the operands' types: that of the left operand or the queries.

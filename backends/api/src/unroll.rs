@@ -71,21 +71,13 @@ fn element(instr: &Instr, r: usize, row: &[usize], outer: &[usize], places: &[Ve
         coords.insert(outer.len(), Index::constant((rest % extent) as i64));
         rest /= extent;
     }
-    let value = |v: ValueId| at(&places[v], r);
     let mut new = instr.clone();
-    for map in new.maps_mut() {
-        *map = map.substitute(&coords, &|v| Index::atom(eutectic_ir::index::Atom::Value(value(v))), outer);
-    }
-    match &mut new {
-        Instr::Map { args, .. } => args.iter_mut().for_each(|a| *a = value(*a)),
-        Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => *arg = value(*arg),
-        Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|p| p.1 = value(p.1)),
-        Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
-    }
+    new.substitute(&coords, &|v| at(&places[v], r), outer);
     new
 }
 
-fn op(how: Reduction) -> Option<Op> {
+/// The op that adds an element to a reduction.
+pub fn op(how: Reduction) -> Option<Op> {
     Op::named(match how {
         Reduction::Sum => "add",
         Reduction::Product => "mul",

@@ -67,10 +67,24 @@ pub trait Dialect: Send + Sync {
         format!("{ty} {name}[{count}];")
     }
 
-    /// The head of a loop over `from`, `from + step`, … below a number; an `unrolled` one has constant bounds.
-    fn each(&self, name: &str, from: &str, below: usize, step: usize, unrolled: bool) -> String {
-        let unroll = if unrolled { "#pragma unroll\n" } else { "" };
-        format!("{unroll}for (int {name} = {from}; {name} < {below}; {name} += {step}) {{")
+    /// The head of a loop over `from`, `from + step`, … below a number.
+    fn each(&self, name: &str, from: &str, below: usize, step: usize) -> String {
+        format!("for (int {name} = {from}; {name} < {below}; {name} += {step}) {{")
+    }
+
+    /// Statements for each number below a count, a constant in each of its copies.
+    fn unrolled(&self, name: &str, count: usize, body: &str) -> String {
+        format!("#pragma unroll\n{}\n{body}}}\n", self.each(name, "0", count, 1))
+    }
+
+    /// Statements for a number from `from` on, in steps, below another; so many turns, a power of two, or fewer are written out where they divide it, so
+    /// that what they read is on its way together.
+    fn in_turns(&self, (name, from): (&str, &str), below: usize, step: usize, most: usize, body: &str) -> String {
+        let turns = most.min(1 << (below / step).trailing_zeros().min(16));
+        let turns = if below.is_multiple_of(turns * step) { turns } else { 1 };
+        let at = self.declare(self.index(false), name, &format!("turn + nth * {step}"));
+        let copies = self.unrolled("nth", turns, &format!("{at}\n{body}"));
+        format!("{}\n{copies}}}\n", self.each("turn", from, below, turns * step))
     }
 
     /// The head of a loop over all points below a number that are a thread's of a grid of blocks of so many.

@@ -20,6 +20,7 @@ pub mod measure;
 pub mod ops;
 pub mod rows;
 mod runtime;
+mod split_rows;
 pub mod stored_queries;
 
 pub use backend::Gpu;

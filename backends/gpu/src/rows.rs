@@ -3,7 +3,12 @@
 //! Rows of a few that are long are shared by the blocks of a cluster, where the device has them. Short rows stay in registers from the first pass on. Where neighbouring rows lie side by side in memory and the points of a row do not,
 //! neighbouring threads work on neighbouring rows.
 
-use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
+use eutectic_backend::{
+    AnchorKernel, Instr, Kernel, Load, ValueId,
+    axes::Nest,
+    order::needed,
+    reductions::{RowValues, varying},
+};
 use eutectic_ir::{
     DType,
     index::Index,
@@ -16,14 +21,20 @@ use crate::{
     emit::Emitter,
     lanes::SplitAxis,
     launch::Launch,
+    split_rows::split,
 };
 
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
+/// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones.
+const NEIGHBOURS: usize = 32;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
 /// Most registers that keep values of a row.
 const REGISTERS: usize = 64;
+
+/// Turns of a loop over a row that are written out.
+const TURNS: usize = 4;
 
 /// How rows are shared out.
 struct Schedule {
@@ -35,7 +46,17 @@ struct Schedule {
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    let Some(stages) = split(kernel, shape) else {
+        return print_stage(dialect, shape, kernel).map(|launch| vec![launch]);
+    };
+    let workspace =
+        stages.iter().filter_map(|stage| stage.slots.last()).map(|(dtype, count)| dtype.size() * count).max();
+    let workspace = workspace.unwrap_or(0);
+    stages.iter().map(|stage| Ok(Launch { workspace, ..print_stage(dialect, shape, stage)? })).collect()
+}
+
+fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return Err(vec!["no row group".into()]) };
     let outer = kernel.body.domain.len() - axes;
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
@@ -83,14 +104,16 @@ impl Schedule {
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
-            let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
-            let threads = wanted.min(points.next_power_of_two()).clamp(1, 32);
-            Team {
-                threads,
-                rows: rows.next_power_of_two().min(32).max(BLOCK / threads).min(shape.threads / threads),
-                along,
-                blocks: 1,
+            // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
+
+            let least = (NEIGHBOURS / lanes.count).max(1);
+            let mut beside = rows.next_power_of_two().min(32);
+            while beside > least && rows.div_ceil(beside) < shape.processors {
+                beside /= 2;
             }
+            let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
+            let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.threads / beside);
+            Team { threads, rows: beside.max(BLOCK / threads), along, blocks: 1 }
         };
         Schedule { team, lanes }
     }
@@ -108,6 +131,8 @@ struct RowPrinter<'a> {
     needed: Vec<bool>,
     /// How often a thread goes round if values stay in registers; none if they do not.
     items: Option<usize>,
+    /// Which values stay, and which are there by now.
+    keeps: Vec<bool>,
     kept: Vec<bool>,
 }
 
@@ -117,26 +142,8 @@ impl<'a> RowPrinter<'a> {
         let names: [&str; 2] = ["row", "c"];
         let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
         let count = nest.instrs.len();
-        let (mut varies, mut level): (Vec<bool>, Vec<usize>) = (Vec::new(), Vec::new());
-        for instr in &nest.instrs {
-            let of_args = instr.args().into_iter().map(|arg| level[arg]).max().unwrap_or(0);
-            let (differs, at) = match instr {
-                Instr::Reduce { .. } => (false, of_args + 1),
-                _ => {
-                    let own = instr.maps().into_iter().any(|map| map.mentions(1));
-                    (own || instr.args().into_iter().any(|arg| varies[arg]), of_args)
-                }
-            };
-            varies.push(differs);
-            level.push(at);
-        }
-        let mut needed = vec![false; count];
-        nest.stores.iter().flat_map(|s| s.values()).for_each(|value| needed[value] = true);
-        for id in (0..count).rev() {
-            if needed[id] {
-                nest.instrs[id].args().into_iter().for_each(|arg| needed[arg] = true);
-            }
-        }
+        let (level, varies) = (RowValues::of(&nest.instrs).levels(), varying(&nest.instrs, 1..2));
+        let needed = needed(&nest.instrs, nest.stores.iter().flat_map(|s| s.values()));
         let mut printer = RowPrinter {
             dialect,
             emitter,
@@ -147,12 +154,14 @@ impl<'a> RowPrinter<'a> {
             level,
             needed,
             items: None,
+            keeps: vec![false; count],
             kept: vec![false; count],
         };
+        printer.keeps = printer.computed_before();
         let groups = lanes.domain(&nest.domain)[1];
         let items = groups.div_ceil(team.threads * team.blocks);
-        let registers: usize =
-            (0..count).filter(|&id| printer.is_kept(id)).map(|id| items * printer.emitter.width(id)).sum();
+        let keeps = (0..count).filter(|&id| printer.keeps[id]);
+        let registers: usize = keeps.map(|id| items * printer.emitter.width(id)).sum();
         let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
         printer.items = (again && registers <= REGISTERS && items <= 16).then_some(items.max(1));
         printer
@@ -166,11 +175,41 @@ impl<'a> RowPrinter<'a> {
         store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
     }
 
-    /// Whether a value would stay in registers: what is loaded, and what is reduced.
-    fn is_kept(&self, id: ValueId) -> bool {
-        let reduced = |i: &Instr| matches!(i, Instr::Reduce { arg, .. } if *arg == id);
-        let worth = matches!(self.nest.instrs[id], Instr::Load(_)) || self.nest.instrs.iter().any(reduced);
-        self.needed[id] && self.varies[id] && worth
+    /// Which values that are loaded or reduced in a pass a later one needs, and computes others from.
+    fn computed_before(&self) -> Vec<bool> {
+        let count = self.nest.instrs.len();
+        let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(reduced).collect();
+        let is_worth = |id: ValueId| matches!(self.nest.instrs[id], Instr::Load(_)) || all.contains(&id);
+        let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
+        for pass in 0..=self.passes() {
+            let mut asked: Vec<ValueId> = if pass < self.passes() {
+                self.reductions(pass).filter_map(|id| reduced(&self.nest.instrs[id])).collect()
+            } else {
+                let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
+                stores.flat_map(|store| store.values()).collect()
+            };
+            let mut seen = vec![false; count];
+            while let Some(id) = asked.pop() {
+                if !self.varies[id] || std::mem::replace(&mut seen[id], true) {
+                    continue;
+                }
+                if known[id] && is_worth(id) {
+                    keeps[id] = true;
+                } else {
+                    asked.extend(self.nest.instrs[id].args());
+                }
+            }
+            known.iter_mut().zip(seen).for_each(|(known, seen)| *known |= seen);
+        }
+        keeps
+    }
+
+    /// What is reduced in a pass.
+    fn reductions(&self, pass: usize) -> impl Iterator<Item = ValueId> {
+        let is_of_pass = move |&id: &ValueId| {
+            self.needed[id] && self.level[id] == pass + 1 && matches!(self.nest.instrs[id], Instr::Reduce { .. })
+        };
+        (0..self.nest.instrs.len()).filter(is_of_pass)
     }
 
     fn print(&mut self) {
@@ -193,7 +232,7 @@ impl<'a> RowPrinter<'a> {
             let line = self.dialect.declare(ty, name, &value);
             self.emitter.line(&line);
         }
-        for id in (0..self.nest.instrs.len()).filter(|&id| self.is_kept(id)).collect::<Vec<_>>() {
+        for id in (0..self.nest.instrs.len()).filter(|&id| self.keeps[id]) {
             if let Some(items) = self.items {
                 let ty = self.dialect.register(self.nest.instrs[id].dtype());
                 let line = self.dialect.array(ty, &format!("k{id}"), items * self.emitter.width(id));
@@ -218,28 +257,17 @@ impl<'a> RowPrinter<'a> {
         }
     }
 
-    fn open(&mut self) {
-        let groups = self.lanes.domain(&self.nest.domain)[1];
-        let threads = self.team.threads * self.team.blocks;
-        match self.items {
-            Some(items) => {
-                self.emitter.line(&self.dialect.each("i", "0", items, 1, true));
-                let line = self.dialect.declare(self.dialect.index(false), "c", &format!("t + i * {threads}"));
-                self.emitter.line(&line);
-                self.emitter.line(&format!("if (c < {groups}) {{"));
-            }
-            None => self.emitter.line(&self.dialect.each("c", "t", groups, threads, false)),
-        }
-        for id in (0..self.kept.len()).filter(|&id| self.kept[id]).collect::<Vec<_>>() {
+    /// Does something with each group of points of a thread; what it prints is the same for all.
+    fn for_groups(&mut self, visit: impl FnOnce(&mut Self)) {
+        let before = std::mem::take(&mut self.emitter.text);
+        for id in (0..self.kept.len()).filter(|&id| self.kept[id]) {
             let width = self.emitter.width(id);
             let names = (0..width).map(|lane| format!("k{id}[i * {width} + {lane}]")).collect();
             self.emitter.set(id, names);
         }
-    }
-
-    fn close(&mut self) {
+        visit(self);
         if self.items.is_some() {
-            for id in (0..self.kept.len()).filter(|&id| self.is_kept(id) && !self.kept[id]).collect::<Vec<_>>() {
+            for id in (0..self.kept.len()).filter(|&id| self.keeps[id] && !self.kept[id]).collect::<Vec<_>>() {
                 if self.emitter.is_known(id) {
                     self.kept[id] = true;
                     let names = self.emitter.value(id);
@@ -248,21 +276,29 @@ impl<'a> RowPrinter<'a> {
                     }
                 }
             }
-            self.emitter.line("}");
         }
-        self.emitter.line("}");
+        let body = std::mem::replace(&mut self.emitter.text, before);
+        let groups = self.lanes.domain(&self.nest.domain)[1];
+        let threads = self.team.threads * self.team.blocks;
+        let text = match self.items {
+            Some(items) => {
+                let at = self.dialect.declare(self.dialect.index(false), "c", &format!("t + i * {threads}"));
+                let body = if items * threads == groups { body } else { format!("if (c < {groups}) {{\n{body}}}\n") };
+                self.dialect.unrolled("i", items, &format!("{at}\n{body}"))
+            }
+            None => self.dialect.in_turns(("c", "t"), groups, threads, TURNS, &body),
+        };
+        self.emitter.text.push_str(&text);
         let varies = &self.varies;
         self.emitter.forget(|id| varies[id]);
     }
 
     fn pass(&mut self, pass: usize) {
         let of = |id: ValueId| match &self.nest.instrs[id] {
-            Instr::Reduce { how, arg, dtype } if self.needed[id] && self.level[id] == pass + 1 => {
-                Some((id, *how, *arg, *dtype))
-            }
+            Instr::Reduce { how, arg, dtype } => Some((id, *how, *arg, *dtype)),
             _ => None,
         };
-        let reductions: Vec<_> = (0..self.nest.instrs.len()).filter_map(of).collect();
+        let reductions: Vec<_> = self.reductions(pass).filter_map(of).collect();
         // One sum for each lane: of neighbouring rows, or of a part of the row.
         let lanes = self.lanes.count;
         for (id, how, _, dtype) in &reductions {
@@ -272,15 +308,15 @@ impl<'a> RowPrinter<'a> {
                 self.emitter.line(&line);
             }
         }
-        self.open();
-        for (id, how, arg, dtype) in &reductions {
-            for lane in 0..lanes {
-                let value = self.emitter.lane(*arg, lane);
-                let both = self.dialect.combine(*how, *dtype, &format!("a{id}_{lane}"), &value);
-                self.emitter.line(&format!("a{id}_{lane} = {both};"));
+        self.for_groups(|this| {
+            for (id, how, arg, dtype) in &reductions {
+                for lane in 0..lanes {
+                    let value = this.emitter.lane(*arg, lane);
+                    let both = this.dialect.combine(*how, *dtype, &format!("a{id}_{lane}"), &value);
+                    this.emitter.line(&format!("a{id}_{lane} = {both};"));
+                }
             }
-        }
-        self.close();
+        });
         for (id, how, _, dtype) in &reductions {
             let sums = (0..lanes).map(|lane| format!("a{id}_{lane}"));
             let sums: Vec<String> = match self.team.along {
@@ -308,12 +344,12 @@ impl<'a> RowPrinter<'a> {
             (0..self.nest.stores.len()).partition(|&n| self.store_varies(&self.nest.stores[n]));
         if !each.is_empty() {
             self.emitter.line("if (live) {");
-            self.open();
-            // A point reads what it writes before it writes.
-            let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
-            values.into_iter().for_each(|value| _ = self.emitter.value(value));
-            each.into_iter().for_each(|n| self.emitter.store(n));
-            self.close();
+            self.for_groups(|this| {
+                // A point reads what it writes before it writes.
+                let values: Vec<_> = each.iter().flat_map(|&n| this.nest.stores[n].values()).collect();
+                values.into_iter().for_each(|value| _ = this.emitter.value(value));
+                each.into_iter().for_each(|n| this.emitter.store(n));
+            });
             self.emitter.line("}");
         }
         if !once.is_empty() {
@@ -321,6 +357,14 @@ impl<'a> RowPrinter<'a> {
             once.into_iter().for_each(|n| self.emitter.store(n));
             self.emitter.line("}");
         }
+    }
+}
+
+/// What an instruction reduces.
+fn reduced(instr: &Instr) -> Option<ValueId> {
+    match instr {
+        Instr::Reduce { arg, .. } => Some(*arg),
+        _ => None,
     }
 }
 

@@ -68,32 +68,37 @@ impl Wgsl {
             _ => format!("{how}_{suffix}({a}, {b})"),
         };
         let mut body = String::new();
-        // So many neighbours exchange registers; the rest goes through shared memory.
-        let group = match (which, self.subgroup) {
-            ("along", Some(size)) if dtype.size() <= 4 && block.is_multiple_of(size) => size.min(threads),
+        // Threads of a row are so far from each other; so many of them exchange registers, and the rest goes through shared memory.
+        let apart = if which == "along" { 1 } else { rows };
+        let group = match self.subgroup {
+            Some(size) if dtype.size() <= 4 && block.is_multiple_of(size) => (size / apart).clamp(1, threads),
             _ => 1,
         };
         body += &format!("var y = {enter};\n");
         let mut with = group / 2;
         while with > 0 {
-            body += &format!("y = {};\n", combine("y", &format!("subgroupShuffleXor(y, {with}u)")));
+            body += &format!("y = {};\n", combine("y", &format!("subgroupShuffleXor(y, {}u)", with * apart)));
             with /= 2;
         }
         let count = threads / group;
         if count > 1 {
             shared(&mut text, seen);
-            let (from, step) = match which {
-                "along" => (format!("own_thread / {threads}u * {count}u"), 1),
-                _ => (format!("own_thread % {rows}u"), rows),
+            let from = match which {
+                "along" => format!("own_thread / {threads}u * {count}u"),
+                _ => format!("own_thread % {rows}u"),
             };
             let leave = match group {
                 1 => format!("{memory}[own_thread] = y;\n"),
-                _ => format!("if (own_thread % {group}u == 0u) {{ {memory}[own_thread / {group}u] = y; }}\n"),
+                _ => format!(
+                    "if (own_thread / {apart}u % {group}u == 0u) \
+                     {{ {memory}[own_thread / {}u * {apart}u + own_thread % {apart}u] = y; }}\n",
+                    apart * group
+                ),
             };
             body += &format!(
                 "workgroupBarrier();\n{leave}workgroupBarrier();\nlet first = {from};\ny = {memory}[first];\n"
             );
-            let rest = combine("y", &format!("{memory}[first + n * {step}u]"));
+            let rest = combine("y", &format!("{memory}[first + n * {apart}u]"));
             body += &format!("for (var n = 1u; n < {count}u; n += 1u) {{ y = {rest}; }}\n");
         }
         text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return {leave_as};\n}}\n")
@@ -184,8 +189,12 @@ impl Dialect for Wgsl {
         format!("var {name}: array<{ty}, {count}>;")
     }
 
-    fn each(&self, name: &str, from: &str, below: usize, step: usize, _: bool) -> String {
+    fn each(&self, name: &str, from: &str, below: usize, step: usize) -> String {
         format!("for (var {name}: i32 = {from}; {name} < {below}; {name} += {step}) {{")
+    }
+
+    fn unrolled(&self, name: &str, count: usize, body: &str) -> String {
+        (0..count).map(|n| format!("{{\nconst {name} = {n};\n{body}}}\n")).collect()
     }
 
     fn each_point(&self, name: &str, below: usize, block: usize) -> String {

@@ -464,7 +464,7 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
         return Vec::new();
     }
     let mut times = vec![0; body.instrs.len()];
-    let all = RowValues::of(body).passes(stored.iter().map(|store| store.value));
+    let all = RowValues::of(&body.instrs).passes(stored.iter().map(|store| store.value));
     all.iter().flatten().for_each(|&id| times[id] += 1);
     times
 }

@@ -29,7 +29,7 @@ use crate::dialect::CudaC;
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match &kernel.anchor {
         AnchorKernel::Map => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
-        AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
+        AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel),
         AnchorKernel::Contraction { .. } => contraction::print(shape, kernel),
         AnchorKernel::Attention { .. } => attention_ways::print(shape, kernel),
     }

@@ -185,14 +185,17 @@ template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x)
 }
 // Over every `ROWS`th thread of the block.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
-    if constexpr (THREADS > 1) {
-        __shared__ T parts[ROWS * THREADS];
+    constexpr int WITHIN = ROWS < 32 ? (THREADS < 32 / ROWS ? THREADS : 32 / ROWS) : 1, PARTS = THREADS / WITHIN;
+#pragma unroll
+    for (int with = WITHIN / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with * ROWS));
+    if constexpr (PARTS > 1) {
+        __shared__ T parts[ROWS * PARTS];
         __syncthreads();
-        parts[threadIdx.x] = x;
+        if (threadIdx.x / ROWS % WITHIN == 0) parts[threadIdx.x / (ROWS * WITHIN) * ROWS + threadIdx.x % ROWS] = x;
         __syncthreads();
         const T* own = parts + threadIdx.x % ROWS;
         x = own[0];
-        for (int n = 1; n < THREADS; n++) x = How::of(x, own[n * ROWS]);
+        for (int n = 1; n < PARTS; n++) x = How::of(x, own[n * ROWS]);
     }
     return x;
 }

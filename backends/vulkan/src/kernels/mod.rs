@@ -23,7 +23,7 @@ use crate::dialect::Wgsl;
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match &kernel.anchor {
         AnchorKernel::Map => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
-        AnchorKernel::Rows { .. } => rows::print(dialect, shape, kernel).map(|launch| vec![launch]),
+        AnchorKernel::Rows { .. } => rows::print(dialect, shape, kernel),
         AnchorKernel::Contraction { .. } => contraction::print(dialect, shape, kernel),
         AnchorKernel::Attention { .. } => attention::print(dialect, shape, kernel),
     }

@@ -40,6 +40,11 @@ fn programs_run_on_devices_that_have_less() {
 }
 
 #[test]
+fn few_long_rows_are_shared_by_blocks() {
+    passes(wide(), checks("kernels", "rows"));
+}
+
+#[test]
 #[ignore = "takes minutes on lavapipe"]
 fn all_suites_on_devices_that_have_less() {
     for options in DEVICES.map(lowered).into_iter().chain([wide()]) {
