@@ -11,8 +11,8 @@ use eutectic_gpu::{
 };
 
 use super::{
-    attention_problem::{AttentionPoints, AttentionProblem, AttentionTile},
-    fma_attention,
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionTile, AttentionWay},
+    few_queries, fma_attention,
     matrices::EIGHT,
     matrix_attention,
     parts::Epilogue,
@@ -21,6 +21,8 @@ use crate::{dialect::Wgsl, library::register};
 
 /// Threads of a block that joins parts of the keys.
 const JOINING: usize = 128;
+/// Parts that it reads at once.
+const TURNS: usize = 16;
 /// Most entries of a text's list of what blocks of queries see; of more blocks, several share one.
 const LISTED: usize = 256;
 
@@ -30,10 +32,8 @@ const LISTED: usize = 256;
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let problem = AttentionProblem::new(dialect, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
-    let tile = match matrix_attention::tile(&problem, shape) {
-        Some(tile) => tile,
-        None => fma_attention::tile(&problem, shape)?,
-    };
+    let tile = few_queries::tile(&problem, shape).or_else(|| matrix_attention::tile(&problem, shape));
+    let tile = tile.map_or_else(|| fma_attention::tile(&problem, shape), Ok)?;
     problem.print(shape, &tile)
 }
 
@@ -41,7 +41,7 @@ impl AttentionProblem<'_> {
     fn print(&self, shape: &DeviceShape, tile: &AttentionTile) -> Result<Vec<Launch>, Vec<String>> {
         let AttentionProblem { dialect, kernel, sum, extents: [b, s, t, _, e], .. } = *self;
         let AttentionTile { queries: bq, keys: bt, columns: be, threads, .. } = *tile;
-        let most = if tile.on_units { EIGHT } else { 4 };
+        let most = if tile.way == AttentionWay::Units { EIGHT } else { 4 };
         let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, &query_of("m"))?;
         let queries = self.functions();
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
@@ -52,11 +52,11 @@ impl AttentionProblem<'_> {
         let parts = parts_of_keys(shape, b * blocks * chunks, t / bt);
         let parts = if partial(parts) * sum.size() <= shape.workspace { parts } else { 1 };
         let points = AttentionPoints { problem: self, epilogue: &epilogue, parts };
-        let of_tile = if tile.on_units {
-            matrix_attention::print(&points, self, tile)?
-        } else {
-            fma_attention::print(&points, self, tile)?
-        };
+        let of_tile = match tile.way {
+            AttentionWay::FewQueries => few_queries::print(&points, self, tile),
+            AttentionWay::Units => matrix_attention::print(&points, self, tile),
+            AttentionWay::Fma => fma_attention::print(&points, self, tile),
+        }?;
         let mut body = dialect.place("thread", "block");
         body += &format!(
             "\nif (block >= {}) {{ return; }}\nlet s0 = block % {blocks} * {bq};\nlet e0 = block / {blocks} % {chunks} * {be};\n\
@@ -106,23 +106,24 @@ impl AttentionProblem<'_> {
         let (max, exp) = (self.function("max_of")?, self.function("exp")?);
         let load = |at: &str| dialect.load(kernel.slots.len(), at);
         let of_part = b * s * (e + 2);
+        let most = format!("most = {max}(most, {});\n", load(&format!("first + part * {of_part} + {e}")));
         let mut body = dialect.each_point("i", b * s * e / lanes, JOINING);
         body += &format!(
             "let at = i * {lanes};\nlet b = at / {};\nlet m = at / {e} % {s};\nlet at_n = at % {e};\nif (m >= stored_queries(b)) {{ continue; }}\nlet first = (b * {s} + m) * {};\n\
-             var most = {nothing};\nfor (var part = 0; part < {parts}; part += 1) {{ most = {max}(most, {}); }}\n\
+             var most = {nothing};\n{}\
              let base = select(most, {ty}(0), most == {nothing});\nvar total = {ty}(0);\n",
             s * e,
             e + 2,
-            load(&format!("first + part * {of_part} + {e}")),
+            dialect.in_turns(("part", "0"), parts, 1, TURNS, &most),
         );
         (0..lanes).for_each(|lane| body += &format!("var s{lane} = {ty}(0);\n"));
-        body += &format!(
-            "for (var part = 0; part < {parts}; part += 1) {{\nlet of_part = first + part * {of_part};\nlet w = {exp}({} - base);\ntotal += w * {};\n",
+        let mut add = format!(
+            "let of_part = first + part * {of_part};\nlet w = {exp}({} - base);\ntotal += w * {};\n",
             load(&format!("of_part + {e}")),
             load(&format!("of_part + {}", e + 1)),
         );
-        (0..lanes).for_each(|n| body += &format!("s{n} += w * {};\n", load(&format!("of_part + at_n + {n}"))));
-        body += "}\n";
+        (0..lanes).for_each(|n| add += &format!("s{n} += w * {};\n", load(&format!("of_part + at_n + {n}"))));
+        body += &dialect.in_turns(("part", "0"), parts, 1, TURNS, &add);
         body += &epilogue.at(|lane| self.finished(&format!("s{lane}")));
         Ok(body + "}\n")
     }

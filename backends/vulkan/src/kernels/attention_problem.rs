@@ -48,8 +48,18 @@ pub struct AttentionTile {
     /// Terms of a step of the depth.
     pub depth: usize,
     pub threads: usize,
-    /// Whether on matrix units.
-    pub on_units: bool,
+    pub way: AttentionWay,
+}
+
+/// How a block computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionWay {
+    /// [`super::few_queries`].
+    FewQueries,
+    /// [`super::matrix_attention`].
+    Units,
+    /// [`super::fma_attention`].
+    Fma,
 }
 
 /// A tile's text: what stands before a kernel, and its body.

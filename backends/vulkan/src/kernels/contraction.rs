@@ -4,7 +4,7 @@ use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
 
 use super::{
-    fma, matrices,
+    few_rows, fma, matrices,
     parts::Epilogue,
     product::{Product, TileForm, TilePoints},
 };
@@ -29,6 +29,9 @@ const ADDING: usize = 128;
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let product = Product::new(dialect, kernel).ok_or_else(|| vec!["no product".to_string()])?;
+    if let Some(launch) = few_rows::print(&product, shape) {
+        return launch.map(|launch| vec![launch]);
+    }
     let forms = match product.takes_matrices() {
         true => matrices::forms(dialect, shape),
         false => fma::forms(shape, product.sum.size()),
@@ -111,11 +114,9 @@ impl Product<'_> {
             for lane in 0..lanes {
                 body += &format!("var s{lane} = {ty}(0);\n");
             }
-            body += &format!("for (var part = 0; part < {parts}; part += 1) {{\n");
-            for lane in 0..lanes {
-                body += &format!("s{lane} += {};\n", dialect.load(slot, &format!("part * {elements} + at + {lane}")));
-            }
-            body += "}\n";
+            let load = |lane: usize| dialect.load(slot, &format!("part * {elements} + at + {lane}"));
+            let add: String = (0..lanes).map(|lane| format!("s{lane} += {};\n", load(lane))).collect();
+            body += &dialect.in_turns(("part", "0"), parts, 1, PARTS, &add);
             body += &epilogue.at(|lane| format!("s{lane}"));
             body += "}\n";
             let blocks = groups.div_ceil(ADDING).min(shape.processors * 16);

@@ -3,13 +3,13 @@
 use eutectic_gpu::device::DeviceShape;
 
 use super::{
-    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, AttentionWay, KEYS},
     parts::OperandTile,
 };
 use crate::library::register;
 
 const fn of([queries, keys, depth]: [usize; 3]) -> AttentionTile {
-    AttentionTile { queries, keys, columns: keys, depth, threads: queries * keys / 16, on_units: false }
+    AttentionTile { queries, keys, columns: keys, depth, threads: queries * keys / 16, way: AttentionWay::Fma }
 }
 
 /// Tiles of few queries, and of many.

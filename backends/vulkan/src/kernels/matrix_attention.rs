@@ -6,7 +6,7 @@ use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
 
 use super::{
-    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, KEYS},
+    attention_problem::{AttentionPoints, AttentionProblem, AttentionText, AttentionTile, AttentionWay, KEYS},
     matrices::{EIGHT, SIDE, UnitTile, lanes, may_end_within, sum_at},
     parts::PrintedOperand,
 };
@@ -33,7 +33,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
         columns: e.next_multiple_of(SIDE).clamp(SIDE, MOST),
         depth: d.next_multiple_of(SIDE).max(SIDE),
         threads: warps * 2 * SIDE,
-        on_units: true,
+        way: AttentionWay::Units,
     };
     let fits = |tile: &AttentionTile| {
         let AttentionTile { queries, keys, columns, depth, threads, .. } = *tile;

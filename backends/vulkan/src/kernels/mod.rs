@@ -3,6 +3,8 @@
 mod attention;
 mod attention_problem;
 mod contraction;
+mod few_queries;
+mod few_rows;
 mod fma;
 mod fma_attention;
 mod matrices;

@@ -90,6 +90,19 @@ impl PrintedOperand {
         Ok(PrintedOperand { raw, text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
     }
 
+    /// Statements that declare vectors of four, `{name}0`, `{name}1`, …, of the neighbours there: outer coordinate and number along the depth, which
+    /// counts groups on the axis where neighbours lie. Where a condition does not hold, they are zeros.
+    pub fn vectors(&self, name: &str, [o, k]: [&str; 2], when: &str) -> String {
+        let vectors = 0..self.lanes.count.div_ceil(4);
+        let mut text: String = vectors.map(|n| format!("var {name}{n} = vec4<f32>();\n")).collect();
+        text += &format!("if ({when}) {{\nlet o = {o};\nlet k = {k};\n{}", self.text);
+        for lane in 0..self.lanes.count {
+            let value = &self.values[lane % self.values.len()];
+            text += &format!("{name}{}[{}] = f32({value});\n", lane / 4, lane % 4);
+        }
+        text + "}\n"
+    }
+
     /// Statements by which so many threads leave a tile in shared memory; what of it is outside of the operand is zeros.
     pub fn fetch(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
         let mut text = format!("for (var group = thread; group < {}; group += {threads}) {{\n", self.groups(tile));
