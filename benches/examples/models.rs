@@ -3,7 +3,11 @@
 //! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE] [WORD…]`; a run is from and into the
 //! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.
 
-use std::{collections::BTreeMap, fs, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
 
 use eutectic::{
     Compiler, DType, Error, Graph, Listed, Setup, Tensor, Type,
@@ -18,8 +22,9 @@ use eutectic::{
     packs,
 };
 
-/// Runs that are timed, after some that are not.
+/// Runs that are timed, after those of so long that are not: a device that has idled is slower at first.
 const RUNS: usize = 40;
+const WARM_UP: Duration = Duration::from_millis(500);
 /// Kinds of kernels that are listed of a model, those that take longest.
 const LISTED: usize = 10;
 
@@ -100,13 +105,15 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
     let outputs: Vec<String> = session.program().outputs.iter().map(|(name, _)| name.clone()).collect();
     let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
     let mut times = Vec::new();
-    for _ in 0..RUNS + 5 {
+    let begin = Instant::now();
+    while times.len() < RUNS {
         let start = Instant::now();
         session.submit(&outputs)?;
         session.wait()?;
-        times.push(start.elapsed().as_secs_f64());
+        if begin.elapsed() > WARM_UP {
+            times.push(start.elapsed().as_secs_f64());
+        }
     }
-    times.drain(..5);
     times.sort_by(f64::total_cmp);
     let port = session.output(outputs[0])?;
     let result = session.read(port)?.to_f64();

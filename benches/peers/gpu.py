@@ -2,8 +2,9 @@
 """What torch takes on a GPU, to be run in the same call as ours; medians over replays of a recorded graph, in microseconds. Products of
 float32 are exact (no tf32), as ours are.
 
-`gpu.py [rows_and_maps] [products] [attention]` times the kernels of `cargo run --release -p eutectic-cuda --example device -- time` and
-`... products`, all or these parts; `gpu.py models [--precision tf32|f16|bf16] [WORD…]` the models of
+`gpu.py [rows_and_maps] [products] [attention]` times, all or these parts, the kernels of
+`cargo run --release -p eutectic-benches --example kernels -- cuda` (or vulkan) and of
+`cargo run --release -p eutectic-cuda --example device -- products`; `gpu.py models [--precision tf32|f16|bf16] [WORD…]` the models of
 `cargo run --release -p eutectic-benches --example models -- --backend cuda`, eager and by torch.compile, both as graphs.
 """
 import statistics

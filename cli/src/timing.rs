@@ -52,31 +52,41 @@ impl Times {
 /// One of several things that are timed against each other.
 pub type Contender<'a> = Box<dyn FnMut() -> Result<(), Fault> + 'a>;
 
-/// Runs all contenders in turn, `iters` rounds after `warmup` that are not counted, so that a drift of the clock favours none; stops
-/// early, but not before three rounds, once `limit` has passed.
+/// Rounds that are not counted: so many, and for so long, unless there are none.
+#[derive(Clone, Copy, Debug)]
+pub struct Warmup {
+    pub rounds: usize,
+    pub time: Duration,
+}
+
+/// Runs all contenders in turn, `iters` rounds after those of `warmup`, so that a drift of the clock favours none; stops early, but not
+/// before three rounds, once `limit` has passed.
 ///
 /// # Errors
 /// The first that a contender gives.
 pub fn interleaved(
     contenders: &mut [Contender<'_>],
-    warmup: usize,
+    warmup: Warmup,
     iters: usize,
     limit: Option<Duration>,
     progress: &ProgressBar,
 ) -> Result<Vec<Times>, Fault> {
-    let mut times = vec![Times::default(); contenders.len()];
     let begin = Instant::now();
-    for round in 0..warmup.saturating_add(iters) {
-        let counted = round.saturating_sub(warmup);
+    let mut round = 0;
+    while round < warmup.rounds || warmup.rounds > 0 && begin.elapsed() < warmup.time {
+        contenders.iter_mut().try_for_each(|run| run())?;
+        round += 1;
+        progress.set_position(round.min(warmup.rounds) as u64);
+    }
+    let mut times = vec![Times::default(); contenders.len()];
+    for counted in 0..iters {
         if limit.is_some_and(|limit| counted >= 3 && begin.elapsed() > limit) {
             break;
         }
         for (run, times) in contenders.iter_mut().zip(&mut times) {
             let start = Instant::now();
             run()?;
-            if round >= warmup {
-                times.0.push(start.elapsed().as_secs_f64());
-            }
+            times.0.push(start.elapsed().as_secs_f64());
         }
         progress.inc(1);
     }
@@ -125,7 +135,9 @@ mod tests {
                 }) as Contender<'_>
             })
             .into();
-        let times = interleaved(&mut contenders, 1, 2, None, &ProgressBar::hidden()).unwrap();
+        let times =
+            interleaved(&mut contenders, Warmup { rounds: 1, time: Duration::ZERO }, 2, None, &ProgressBar::hidden())
+                .unwrap();
         drop(contenders);
         assert_eq!(order.into_inner(), "ababab");
         assert!(times.iter().all(|t| t.0.len() == 2));

@@ -1,6 +1,6 @@
 //! What a device answers: what kernels cost, and programs compiled for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::BackendError,
@@ -60,6 +60,11 @@ pub trait Backend: Send + Sync {
 
     /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
     fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// How long it computes until its clocks are up, when it has idled: what is timed before is slower than what follows.
+    fn warm_up(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Seconds of a kernel by itself: the least of several turns. Nothing where kernels are timed within runs of programs.
     ///

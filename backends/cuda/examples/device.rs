@@ -1,7 +1,6 @@
-//! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds. `device time`: kernels beside the
-//! device's ceilings; `device products` and `device attention`: each way that is expected to be among the
-//! fastest, or so many of them, of those whose name has a word; `device models`: encoders, against the reference and in time; `device cycles COUNT`: programs that come and go, and memory that
-//! runs out.
+//! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds; `device products` and `device attention`:
+//! each way that is expected to be among the fastest, or so many of them, of those whose name has a word; `device models`: encoders, against the
+//! reference and in time; `device cycles COUNT`: programs that come and go, and memory that runs out.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -32,13 +31,12 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("check") => check_seeds(number(1), number(2)),
         Some("cases") => check_cases(word(1)),
-        Some("time") => time(),
         Some("products") => measured(cases::products(), word(1), number(2)),
         Some("attention") => measured(cases::attentions(), word(1), number(2)),
         Some("models") => models(),
         Some("cycles") => cycles(number(1).max(200)),
         _ => println!(
-            "usage: device check FIRST LAST | cases [PREFIX] | time | products [WORD [COUNT]] | attention [WORD [COUNT]] | models | cycles COUNT"
+            "usage: device check FIRST LAST | cases [PREFIX] | products [WORD [COUNT]] | attention [WORD [COUNT]] | models | cycles COUNT"
         ),
     }
 }
@@ -196,40 +194,6 @@ fn cycles(count: u64) {
     let gone = (before.0 as i64 - after.0 as i64, after.1 as i64 - before.1 as i64);
     println!("{count} rounds: {} bytes of the device and {} KiB of the host are gone", gone.0, gone.1);
     assert!(gone.0 <= 4 << 20 && gone.1 <= 32 << 10, "memory is lost");
-}
-
-fn time() {
-    let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-    println!("{}", gpu.describe());
-    let compiler = compiler();
-    for case in cases::LARGE {
-        let planned = compiler.plan(&cases::graph(*case)).unwrap_or_else(|e| panic!("{e}"));
-        let costs = planned.step_costs();
-        let (mut seconds, mut bytes, mut flops) = (0.0, 0.0, 0.0);
-        let mut kinds = Vec::new();
-        for (step, cost) in planned.lowered.program.run.iter().zip(costs) {
-            let kernel = &planned.lowered.program.kernels[step.kernel];
-            let took = measure::seconds(gpu.device(), kernel, 5).unwrap_or_else(|e| {
-                println!("{}: {e}", case.0);
-                f64::NAN
-            });
-            seconds += took;
-            kinds.push(format!("{} {:.1}", kernel.kind(), took * 1e6));
-            if let Some(cost) = cost {
-                bytes += cost.bytes;
-                flops += cost.flops;
-            }
-        }
-        println!(
-            "{:36} {:9.2} us {:8.0} GB/s {:8.1} TFLOP/s  predicted {:8.2} us  [{}]",
-            case.0,
-            seconds * 1e6,
-            bytes / seconds * 1e-9,
-            flops / seconds * 1e-12,
-            planned.seconds() * 1e6,
-            kinds.join(", ")
-        );
-    }
 }
 
 /// Inputs and parameters by name.

@@ -1,6 +1,6 @@
 //! The answers of a GPU to the planner.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use eutectic_backend::{
     Backend, BackendError, Cost, Executable, Kernel, Limits, Program,
@@ -49,6 +49,10 @@ impl<D: Device> Backend for Gpu<D> {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
+    }
+
+    fn warm_up(&self) -> Duration {
+        self.0.warm_up()
     }
 
     fn measure(&self, kernel: &Kernel, turns: usize) -> Result<Option<f64>, BackendError> {

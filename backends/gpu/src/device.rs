@@ -1,6 +1,6 @@
 //! What a GPU offers to the runtime that all GPU backends share: memory, modules, and streams that work in order.
 
-use std::any::Any;
+use std::{any::Any, time::Duration};
 
 use eutectic_backend::{
     BackendError, Cost, Kernel, Limits, Memory,
@@ -52,6 +52,11 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// As [`eutectic_backend::Backend::cost`].
     fn cost(&self, kernel: &Kernel) -> Cost;
+
+    /// As [`eutectic_backend::Backend::warm_up`].
+    fn warm_up(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// As [`eutectic_backend::Backend::fit`].
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {

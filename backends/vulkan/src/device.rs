@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use ash::{khr, vk};
@@ -308,6 +309,11 @@ impl Device for Vulkan {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if self.refusals(kernel).is_empty() { self.costs.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
+    }
+
+    /// An H100 and an H200 have 345 MHz of 1,980 when they have idled under Vulkan, and all of them 250 ms later.
+    fn warm_up(&self) -> Duration {
+        if self.shared.found.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(400) }
     }
 
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {

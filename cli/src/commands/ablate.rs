@@ -14,7 +14,7 @@ use crate::{
     files,
     program::{NamedTensors, ProgramArgs},
     table::{lines, seconds, several, table},
-    timing::{Contender, Times, interleaved, progress},
+    timing::{Contender, Times, Warmup, interleaved, progress},
 };
 
 /// What to leave rules out of.
@@ -165,7 +165,8 @@ impl Ablation<'_> {
                 Box::new(|| Ok(all.session.run(&given[0]).map(|_| ())?)),
                 Box::new(|| Ok(less.session.run(&given[1]).map(|_| ())?)),
             ];
-            let times = interleaved(&mut contenders, 2, self.args.iters, None, &indicatif::ProgressBar::hidden())?;
+            let warmup = Warmup { rounds: 2, time: self.compiler.backend().warm_up() };
+            let times = interleaved(&mut contenders, warmup, self.args.iters, None, &indicatif::ProgressBar::hidden())?;
             row.measured = times.try_into().ok();
         }
         Ok(row)

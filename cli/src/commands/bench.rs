@@ -23,7 +23,7 @@ use crate::{
     profile::{self, KernelStep},
     program::NamedTensors,
     table::{bytes, duration, heading, prose, seconds, table, thousands},
-    timing::{Contender, Times, interleaved, progress},
+    timing::{Contender, Times, Warmup, interleaved, progress},
 };
 
 const EXAMPLES: &str = "\
@@ -223,10 +223,11 @@ impl<'a> Bench<'a> {
         let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().filter_map(|buffer| buffer.host_mut()).collect();
         let measure = &self.args.measure;
         let limit = measure.duration.map(Duration::from_secs_f64);
-        let (warmup, iters) = (measure.warmup as usize, measure.iters as usize);
-        let bar = progress("measuring", limit.is_none().then_some((warmup + iters) as u64));
+        let iters = measure.iters as usize;
+        let warmup = Warmup { rounds: measure.warmup as usize, time: self.compiler.backend().warm_up() };
+        let bar = progress("measuring", limit.is_none().then_some((warmup.rounds + iters) as u64));
         let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));
-        let iters = if limit.is_some() { usize::MAX - warmup } else { iters };
+        let iters = if limit.is_some() { usize::MAX } else { iters };
         self.times = interleaved(&mut [run], warmup, iters, limit, &bar)?.remove(0);
         drop(bar);
         Ok(first)

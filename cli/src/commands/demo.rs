@@ -18,7 +18,7 @@ use crate::{
     program::{NamedTensors, ProgramArgs},
     report::{self, Size},
     table::{bytes, duration, faint, hanging, heading, prose, seconds, several, table, thousands},
-    timing::{Contender, Times, interleaved, progress},
+    timing::{Contender, Times, Warmup, interleaved, progress},
 };
 
 const EXAMPLES: &str = "\
@@ -158,6 +158,7 @@ struct Contest {
     planned: Vec<Planned>,
     sessions: Vec<Session>,
     inputs: Vec<Tensor>,
+    warm_up: Duration,
 }
 
 impl Contest {
@@ -182,7 +183,7 @@ impl Contest {
         }
         let names = planned[0].lowered.program.inputs.iter();
         let inputs = names.filter_map(|(name, _)| inputs.get(name).cloned()).collect();
-        Ok(Contest { planned, sessions, inputs })
+        Ok(Contest { planned, sessions, inputs, warm_up: compiler.backend().warm_up() })
     }
 
     /// Times all of them in turn.
@@ -194,7 +195,8 @@ impl Contest {
             Box::new(move || Ok(session.run(inputs).map(drop)?))
         };
         let mut contenders: Vec<_> = self.sessions.iter_mut().map(run).collect();
-        interleaved(&mut contenders, WARMUP, ROUNDS, Some(LIMIT), &bar)
+        let warmup = Warmup { rounds: WARMUP, time: self.warm_up };
+        interleaved(&mut contenders, warmup, ROUNDS, Some(LIMIT), &bar)
     }
 
     /// How far each is from the reference, at most; NaN where one of them is.
