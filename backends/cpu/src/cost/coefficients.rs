@@ -128,6 +128,8 @@ numbers! {
         run: positive,
         /// An element of a load that is read by itself, because its neighbours lie wherever an index says.
         gather: positive,
+        /// A run of a load that lies wherever an index says, in a buffer larger than the caches.
+        far: positive,
         /// What a value that needs no load takes at least, an element of the domain, however few it has: each tile
         /// computes it.
         step: positive,

@@ -170,6 +170,7 @@ impl CostModel {
         };
         let around = Around { taken: &taken, stores: &kernel.stores, groups };
         self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
+        work.seconds += self.far_rows(kernel);
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
@@ -248,6 +249,25 @@ impl CostModel {
             return Cost::IMPOSSIBLE;
         }
         Cost { seconds, flops: work.flops, bytes: work.bytes }
+    }
+
+    /// What rows take that lie wherever an index says, in a table that no cache holds: they wait for memory one by one, however few they are.
+    fn far_rows(&self, kernel: &Kernel) -> f64 {
+        let m = &self.costs.memory;
+        let of_load = |body: &Body, masks: &[AxisSet], id: usize| {
+            let Instr::Load(load) = &body.instrs[id] else { return 0.0 };
+            let (dtype, count) = kernel.slots[load.slot];
+            if load.at.values().is_empty() || (count * dtype.size()) as f64 <= m.l3_bytes {
+                return 0.0;
+            }
+            let n = points(&body.domain, masks[id]);
+            n / run(&load.at, body, masks) * self.costs.element.far + n * dtype.size() as f64 / m.dram
+        };
+        let of_body = |body: &Body| {
+            let masks = masks(body, 0);
+            (0..body.instrs.len()).map(|id| of_load(body, &masks, id)).sum::<f64>()
+        };
+        kernel.bodies().into_iter().map(of_body).sum()
     }
 
     /// The passes over a body's values.
