@@ -3,11 +3,7 @@
 //! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE] [WORD…]`; a run is from and into the
 //! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, time::Instant};
 
 use eutectic::{
     Compiler, DType, Error, Graph, Listed, Setup, Tensor, Type,
@@ -22,9 +18,9 @@ use eutectic::{
     packs,
 };
 
-/// Runs that are timed, after those of so long that are not: a device that has idled is slower at first.
+/// Runs that are timed, after at least so many that are not.
 const RUNS: usize = 40;
-const WARM_UP: Duration = Duration::from_millis(500);
+const WARMUP: usize = 5;
 /// Kinds of kernels that are listed of a model, those that take longest.
 const LISTED: usize = 10;
 
@@ -105,12 +101,14 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
     let outputs: Vec<String> = session.program().outputs.iter().map(|(name, _)| name.clone()).collect();
     let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
     let mut times = Vec::new();
-    let begin = Instant::now();
+    let (begin, mut before) = (Instant::now(), 0);
     while times.len() < RUNS {
         let start = Instant::now();
         session.submit(&outputs)?;
         session.wait()?;
-        if begin.elapsed() > WARM_UP {
+        if before < WARMUP || begin.elapsed() < compiler.backend().warm_up() {
+            before += 1;
+        } else {
             times.push(start.elapsed().as_secs_f64());
         }
     }

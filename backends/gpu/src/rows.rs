@@ -1,7 +1,8 @@
 //! Row groups: some threads share a row, pass over it once for each level of reductions, and once more for what is stored of each point.
 //!
-//! Rows of a few that are long are shared by the blocks of a cluster, where the device has them. Short rows stay in registers from the first pass on. Where neighbouring rows lie side by side in memory and the points of a row do not,
-//! neighbouring threads work on neighbouring rows.
+//! Rows of a few that are long are shared by the blocks of a cluster, where the device has them, and else by those of several launches
+//! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
+//! of a row do not, neighbouring threads work on neighbouring rows.
 
 use eutectic_backend::{
     AnchorKernel, Instr, Kernel, Load, ValueId,

@@ -1,4 +1,5 @@
-//! Products: a tile of the result in the registers of a block, operands and epilogue any expressions; by the way that promises the least time.
+//! Products: a tile of the result in the registers of a block, operands and epilogue any expressions; by the way that promises the least time. Of few
+//! rows, what comes from memory goes into no tile.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
