@@ -15,7 +15,7 @@ const CASES: &[&str] = &[
     "(input x f16[64 96]) (param w f16[80 96]) (output y (matmul x (transpose w :perm [1 0])))",
     "(input x bf16[96 70]) (param w bf16[96 24]) (output y (matmul (transpose x :perm [1 0]) w))",
     "(input x f16[3 20 36]) (input w f16[3 36 12]) (output y (matmul x w))",
-    "(input x f16[5 1200]) (param w f16[1200 48]) (output y (matmul x w))",
+    "(input x f16[9 1200]) (param w f16[1200 48]) (output y (matmul x w))",
     "(input x f16[72 64]) (param w f16[64 72]) (param b f16[72]) (input r f16[72 72]) (output y (add (linear x w b :act gelu-erf) r))",
     "(input x bf16[40 48]) (param w bf16[48 56]) (output y (matmul (neg x) (abs w)))",
     "(input x f16[2 8 9 9]) (param w f16[16 8 3 3]) (output y (conv x w :before [1 1] :after [1 1]))",
@@ -26,7 +26,7 @@ const CASES: &[&str] = &[
 const ATTENTIONS: &[&str] = &[
     "(input q f16[2 70 32]) (input k f16[2 150 32]) (input v f16[2 150 32]) (output y (sdpa q k v :scale 0.2 :mask none))",
     "(input q bf16[3 60 20]) (input k bf16[3 333 20]) (input v bf16[3 333 24]) (output y (sdpa q k v :scale 0.2 :mask causal))",
-    "(input q f16[2 1 32]) (input k f16[2 700 32]) (input v f16[2 700 32]) (output y (sdpa q k v :scale 2.5 :mask none))",
+    "(input q f16[2 6 32]) (input k f16[2 700 32]) (input v f16[2 700 32]) (output y (sdpa q k v :scale 2.5 :mask none))",
     "(input q f16[2 150 16]) (input k f16[2 150 16]) (input v f16[2 150 16]) (output y (sdpa q k v :scale 0.2 :mask window :window 20))",
     "(input q f16[2 20 64]) (input k f16[2 100 64]) (input v f16[2 100 136]) (input m f16[100]) (output y (sdpa q k v m :scale 3.0 :mask additive))",
     "(input q f16[2 9 56]) (input k f16[2 260 56]) (input v f16[2 260 56]) (input m bool[9 260]) (output y (sdpa q k v m :scale 0.2 :mask keep))",
