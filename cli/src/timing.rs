@@ -60,7 +60,7 @@ pub struct Warmup {
 }
 
 /// Runs all contenders in turn, `iters` rounds after those of `warmup`, so that a drift of the clock favours none; stops early, but not
-/// before three rounds, once `limit` has passed.
+/// before three rounds, once these have taken as long as `limit`.
 ///
 /// # Errors
 /// The first that a contender gives.
@@ -71,13 +71,14 @@ pub fn interleaved(
     limit: Option<Duration>,
     progress: &ProgressBar,
 ) -> Result<Vec<Times>, Fault> {
-    let begin = Instant::now();
+    let cold = Instant::now();
     let mut round = 0;
-    while round < warmup.rounds || warmup.rounds > 0 && begin.elapsed() < warmup.time {
+    while round < warmup.rounds || warmup.rounds > 0 && cold.elapsed() < warmup.time {
         contenders.iter_mut().try_for_each(|run| run())?;
         round += 1;
         progress.set_position(round.min(warmup.rounds) as u64);
     }
+    let begin = Instant::now();
     let mut times = vec![Times::default(); contenders.len()];
     for counted in 0..iters {
         if limit.is_some_and(|limit| counted >= 3 && begin.elapsed() > limit) {

@@ -33,7 +33,6 @@ const NEIGHBOURS: usize = 32;
 const LEAST: usize = 2;
 /// Most registers that keep values of a row.
 const REGISTERS: usize = 64;
-
 /// Turns of a loop over a row that are written out.
 const TURNS: usize = 4;
 
@@ -106,7 +105,6 @@ impl Schedule {
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
-
             let least = (NEIGHBOURS / lanes.count).max(1);
             let mut beside = rows.next_power_of_two().min(32);
             while beside > least && rows.div_ceil(beside) < shape.processors {
