@@ -6,7 +6,7 @@
 
 using std::fabs; using std::exp; using std::log; using std::sqrt; using std::sin; using std::cos; using std::tan; using std::atan;
 using std::tanh; using std::erf; using std::erfc; using std::log1p; using std::floor; using std::ceil; using std::rint; using std::pow;
-using std::fmod; using std::copysign;
+using std::fmod; using std::copysign; using std::fma;
 
 #define FN static inline
 #define METHOD inline
