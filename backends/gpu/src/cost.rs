@@ -22,7 +22,8 @@ const FEW: f64 = axes::FEW as f64;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
 /// Seconds that a device may not need at all.
-const MAY_BE_NOTHING: [&str; 6] = ["launch", "latency", "evaluated", "product", "across", "attention_block"];
+const MAY_BE_NOTHING: [&str; 7] =
+    ["launch", "latency", "evaluated", "product", "across", "attention_block", "score_bias"];
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,8 @@ pub struct Costs {
     pub across: f64,
     /// Seconds of a block of an attention before its first keys and after its last.
     pub attention_block: f64,
+    /// Operations that reading an element of a bias takes.
+    pub score_bias: f64,
     /// Operations a second of attention, in 32 bits.
     pub attention: f64,
     /// The same of 16-bit operands, on matrix units.
@@ -228,7 +231,15 @@ impl Costs {
             AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
                 let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
                 let again = (queries / 64.0).max(1.0);
-                let bias = bias.as_ref().map_or(0.0, |bias| self.expressions(bias, &[]) * shares(kernel).mixed);
+                // Threads read it element by element; what many scores have in common is read once, or near.
+                let of = |bias: &Body| {
+                    let elements = |instr: &Instr| match instr {
+                        Instr::Load(load) => touched(&load.at, &bias.domain),
+                        _ => 0.0,
+                    };
+                    self.expressions(bias, &[]) + bias.instrs.iter().map(elements).sum::<f64>() * self.score_bias
+                };
+                let bias = bias.as_ref().map_or(0.0, of) * shares(kernel).mixed;
                 bare(query) + (bare(key) + bare(value)) * again + bias
             }
         }

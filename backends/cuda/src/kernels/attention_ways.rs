@@ -43,7 +43,7 @@ const SIMPLE: f64 = 1.5e11;
 const MEMORY: f64 = 3.2e10;
 const CACHE: f64 = 7.0e10;
 /// Which share of a bias's operations warps wait for: others of the processor multiply meanwhile.
-const WARP_BIAS: f64 = 0.4;
+const WARP_BIAS: f64 = 0.7;
 /// Seconds of a block before its first tile and after its last; of another launch, that joins parts.
 const ENDS: f64 = 2.5e-6;
 const JOIN: f64 = 2.5e-6;

@@ -1,4 +1,5 @@
-//! A bias that is evaluated on fragments of scores, of which the part that is the same for all tiles of keys stays in registers.
+//! A bias that is evaluated on fragments of scores. What is the same of it for all tiles of keys stays in registers; what is read for a tile is on its way
+//! there while keys are multiplied.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ pub struct PrintedBias {
 }
 
 /// Where there is no bias.
-pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n";
+pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n#define FETCHES 0\n";
 /// The axes of a bias whose keys are split: tile, eight keys of it, one of these.
 const TILE: usize = 2;
 const EIGHT: usize = 3;
@@ -39,7 +40,9 @@ pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usiz
     let tiles = split(nest, keys);
     let is_split = tiles.is_some();
     let kept = tiles.as_ref().map_or(Vec::new(), |tiles| {
-        keep(tiles, slots, SplitAxis { axis: KEY, count: SplitAxis::best(tiles, slots, KEY, 2).count }, keys, room)
+        let lanes = SplitAxis { axis: KEY, count: SplitAxis::best(tiles, slots, KEY, 2).count };
+        let [kept, _] = ahead_of(tiles, slots, lanes, keys, room);
+        kept
     });
     let nest = tiles.as_ref().unwrap_or(nest);
     let each = |(id, instr): (ValueId, &Instr)| {
@@ -89,15 +92,18 @@ pub fn bias(
         "const int t = tile * {keys} + eight * 8 + key, u = (t < {extent} ? t : {}) / {count};",
         extent.saturating_sub(count)
     );
-    let (mut fields, mut first) = (String::new(), String::new());
-    let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, keeps: bool| {
+    let mut fields = String::new();
+    // Of what is kept, and of what is fetched for a tile.
+    let mut ahead = [String::new(), String::new()];
+    let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, is_ahead: bool| {
         let lanes = SplitAxis { axis, count };
         let mut each = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
         each.line(place);
-        if keeps {
+        let of_both = if is_ahead { ahead_of(nest, slots, lanes, keys, room) } else { Default::default() };
+        for (text, ids) in ahead.iter_mut().zip(of_both).filter(|(_, ids)| !ids.is_empty()) {
             let mut once = Emitter::new(&CudaC, slots, nest, names, lanes, "v");
             once.line(place);
-            for id in keep(nest, slots, lanes, keys, room) {
+            for id in ids {
                 let Instr::Load(load) = &nest.instrs[id] else { continue };
                 let (ty, values) = (CudaC.memory(slots[load.slot].0), once.value(id));
                 for (lane, value) in values.iter().enumerate() {
@@ -106,7 +112,7 @@ pub fn bias(
                 fields += &format!("    Pack<{ty}, {}> k{id}[2][{}];\n", values.len(), keys / 4 / count);
                 each.set(id, (0..values.len()).map(|lane| format!("kept.k{id}[row][n].get({lane})")).collect());
             }
-            first = once.text;
+            *text = once.text;
         }
         let values = each.value(result);
         for lane in 0..count {
@@ -120,32 +126,35 @@ pub fn bias(
         None => last.clone(),
     };
     let arguments = "int b, int s, int eight, int key, int row, int n";
-    let is_kept = !fields.is_empty();
-    let first = if is_kept { first } else { String::new() };
+    let [keeps, fetches] = [0, 1].map(|n: usize| u8::from(!ahead[n].is_empty()));
     Ok(PrintedBias {
-        before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {}\n", u8::from(is_kept)),
-        methods: method(&format!("void keep({arguments}, Kept& kept)"), &first)
+        before: format!("struct Kept {{\n{fields}}};\n#define KEEPS {keeps}\n#define FETCHES {fetches}\n"),
+        methods: method(&format!("void keep({arguments}, Kept& kept)"), &ahead[0])
+            + &method(&format!("void fetch(int tile, {arguments}, Kept& kept)"), &ahead[1])
             + &method(&format!("void bias(int tile, {arguments}, const Kept& kept, float* out)"), &whole)
             + &method("void bias_of_last(int tile, int b, int s, int eight, int key, float* out)", &last),
         lanes: count,
     })
 }
 
-/// The loads that are the same for all tiles of keys, as far as there is room for them.
-fn keep(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> Vec<ValueId> {
+/// The loads that are the same for all tiles of keys, and those that are not, as far as there is room for them.
+fn ahead_of(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> [Vec<ValueId>; 2] {
     let mut left = room;
-    let is_kept = |(id, instr): (ValueId, &Instr)| {
-        let Instr::Load(load) = instr else { return None };
-        let is_same = !instr.maps().into_iter().any(|map| map.mentions(TILE)) && instr.args().is_empty();
-        // A row has as many different ones as the map has values over the blocks of eight keys.
-        let each = registers(load, slots, lanes) * different(&load.at, nest, keys / 8) * 2;
-        if !is_same || nest.domain[TILE] < 2 || each > left {
-            return None;
-        }
-        left -= each;
-        Some(id)
+    let mut of = |is_fetched: bool| {
+        let fits = |(id, instr): (ValueId, &Instr)| {
+            let Instr::Load(load) = instr else { return None };
+            let differs = instr.maps().into_iter().any(|map| map.mentions(TILE));
+            // A row has as many different ones as the map has values over the blocks of eight keys.
+            let each = registers(load, slots, lanes) * different(&load.at, nest, keys / 8) * 2;
+            if differs != is_fetched || !instr.args().is_empty() || nest.domain[TILE] < 2 || each > left {
+                return None;
+            }
+            left -= each;
+            Some(id)
+        };
+        nest.instrs.iter().enumerate().filter_map(fits).collect()
     };
-    nest.instrs.iter().enumerate().filter_map(is_kept).collect()
+    [of(false), of(true)]
 }
 
 /// Registers of what a thread has of eight keys.

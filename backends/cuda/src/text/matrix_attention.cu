@@ -6,7 +6,7 @@ FN float (&fragment(float* sums))[4] { return *(float(*)[4])sums; }
 
 // What the queries of a warp take of the first WIDTH keys of a tile of BT.
 template <class Q, class K, class V, int BT, int WIDTH, int DP, int EP, int BIAS, bool LAST, bool MIXED, class H>
-FN void attend_tile(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, H* queries, H* keys, H* values, float (&sums)[EP / 2], float (&most)[2], float (&total)[2]) {
+FN void attend_tile(const Slots& s, Kept& kept, int b, const int (&of_rows)[2], int tile, bool more, H* queries, H* keys, H* values, float (&sums)[EP / 2], float (&most)[2], float (&total)[2]) {
     constexpr int STEP = 32 / sizeof(H);
     float x[WIDTH / 2] = {}, scale[2];
 #pragma unroll
@@ -22,6 +22,7 @@ FN void attend_tile(const Slots& s, const Kept& kept, int b, const int (&of_rows
         }
     }
     weigh<BT, WIDTH, BIAS, LAST, MIXED>(s, kept, b, of_rows, tile, x, most, total, scale);
+    if (more) fetch<BT, BIAS>(s, kept, b, of_rows, tile + 1);
 #pragma unroll
     for (int n = 0; n < EP / 2; n++) sums[n] *= scale[n / 2 % 2];
 #pragma unroll
@@ -70,6 +71,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
         const int of_rows[2] = { s.query_of(b, s0 + own), s.query_of(b, s0 + own + 8) };
         Kept kept;
         keep<BT, BIAS>(s, kept, b, of_rows);
+        fetch<BT, BIAS>(s, kept, b, of_rows, first / BT);
         for (int t0 = first, turn = 0; t0 < last; t0 += BT, turn++) {
             copy_wait<0>();
             __syncthreads();
@@ -83,11 +85,11 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             // A warp without queries only brings keys and values.
             if (s0 + of_warp >= stored) {}
             else if (KEYS % BT != 0 && tile == KEYS / BT)
-                attend_tile<Q, K, V, BT, CUT, DP, EP, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, tile, queries, keys(turn), values(turn), sums, most, total);
+                attend_tile<Q, K, V, BT, CUT, DP, EP, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, tile, more, queries, keys(turn), values(turn), sums, most, total);
             else if (is_plain(block, tile))
-                attend_tile<Q, K, V, BT, BT, DP, EP, BIAS, false, false>(s, kept, b, of_rows, tile, queries, keys(turn), values(turn), sums, most, total);
+                attend_tile<Q, K, V, BT, BT, DP, EP, BIAS, false, false>(s, kept, b, of_rows, tile, more, queries, keys(turn), values(turn), sums, most, total);
             else
-                attend_tile<Q, K, V, BT, BT, DP, EP, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, queries, keys(turn), values(turn), sums, most, total);
+                attend_tile<Q, K, V, BT, BT, DP, EP, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, more, queries, keys(turn), values(turn), sums, most, total);
             if (more) {
                 k.finish(keys(turn + 1));
                 v.finish(values(turn + 1));

@@ -22,6 +22,24 @@ template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, cons
 #endif
 }
 
+// What of the bias is read for a tile is asked for, which may be while the products and sums of another are under way.
+template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, const int (&of_rows)[2], int tile) {
+#if FETCHES
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int row = 0; row < 2; row++)
+#pragma unroll
+        for (int j = 0; j < BT / 8; j++) {
+            // Of a tile that is cut off, all keys of eight are there, or these are read by themselves.
+            if (KEYS % BT != 0 && j * 8 + 8 > KEYS % BT && tile == KEYS / BT) continue;
+#pragma unroll
+            for (int h = 0; h < 2; h += BIAS)
+                s.fetch(tile, b, of_rows[row], j, column + h, row, (j * 2 + h) / BIAS, kept);
+        }
+    asm volatile("" ::: "memory");
+#endif
+}
+
 // Products of queries and the first WIDTH keys of a tile of BT become weights, 2 to the power of scores less the largest so far, and `scale` what
 // weights before shrink by. Of the last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
 template <int BT, int WIDTH, int BIAS, bool LAST, bool MIXED>

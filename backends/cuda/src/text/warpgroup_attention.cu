@@ -200,6 +200,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 for (int n = 0; n < BT / 4; n++) weights[n] = pair_of(x[2 * n], x[2 * n + 1], H());
             };
             if (tiles > 0) {
+                fetch<BT, BIAS>(s, kept, b, of_rows, end);
                 K::wait(full_keys + turn % STAGES, turn / STAGES & 1);
                 multiply_keys(turn % STAGES);
                 warpgroup_wait<0>();
@@ -210,6 +211,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 V::wait(full_values + turn % STAGES, turn / STAGES & 1);
                 for (int tile = end - 1; tile >= begin; tile--, turn++) {
                     const int stage = turn % STAGES, next = (turn + 1) % STAGES;
+                    if (!is_plain(block, tile)) fetch<BT, BIAS>(s, kept, b, of_rows, tile);
                     K::wait(full_keys + next, (turn + 1) / STAGES & 1);
                     wait_for_turn<GROUPS>(group);
                     multiply_keys(next);

@@ -307,7 +307,7 @@ pub fn attentions() -> Vec<(String, String)> {
         }
     }
     list.extend(HEADS.iter().filter(|[_, s, ..]| (2048..8192).contains(s)).map(|&shape| of((shape, "bf16", false))));
-    // SAM's: relative positions of rows and of columns.
+    // SAM's: relative positions of rows and of columns, which are added in f32.
     for (b, n, d, dtype, op) in [
         (12, 64, 64, "f16", "attention"),
         (16, 64, 80, "f16", "attention"),
@@ -317,14 +317,20 @@ pub fn attentions() -> Vec<(String, String)> {
         (300, 14, 64, "f32", "attention-tf32"),
     ] {
         let s = n * n;
-        let positions = format!("(input h {dtype}[{b} {s} {n}]) (input w {dtype}[{b} {s} {n}])");
+        let positions = format!("(input h f32[{b} {s} {n}]) (input w f32[{b} {s} {n}])");
         let bias = format!(
-            "(reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}])"
+            "(cast (reshape (add (reshape h :shape [{b} {s} {n} 1]) (reshape w :shape [{b} {s} 1 {n}])) :shape [{b} {s} {s}]) :to {dtype})"
         );
         let scale = f64::from(d as u32).powf(-0.5);
         let text =
             format!("{} {positions} (output y ({op} q k v {bias} :scale {scale}))", operands([b, s, s, d], dtype));
         list.push((format!("{op} {b}x{s}x{s} d{d} {dtype} positions"), text));
+    }
+    // A bias that was computed before, and the mask of a batch of texts.
+    for (shape, bias) in [("300 1 196", "f16[300 1 196 196]"), ("32 12 128", "f16[32 1 1 128]")] {
+        let operands: String = ["q", "k", "v"].map(|name| format!("(input {name} f16[{shape} 64])")).concat();
+        let text = format!("{operands} (input bias {bias}) (output y (attention q k v bias :scale 0.125))");
+        list.push((format!("attention {} d64 f16 bias", shape.replace(' ', "x")), text));
     }
     list
 }
