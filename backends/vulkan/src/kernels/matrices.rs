@@ -19,28 +19,33 @@ const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) ->
     TileForm { block, depth, shares, rate }
 }
 
-/// Rates as measured on an H200.
-const FORMS: [TileForm; 5] = [
-    form([128, 128], 32, [2, 2], 5.5),
-    form([128, 64], 32, [2, 2], 4.5),
-    form([64, 64], 64, [2, 2], 3.6),
-    form([32, 64], 64, [2, 2], 1.9),
-    form([16, 64], 64, [1, 4], 1.0),
-];
+const fn forms_at(rates: [f64; 5]) -> [TileForm; 5] {
+    [
+        form([128, 128], 32, [2, 2], rates[0]),
+        form([128, 64], 32, [2, 2], rates[1]),
+        form([64, 64], 64, [2, 2], rates[2]),
+        form([32, 64], 64, [2, 2], rates[3]),
+        form([16, 64], 64, [1, 4], rates[4]),
+    ]
+}
+
+/// With rates as measured on an H200, where the right operand lies along the depth and where it lies across.
+pub const ALONG: [TileForm; 5] = forms_at([5.6, 3.9, 4.1, 2.8, 1.5]);
+pub const ACROSS: [TileForm; 5] = forms_at([5.5, 4.5, 3.6, 1.9, 1.0]);
 /// Rows, columns and depth of a fragment.
 pub const SIDE: usize = 16;
 /// Elements of 16 bytes.
 pub const EIGHT: usize = 8;
 
 /// Those that a device has room for.
-pub fn forms(dialect: &Wgsl, shape: &DeviceShape) -> Vec<TileForm> {
-    let fits = |form: &TileForm| {
+pub fn forms(dialect: &Wgsl, shape: &DeviceShape, all: &[TileForm]) -> Vec<TileForm> {
+    let fits = |form: &&TileForm| {
         let [bm, bn] = form.block;
         let along = (bm + bn) * (form.depth / EIGHT + 1);
         let across = form.depth * ((bm + bn) / EIGHT + 2);
         16 * along.max(across).max(sums(form)) <= shape.shared && threads(dialect, form) <= shape.threads
     };
-    FORMS.into_iter().filter(fits).collect()
+    all.iter().filter(fits).copied().collect()
 }
 
 /// Threads of a subgroup.
