@@ -61,8 +61,9 @@ struct Lanes<T: 'static> {
     axes: Vec<usize>,
     /// Tiles of a task, which follow each other.
     tiles: usize,
-    /// The axis along which points follow each other in a call, on which the fixed operand does not depend.
+    /// The axes along which points, and rows of them, follow each other in a call, on which the fixed operand does not depend.
     points: Option<usize>,
+    rows: Option<usize>,
     epilogue: TileProgram,
     /// What is added to the sums, and the least and the most that they are then.
     added: Option<Added>,
@@ -119,8 +120,10 @@ impl<T: LaneElement> Lanes<T> {
         let layout =
             Layout { fixed: at_fixed, sums: at_sums, tables, end: tables + align(2 * count * size_of::<isize>()) };
         let target = target(&body, acc, slots);
-        // The longest one: its sums share what is fixed.
-        let points = (0..rank - 1).filter(|&d| !fixed.depends_on(d)).max_by_key(|&d| len[d]).filter(|&d| len[d] > 1);
+        // The longest ones: their sums share what is fixed.
+        let free = || (0..rank - 1).filter(|&d| !fixed.depends_on(d) && len[d] > 1);
+        let points = free().max_by_key(|&d| len[d]);
+        let rows = free().filter(|&d| Some(d) != points).max_by_key(|&d| len[d]);
         let work = form.domain.iter().fold(count, |all, &n| all.saturating_mul(n));
         let tiles = grid.count().div_ceil(machine.threads * SHARE).max(1);
         let sums = LaneKernels::new(isa);
@@ -136,6 +139,7 @@ impl<T: LaneElement> Lanes<T> {
             axes,
             tiles,
             points,
+            rows,
             epilogue,
             added: finish.added,
             bounds: [finish.least, finish.most].map(|bound| bound.map(T::nearest)),
@@ -224,22 +228,26 @@ impl<T: LaneElement> Lanes<T> {
         let mut call = LaneSums {
             lanes: tile.len[lane],
             points: self.points.map_or(1, |d| tile.len[d]),
+            rows: self.rows.map_or(1, |d| tile.len[d]),
             terms: self.count,
             moving: moving.at.cast::<T>(),
             moving_terms: of_moving.as_ptr(),
             moving_points: step(self.points, &|d| steps[d][0]),
+            moving_rows: step(self.rows, &|d| steps[d][0]),
             fixed: fixed.at.cast::<T>(),
             fixed_terms: of_fixed.as_ptr(),
             fixed_lanes: self.fixed.depends_on(lane),
             added,
             added_points: step(self.points, &|d| steps[d][3]),
+            added_rows: step(self.rows, &|d| steps[d][3]),
             added_lanes: along[lane] == 1,
             bounds: self.bounds,
             sums,
             sums_points: step(self.points, &|d| strides[d]),
+            sums_rows: step(self.rows, &|d| strides[d]),
         };
         let (moving, fixed) = (call.moving, call.fixed);
-        let outer = || (0..lane).filter(|&d| Some(d) != self.points);
+        let outer = || (0..lane).filter(|&d| Some(d) != self.points && Some(d) != self.rows);
         let mut at = [0; MAX_RANK];
         loop {
             let offset = |n: usize| outer().map(|d| steps[d][n] * at[d] as isize).sum::<isize>();

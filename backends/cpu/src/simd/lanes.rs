@@ -1,19 +1,25 @@
 //! Sums of products side by side: a vector of sums for each of some points, whose terms lie wherever tables of offsets say. What many small
 //! products that lie side by side in memory are computed by, as of a depthwise convolution: its channels are the lanes.
 
+mod block;
+
+use block::{Blocks, Strip, sliding, strip};
+
 #[cfg(target_arch = "x86_64")]
 use super::level::{Avx2, Avx512};
 use super::{
-    level::{Baseline, Isa, Level, per_level},
+    level::{Baseline, Isa, Level},
     vector::Vector,
 };
 
-/// Sums over `terms` of products of two operands, for `points` points of `lanes` lanes each. Offsets are in elements.
+/// Sums over `terms` of products of two operands, for `rows` rows of `points` points of `lanes` lanes each. Offsets are in elements.
 pub struct LaneSums<T> {
     /// How many sums lie side by side.
     pub lanes: usize,
-    /// How many points there are.
+    /// How many points a row has.
     pub points: usize,
+    /// How many rows of points there are.
+    pub rows: usize,
     /// How many products each sum has.
     pub terms: usize,
     /// The operand that has an element for each lane, side by side: at the first point.
@@ -22,6 +28,8 @@ pub struct LaneSums<T> {
     pub moving_terms: *const isize,
     /// From a point to the next.
     pub moving_points: isize,
+    /// From a row to the next.
+    pub moving_rows: isize,
     /// The operand that is the same for all points.
     pub fixed: *const T,
     /// Where its terms begin, from there on.
@@ -32,6 +40,8 @@ pub struct LaneSums<T> {
     pub added: *const T,
     /// From a point to the next.
     pub added_points: isize,
+    /// From a row to the next.
+    pub added_rows: isize,
     /// Whether it has an element for each lane, side by side, or one for all of them.
     pub added_lanes: bool,
     /// The least and the most that a result is.
@@ -40,25 +50,58 @@ pub struct LaneSums<T> {
     pub sums: *mut T,
     /// From a point to the next.
     pub sums_points: isize,
+    /// From a row to the next.
+    pub sums_rows: isize,
 }
 
-/// Points of a block: with two vectors of each, its sums and what is read fit into sixteen registers.
-const POINTS: usize = 6;
+/// The most points of a block: with two vectors of each, its sums and those of the fixed operand are sixteen registers; the other one is
+/// read by the multiply-adds themselves. Images are often seven points wide, or a multiple of it.
+const POINTS: usize = 7;
+/// The same with terms in runs, of one vector: with what is fixed of five terms, its sums leave two registers.
+const SLIDING: usize = 8;
+/// Fewer points share too little.
+const SLIDES: usize = 3;
 
-/// Sums of all points for some vectors, from a lane on; so many lanes are left there.
-type Strip<T> = unsafe fn(&LaneSums<T>, usize, usize);
+impl<T> LaneSums<T> {
+    /// Terms of the runs that they come in, where a point reads with one what the point after it reads with the one before, as windows do that
+    /// slide along a line; 1 if there are none.
+    fn run(&self) -> usize {
+        let from = |term: usize| {
+            // SAFETY: whoever made the call promises as many.
+            unsafe { self.moving_terms.add(term).read() }
+        };
+        let slides = |term: usize| from(term) - from(term - 1) == self.moving_points;
+        if !self.fixed_lanes || self.points < SLIDES {
+            return 1;
+        }
+        let run = (1..self.terms).find(|&term| !slides(term)).unwrap_or(self.terms).max(1);
+        let all = self.terms.is_multiple_of(run) && (1..self.terms).all(|term| term % run == 0 || slides(term));
+        if all { run } else { 1 }
+    }
+}
 
-/// The strips for an operand that is fixed in one way. Each is a function: together they would be one so large that
-/// optimizing it takes seconds.
+/// The strips for an operand that is fixed in one way. Each is a function for blocks of one size: more in one would keep the addresses of
+/// all of them at hand, which takes longer than a block of few terms, and optimizing it seconds.
 #[derive(Clone, Copy)]
 struct Strips<T> {
     /// Eight vectors of one point, four of it, and four of two.
     few: [Strip<T>; 3],
-    /// Two vectors, of which the last is whole, or read in part.
-    two: [Strip<T>; 2],
-    /// The same of one vector.
-    one: [Strip<T>; 2],
+    /// Two vectors, and one.
+    two: HighStrips<T>,
+    one: HighStrips<T>,
 }
+
+/// Strips by the number of points less one.
+#[derive(Clone, Copy)]
+struct HighStrips<T> {
+    whole: [Strip<T>; POINTS],
+    /// Of which the last vector is read in part: its mask takes a register, and so does what is read by it.
+    part: [Strip<T>; POINTS - 1],
+}
+
+/// The strips for terms in runs of a length: by the number of points less one, of a whole vector. Parts of one have no strips of their own,
+/// which would take as long to compile.
+type Sliding<T> = [Strip<T>; SLIDING];
 
 impl<T: LaneElement> Strips<T> {
     fn of<const EACH: bool>(isa: Isa) -> Strips<T> {
@@ -68,10 +111,47 @@ impl<T: LaneElement> Strips<T> {
                 strip::<T, EACH, 1, 4, true>(isa),
                 strip::<T, EACH, 2, 4, true>(isa),
             ],
-            two: [strip::<T, EACH, POINTS, 2, true>(isa), strip::<T, EACH, POINTS, 2, false>(isa)],
-            one: [strip::<T, EACH, POINTS, 1, true>(isa), strip::<T, EACH, POINTS, 1, false>(isa)],
+            two: HighStrips::of::<EACH, 2>(isa),
+            one: HighStrips::of::<EACH, 1>(isa),
         }
     }
+}
+
+impl<T: LaneElement> HighStrips<T> {
+    fn of<const EACH: bool, const VECTORS: usize>(isa: Isa) -> HighStrips<T> {
+        HighStrips {
+            whole: [
+                strip::<T, EACH, 1, VECTORS, true>(isa),
+                strip::<T, EACH, 2, VECTORS, true>(isa),
+                strip::<T, EACH, 3, VECTORS, true>(isa),
+                strip::<T, EACH, 4, VECTORS, true>(isa),
+                strip::<T, EACH, 5, VECTORS, true>(isa),
+                strip::<T, EACH, 6, VECTORS, true>(isa),
+                strip::<T, EACH, 7, VECTORS, true>(isa),
+            ],
+            part: [
+                strip::<T, EACH, 1, VECTORS, false>(isa),
+                strip::<T, EACH, 2, VECTORS, false>(isa),
+                strip::<T, EACH, 3, VECTORS, false>(isa),
+                strip::<T, EACH, 4, VECTORS, false>(isa),
+                strip::<T, EACH, 5, VECTORS, false>(isa),
+                strip::<T, EACH, 6, VECTORS, false>(isa),
+            ],
+        }
+    }
+}
+
+fn of_runs<T: LaneElement, const RUN: usize>(isa: Isa) -> Sliding<T> {
+    [
+        sliding::<T, RUN, 1>(isa),
+        sliding::<T, RUN, 2>(isa),
+        sliding::<T, RUN, 3>(isa),
+        sliding::<T, RUN, 4>(isa),
+        sliding::<T, RUN, 5>(isa),
+        sliding::<T, RUN, 6>(isa),
+        sliding::<T, RUN, 7>(isa),
+        sliding::<T, RUN, 8>(isa),
+    ]
 }
 
 /// What computes [`LaneSums`] at an instruction-set level.
@@ -81,12 +161,19 @@ pub struct LaneKernels<T> {
     lanes: usize,
     /// For an operand that has one element for all lanes, and for one that has an element for each.
     strips: [Strips<T>; 2],
+    /// For terms in runs of three, and of five. None with AVX-512, where they were not measured: blocks of one vector have half as many sums
+    /// in flight.
+    sliding: Option<[Sliding<T>; 2]>,
 }
 
 impl<T: LaneElement> LaneKernels<T> {
     /// Those of a level, which the machine must have.
     pub fn new(isa: Isa) -> LaneKernels<T> {
-        LaneKernels { lanes: T::lanes(isa), strips: [Strips::of::<false>(isa), Strips::of::<true>(isa)] }
+        LaneKernels {
+            lanes: T::lanes(isa),
+            strips: [Strips::of::<false>(isa), Strips::of::<true>(isa)],
+            sliding: (isa != Isa::Avx512).then(|| [of_runs::<T, 3>(isa), of_runs::<T, 5>(isa)]),
+        }
     }
 
     /// Computes the sums.
@@ -94,154 +181,58 @@ impl<T: LaneElement> LaneKernels<T> {
     /// # Safety
     /// The operands must be valid for all points, lanes and terms, and the sums may not overlap them.
     pub unsafe fn run(&self, call: &LaneSums<T>) {
+        let sliding = self.sliding.as_ref().and_then(|[of_three, of_five]| match call.run() {
+            3 => Some(of_three),
+            5 => Some(of_five),
+            _ => None,
+        });
         let strips = &self.strips[usize::from(call.fixed_lanes)];
         let mut lane = 0;
         while lane < call.lanes {
             let left = call.lanes - lane;
+            if let Some(sliding) = sliding.filter(|_| left >= self.lanes) {
+                // SAFETY: passed on from the caller; the machine has the level.
+                unsafe { even(sliding, call, lane, left) };
+                lane += self.lanes;
+                continue;
+            }
             // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait
             // for themselves.
-            let (vectors, strip) = match call.points {
-                1 if left >= 8 * self.lanes => (8, strips.few[0]),
-                1 if left >= 4 * self.lanes => (4, strips.few[1]),
-                2 if left >= 4 * self.lanes => (4, strips.few[2]),
-                _ if left > self.lanes => (2, strips.two[usize::from(left < 2 * self.lanes)]),
-                _ => (1, strips.one[usize::from(left < self.lanes)]),
+            let (vectors, few) = match call.points {
+                1 if left >= 8 * self.lanes => (8, Some(strips.few[0])),
+                1 if left >= 4 * self.lanes => (4, Some(strips.few[1])),
+                2 if left >= 4 * self.lanes => (4, Some(strips.few[2])),
+                _ if left > self.lanes => (2, None),
+                _ => (1, None),
             };
+            let high = if vectors == 2 { &strips.two } else { &strips.one };
             // SAFETY: passed on from the caller; the machine has the level.
-            unsafe { strip(call, lane, left) };
+            unsafe {
+                match few {
+                    Some(strip) => strip(call, Blocks { first: 0, count: 1 }, lane, left),
+                    None if left < vectors * self.lanes => even(&high.part, call, lane, left),
+                    None => even(&high.whole, call, lane, left),
+                }
+            }
             lane += vectors * self.lanes;
         }
     }
 }
 
-/// The body of [`strip`]: blocks of up to `MOST` points.
+/// All points, in blocks of at most as many as there are strips, which are about as high as each other: one of few points waits for its sums.
 ///
 /// # Safety
-/// As [`LaneKernels::run`], for these lanes; the machine must have the instruction set.
-#[inline(always)]
-unsafe fn over_points<
-    T: LaneElement,
-    L: Level,
-    const EACH: bool,
-    const MOST: usize,
-    const VECTORS: usize,
-    const WHOLE: bool,
->(
-    call: &LaneSums<T>,
-    lane: usize,
-    left: usize,
-) {
-    let mut point = 0;
-    while point < call.points {
-        let rest = call.points - point;
-        // The last two blocks are about as high as each other: one of few points waits for its sums.
-        let count = if (MOST + 1..2 * MOST).contains(&rest) { rest.div_ceil(2) } else { rest.min(MOST) };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            match count {
-                1 if MOST > 1 => block::<T::Vector<L>, EACH, 1, VECTORS, WHOLE>(call, point, lane, left),
-                2 if MOST > 2 => block::<T::Vector<L>, EACH, 2, VECTORS, WHOLE>(call, point, lane, left),
-                3 if MOST > 2 => block::<T::Vector<L>, EACH, 3, VECTORS, WHOLE>(call, point, lane, left),
-                4 if MOST > 2 => block::<T::Vector<L>, EACH, 4, VECTORS, WHOLE>(call, point, lane, left),
-                5 if MOST > 2 => block::<T::Vector<L>, EACH, 5, VECTORS, WHOLE>(call, point, lane, left),
-                _ => block::<T::Vector<L>, EACH, MOST, VECTORS, WHOLE>(call, point, lane, left),
-            }
-        }
-        point += count;
-    }
-}
-
-per_level! {
-    /// Sums of all points for `VECTORS` vectors, from a lane on; so many lanes are left there.
-    strip<T: LaneElement; EACH: bool, MOST: usize, VECTORS: usize, WHOLE: bool>(call: &LaneSums<T>, lane: usize, left: usize) = over_points
-}
-
-/// Vectors that follow each other; the last one in part unless all are `WHOLE`.
-///
-/// # Safety
-/// The elements must be valid, and the machine must have the instruction set.
-#[inline(always)]
-unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
-    at: *const V::Element,
-    part: usize,
-) -> [V; VECTORS] {
-    // SAFETY: passed on from the caller. No closure: it would be a function without the instruction set.
+/// As [`LaneKernels::run`], for these lanes; the machine must have the strips' level.
+unsafe fn even<T>(strips: &[Strip<T>], call: &LaneSums<T>, lane: usize, left: usize) {
+    let blocks = call.points.div_ceil(strips.len()).max(1);
+    let (high, longer) = (call.points / blocks, call.points % blocks);
+    // SAFETY: passed on from the caller.
     unsafe {
-        let mut all = [V::zero(); VECTORS];
-        for (j, v) in all.iter_mut().enumerate() {
-            let at = at.wrapping_add(j * V::LANES);
-            *v = if WHOLE || j + 1 < VECTORS { V::load(at) } else { V::load_part(at, part) };
+        if longer > 0 {
+            strips[high](call, Blocks { first: 0, count: longer }, lane, left);
         }
-        all
-    }
-}
-
-/// A block of sums; the last vector of a point counts in part unless all are `WHOLE`.
-///
-/// # Safety
-/// As [`LaneKernels::run`], for these points and lanes; the machine must have the instruction set.
-#[inline(always)]
-unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: usize, const WHOLE: bool>(
-    call: &LaneSums<V::Element>,
-    point: usize,
-    lane: usize,
-    left: usize,
-) {
-    let part = left - (VECTORS - 1) * V::LANES;
-    // SAFETY: the caller promises the operands, and that the machine has the instruction set.
-    unsafe {
-        let mut sums = [[V::zero(); VECTORS]; COUNT];
-        let moving = call.moving.wrapping_offset(point as isize * call.moving_points).wrapping_add(lane);
-        let fixed = call.fixed.wrapping_add(if EACH { lane } else { 0 });
-        for term in 0..call.terms {
-            let moving = moving.wrapping_offset(call.moving_terms.add(term).read());
-            let fixed = fixed.wrapping_offset(call.fixed_terms.add(term).read());
-            let fixed =
-                if EACH { vectors::<V, VECTORS, WHOLE>(fixed, part) } else { [V::splat(fixed.read()); VECTORS] };
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let moving = moving.wrapping_offset(i as isize * call.moving_points);
-                let moving = vectors::<V, VECTORS, WHOLE>(moving, part);
-                for j in 0..VECTORS {
-                    sums[j] = moving[j].mul_add(fixed[j], sums[j]);
-                }
-            }
-        }
-        if !call.added.is_null() {
-            let added = call.added.wrapping_offset(point as isize * call.added_points);
-            let added = added.wrapping_add(if call.added_lanes { lane } else { 0 });
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let at = added.wrapping_offset(i as isize * call.added_points);
-                let added = match call.added_lanes {
-                    true => vectors::<V, VECTORS, WHOLE>(at, part),
-                    false => [V::splat(at.read()); VECTORS],
-                };
-                for j in 0..VECTORS {
-                    sums[j] = sums[j].add(added[j]);
-                }
-            }
-        }
-        if let Some(least) = call.bounds[0] {
-            let least = V::splat(least);
-            for sums in &mut sums {
-                for sum in sums {
-                    *sum = sum.at_least(least);
-                }
-            }
-        }
-        if let Some(most) = call.bounds[1] {
-            let most = V::splat(most);
-            for sums in &mut sums {
-                for sum in sums {
-                    *sum = sum.at_most(most);
-                }
-            }
-        }
-        for (i, sums) in sums.iter().enumerate() {
-            let to = call.sums.wrapping_offset((point + i) as isize * call.sums_points).wrapping_add(lane);
-            for (j, &sum) in sums.iter().enumerate() {
-                let to = to.wrapping_add(j * V::LANES);
-                if WHOLE || j + 1 < VECTORS { sum.store(to) } else { sum.store_part(to, part) }
-            }
+        if high > 0 {
+            strips[high - 1](call, Blocks { first: longer * (high + 1), count: blocks - longer }, lane, left);
         }
     }
 }
@@ -295,51 +286,62 @@ mod tests {
     >(
         isa: Isa,
     ) {
-        let (terms, apart) = (5, 230);
-        for (lanes, points, fixed_lanes, each) in [1, 3, 16, 17, 32, 37, 64, 71, 128, 223]
+        let apart = 230_usize;
+        // Terms that lie apart, and in runs of so many.
+        for ((terms, run), (lanes, points, fixed_lanes, each)) in [1_usize, 3, 16, 17, 32, 37, 64, 71, 128, 223]
             .into_iter()
-            .flat_map(|l| [1, 2, 5, 6, 7, 13].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
+            .flat_map(|l| [1_usize, 2, 5, 6, 7, 13, 22].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
             .flat_map(|(l, p, f, b)| [(l, p, f, b), (l, p, !f, !b)])
+            .flat_map(|shape| [(5, 1), (6, 3), (10, 5)].map(|terms| (terms, shape)))
         {
-            let moving: Vec<T> = numbers((points + terms) * apart, 1);
+            let term = |t: usize| if run == 1 { terms - 1 - t } else { t / run * 2 + t % run };
+            // Rows of the sums have room for a point more, and share points of the moving operand.
+            let (rows, row, moves) = (1 + lanes % 3, (points + 1) * apart, points.div_ceil(2) * apart);
+            let moving: Vec<T> = numbers(rows * moves + (points + terms) * apart, 1);
             let fixed: Vec<T> = numbers(terms * apart, 2);
-            let added: Vec<T> = numbers(points * apart, 3);
+            let added: Vec<T> = numbers(rows * row, 3);
             let bounds = [each.then_some(T::from(-50.0)), fixed_lanes.then_some(T::from(60.0))];
-            let mut sums = vec![T::from(77.0); points * apart];
-            let moving_terms: Vec<isize> =
-                (0..terms as isize).map(|t| (terms as isize - 1 - t) * apart as isize).collect();
+            let mut sums = vec![T::from(77.0); rows * row];
+            let moving_terms: Vec<isize> = (0..terms).map(|t| (term(t) * apart) as isize).collect();
             let fixed_terms: Vec<isize> = (0..terms as isize).map(|t| t * apart as isize).collect();
             let call = LaneSums {
                 lanes,
                 points,
+                rows,
                 terms,
                 moving: moving.as_ptr(),
                 moving_terms: moving_terms.as_ptr(),
                 moving_points: apart as isize,
+                moving_rows: moves as isize,
                 fixed: fixed.as_ptr(),
                 fixed_terms: fixed_terms.as_ptr(),
                 fixed_lanes,
                 added: if lanes > 1 { added.as_ptr() } else { std::ptr::null() },
                 added_points: if points == 5 { 0 } else { apart as isize },
+                added_rows: row as isize,
                 added_lanes: each,
                 bounds,
                 sums: sums.as_mut_ptr(),
                 sums_points: apart as isize,
+                sums_rows: row as isize,
             };
+            assert_eq!(call.run(), if fixed_lanes && points >= SLIDES { run } else { 1 });
             // SAFETY: the operands have room for all points, lanes and terms.
             unsafe { LaneKernels::new(isa).run(&call) };
-            for (point, lane) in (0..points).flat_map(|p| (0..apart).map(move |l| (p, l))) {
+            let all = (0..rows).flat_map(|r| (0..=points).flat_map(move |p| (0..apart).map(move |l| (r, p, l))));
+            for (r, point, lane) in all {
                 let product = |t: usize| {
-                    moving[(point + terms - 1 - t) * apart + lane]
+                    moving[r * moves + (point + term(t)) * apart + lane]
                         * fixed[t * apart + if fixed_lanes { lane } else { 0 }]
                 };
-                let of = if points == 5 { 0 } else { point * apart } + if each { lane } else { 0 };
+                let of = r * row + if points == 5 { 0 } else { point * apart } + if each { lane } else { 0 };
                 let plus = if lanes > 1 { added[of] } else { T::from(0.0) };
                 let sum = || (0..terms).fold(T::from(0.0), |sum, t| sum + product(t)) + plus;
                 let least = |x: T| bounds[0].filter(|b| x < *b).unwrap_or(x);
                 let most = |x: T| bounds[1].filter(|b| x > *b).unwrap_or(x);
-                let want = if lane < lanes { most(least(sum())) } else { T::from(77.0) };
-                assert_eq!(sums[point * apart + lane], want, "point {point} lane {lane} of {points} x {lanes}");
+                let want = if lane < lanes && point < points { most(least(sum())) } else { T::from(77.0) };
+                let got = sums[r * row + point * apart + lane];
+                assert_eq!(got, want, "row {r} point {point} lane {lane} of {rows} x {points} x {lanes}");
             }
         }
     }
@@ -359,19 +361,23 @@ mod tests {
             let call = LaneSums {
                 lanes: 3,
                 points: 1,
+                rows: 1,
                 terms: 2,
                 moving: ones.as_ptr(),
                 moving_terms: terms.as_ptr(),
                 moving_points: 0,
+                moving_rows: 0,
                 fixed: ones.as_ptr(),
                 fixed_terms: terms.as_ptr(),
                 fixed_lanes: false,
                 added: far.as_ptr(),
                 added_points: 0,
+                added_rows: 0,
                 added_lanes: true,
                 bounds: [None; 2],
                 sums: sums.as_mut_ptr(),
                 sums_points: 0,
+                sums_rows: 0,
             };
             // SAFETY: the operands have room for all lanes and terms.
             unsafe { LaneKernels::new(isa).run(&call) };
