@@ -51,26 +51,45 @@ impl Tiles {
     }
 }
 
-/// The extents of tiles, along the axes of a form's result.
+/// The extents of tiles, along the axes of a form's result: the best of all that are cut evenly, each axis in about a power of two. Making the
+/// best axis longer again and again ends with small tiles where the first-level cache is small: two axes would have to change at once.
 fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
-    let rank = form.domain.len();
-    let mut len = [1; MAX_RANK];
-    len[rank - 1] = form.domain[rank - 1].min(VECTOR);
-    loop {
-        let longer = (0..rank).filter(|&d| len[d] < form.domain[d]).map(|d| {
-            let mut next = len;
-            next[d] = even(form.domain[d], 2 * len[d], if d + 1 == rank { VECTOR } else { 1 });
-            next
-        });
-        let best = longer
-            .filter(|next| next[..rank].iter().product::<usize>() <= MOST)
-            .map(|next| (cycles(form, &next, caches), next))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        match best {
-            Some((takes, next)) if takes < cycles(form, &len, caches) => len = next,
-            _ => return len,
+    let last = form.domain.len() - 1;
+    let lens = |(d, &extent): (usize, &usize)| {
+        let multiple = if d == last { VECTOR } else { 1 };
+        let mut lens: Vec<usize> = Vec::new();
+        let mut long = multiple;
+        while lens.last().is_none_or(|&len| len < extent) {
+            lens.push(even(extent, long, multiple));
+            long *= 2;
         }
+        lens.dedup();
+        lens
+    };
+    let lens: Vec<_> = form.domain.iter().enumerate().map(lens).collect();
+    let mut least = [1; MAX_RANK];
+    least.iter_mut().zip(&lens).for_each(|(least, lens)| *least = lens[0]);
+    let mut best = (f64::INFINITY, least);
+    each(&lens, 0, &mut least, &mut |len| {
+        let takes = cycles(form, len, caches);
+        if takes < best.0 {
+            best = (takes, *len);
+        }
+    });
+    best.1
+}
+
+/// Visits all choices of an extent for each axis from one on, of no more than [`MOST`] sums; the first ones, which `len` has, in any case.
+fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &mut impl FnMut(&[usize; MAX_RANK])) {
+    let Some(of_axis) = lens.get(axis) else { return visit(len) };
+    for (n, &chosen) in of_axis.iter().enumerate() {
+        len[axis] = chosen;
+        if n > 0 && len.iter().product::<usize>() > MOST {
+            break;
+        }
+        each(lens, axis + 1, len, visit);
     }
+    len[axis] = of_axis[0];
 }
 
 /// At least so long, and such that an axis is cut evenly.
@@ -105,4 +124,22 @@ fn copied(form: &LaneForm, len: &[usize; MAX_RANK]) -> f64 {
         return 0.0;
     }
     moving.extents(len, &form.terms).map(|n| n as f64).product::<f64>() * (COPY + LINE / lanes as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_all_that_are_small_enough() {
+        let lens = [vec![1, 2, 8], vec![1, 64], vec![16, 32]];
+        let mut had = Vec::new();
+        let mut least = [1; MAX_RANK];
+        least[2] = 16;
+        each(&lens, 0, &mut least, &mut |len| had.push([len[0], len[1], len[2]]));
+        let of_first = |n: usize| lens[1].iter().flat_map(move |&y| [16, 32].map(|x| [n, y, x]));
+        let all = lens[0].iter().flat_map(|&n| of_first(n));
+        let want: Vec<_> = all.filter(|len| len.iter().product::<usize>() <= MOST).collect();
+        assert_eq!(had, want);
+    }
 }
