@@ -60,10 +60,15 @@ impl<T: ProductElement> Blocking<T> {
         }
     }
 
+    /// Rows of the highest micro-kernel.
+    pub fn most_rows(&self) -> usize {
+        self.micro.map_or(1, |m| m.rows())
+    }
+
     /// With blocks of terms that are multiples of what a left operand gives as a whole: rows of it overlap, and take less of the
     /// first-level cache than as many terms do.
     pub fn in_units(self, lhs: impl Fn(usize) -> usize) -> Blocking<T> {
-        Blocking { unit: lhs(self.micro.map_or(1, |m| m.rows())).max(1), ..self }
+        Blocking { unit: lhs(self.most_rows()).max(1), ..self }
     }
 
     /// With the micro-kernels, and so the packed form, of a product of other extents.

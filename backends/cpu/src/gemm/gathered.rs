@@ -48,8 +48,8 @@ pub struct Gathered {
 
 impl Gathered {
     /// Compiles an operand over `[b.. m.. k..]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
-    /// terms' coordinates go their own ways; else `None`.
-    pub fn compile(lhs: &Grouped, acc: DType, slots: &[(DType, usize)]) -> Option<Gathered> {
+    /// terms' coordinates go their own ways; else `None`. Micro-kernels have at most so many rows.
+    pub fn compile(lhs: &Grouped, acc: DType, slots: &[(DType, usize)], high: usize) -> Option<Gathered> {
         if lhs.nest.domain.contains(&0) {
             return None;
         }
@@ -118,7 +118,7 @@ impl Gathered {
             reach: (least, most),
             guards: bounds.iter().map(bound).collect::<Option<_>>()?,
         };
-        let sliding = Sliding::new(&map);
+        let sliding = Sliding::new(&map, high);
         Some(Gathered { slot: load.slot, map, fill: number(fill.unwrap_or(0.0), acc), sliding })
     }
 
@@ -172,7 +172,7 @@ impl Gathered {
     /// As [`Gathered::alike`], of rows some of whose terms are missing: what they read is copied, once where they overlap.
     ///
     /// # Safety
-    /// As [`Gathered::copy`]; there must be room for as many elements as the rows have terms.
+    /// As [`Gathered::copy`]; there must be room for the terms packed.
     pub unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -362,10 +362,14 @@ fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
 mod tests {
     use eutectic_backend::{Body, Load};
 
-    use super::{sliding::PATCH_ROWS, *};
+    use super::*;
+    use crate::{
+        gemm::micro::table::{Float, MicroShape},
+        simd::Isa,
+    };
 
-    /// Windows of three by three of a padded image of `groups`, whose channels are last.
-    fn windows(groups: usize, size: usize, channels: usize) -> Gathered {
+    /// Windows of three by three of a padded image of `groups`, whose channels are last, for blocks of at most so many rows.
+    fn windows(groups: usize, size: usize, channels: usize, most: usize) -> Gathered {
         let at = |axes: &[(usize, usize)], constant: i64| {
             axes.iter().fold(Index::constant(constant), |sum, &(d, n)| sum.plus(&Index::coord(d).times(n as i64)))
         };
@@ -381,25 +385,57 @@ mod tests {
             results: vec![1],
             ..Body::default()
         };
-        Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)])
+        Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)], most)
             .expect("windows are read by strides")
     }
 
     #[test]
     fn patches_hold_the_channels_of_their_group_alone() {
-        for (groups, size, channels) in [(1, 16, 32), (2, 32, 32), (4, 16, 32), (6, 8, 32), (16, 14, 16)] {
-            let windows = windows(groups, size, channels);
+        let shapes = [(1, 16, 32), (2, 32, 32), (4, 16, 32), (6, 8, 32), (16, 14, 16)];
+        for ((groups, size, channels), most) in shapes.into_iter().flat_map(|shape| [(shape, 14), (shape, 6)]) {
+            let windows = windows(groups, size, channels, most);
             let lines = windows.lines_of_rows(14);
             assert_eq!(lines, Some(size), "lines of {size} in {groups} groups are blocks of rows");
             assert_eq!(windows.unit(14), 3 * channels, "a line of the image is a stretch, in {groups} groups");
             let span = windows.sliding.as_ref().map(|sliding| sliding.span);
-            assert_eq!(span, Some((size.min(PATCH_ROWS) + 2) * channels), "{groups} groups of {channels}");
+            assert_eq!(span, Some((size.min(most) + 2) * channels), "{groups} groups of {channels}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_any_number_of_rows_have_patches() {
+        let (groups, size, channels) = (4, 14, 16);
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect()) {
+            let micro = <f32 as Float>::micro(isa, MicroShape::Narrow);
+            let (windows, k) = (windows(groups, size, channels, micro.rows()), 9 * channels);
+            let image: Vec<f32> = (0..groups * size * size * channels).map(|i| i as f32).collect();
+            for (first, count) in (1..=micro.rows().min(size))
+                .flat_map(|n| [0, size - n, size + (size - n) / 2, size * size].map(|at| (at, n)))
+            {
+                let (rows, terms) = (Stretch::new(first, count), Stretch::new(0, k));
+                let (mut room, mut copied) = (vec![77.0_f32; micro.column() * k], vec![0.0_f32; count * k]);
+                // SAFETY: the image is the slot's buffer, and there is room for the terms packed, and copied.
+                let alike = unsafe {
+                    windows.copy(&micro, image.as_ptr(), rows, terms, copied.as_mut_ptr(), k);
+                    windows.patch(&micro, image.as_ptr(), rows, terms, room.as_mut_ptr())
+                };
+                let alike = alike.expect("a patch for each block of a line");
+                for (row, term) in (0..count).flat_map(|row| (0..k).map(move |term| (row, term))) {
+                    let of_row = alike.at + row as isize * alike.stride;
+                    let at = of_row + alike.starts[term / channels] + (term % channels) as isize;
+                    assert_eq!(
+                        room[at as usize],
+                        copied[row * k + term],
+                        "term {term} of row {row} of {count} at {first}"
+                    );
+                }
+            }
         }
     }
 
     #[test]
     fn rows_lie_as_a_whole_where_no_guard_cuts_them() {
-        let windows = windows(2, 9, 8);
+        let windows = windows(2, 9, 8, 14);
         for (first, count) in (0..2 * 81).flat_map(|first| (1..=9 - first % 9).map(move |count| (first, count))) {
             let (y, x) = (first / 9 % 9, first % 9);
             let inside = (1..8).contains(&y) && x >= 1 && x + count <= 8;

@@ -64,7 +64,7 @@ impl RowSource<'_> {
     /// As [`RowSource::part`], of rows that have to be copied: once where they overlap; `None` if they do not.
     ///
     /// # Safety
-    /// As [`RowSource::part`], and there must be room for as many elements as the rows have terms.
+    /// As [`RowSource::part`], and there must be room for the terms packed.
     pub(super) unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,

@@ -189,7 +189,7 @@ impl<T: ProductElement> Matmul<T> {
             let blocks = if block.contains(&0) { Vec::new() } else { (0..2).flat_map(of_grid).collect() };
             LhsParts { parts, blocks }
         });
-        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, parts);
+        let lhs = Lhs::compile::<T>(&lhs_form, acc, slots, isa, blocking.most_rows(), parts);
         let blocking = match &lhs {
             Ok(Lhs::Gathered(lhs)) => blocking.in_units(|most| lhs.unit(most)),
             _ => blocking,

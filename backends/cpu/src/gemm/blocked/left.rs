@@ -48,8 +48,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         unsafe {
             let strided = match &self.lhs {
                 Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
+                // Rows that clash in the cache are read from a patch of these, if there can be one.
                 Left::Blocks(source) => source
                     .part(rows.stretch(), terms)
+                    .filter(|at| self.is_apart(at.part.terms) || !is_multiple::<T>(at.part.step, 4096))
                     .or_else(|| source.patch(self.micro, rows.stretch(), terms, self.left_room(terms.count))),
             };
             match strided {

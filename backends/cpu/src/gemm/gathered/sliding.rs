@@ -8,7 +8,7 @@ use crate::gemm::{
 };
 
 /// The most rows of a patch, elements of one, and terms of a unit: both stay in the first-level cache beside each other.
-pub const PATCH_ROWS: usize = 16;
+const PATCH_ROWS: usize = 16;
 const PATCH: usize = 4096;
 const UNIT: usize = 768;
 
@@ -26,6 +26,8 @@ pub struct Sliding {
     pitch: i64,
     /// Positions from a row to the next.
     steps: i64,
+    /// The most rows of a patch.
+    rows: usize,
     /// Lines and terms that are read in one stretch, and elements from the patch of a unit to that of the next.
     lines: usize,
     pub unit: usize,
@@ -35,8 +37,9 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// None where windows do not overlap enough, or are too large for the first-level cache.
-    pub fn new(of: &RowMap) -> Option<Sliding> {
+    /// For blocks of at most so many rows: patches of more would lie farther apart than they need. None where windows do not overlap enough,
+    /// or are too large for the first-level cache.
+    pub fn new(of: &RowMap, most: usize) -> Option<Sliding> {
         let inner = of.rows.len().checked_sub(1)?;
         let GatheredAxis { extent, stride } = of.rows[inner];
         if of.step != 1 || stride <= 0 || of.starts.is_empty() {
@@ -54,7 +57,7 @@ impl Sliding {
             Along::Outer(..) | Along::None => guard.strides[inner] == 0,
         };
         let (unit, pitch, steps) = (lines * of.line, apart.min(width as i64), stride / apart);
-        let rows = extent.min(PATCH_ROWS);
+        let rows = extent.min(PATCH_ROWS).min(most.max(1));
         let positions = (rows as i64 - 1) * steps + taps as i64;
         let span = usize::try_from((positions - 1) * pitch).ok()? + width;
         if unit > UNIT || span > PATCH || 4 * span > 3 * rows * unit || !of.guards.iter().all(moves_along) {
@@ -62,14 +65,14 @@ impl Sliding {
         }
         let in_unit = |n: usize| (n / lines * span) as isize + (n % lines) as isize * pitch as isize;
         let starts = (0..of.starts.len()).map(in_unit).collect();
-        Some(Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, starts })
+        Some(Sliding { axis, taps, width, apart, pitch, steps, rows, lines, unit, span, starts })
     }
 
     /// As `Gathered::alike`, of rows some of whose terms are missing: what they read is copied, once where they overlap; where no element
     /// is, `fill`.
     ///
     /// # Safety
-    /// As `Gathered::copy`; there must be room for as many elements as the rows have terms.
+    /// As `Gathered::copy`; there must be room for the terms packed.
     pub unsafe fn patch<T: ProductElement>(
         &self,
         of: &RowMap,
@@ -79,11 +82,11 @@ impl Sliding {
         [rows, terms]: [Stretch; 2],
         to: *mut T,
     ) -> Option<Alike<'_>> {
-        let &Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, ref starts } = self;
+        let &Sliding { axis, taps, width, apart, pitch, steps, lines, unit, span, ref starts, .. } = self;
         let (inner, first, units) = (of.rows.last()?, terms.first / unit, terms.count / unit);
-        let here = rows.count <= PATCH_ROWS && rows.first % inner.extent + rows.count <= inner.extent;
+        let here = rows.count <= self.rows && rows.first % inner.extent + rows.count <= inner.extent;
         let whole = terms.first.is_multiple_of(unit) && terms.count.is_multiple_of(unit) && units > 0;
-        if !here || !whole || units * span > rows.count * terms.count {
+        if !here || !whole || units * span > micro.column() * terms.count {
             return None;
         }
         let before = steps * (rows.count as i64 - 1);

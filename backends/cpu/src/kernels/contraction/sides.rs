@@ -49,7 +49,7 @@ pub enum Lhs {
 }
 
 impl Lhs {
-    /// Compiles it.
+    /// Compiles it, for micro-kernels of at most so many rows.
     ///
     /// # Errors
     /// Everything that stands in the way.
@@ -58,6 +58,7 @@ impl Lhs {
         acc: DType,
         slots: &mut Slots,
         isa: Isa,
+        most: usize,
         parts: Option<LhsParts>,
     ) -> Result<Lhs, Vec<String>> {
         let matrices = lhs.matrices();
@@ -66,7 +67,7 @@ impl Lhs {
             return Ok(Lhs::Operand(Box::new(chosen)));
         }
         if !as_it_is && T::lanes(isa).is_some() {
-            if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types) {
+            if let Some(gathered) = Gathered::compile(lhs, acc, &slots.types, most) {
                 return Ok(Lhs::Gathered(Box::new(gathered)));
             }
             if let Some(LhsParts { parts, blocks }) = parts {
