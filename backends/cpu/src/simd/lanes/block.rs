@@ -1,6 +1,6 @@
 //! Blocks of sums side by side that stay in registers, and what becomes of them.
 
-use super::{LaneElement, LaneSums};
+use super::sums::{LaneElement, LaneSums};
 use crate::simd::{
     level::{Level, per_level},
     vector::Vector,
