@@ -21,7 +21,7 @@ const COPIED: usize = 16;
 const FEW: f64 = axes::FEW as f64;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
-/// Seconds that a device may not need at all.
+/// What a device may not need at all.
 const MAY_BE_NOTHING: [&str; 7] =
     ["launch", "latency", "evaluated", "product", "across", "attention_block", "score_bias"];
 

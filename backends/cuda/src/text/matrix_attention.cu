@@ -71,7 +71,8 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
         const int of_rows[2] = { s.query_of(b, s0 + own), s.query_of(b, s0 + own + 8) };
         Kept kept;
         keep<BT, BIAS>(s, kept, b, of_rows);
-        fetch<BT, BIAS>(s, kept, b, of_rows, first / BT);
+        // A part without keys has no tile, and there may be no bias there.
+        if (first < last) fetch<BT, BIAS>(s, kept, b, of_rows, first / BT);
         for (int t0 = first, turn = 0; t0 < last; t0 += BT, turn++) {
             copy_wait<0>();
             __syncthreads();
