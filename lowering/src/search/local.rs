@@ -436,12 +436,10 @@ impl Search<'_, '_> {
         }
     }
 
-    /// For the leader of each kernel of the run program, in order, the leaders of later ones that may share a launch: those that read what it
-    /// stores or reads; and any, where launching is a good part of what both take. A launch less of the load program counts next to
-    /// nothing, and to price its kernels, which are long, took DETR half of its planning.
+    /// For each kernel's leader, in order, the leaders of later kernels that may share a launch: those that read what it stores or
+    /// reads; and any, where launching is a good part of what both take.
     fn partners(&self) -> Vec<(ClassId, Vec<ClassId>)> {
-        let mut ids = self.state.in_order();
-        ids.retain(|id| !self.state.kernel(*id).kernel.load);
+        let ids = self.state.in_order();
         // Readers of each class in order, once for all.
         let mut readers: FxHashMap<ClassId, Vec<usize>> = FxHashMap::default();
         for (at, &id) in ids.iter().enumerate() {
