@@ -449,7 +449,7 @@ fn attentions(device: &Device) {
         case(&[2], 300, 40, 70, 33, 0.0, 1),
         case(&[2], 70, 100, 80, 80, 0.0, 1),
         case(&[], 20, 70, 88, 96, 0.0, 2),
-        // An odd number of tiles of 64 keys, of 32 and of 16: of the parts that they are shared out to, the last has none.
+        // An odd number of tiles of 64 keys, of 32 and of 16: where they are shared out to half as many parts, the last has none.
         case(&[2], 9, 570, 64, 64, 0.0, 4),
         case(&[2], 9, 590, 64, 64, 0.0, 4),
     ];
