@@ -1,6 +1,9 @@
 //! Streams of CUDA, and what was recorded from them as graphs.
 
-use std::{ffi::c_void, sync::Arc};
+use std::{
+    ffi::c_void,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::BackendError;
@@ -15,13 +18,17 @@ use crate::resources::{Module, failed};
 /// How kernels are launched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Launching {
-    /// One by one, in each run.
+    /// One by one, in each run: none of the process starts before the one before it has ended, whichever thread launched that. Sanitizers take
+    /// kernels that run at once for one.
     Apart,
     /// As a graph that was recorded.
     Recorded,
     /// The same, and each may start before those before it have ended, for which it waits itself.
     Overlapping,
 }
+
+/// Held while a kernel runs that was launched apart.
+static APART: Mutex<()> = Mutex::new(());
 
 /// A stream.
 pub struct Queue {
@@ -63,6 +70,29 @@ impl Drop for Recording {
 impl Queue {
     fn enter(&self) -> Result<(), BackendError> {
         self.context.bind_to_thread().map_err(failed("entering the context"))
+    }
+
+    fn put(&self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
+        self.enter()?;
+        let kernel = match module {
+            Module::Kernel(kernel) => kernel,
+            // SAFETY: see below.
+            Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
+        };
+        let [x, y, z] = launch.grid.map(|n| n as u32);
+        let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
+        // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
+        let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
+        // SAFETY: see below.
+        unsafe {
+            if self.launching == Launching::Overlapping {
+                start_early(kernel.function(), [x, y, z], launch, self.stream, &mut parameters)
+            } else {
+                let (block, shared) = ((launch.block as u32, 1, 1), launch.shared as u32);
+                result::launch_kernel(kernel.function(), (x, y, z), block, shared, self.stream, &mut parameters)
+            }
+        }
+        .map_err(failed("launching a kernel"))
     }
 }
 
@@ -168,26 +198,12 @@ impl Stream for Queue {
     }
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
-        self.enter()?;
-        let kernel = match module {
-            Module::Kernel(kernel) => kernel,
-            // SAFETY: see above.
-            Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
-        };
-        let [x, y, z] = launch.grid.map(|n| n as u32);
-        let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
-        // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
-        let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
-        // SAFETY: see above.
-        unsafe {
-            if self.launching == Launching::Overlapping {
-                start_early(kernel.function(), [x, y, z], launch, self.stream, &mut parameters)
-            } else {
-                let (block, shared) = ((launch.block as u32, 1, 1), launch.shared as u32);
-                result::launch_kernel(kernel.function(), (x, y, z), block, shared, self.stream, &mut parameters)
-            }
+        if self.launching != Launching::Apart {
+            return self.put(module, launch, args);
         }
-        .map_err(failed("launching a kernel"))
+        let _alone = APART.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(module, launch, args)?;
+        self.wait()
     }
 
     fn records(&self) -> bool {
