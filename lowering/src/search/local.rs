@@ -38,6 +38,10 @@ const DETOUR: usize = 256;
 /// have been rewritten by a hundred rules, and most of them do not decide whether it is worth its while.
 const REFUSALS: u32 = 8;
 
+/// The share of a plan's time that what a change brings to the load program may count without being settled before it is decided: such
+/// kernels are long, and hardly anything gains so little.
+const LOADED: f64 = 1e-3;
+
 /// The share of a plan's time that a round gains at least if another follows: that one asks almost as much and gains less.
 const WORTH_ANOTHER: f64 = 0.01;
 
@@ -371,11 +375,12 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Whether a plan that is being tried would gain if its new kernels of the load program counted nothing.
+    /// Whether settling its new kernels of the load program may decide about a plan that is being tried: it would gain if they counted
+    /// nothing, and they count for more than [`LOADED`].
     fn reaches(&self, mark: Mark) -> bool {
-        let price = self.state.price;
-        price.impossible > mark.price.impossible
-            || Price { seconds: price.seconds - self.state.loaded(mark), ..price }.gains(mark.price)
+        let (price, loaded) = (self.state.price, self.state.loaded(mark));
+        let without = Price { seconds: price.seconds - loaded, ..price };
+        price.impossible > mark.price.impossible || (loaded > mark.price.seconds * LOADED && without.gains(mark.price))
     }
 
     /// Keeps for the next start what of one that was refused is stored: most rules that rewrite what the plan does not use make the
