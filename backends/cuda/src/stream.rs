@@ -18,8 +18,8 @@ use crate::resources::{Module, failed};
 /// How kernels are launched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Launching {
-    /// One by one, in each run: none of the process starts before the one before it has ended, whichever thread launched that. Sanitizers take
-    /// kernels that run at once for one.
+    /// One by one, in each run: none of the process starts before the one before it has ended, whichever thread launched that, so that
+    /// sanitizers see one at a time.
     Apart,
     /// As a graph that was recorded.
     Recorded,
