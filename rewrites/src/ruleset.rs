@@ -148,7 +148,9 @@ impl RuleSet {
     /// # Errors
     /// Every rule that is wrong; a test sees to it that there is none.
     pub fn embedded() -> Result<RuleSet, Errors> {
-        RuleSet::read(&EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect::<Vec<_>>())
+        let sources: Vec<_> = EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect();
+        let (rules, errors) = RuleSet::compiled(&sources, check::trusted);
+        if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
     /// All `*.rules` files under a directory.
@@ -192,14 +194,18 @@ impl RuleSet {
     }
 
     fn read_partly(sources: &[Source]) -> (RuleSet, Vec<LangError>) {
+        RuleSet::compiled(sources, check::checked)
+    }
+
+    fn compiled(sources: &[Source], compile: fn(Rule) -> Result<Vec<Compiled>, LangError>) -> (RuleSet, Vec<LangError>) {
         let (mut read, mut errors) = (Vec::new(), Vec::new());
         for source in sources {
             let (of_source, wrong) = parse::rules(source);
             read.extend(of_source);
             errors.extend(wrong);
         }
-        // Every rule is tried on samples, which is most of what loading takes.
-        let compiled: Vec<_> = read.into_par_iter().map(check::compile).collect();
+        // Every rule is typed on samples, which is most of what loading takes.
+        let compiled: Vec<_> = read.into_par_iter().map(compile).collect();
         let mut rules = Vec::new();
         for result in compiled {
             match result {

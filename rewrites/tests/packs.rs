@@ -1,5 +1,7 @@
 //! The embedded packs load, all of them.
 
+use std::path::Path;
+
 use eutectic_ir::lang::Source;
 use eutectic_rewrites::{Choice, RuleSet, circles, lint};
 
@@ -16,6 +18,14 @@ fn the_packs_load() {
     let rules = embedded();
     println!("{} rules in {:?}", rules.len(), start.elapsed());
     assert!(rules.len() > 100);
+}
+
+/// Embedded, they are not tried: from files, they are.
+#[test]
+fn the_packs_work() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
+    let tried = RuleSet::load_dir(&files).unwrap_or_else(|e| panic!("{e}"));
+    assert!(tried.iter().map(|rule| &rule.name).eq(embedded().iter().map(|rule| &rule.name)));
 }
 
 #[test]
