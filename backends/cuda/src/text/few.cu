@@ -44,8 +44,9 @@ template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, in
 }
 
 // Adds each of COUNT numbers over the lanes of a warp that are `STEP` or a multiple of it apart; numbers are shared out as they are added:
-// afterwards a lane has COUNT / share of them, from `first` on.
-template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& first) {
+// afterwards a lane has COUNT / share of them, from `first` on. An odd number is not shared out: of the lanes that then have the same,
+// one `stores` it.
+template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& first, bool& stores) {
     if constexpr (WITH >= STEP) {
         if constexpr (COUNT % 2 == 0) {
             const bool upper = threadIdx.x & WITH;
@@ -55,15 +56,16 @@ template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& f
                 x[n] = kept + shuffle(sent, WITH);
             }
             if (upper) first += COUNT / 2;
-            add_lanes<COUNT / 2, WITH / 2, STEP>(x, first);
+            add_lanes<COUNT / 2, WITH / 2, STEP>(x, first, stores);
         } else {
 #pragma unroll
             for (int n = 0; n < COUNT; n++) x[n] += shuffle(x[n], WITH);
-            add_lanes<COUNT, WITH / 2, STEP>(x, first);
+            if (threadIdx.x & WITH) stores = false;
+            add_lanes<COUNT, WITH / 2, STEP>(x, first, stores);
         }
     }
 }
-// How many numbers a lane keeps of COUNT, and how many lanes keep the same.
+// How many numbers a lane keeps of COUNT.
 template <int COUNT, int WITH, int STEP> FN constexpr int kept() {
     if constexpr (WITH < STEP) return COUNT;
     else return kept<COUNT % 2 == 0 ? COUNT / 2 : COUNT, WITH / 2, STEP>();
@@ -147,11 +149,13 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
         }
         let_kernels_start();
         int first = 0;
-        add_lanes<COUNT, 16, STEP>(sums, first);
-        // Of each warp (or of each part of one that has other columns), all sums; lanes that kept the same write the same.
+        bool stores = true;
+        add_lanes<COUNT, 16, STEP>(sums, first, stores);
+        // Of each warp (or of each part of one that has other columns), all sums.
         constexpr int PER_WARP = M * (R::ALONG ? COLUMNS : STEP * V), GROUPS = PER_WARP / COUNT;
+        if (stores)
 #pragma unroll
-        for (int n = 0; n < KEPT; n++) parts[warp * PER_WARP + (first + n) * GROUPS + group % GROUPS] = sums[n];
+            for (int n = 0; n < KEPT; n++) parts[warp * PER_WARP + (first + n) * GROUPS + group % GROUPS] = sums[n];
         __syncthreads();
         constexpr int APART = ABREAST > 32 ? ABREAST / 32 : 1;
         for (int at = threadIdx.x; at < M * COLUMNS / LANES; at += THREADS) {
