@@ -87,7 +87,8 @@ fn typed(rule: Rule) -> Result<Typed, LangError> {
     }
     let rule = Arc::new(rule);
     let forms = forms.into_iter().take(MOST_FORMS).enumerate();
-    let forms = forms.map(|(variant, (sample, pattern))| (Compiled { rule: rule.clone(), pattern, variant }, sample)).collect();
+    let forms =
+        forms.map(|(variant, (sample, pattern))| (Compiled { rule: rule.clone(), pattern, variant }, sample)).collect();
     Ok(Typed { samples, forms })
 }
 

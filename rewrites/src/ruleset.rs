@@ -197,7 +197,10 @@ impl RuleSet {
         RuleSet::compiled(sources, check::checked)
     }
 
-    fn compiled(sources: &[Source], compile: fn(Rule) -> Result<Vec<Compiled>, LangError>) -> (RuleSet, Vec<LangError>) {
+    fn compiled(
+        sources: &[Source],
+        compile: fn(Rule) -> Result<Vec<Compiled>, LangError>,
+    ) -> (RuleSet, Vec<LangError>) {
         let (mut read, mut errors) = (Vec::new(), Vec::new());
         for source in sources {
             let (of_source, wrong) = parse::rules(source);

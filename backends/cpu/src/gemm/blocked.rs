@@ -66,6 +66,11 @@ impl<T> GroupPanels<T> {
         GroupPanels { in_place: 0, at, apart: 0, terms: 0, short: false, packed, size, packs: false }
     }
 
+    /// The same for a block of rows that reads none.
+    fn unread(self) -> GroupPanels<T> {
+        GroupPanels { packs: false, ..self }
+    }
+
     /// What is left when all of them were read.
     fn read(self) -> GroupPanels<T> {
         GroupPanels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
@@ -118,6 +123,10 @@ impl<T: ProductElement> Blocked<'_, T> {
                     let mut rhs = self.right(group);
                     for part in 0..cut.parts() {
                         let rows = cut.block(part);
+                        if self.is_hidden(rows, Stretch::new(from, k)) {
+                            self.blocks(rows, Segments::NONE, &rhs.unread(), group);
+                            continue;
+                        }
                         let lhs = whole.map_or_else(|| self.block_of_rows(rows, Stretch::new(from, k)), Segments::from);
                         self.blocks(rows, lhs, &rhs, group);
                         rhs = rhs.read();
@@ -125,6 +134,11 @@ impl<T: ProductElement> Blocked<'_, T> {
                 }
             }
         }
+    }
+
+    /// Whether all of some terms of a block of rows are zeros.
+    fn is_hidden(&self, rows: RowBlock, terms: Stretch) -> bool {
+        matches!(&self.lhs, Left::Blocks(source) if source.is_hidden(rows.stretch(), terms))
     }
 
     /// How the rows are cut into blocks.
@@ -277,7 +291,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         let prefetch = self.prefetch(rows, lhs, group);
         let first = (group.first * width) as isize;
         let mut call = MicroCall {
-            k: group.k / starts.len(),
+            k: group.k / starts.len().max(1),
             segments: starts.len(),
             starts: starts.as_ptr(),
             a: lhs.at.wrapping_offset(a),

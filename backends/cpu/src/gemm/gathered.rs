@@ -33,6 +33,8 @@ const SEGMENTS: usize = 1 << 12;
 /// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
 const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
+/// Elements of a block of rows that stays in the first-level cache.
+const PART: usize = 4096;
 /// Rows of a block from which on more of them do not gain: multiply-adds take longer than reading the right operand's part.
 const HIGH: usize = 7;
 
@@ -43,6 +45,8 @@ pub struct Gathered {
     map: RowMap,
     /// An element, in its first bytes.
     fill: Word,
+    /// Whether rows may lack whole lines, in whose place they have zeros.
+    hides: bool,
     sliding: Option<Sliding>,
 }
 
@@ -118,8 +122,10 @@ impl Gathered {
             reach: (least, most),
             guards: bounds.iter().map(bound).collect::<Option<_>>()?,
         };
+        let fill = fill.unwrap_or(0.0);
+        let hides = fill == 0.0 && map.guards.iter().any(|guard| matches!(guard.along, Along::Outer(..)));
         let sliding = Sliding::new(&map, high);
-        Some(Gathered { slot: load.slot, map, fill: number(fill.unwrap_or(0.0), acc), sliding })
+        Some(Gathered { slot: load.slot, map, fill: number(fill, acc), hides, sliding })
     }
 
     /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms
@@ -164,9 +170,30 @@ impl Gathered {
         self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
-    /// Terms that blocks of rows should read as a whole.
+    /// Terms that blocks of rows should read as a whole: those of a patch, or where whole lines may be hidden, parts of one that go into it.
     pub fn unit(&self, most: usize) -> usize {
-        self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some()).map_or(1, |sliding| sliding.unit)
+        let sliding = self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some());
+        match sliding {
+            Some(sliding) => sliding.unit,
+            None if self.hides => {
+                let parts = self.map.line.div_ceil(PART / most.max(1));
+                if self.map.line.is_multiple_of(parts) { self.map.line / parts } else { 1 }
+            }
+            None => 1,
+        }
+    }
+
+    /// Whether none of some rows has any of some terms, but zeros in their place: these are not multiplied, whatever with, as padding
+    /// of a convolution is not.
+    pub fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
+        let lines = terms.first / self.map.line..(terms.first + terms.count).div_ceil(self.map.line);
+        let mut point = self.map.point(rows.first);
+        self.hides
+            && (0..rows.count).all(|_| {
+                let row = self.map.row(&point);
+                self.map.advance(&mut point);
+                row.is_none_or(|row| lines.clone().all(|line| !self.map.has(&row, line)))
+            })
     }
 
     /// As [`Gathered::alike`], of rows some of whose terms are missing: what they read is copied, once where they overlap.
@@ -400,6 +427,24 @@ mod tests {
             let span = windows.sliding.as_ref().map(|sliding| sliding.span);
             assert_eq!(span, Some((size.min(most) + 2) * channels), "{groups} groups of {channels}");
         }
+    }
+
+    #[test]
+    fn what_no_window_of_a_line_has_is_hidden() {
+        // The first line of taps is above the first line of the image, the last one below the last one.
+        let (size, channels) = (14, 300);
+        let windows = windows(1, size, channels, 14);
+        let hidden = |line: usize, tap: usize| {
+            let terms = Stretch::new(tap * 3 * channels, 3 * channels);
+            windows.is_hidden(Stretch::new(line * size, size), terms)
+        };
+        let found: Vec<_> = (0..size).flat_map(|line| (0..3).map(move |tap| (line, tap))).collect();
+        let found: Vec<_> = found.into_iter().filter(|&(line, tap)| hidden(line, tap)).collect();
+        assert_eq!(found, [(0, 0), (size - 1, 2)]);
+        // Of blocks that begin in the line before, or end in the next one, and of terms that are there in part, nothing is.
+        assert!(!windows.is_hidden(Stretch::new(1, size), Stretch::new(0, 3 * channels)));
+        assert!(!windows.is_hidden(Stretch::new(0, size), Stretch::new(0, 3 * channels + 1)));
+        assert_eq!(3 * channels % windows.unit(14), 0, "blocks of terms end where lines do");
     }
 
     #[test]

@@ -25,3 +25,11 @@ impl<T> From<LeftPart<T>> for Segments<'_, T> {
         Segments { part, starts: &[0] }
     }
 }
+
+impl<T> Segments<'_, T> {
+    /// No terms.
+    pub const NONE: Self = {
+        let part = LeftPart { at: std::ptr::null(), terms: 1, step: 0, block: 0 };
+        Segments { part, starts: &[] }
+    };
+}

@@ -38,6 +38,16 @@ impl RowSource<'_> {
         }
     }
 
+    /// Whether all of some terms of some rows are zeros that are nowhere in memory.
+    pub(super) fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
+        match self {
+            RowSource::Gathered(gathered, _, first) => {
+                gathered.is_hidden(Stretch::new(first + rows.first, rows.count), terms)
+            }
+            RowSource::Computed(_) => false,
+        }
+    }
+
     /// Where some rows lie, of some terms: in the buffer, or evaluated until others are; `None` if they have to be copied.
     ///
     /// # Safety

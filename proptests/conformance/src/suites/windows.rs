@@ -21,6 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_of_many_channels,
     windows_that_are_packed,
     windows_that_slide_along_lines,
+    windows_with_most_taps_outside,
     windows_whose_taps_are_innermost,
     windows_of_narrow_groups,
     windows_of_long_lines,
@@ -96,6 +97,29 @@ fn windows_that_slide_along_lines(device: &Device) {
         let k = lhs.domain[2];
         let (kernel, inputs) = product(build, lhs, n, DType::F32);
         device.check_with(&kernel, &inputs, 1, 8.0 + 4.0 * k as f64);
+    }
+}
+
+/// Of taps far apart, many lie outside for all windows of a line of the image, or for all windows: nothing is multiplied with these where
+/// they are zeros.
+fn windows_with_most_taps_outside(device: &Device) {
+    for seed in 0..24 {
+        let mut build = Build::new(seed);
+        let random = &mut build.random;
+        let line = |random: &mut Random| {
+            let (extent, dilation) = (random.pick(&[1, 5, 9, 14]), random.pick(&[1, 4, 8, 12]));
+            Line { extent, before: dilation, after: dilation, size: 3, stride: 1, dilation }
+        };
+        let lines = [line(random), line(random)];
+        let sizes = [random.pick(&[1, 1, 2]), random.pick(&[1, 2]), random.pick(&[3, 48, 300, 331])];
+        let n = random.pick(&[2, 17, 40, 200]);
+        let dtype = if seed % 6 == 5 { DType::F64 } else { DType::F32 };
+        let lhs = windows(&mut build, &lines, sizes, true, dtype);
+        let k = lhs.domain[2];
+        let (kernel, inputs) = product(build, lhs, n, dtype);
+        for params in 0..2 {
+            device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        }
     }
 }
 

@@ -134,6 +134,16 @@ impl RowMap {
         (row.line.from < row.line.to).then_some(row)
     }
 
+    /// Whether a row has a line.
+    pub fn has(&self, row: &GatheredRow, line: usize) -> bool {
+        let mut left = line;
+        self.outer.iter().zip(&row.outer).rev().all(|(axis, inside)| {
+            let here = (left % axis.extent) as i64;
+            left /= axis.extent;
+            (inside.from..inside.to).contains(&here)
+        })
+    }
+
     /// Whether a guard holds for all terms of a row and of the one so far beyond it.
     pub fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
         let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
