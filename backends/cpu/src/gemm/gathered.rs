@@ -19,7 +19,7 @@ use eutectic_ir::{DType, index::Index};
 
 pub use rows::Alike;
 use rows::{Along, GatheredAxis, GatheredBound, GatheredRow, RowMap};
-use sliding::Sliding;
+use sliding::{PATCH, Sliding};
 
 use super::{
     matrix::Stretch,
@@ -33,8 +33,6 @@ const SEGMENTS: usize = 1 << 12;
 /// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
 const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
-/// Elements of a block of rows that stays in the first-level cache.
-const PART: usize = 4096;
 /// Rows of a block from which on more of them do not gain: multiply-adds take longer than reading the right operand's part.
 const HIGH: usize = 7;
 
@@ -170,13 +168,14 @@ impl Gathered {
         self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
-    /// Terms that blocks of rows should read as a whole: those of a patch, or where whole lines may be hidden, parts of one that go into it.
+    /// Terms that blocks of rows should read as a whole: those of a patch; or where whole lines may be hidden, an even part of one, of which
+    /// a block takes no more than a patch.
     pub fn unit(&self, most: usize) -> usize {
         let sliding = self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some());
         match sliding {
             Some(sliding) => sliding.unit,
             None if self.hides => {
-                let parts = self.map.line.div_ceil(PART / most.max(1));
+                let parts = self.map.line.div_ceil(PATCH / most.max(1));
                 if self.map.line.is_multiple_of(parts) { self.map.line / parts } else { 1 }
             }
             None => 1,

@@ -9,7 +9,7 @@ use crate::gemm::{
 
 /// The most rows of a patch, elements of one, and terms of a unit: both stay in the first-level cache beside each other.
 const PATCH_ROWS: usize = 16;
-const PATCH: usize = 4096;
+pub const PATCH: usize = 4096;
 const UNIT: usize = 768;
 
 /// How neighbouring rows share elements, as windows that slide along lines of an image: what a block of them reads in a line is one
