@@ -92,6 +92,8 @@ impl Cuda {
         let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             threads: 1024,
+            // A whole line: on an H200, sums of 1,024 columns of 65,536 rows read 4.0 TB/s so, and 3.3 in halves.
+            neighbours: 32,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             workspace: usize::MAX,
             // Those of Hopper; later ones are others.

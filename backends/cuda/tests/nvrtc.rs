@@ -14,8 +14,15 @@ use eutectic_gpu::{Gpu, device::DeviceShape, launch::Launch};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: DeviceShape =
-    DeviceShape { processors: 132, threads: 1024, shared: 227 << 10, workspace: usize::MAX, cluster: 8, library: None };
+const SHAPE: DeviceShape = DeviceShape {
+    processors: 132,
+    threads: 1024,
+    neighbours: 32,
+    shared: 227 << 10,
+    workspace: usize::MAX,
+    cluster: 8,
+    library: None,
+};
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
     let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));

@@ -16,6 +16,8 @@ pub struct DeviceShape {
     pub processors: usize,
     /// Most threads of a block: a power of two, of at least 128.
     pub threads: usize,
+    /// Fewest elements of neighbouring rows that a block reads at once where fewer than half of the processors have a block.
+    pub neighbours: usize,
     /// Most bytes of shared memory of a block.
     pub shared: usize,
     /// Most bytes that a kernel may have for itself, as one buffer.

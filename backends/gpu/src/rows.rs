@@ -105,9 +105,12 @@ impl Schedule {
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
-            let least = (NEIGHBOURS / lanes.count).max(1);
+            let least = |beside: usize| {
+                let have_few = 2 * rows.div_ceil(beside) < shape.processors;
+                (if have_few { shape.neighbours } else { NEIGHBOURS } / lanes.count).max(1)
+            };
             let mut beside = rows.next_power_of_two().min(32);
-            while beside > least && rows.div_ceil(beside) < shape.processors {
+            while beside > least(beside) && rows.div_ceil(beside) < shape.processors {
                 beside /= 2;
             }
             let wanted = (shape.processors * shape.threads / rows).next_power_of_two();

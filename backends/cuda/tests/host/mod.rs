@@ -26,6 +26,7 @@ pub struct Host;
 pub const SHAPE: DeviceShape = DeviceShape {
     processors: 4,
     threads: 1024,
+    neighbours: 32,
     shared: 200 << 10,
     workspace: usize::MAX,
     cluster: 1,
