@@ -106,8 +106,9 @@ impl Schedule {
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
             let least = |beside: usize| {
-                let have_few = 2 * rows.div_ceil(beside) < shape.processors;
-                (if have_few { shape.neighbours } else { NEIGHBOURS } / lanes.count).max(1)
+                let most_have_none = 2 * rows.div_ceil(beside) < shape.processors;
+                let elements = if most_have_none { shape.neighbours } else { NEIGHBOURS };
+                (elements / lanes.count).max(1)
             };
             let mut beside = rows.next_power_of_two().min(32);
             while beside > least(beside) && rows.div_ceil(beside) < shape.processors {
