@@ -17,7 +17,7 @@ use rayon::prelude::*;
 const SHAPE: DeviceShape = DeviceShape {
     processors: 132,
     threads: 1024,
-    neighbours: 32,
+    column_threads: 512,
     shared: 227 << 10,
     workspace: usize::MAX,
     cluster: 8,

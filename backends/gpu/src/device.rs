@@ -16,8 +16,8 @@ pub struct DeviceShape {
     pub processors: usize,
     /// Most threads of a block: a power of two, of at least 128.
     pub threads: usize,
-    /// Fewest elements of neighbouring rows that a block reads at once where fewer than half of the processors have a block.
-    pub neighbours: usize,
+    /// Most threads of a block whose rows lie side by side: a power of two, no more than `threads`.
+    pub column_threads: usize,
     /// Most bytes of shared memory of a block.
     pub shared: usize,
     /// Most bytes that a kernel may have for itself, as one buffer.

@@ -27,8 +27,10 @@ use crate::{
 
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
-/// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones.
+/// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones, a line.
 const NEIGHBOURS: usize = 32;
+/// Fewest bytes that are, where fewer than half of the processors have a block: half a line.
+const LEAST_BYTES: usize = 64;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
 /// Most registers that keep values of a row.
@@ -78,21 +80,23 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
 
 impl Schedule {
     fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape) -> Schedule {
-        // Bytes whose neighbours along an axis lie side by side.
-        let beside = |axis: usize| -> usize {
-            let step = |map: &Index| {
-                let mut at = [0, 0];
-                at[axis] = 1;
-                map.eval(&at, &|_| 0) - map.eval(&[0, 0], &|_| 0)
-            };
-            let load = |i: &Instr| match i {
-                Instr::Load(Load { slot, at, .. }) => Some((*slot, step(at))),
+        // Sizes of elements whose neighbours along an axis lie side by side.
+        let size_beside = |axis: usize, slot: usize, map: &Index| {
+            let mut at = [0, 0];
+            at[axis] = 1;
+            let step = map.eval(&at, &|_| 0) - map.eval(&[0, 0], &|_| 0);
+            (step.abs() == 1).then(|| slots[slot].0.size())
+        };
+        let loaded = |axis: usize| {
+            let of = move |i: &Instr| match i {
+                Instr::Load(Load { slot, at, .. }) => size_beside(axis, *slot, at),
                 _ => None,
             };
-            let loads = nest.instrs.iter().filter_map(load).chain(nest.stores.iter().map(|s| (s.slot, step(&s.at))));
-            loads.filter(|(_, step)| step.abs() == 1).map(|(slot, _)| slots[slot].0.size()).sum()
+            nest.instrs.iter().filter_map(of)
         };
-        let along = beside(1) >= beside(0);
+        let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
+        let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
+        let along = bytes(1) >= bytes(0);
         let lanes = SplitAxis::best(nest, slots, usize::from(along), 8);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
@@ -105,17 +109,17 @@ impl Schedule {
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
+            let fewest = NEIGHBOURS.min(LEAST_BYTES / loaded(0).max().unwrap_or(1));
             let least = |beside: usize| {
                 let most_have_none = 2 * rows.div_ceil(beside) < shape.processors;
-                let elements = if most_have_none { shape.neighbours } else { NEIGHBOURS };
-                (elements / lanes.count).max(1)
+                (if most_have_none { fewest } else { NEIGHBOURS } / lanes.count).max(1)
             };
             let mut beside = rows.next_power_of_two().min(32);
             while beside > least(beside) && rows.div_ceil(beside) < shape.processors {
                 beside /= 2;
             }
             let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
-            let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.threads / beside);
+            let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.column_threads / beside);
             Team { threads, rows: beside.max(BLOCK / threads), along, blocks: 1 }
         };
         Schedule { team, lanes }
@@ -381,5 +385,50 @@ fn identity(how: Reduction, dtype: DType) -> f64 {
         Reduction::Min if dtype.is_float() => f64::INFINITY,
         Reduction::Max => low as f64,
         Reduction::Min => high as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{Body, Store};
+
+    use super::*;
+
+    /// How columns of a matrix are summed.
+    fn of_columns(lines: usize, columns: usize, dtype: DType) -> Schedule {
+        let at = eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[lines, columns]);
+        let load = Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype });
+        let sum = Instr::Reduce { how: Reduction::Sum, arg: 0, dtype: DType::F32 };
+        let slots = [(dtype, lines * columns), (DType::F32, columns)];
+        let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
+        let nest = Nest::new(&body, &[Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 1 }]);
+        let shape = DeviceShape {
+            processors: 132,
+            threads: 1024,
+            column_threads: 512,
+            shared: 48 << 10,
+            workspace: 1 << 20,
+            cluster: 8,
+            library: None,
+        };
+        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &shape)
+    }
+
+    #[test]
+    fn blocks_read_half_lines_where_few_processors_have_a_block() {
+        // Groups of neighbouring columns beside each other, of so many bytes, and threads of each.
+        for (lines, columns, dtype, bytes, threads) in [
+            // 64 blocks; of whole lines there were 32.
+            (65536, 1024, DType::F32, 64, 128),
+            (65536, 1024, DType::F16, 64, 128),
+            // 128 blocks, which most processors have.
+            (8192, 4096, DType::F32, 128, 64),
+            // Enough for blocks of as many as there may be.
+            (512, 65536, DType::F32, 512, 8),
+        ] {
+            let Schedule { team, lanes } = of_columns(lines, columns, dtype);
+            assert_eq!((team.along, team.blocks), (false, 1));
+            assert_eq!((team.rows * lanes.count * dtype.size(), team.threads), (bytes, threads), "{lines} x {columns}");
+        }
     }
 }

@@ -136,7 +136,7 @@ mod tests {
         let shape = DeviceShape {
             processors: 132,
             threads: 1024,
-            neighbours: 32,
+            column_threads: 512,
             shared: 48 << 10,
             workspace: 1 << 20,
             cluster: 0,

@@ -67,25 +67,26 @@ impl Wgsl {
             (DType::Bool, _) => format!("{a} & {b}"),
             _ => format!("{how}_{suffix}({a}, {b})"),
         };
-        let mut body = String::new();
         // Threads of a row are so far from each other; so many of them exchange registers, and the rest goes through shared memory.
         let apart = if which == "along" { 1 } else { rows };
         let group = match self.subgroup {
             Some(size) if dtype.size() <= 4 && block.is_multiple_of(size) => (size / apart).clamp(1, threads),
             _ => 1,
         };
-        body += &format!("var y = {enter};\n");
-        let mut with = group / 2;
-        while with > 0 {
-            body += &format!("y = {};\n", combine("y", &format!("subgroupShuffleXor(y, {}u)", with * apart)));
-            with /= 2;
-        }
+        let exchange = |count: usize| -> String {
+            let halves = std::iter::successors(Some(count / 2), |with| Some(with / 2)).take_while(|&with| with > 0);
+            let other = |with| combine("y", &format!("subgroupShuffleXor(y, {}u)", with * apart));
+            halves.map(|with| format!("y = {};\n", other(with))).collect()
+        };
+        let mut body = format!("var y = {enter};\n{}", exchange(group));
         let count = threads / group;
         if count > 1 {
             shared(&mut text, seen);
+            // Each subgroup needs all parts, so the threads of a row in it share them.
+            let shares = group.min(count);
             let from = match which {
-                "along" => format!("own_thread / {threads}u * {count}u"),
-                _ => format!("own_thread % {rows}u"),
+                "along" => format!("own_thread / {threads}u * {count}u + own_thread % {shares}u"),
+                _ => format!("own_thread % {}u", rows * shares),
             };
             let leave = match group {
                 1 => format!("{memory}[own_thread] = y;\n"),
@@ -95,11 +96,12 @@ impl Wgsl {
                     apart * group
                 ),
             };
-            body += &format!(
-                "workgroupBarrier();\n{leave}workgroupBarrier();\nlet first = {from};\ny = {memory}[first];\n"
-            );
             let rest = combine("y", &format!("{memory}[first + n * {apart}u]"));
-            body += &format!("for (var n = 1u; n < {count}u; n += 1u) {{ y = {rest}; }}\n");
+            body += &format!(
+                "workgroupBarrier();\n{leave}workgroupBarrier();\nlet first = {from};\ny = {memory}[first];\n\
+                 for (var n = {shares}u; n < {count}u; n += {shares}u) {{ y = {rest}; }}\n{}",
+                exchange(shares)
+            );
         }
         text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return {leave_as};\n}}\n")
     }

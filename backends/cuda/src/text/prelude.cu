@@ -162,19 +162,22 @@ template <class T> FN T exchange(T x, int with) {
     if constexpr (sizeof(T) < 4) return (T)shuffle((int)x, with);
     else return shuffle(x, with);
 }
+// Over COUNT threads of a warp that are APART from each other; each has the result.
+template <class How, int COUNT, int APART, class T> FN T reduce_within_warp(T x) {
+#pragma unroll
+    for (int with = COUNT / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with * APART));
+    return x;
+}
 // Over neighbouring threads, so many for each row; all threads of the block meet.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
-#pragma unroll
-    for (int with = (THREADS < 32 ? THREADS : 32) / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with));
+    x = reduce_within_warp<How, (THREADS < 32 ? THREADS : 32), 1>(x);
     if constexpr (THREADS > 32) {
         constexpr int WARPS = THREADS / 32;
         __shared__ T parts[ROWS * WARPS];
         __syncthreads();
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
         __syncthreads();
-        const T* own = parts + threadIdx.x / THREADS * WARPS;
-        x = own[0];
-        for (int n = 1; n < WARPS; n++) x = How::of(x, own[n]);
+        x = reduce_within_warp<How, WARPS, 1>(parts[threadIdx.x / THREADS * WARPS + threadIdx.x % WARPS]);
     }
     return x;
 }
@@ -198,16 +201,18 @@ template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x)
 // Over every `ROWS`th thread of the block.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
     constexpr int WITHIN = ROWS < 32 ? (THREADS < 32 / ROWS ? THREADS : 32 / ROWS) : 1, PARTS = THREADS / WITHIN;
-#pragma unroll
-    for (int with = WITHIN / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with * ROWS));
+    x = reduce_within_warp<How, WITHIN, ROWS>(x);
     if constexpr (PARTS > 1) {
+        // Each warp needs all parts, so the threads of a row in it share them.
+        constexpr int SHARES = WITHIN < PARTS ? WITHIN : PARTS;
         __shared__ T parts[ROWS * PARTS];
         __syncthreads();
         if (threadIdx.x / ROWS % WITHIN == 0) parts[threadIdx.x / (ROWS * WITHIN) * ROWS + threadIdx.x % ROWS] = x;
         __syncthreads();
-        const T* own = parts + threadIdx.x % ROWS;
+        const T* own = parts + threadIdx.x % (ROWS * SHARES);
         x = own[0];
-        for (int n = 1; n < PARTS; n++) x = How::of(x, own[n * ROWS]);
+        for (int n = SHARES; n < PARTS; n += SHARES) x = How::of(x, own[n * ROWS]);
+        x = reduce_within_warp<How, SHARES, ROWS>(x);
     }
     return x;
 }

@@ -26,7 +26,7 @@ pub struct Host;
 pub const SHAPE: DeviceShape = DeviceShape {
     processors: 4,
     threads: 1024,
-    neighbours: 32,
+    column_threads: 512,
     shared: 200 << 10,
     workspace: usize::MAX,
     cluster: 1,

@@ -312,7 +312,7 @@ mod tests {
         let shape = DeviceShape {
             processors: 132,
             threads: 1024,
-            neighbours: 16,
+            column_threads: 1024,
             shared: 48 << 10,
             workspace: 1 << 28,
             cluster: 0,
