@@ -133,6 +133,22 @@ fn matrices_of_a_batch_that_lie_interleaved_are_transposed_first() {
     assert_eq!(kernels(&graph), ["(top): transpose []", "(top): matmul []"]);
 }
 
+/// Rows of a table of half a MiB, which caches hold: of a parameter, nothing has read them since the last run, and each of its 128 pages waits
+/// for memory; what came with the run has just been written.
+#[test]
+fn rows_of_parameters_wait_for_memory() {
+    let seconds = |table: &str, rows: usize| {
+        let text =
+            format!("(graph rows ({table} t f32[1024 128]) (input ids i64[{rows}]) (output y (gather t ids :axis 0)))");
+        let graph = text::parse(&Source::new("rows.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
+        let planned = compiler().plan(&graph).expect("it is planned");
+        planned.blocks[0].searched.priced.kernels.iter().map(|(_, cost)| cost.seconds).sum::<f64>()
+    };
+    let waits = |rows| seconds("param", rows) - seconds("input", rows);
+    assert!(waits(128) > 2e-5, "{}", waits(128));
+    assert!((waits(4096) - waits(1024)).abs() < 1e-9, "no page waits twice: {} of {}", waits(1024), waits(4096));
+}
+
 #[test]
 fn long_rows_are_split_where_threads_would_wait() {
     let kernels = |threads| {

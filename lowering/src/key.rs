@@ -24,8 +24,9 @@ enum What<'a> {
     Op(Op, &'a Attrs, &'a Type),
     /// A number, by its bits.
     Number(u64, &'a Type),
-    /// A value that is read; of a state, a part may be written in its place.
-    Read(&'a Type, bool),
+    /// A value that is read: whether it is a constant, which a run finds in no cache, and whether a state, of which a part may be written
+    /// in its place.
+    Read { ty: &'a Type, constant: bool, state: bool },
     /// A value of which kernels know the elements, if they are ids: no other is like it.
     Known(ClassId),
 }
@@ -60,7 +61,10 @@ impl Forms {
             });
             reads.push(match ids[class] {
                 true => form(What::Known(class)),
-                false => form(What::Read(&c.ty, c.nodes.iter().any(is_state))),
+                false => {
+                    let [constant, state] = [facts.loadable[class], c.nodes.iter().any(is_state)];
+                    form(What::Read { ty: &c.ty, constant, state })
+                }
             });
         }
         let numbers = RefCell::new((0, vec![(0, 0); classes.classes.len()]));

@@ -61,6 +61,13 @@ pub trait Backend: Send + Sync {
     /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
     fn cost(&self, kernel: &Kernel) -> Cost;
 
+    /// Seconds that a kernel takes beyond its cost where some of the slots that it reads hold constants: by itself it finds them in caches,
+    /// and in a run of a program nothing has read them since the last run.
+    fn cold(&self, kernel: &Kernel, constants: &[usize]) -> f64 {
+        let _ = (kernel, constants);
+        0.0
+    }
+
     /// How long it computes until its clocks are up, when it has idled: what is timed before is slower than what follows.
     fn warm_up(&self) -> Duration {
         Duration::ZERO

@@ -118,6 +118,10 @@ impl Backend for Cpu {
         }
     }
 
+    fn cold(&self, kernel: &Kernel, constants: &[usize]) -> f64 {
+        self.model.cold(&kernel.longest(), constants)
+    }
+
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
         fit(self.model.costs(), measured)
     }

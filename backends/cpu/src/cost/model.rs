@@ -38,6 +38,9 @@ use crate::{
     tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
+/// Bytes of a page of memory, whose address waits for memory as well.
+const PAGE: f64 = 4096.0;
+
 /// The model: coefficients, with ops resolved.
 pub struct CostModel {
     costs: Costs,
@@ -46,6 +49,13 @@ pub struct CostModel {
     by_op: FxHashMap<(Op, DType), f64>,
     /// As `by_op`, of the kinds of activation.
     by_kind: FxHashMap<(&'static str, DType), f64>,
+}
+
+/// Rows of a table that come from memory: how often memory is waited for, and how much comes.
+#[derive(Clone, Copy)]
+struct FarRows {
+    waits: f64,
+    bytes: f64,
 }
 
 /// How an operand is used that is not read in place.
@@ -170,7 +180,8 @@ impl CostModel {
         };
         let around = Around { taken: &taken, stores: &kernel.stores, groups };
         self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
-        work.seconds += self.far_rows(kernel);
+        // Tables that no cache holds.
+        work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, mentioned(&store.at));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
@@ -230,7 +241,7 @@ impl CostModel {
                 }
             }
         }
-        let threads = 1.0 + (parallelism(kernel).min(self.threads as f64).max(1.0) - 1.0) * self.costs.thread;
+        let threads = self.speedup(kernel);
         let shared = work.seconds / threads + self.costs.wake;
         let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
         let rate = match work.bytes {
@@ -251,17 +262,35 @@ impl CostModel {
         Cost { seconds, flops: work.flops, bytes: work.bytes }
     }
 
-    /// What rows take that lie wherever an index says, in a table that no cache holds: they wait for memory one by one, however few they are.
-    fn far_rows(&self, kernel: &Kernel) -> f64 {
-        let m = &self.costs.memory;
+    /// Seconds beyond the cost where caches do not hold some of the slots, though they could: rows that lie wherever an index says wait for
+    /// memory once for each page that has some.
+    pub fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
+        let read = |slot: usize, table: FarRows, read: FarRows| {
+            let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
+            (slots.contains(&slot) && table.bytes <= self.costs.memory.l3_bytes).then_some(once)
+        };
+        self.far_rows(kernel, read) / self.speedup(kernel)
+    }
+
+    /// How many times as fast threads are.
+    fn speedup(&self, kernel: &Kernel) -> f64 {
+        1.0 + (parallelism(kernel).min(self.threads as f64).max(1.0) - 1.0) * self.costs.thread
+    }
+
+    /// What rows take that lie wherever an index says: they wait for memory one by one, however few they are. Of a slot, all of it and what is
+    /// read, `far` says what comes from memory, if anything does.
+    fn far_rows(&self, kernel: &Kernel, far: impl Fn(usize, FarRows, FarRows) -> Option<FarRows>) -> f64 {
         let of_load = |body: &Body, masks: &[AxisSet], id: usize| {
             let Instr::Load(load) = &body.instrs[id] else { return 0.0 };
             let (dtype, count) = kernel.slots[load.slot];
-            if load.at.values().is_empty() || (count * dtype.size()) as f64 <= m.l3_bytes {
+            if load.at.values().is_empty() {
                 return 0.0;
             }
             let n = points(&body.domain, masks[id]);
-            n / run(&load.at, body, masks) * self.costs.element.far + n * dtype.size() as f64 / m.dram
+            let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
+            let read = FarRows { waits: n / run(&load.at, body, masks), bytes };
+            let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
+            far.map_or(0.0, |far| far.waits * self.costs.element.far + far.bytes / self.costs.memory.dram)
         };
         let of_body = |body: &Body| {
             let masks = masks(body, 0);
