@@ -1,7 +1,7 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Store, ValueId,
+    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reach::{
         AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, stored,
@@ -280,21 +280,22 @@ impl CostModel {
     /// What rows take that lie wherever an index says: they wait for memory one by one, however few they are. Of a slot, all of it and what is
     /// read, `far` says what comes from memory, if anything does.
     fn far_rows(&self, kernel: &Kernel, far: impl Fn(usize, FarRows, FarRows) -> Option<FarRows>) -> f64 {
-        let of_load = |body: &Body, masks: &[AxisSet], id: usize| {
-            let Instr::Load(load) = &body.instrs[id] else { return 0.0 };
-            let (dtype, count) = kernel.slots[load.slot];
-            if load.at.values().is_empty() {
+        let of_body = |body: &Body| -> f64 {
+            let mut loads = indirect(body).peekable();
+            // Few kernels have any.
+            if loads.peek().is_none() {
                 return 0.0;
             }
-            let n = points(&body.domain, masks[id]);
-            let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
-            let read = FarRows { waits: n / run(&load.at, body, masks), bytes };
-            let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
-            far.map_or(0.0, |far| far.waits * self.costs.element.far + far.bytes / self.costs.memory.dram)
-        };
-        let of_body = |body: &Body| {
             let masks = masks(body, 0);
-            (0..body.instrs.len()).map(|id| of_load(body, &masks, id)).sum::<f64>()
+            let seconds = |(id, load): (usize, &Load)| {
+                let (dtype, count) = kernel.slots[load.slot];
+                let n = points(&body.domain, masks[id]);
+                let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
+                let read = FarRows { waits: n / run(&load.at, body, &masks), bytes };
+                let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
+                far.map_or(0.0, |far| far.waits * self.costs.element.far + far.bytes / self.costs.memory.dram)
+            };
+            loads.map(seconds).sum()
         };
         kernel.bodies().into_iter().map(of_body).sum()
     }
@@ -572,4 +573,12 @@ fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
 
 fn dtype(body: &Body) -> DType {
     body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype())
+}
+
+/// The loads of a body that go wherever an index says.
+fn indirect(body: &Body) -> impl Iterator<Item = (ValueId, &Load)> {
+    body.instrs.iter().enumerate().filter_map(|(id, instr)| match instr {
+        Instr::Load(load) if !load.at.values().is_empty() => Some((id, load)),
+        _ => None,
+    })
 }
