@@ -28,6 +28,8 @@ pub struct Space<'a> {
     pub backend: &'a dyn Backend,
     pub(crate) facts: ClassFacts,
     pub(crate) rates: Rates,
+    /// Of each class: every kernel that stores it counts them.
+    bytes: Vec<f64>,
     limits: Limits,
     refused: &'a Refused,
     positions: Positions,
@@ -82,6 +84,7 @@ impl<'a> Space<'a> {
             forms: Forms::of(classes, &facts),
             facts,
             rates: Rates::of(backend, short),
+            bytes: classes.classes.iter().map(|class| class.ty.bytes() as f64).collect(),
             limits: backend.limits(),
             refused,
             positions: Positions::default(),
@@ -120,7 +123,7 @@ impl<'a> Space<'a> {
 
     /// What a kernel counts: its seconds in a run, or a share of those when loading and what it keeps.
     pub(crate) fn seconds(&self, kernel: &PlanKernel, cost: Cost) -> f64 {
-        let stored = |rate: f64, class: ClassId| self.classes.classes[class].ty.bytes() as f64 * rate;
+        let stored = |rate: f64, class: ClassId| self.bytes[class] * rate;
         if !kernel.load {
             return kernel.stores.iter().fold(cost.seconds, |sum, &class| sum + stored(self.rates.stored, class));
         }
@@ -129,18 +132,16 @@ impl<'a> Space<'a> {
 
     /// What keeping a class between runs counts.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
-        self.classes.classes[class].ty.bytes() as f64 * self.rates.byte
+        self.bytes[class] * self.rates.byte
     }
 
     /// Whether it is never better to store a class than to store its only reader, with the e-node that this is computed by: the reader
     /// is as small, is computed point by point, and belongs to the same program.
     pub(crate) fn leaves_storing_to(&self, class: ClassId, reader: ClassId, node: usize) -> bool {
-        let classes = &self.classes.classes;
-        let (of, by) = (&classes[class], &classes[reader]);
         let pointwise = |node: &ENode| matches!(node.op.def().class, Class::Pointwise);
-        by.nodes.get(node).is_some_and(pointwise)
+        self.classes.classes[reader].nodes.get(node).is_some_and(pointwise)
             && self.facts.loadable[class] == self.facts.loadable[reader]
-            && by.ty.bytes() <= of.ty.bytes()
+            && self.bytes[reader] <= self.bytes[class]
     }
 
     /// Whether a class is given and kept for as long as a run reads it.

@@ -484,10 +484,15 @@ fn far_off(state: &State<'_, '_>, asked: &[bool], mark: Mark, several: bool) -> 
 
 /// The classes that kernels compute now and computed nowhere at a moment, of which none knows yet whether they should be stored.
 fn unasked(state: &State<'_, '_>, asked: &[bool], mark: Mark) -> impl Iterator<Item = ClassId> {
-    let (mut before, mut now) = (FxHashSet::default(), FxHashSet::default());
-    for (gone, kernel) in state.changes(mark) {
-        if gone { &mut before } else { &mut now }.extend(kernel.interior.iter().copied());
+    let of = move |was: bool| {
+        let kernels = state.changes(mark).filter(move |(gone, _)| *gone == was);
+        kernels.flat_map(|(_, kernel)| kernel.interior.iter().copied())
+    };
+    // Nearly all have been asked by then.
+    let mut now: Vec<ClassId> = of(false).filter(|&class| !asked[class] && state.is_free(class)).collect();
+    if !now.is_empty() {
+        let before: FxHashSet<ClassId> = of(true).collect();
+        now.retain(|class| !before.contains(class));
     }
-    now.retain(|class| state.is_free(*class) && !asked[*class] && !before.contains(class));
     now.into_iter()
 }

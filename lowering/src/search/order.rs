@@ -3,7 +3,7 @@
 //! As in Pearce and Kelly, *A dynamic topological sort algorithm for directed acyclic graphs* (JEA 11, 2006), only kernels that stand
 //! between a new one and what it waits for are visited. Labels leave room between them, so that lifting those is all it takes.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// The number of a kernel.
 pub(crate) type KernelId = u32;
@@ -29,35 +29,32 @@ const GAP: u64 = 1 << 32;
 /// How often kernels are lifted for a new one at most; what would take more is refused like a circle.
 pub(super) const REACH: usize = 512;
 
-/// Gives new kernels their places, and sorts them by these.
+/// Gives new kernels their places, and sorts them by these; they come in ascending order.
 ///
 /// # Errors
 /// When kernels wait for each other: those of a circle.
 pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), Vec<KernelId>> {
-    let new: FxHashSet<KernelId> = fresh.iter().copied().collect();
-    let mut waits: FxHashMap<KernelId, usize> = FxHashMap::default();
-    for &id in fresh.iter() {
-        waits.insert(id, state.below(id).filter(|below| new.contains(below)).count());
-    }
-    let mut ready: Vec<KernelId> = fresh.iter().copied().filter(|id| waits[id] == 0).collect();
-    let mut placed: FxHashSet<KernelId> = FxHashSet::default();
-    while let Some(id) = ready.pop() {
-        let unplaced = |other: &KernelId| new.contains(other) && !placed.contains(other);
-        place(state, id, &unplaced)?;
-        placed.insert(id);
-        for above in state.above(id).filter(|above| new.contains(above)) {
-            let left = waits.get_mut(&above).expect("every new kernel is counted");
-            *left -= 1;
-            if *left == 0 {
+    // There are few: a search among them takes less than a table.
+    let new = |id: KernelId| fresh.binary_search(&id).ok();
+    let mut waits: Vec<usize> =
+        fresh.iter().map(|&id| state.below(id).filter(|&below| new(below).is_some()).count()).collect();
+    let mut ready: Vec<usize> = (0..fresh.len()).filter(|&at| waits[at] == 0).collect();
+    let mut placed = vec![false; fresh.len()];
+    while let Some(at) = ready.pop() {
+        place(state, fresh[at], &|&other| new(other).is_some_and(|other| !placed[other]))?;
+        placed[at] = true;
+        for above in state.above(fresh[at]).filter_map(new) {
+            waits[above] -= 1;
+            if waits[above] == 0 {
                 ready.push(above);
             }
         }
     }
-    if let Some(&id) = fresh.iter().find(|id| !placed.contains(*id)) {
+    if let Some(at) = placed.iter().position(|placed| !placed) {
         // Each that is left waits for another one: sooner or later for one that was passed.
-        let left = |id: &KernelId| state.below(*id).find(|below| new.contains(below) && !placed.contains(below));
+        let left = |id: &KernelId| state.below(*id).find(|&below| new(below).is_some_and(|below| !placed[below]));
         let (mut path, mut places) = (Vec::new(), FxHashMap::default());
-        let mut next = Some(id);
+        let mut next = Some(fresh[at]);
         while let Some(id) = next.filter(|id| !places.contains_key(id)) {
             places.insert(id, path.len());
             path.push(id);

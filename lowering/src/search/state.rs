@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use eutectic_ir::eclasses::ClassId;
+use smallvec::SmallVec;
 
 use super::order::{KernelId, Labelled};
 use crate::{
@@ -57,9 +58,9 @@ pub(crate) struct Live {
     /// Whether its price is part of the total.
     counted: bool,
     /// Where it stands in [`State::readers`] of each class that it reads.
-    at_reads: Vec<u32>,
+    at_reads: SmallVec<[u32; 8]>,
     /// Where it stands in [`State::computing`] of each class of its interior.
-    at_interior: Vec<u32>,
+    at_interior: SmallVec<[u32; 16]>,
 }
 
 /// One step back.
@@ -88,7 +89,7 @@ pub(crate) struct State<'s, 'a> {
     /// What the plan counts.
     pub price: Price,
     plan: Plan,
-    kernels: Vec<Option<Live>>,
+    kernels: Vec<Option<Box<Live>>>,
     free: Vec<KernelId>,
     /// For each class, the kernel that stores it.
     maker: Vec<KernelId>,
@@ -186,12 +187,12 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The kernel that a class leads.
     pub fn led_by(&self, leader: ClassId) -> Option<&Live> {
-        self.kernels.get(self.led[leader] as usize)?.as_ref()
+        self.kernels.get(self.led[leader] as usize)?.as_deref()
     }
 
     /// The kernel that stores a class.
     pub fn maker_of(&self, class: ClassId) -> Option<&Live> {
-        self.kernels.get(self.maker[class] as usize)?.as_ref()
+        self.kernels.get(self.maker[class] as usize)?.as_deref()
     }
 
     /// This moment.
@@ -357,7 +358,7 @@ impl<'s, 'a> State<'s, 'a> {
                 Undo::Stored(class, old) => self.plan.stored[class] = old,
                 Undo::Host(class, old) => self.move_guest(class, old),
                 Undo::Added(id) => drop(self.detach(id)),
-                Undo::Removed(live) => drop(self.attach(*live)),
+                Undo::Removed(live) => drop(self.attach(live)),
                 Undo::Label(id, old) => self.live_mut(id).label = old,
                 Undo::Load(id) => self.toggle_load(id),
             }
@@ -368,7 +369,7 @@ impl<'s, 'a> State<'s, 'a> {
         self.kernels[id as usize].as_mut().expect("numbers are dropped with their kernels")
     }
 
-    fn attach(&mut self, mut live: Live) -> KernelId {
+    fn attach(&mut self, mut live: Box<Live>) -> KernelId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.kernels.push(None);
             self.kernels.len() as KernelId - 1
@@ -395,7 +396,7 @@ impl<'s, 'a> State<'s, 'a> {
         id
     }
 
-    fn detach(&mut self, id: KernelId) -> Live {
+    fn detach(&mut self, id: KernelId) -> Box<Live> {
         let counted = self.kernel(id).counted;
         if counted {
             self.count(id, false);

@@ -5,6 +5,7 @@ use std::{collections::BinaryHeap, sync::Arc};
 use eutectic_backend::Cost;
 use eutectic_ir::eclasses::ClassId;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::{Live, NONE, Price, State, Undo};
 use crate::{
@@ -114,15 +115,15 @@ impl State<'_, '_> {
         for &read in kernel.reads.iter().filter(|c| !facts.given[**c] && self.maker[**c] == NONE) {
             open.push((label, read));
         }
-        let id = self.attach(Live {
+        let id = self.attach(Box::new(Live {
             leader,
-            at_reads: Vec::with_capacity(kernel.reads.len()),
-            at_interior: Vec::with_capacity(kernel.interior.len()),
+            at_reads: SmallVec::new(),
+            at_interior: SmallVec::new(),
             kernel: Arc::new(kernel),
             label,
             seconds: 0.0,
             counted: false,
-        });
+        }));
         self.undo.push(Undo::Added(id));
         Ok(())
     }
@@ -133,7 +134,7 @@ impl State<'_, '_> {
         open.extend(live.kernel.stores.iter().map(|&class| (live.label, class)));
         let made = live.kernel.reads.iter().filter(|c| !self.space.facts.given[**c]);
         open.extend(made.filter_map(|&class| Some((self.maker_of(class)?.label, class))));
-        self.undo.push(Undo::Removed(Box::new(live)));
+        self.undo.push(Undo::Removed(live));
     }
 
     /// Drops what stores and reads a class that no output needs: the count of readers, by which kernels go, keeps those that only read
