@@ -28,6 +28,20 @@ pub struct DeviceShape {
     pub library: Option<f64>,
 }
 
+#[cfg(test)]
+impl DeviceShape {
+    /// An H200's, without clusters.
+    pub const OF_TESTS: DeviceShape = DeviceShape {
+        processors: 132,
+        threads: 1024,
+        column_threads: 512,
+        shared: 48 << 10,
+        workspace: 1 << 20,
+        cluster: 0,
+        library: None,
+    };
+}
+
 /// A GPU.
 pub trait Device: Send + Sync + Sized + 'static {
     /// A compiled kernel.

@@ -402,16 +402,7 @@ mod tests {
         let slots = [(dtype, lines * columns), (DType::F32, columns)];
         let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
         let nest = Nest::new(&body, &[Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 1 }]);
-        let shape = DeviceShape {
-            processors: 132,
-            threads: 1024,
-            column_threads: 512,
-            shared: 48 << 10,
-            workspace: 1 << 20,
-            cluster: 8,
-            library: None,
-        };
-        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &shape)
+        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS)
     }
 
     #[test]

@@ -133,15 +133,7 @@ mod tests {
 
     #[test]
     fn few_long_rows_are_split_where_blocks_share_no_memory() {
-        let shape = DeviceShape {
-            processors: 132,
-            threads: 1024,
-            column_threads: 512,
-            shared: 48 << 10,
-            workspace: 1 << 20,
-            cluster: 0,
-            library: None,
-        };
+        let shape = DeviceShape::OF_TESTS;
         let stages = split(&distances(3, 64_000), &shape).expect("rows in parts");
         let [first, last] = &stages[..] else { panic!("{} launches", stages.len()) };
         // 64,000 has the divisor 32, the most there may be.
