@@ -24,6 +24,44 @@ fn word(name: &'static str, value: &str) -> (&'static str, Attr) {
 }
 
 #[test]
+fn elements_are_written_where_ids_say() {
+    let x: (&[usize], &[f64]) = (&[1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, f64::NAN]);
+    let part: (&[usize], &[f64]) = (&[1, 4, 2], &[10.0, 20.0, -30.0, 40.0, 50.0, 60.0, 70.0, f64::NAN]);
+    // Two of the first column go to one place, two of the second; −1 and 3 are none.
+    let scattered = |op: &str| {
+        let mut graph = Graph::new("scatter");
+        let of = |(dims, x): (&[usize], &[f64])| Tensor::from_f64(DType::F64, dims, x.iter().copied());
+        let ids = Tensor::from_i64(DType::I32, &[1, 4, 2], [2, 0, 2, -1, 3, 0, 1, 1]);
+        let operands = [of(x), of(part), ids].map(|tensor| graph.constant(tensor).unwrap());
+        let y = graph.apply(op, &operands, &[]).unwrap();
+        graph.output("y", y).unwrap();
+        interpret::<f64>(&graph, &|_| None).unwrap()[0].to_tensor().to_f64()
+    };
+    let nan = f64::NAN;
+    assert_close(&scattered("scatter"), &[1.0, 60.0, 70.0, nan, -30.0, nan]);
+    assert_close(&scattered("scatter-sum"), &[1.0, 82.0, 73.0, nan, -15.0, nan]);
+    assert_close(&scattered("scatter-prod"), &[1.0, 2400.0, 210.0, nan, -1500.0, nan]);
+    assert_close(&scattered("scatter-max"), &[1.0, 60.0, 70.0, nan, 10.0, nan]);
+    assert_close(&scattered("scatter-min"), &[1.0, 2.0, 3.0, nan, -30.0, nan]);
+}
+
+#[test]
+fn places_of_elements_in_their_row() {
+    let row: (&[usize], &[f64]) = (&[2, 4], &[3.0, f64::NAN, 3.0, -1.0, 0.0, -0.0, f64::INFINITY, 0.0]);
+    let ranking = |most: i64, descending: bool| {
+        let x = Tensor::from_f64(DType::F64, row.0, row.1.iter().copied());
+        let mut graph = Graph::new("ranking");
+        let x = graph.constant(x).unwrap();
+        let y = graph.apply("ranking", &[x], &[("most", most.into()), ("descending", descending.into())]).unwrap();
+        graph.output("y", y).unwrap();
+        interpret::<f64>(&graph, &|_| None).unwrap()[0].to_tensor().to_f64()
+    };
+    assert_close(&ranking(4, false), &[1.0, 3.0, 2.0, 0.0, 0.0, 1.0, 3.0, 2.0]);
+    assert_close(&ranking(4, true), &[1.0, 0.0, 2.0, 3.0, 1.0, 2.0, 0.0, 3.0]);
+    assert_close(&ranking(2, true), &[1.0, 0.0, 2.0, 2.0, 1.0, 2.0, 0.0, 2.0]);
+}
+
+#[test]
 fn activations() {
     let act = |kind: &str, x: f64| eval("act", &[(&[], &[x])], &[word("kind", kind)])[0];
     assert_close(&[act("silu", 1.0), act("silu", -2.0)], &[0.7310585786, -0.2384058440]);

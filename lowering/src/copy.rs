@@ -1,4 +1,4 @@
-//! The kernels that copy a buffer.
+//! The kernels that copy a buffer, or fill one.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -8,6 +8,16 @@ use eutectic_ir::{
 
 /// Copies what there is of a tensor.
 pub fn copy(ty: &Type) -> Kernel {
+    written(ty, |at, dtype| Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype }), 1)
+}
+
+/// Writes a number to each element that there is of a tensor.
+pub fn fill(ty: &Type, value: f64) -> Kernel {
+    written(ty, |_, dtype| Instr::Constant { value: value.into(), dtype }, 0)
+}
+
+/// Writes an instruction's value to each element that there is of a tensor, in the buffer `slot`.
+fn written(ty: &Type, value: impl FnOnce(Index, DType) -> Instr, slot: usize) -> Kernel {
     let (dtype, count) = (ty.dtype().unwrap_or(DType::F32), ty.count());
     let flat = || [Dim::from(count)].into_iter().collect();
     let shape: Shape =
@@ -15,12 +25,12 @@ pub fn copy(ty: &Type) -> Kernel {
     let domain = shape.capacity().unwrap_or_default();
     let at = flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), &domain);
     let lengths = shape.iter().cloned().enumerate().filter(|(_, dim)| dim.varies()).collect();
-    let load = Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype };
+    let instrs = vec![value(at.clone(), dtype)];
     let mut kernel = Kernel {
         anchor: AnchorKernel::Map,
-        body: Body { domain, lengths, instrs: vec![Instr::Load(load)], ..Body::default() },
-        stores: vec![Store { slot: 1, at, guards: Vec::new(), value: 0 }],
-        slots: vec![(dtype, count); 2],
+        body: Body { domain, lengths, instrs, ..Body::default() },
+        stores: vec![Store::new(slot, at, 0)],
+        slots: vec![(dtype, count); slot + 1],
     };
     if shape.varies() {
         kernel.normalise();
@@ -36,7 +46,7 @@ pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]
     let mut kernel = Kernel {
         anchor: AnchorKernel::Map,
         body: Body { domain, instrs: vec![Instr::Load(load)], ..Body::default() },
-        stores: vec![Store { slot: 1, at: at(to), guards: Vec::new(), value: 0 }],
+        stores: vec![Store::new(1, at(to), 0)],
         slots: [from, to].map(|stride| (dtype, rows * stride)).to_vec(),
     };
     kernel.normalise();

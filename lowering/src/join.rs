@@ -34,7 +34,7 @@ impl<'a> ElementWise<'a> {
 
     /// A kernel with a store of this besides one of its stores.
     fn beside(&self, first: &Kernel, stored: usize) -> Option<Kernel> {
-        let Store { slot, at, guards, value } = &first.stores[stored];
+        let Store { slot, at, guards, value, .. } = &first.stores[stored];
         let is_whole = guards.is_empty() && at.values().is_empty() && first.slots[*slot].1 == self.kernel.slots[0].1;
         if !is_whole || !first.body.lengths.is_empty() {
             return None;
@@ -52,7 +52,7 @@ impl<'a> ElementWise<'a> {
         }
         let own = &self.kernel.stores[0];
         joined.slots.push(self.kernel.slots[own.slot]);
-        let store = Store { slot: joined.slots.len() - 1, at: at.clone(), guards: Vec::new(), value: place(own.value) };
+        let store = Store::new(joined.slots.len() - 1, at.clone(), place(own.value));
         joined.stores.push(store);
         Some(joined)
     }
@@ -167,7 +167,7 @@ mod tests {
         Kernel {
             anchor: AnchorKernel::Map,
             body: Body { domain: vec![COUNT], instrs: vec![Instr::Load(load), map], ..Body::default() },
-            stores: vec![Store { slot: 1, at, guards: Vec::new(), value: 1 }],
+            stores: vec![Store::new(1, at, 1)],
             slots: vec![(DType::F32, COUNT); 2],
         }
     }

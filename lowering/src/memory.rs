@@ -1,7 +1,7 @@
 //! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
 
 use eutectic_backend::{
-    Buffer, BufferId, InPlace, Instr, Kernel, Place, Program, Step,
+    Buffer, BufferId, InPlace, Instr, Kernel, Place, Program, Slot, Step, ValueId,
     hazards::{MemoryRange, MemorySpace, Touched, hazards},
 };
 
@@ -122,7 +122,8 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usiz
 }
 
 /// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes, and no other one does. Points
-/// that store the same element, as those of a row what the row has one of, read at times of their own.
+/// that store the same element, as those of a row what the row has one of, read at times of their own. Stores follow each other: none but
+/// that one may take what is read as it lies there.
 pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     let Some(store) = kernel.stores.iter().find(|s| s.slot == write) else { return false };
     let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
@@ -135,9 +136,20 @@ pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
         kernel.slots[read].0.size() == kernel.slots[write].0.size() && kernel.slots[read].1 == kernel.slots[write].1;
     let domain = &kernel.body.domain;
     let stored_once = (0..domain.len()).all(|axis| domain[axis] <= 1 || store.at.mentions(axis));
+    let others = kernel.stores.iter().flat_map(|s| s.values().into_iter().skip(usize::from(s.slot == write)));
     same && stored_once
+        && !others.into_iter().any(|value| is_read_from(&kernel.body.instrs, value, read))
         && !reads_elsewhere(&kernel.body, true)
         && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
+}
+
+/// Whether a value is an element of a slot as it lies there.
+fn is_read_from(instrs: &[Instr], value: ValueId, slot: Slot) -> bool {
+    match &instrs[value] {
+        Instr::Load(load) => load.slot == slot,
+        Instr::Select { pieces, .. } => pieces.iter().any(|piece| is_read_from(instrs, piece.1, slot)),
+        _ => false,
+    }
 }
 
 /// Reorders steps so that less is alive at once, where that helps; what reads a buffer stays between what writes it. Gives the
@@ -215,7 +227,10 @@ fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<
 #[cfg(test)]
 mod tests {
     use eutectic_backend::{AnchorKernel, Body, Load, Store};
-    use eutectic_ir::{DType, index::Index};
+    use eutectic_ir::{
+        DType,
+        index::{Atom, Index},
+    };
 
     use super::*;
 
@@ -227,11 +242,28 @@ mod tests {
             Kernel {
                 anchor: AnchorKernel::Map,
                 body: Body { domain: domain.to_vec(), instrs: vec![Instr::Load(load)], ..Body::default() },
-                stores: vec![Store { slot: 1, at, guards: Vec::new(), value: 0 }],
+                stores: vec![Store::new(1, at, 0)],
                 slots: vec![(DType::F32, 8); 2],
             }
         };
         assert!(can_share(&kernel(&[8]), 0, 1) && can_share(&kernel(&[8, 1]), 0, 1));
         assert!(!can_share(&kernel(&[8, 9]), 0, 1));
+    }
+
+    #[test]
+    fn nothing_is_written_over_what_another_store_takes_as_it_is() {
+        let at = Index::coord(0);
+        let load = |slot| Instr::Load(Load { slot, at: at.clone(), guards: Vec::new(), dtype: DType::I32 });
+        let number = Instr::Coordinate { index: at.clone(), dtype: DType::I32 };
+        let kernel = |last: Store| Kernel {
+            anchor: AnchorKernel::Map,
+            body: Body { domain: vec![8], instrs: vec![load(0), number.clone()], ..Body::default() },
+            stores: vec![Store::new(1, at.clone(), 1), last],
+            slots: vec![(DType::I32, 8); 3],
+        };
+        let copied = kernel(Store::new(2, at.clone(), 0));
+        assert!(!can_share(&copied, 0, 1) && can_share(&copied, 0, 2));
+        assert!(!can_share(&kernel(Store::new(2, Index::atom(Atom::Value(0)), 1)), 0, 1));
+        assert!(can_share(&kernel(Store::new(2, at.clone(), 1)), 0, 1));
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use eutectic_backend::{AnchorKernel, Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, ValueId};
-use eutectic_ir::{Attrs, DType, Op};
+use eutectic_backend::{
+    AnchorKernel, Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, Store, ValueId,
+};
+use eutectic_ir::{Attrs, DType, Op, ops::Writes};
 use rustc_hash::FxHashMap;
 
 /// Prints a program: its load steps, its run steps, each with its kernel; provenance is left out.
@@ -82,6 +84,9 @@ pub fn kernel(kernel: &Kernel) -> String {
         let mut printer =
             PlanPrinter { body, slot: &slot, keys: keys(body), lines: Vec::new(), numbers: FxHashMap::default() };
         let numbers: Vec<_> = roots.iter().map(|&v| printer.print(v)).collect();
+        if last {
+            kernel.stores.iter().flat_map(Store::values).for_each(|v| _ = printer.print(v));
+        }
         if !last {
             let _ = writeln!(text, "    operand {i} over {}", domain(body, layout));
         }
@@ -94,7 +99,12 @@ pub fn kernel(kernel: &Kernel) -> String {
                     let value = |v: ValueId| format!("v{}", printer.numbers.get(&v).copied().unwrap_or(v));
                     let guards: String = store.guards.iter().map(|g| format!(" if {}", guard(g, &value))).collect();
                     let slot = slot(store.slot);
-                    writeln!(text, "    store v{number} at s{slot}[{}]{guards}", store.at.text(&value))
+                    let how = match store.writes {
+                        Writes::Apart => String::new(),
+                        Writes::InOrder => ", in order".into(),
+                        Writes::Combined(how) => format!(", combined by {how:?}").to_lowercase(),
+                    };
+                    writeln!(text, "    store v{number} at s{slot}[{}]{guards}{how}", store.at.text(&value))
                 }
                 None => writeln!(text, "    give v{number}"),
             };
@@ -119,7 +129,7 @@ fn canonical_slots(kernel: &Kernel) -> Vec<usize> {
     for (i, body) in kernel.bodies().into_iter().enumerate() {
         let last = i == kernel.operands().len();
         let roots: Vec<ValueId> =
-            if last { kernel.stores.iter().map(|s| s.value).collect() } else { body.results.clone() };
+            if last { kernel.stores.iter().flat_map(Store::values).collect() } else { body.results.clone() };
         let keys = keys(body);
         let mut seen = vec![false; body.instrs.len()];
         for root in roots {
@@ -194,6 +204,9 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
         }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
         Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),
+        Instr::Ranking { most, descending, dtype, .. } => {
+            format!("ranking:{dtype}{} most={most}", if *descending { " descending" } else { "" })
+        }
         Instr::Select { pieces, fill, dtype } => {
             let guards: Vec<_> = pieces
                 .iter()

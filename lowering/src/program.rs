@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     build::{self, KernelOfClasses, Positions},
-    copy::copy,
+    copy::{copy, fill},
     join::join,
     memory,
     search::Searched,
@@ -213,11 +213,20 @@ impl Lowering<'_> {
             let stored = block.searched.priced.kernels[k].0.stores[0];
             let origin = origin_of(block, stored, call);
             for (slot, class) in &built.parts {
+                let (whole, new) = (&block.classes.classes[*class], buffers[*slot]);
+                if let Some(value) = whole.scalar {
+                    let kernel = self.kernel(fill(&whole.ty, value));
+                    let fill = Step::new(kernel, vec![new], origin.clone());
+                    match built.load {
+                        true => self.program.load.push(fill),
+                        false => self.run.push((fill, None)),
+                    }
+                    continue;
+                }
                 let given = body.given.get(class).and_then(|g| self.given_to(call, g));
                 // The plan stores it before, or it is given.
                 if let Some(old) = given.or_else(|| local.get(class).copied()) {
-                    let new = buffers[*slot];
-                    let copy = self.copy(old, new, &block.classes.classes[*class].ty, origin.clone());
+                    let copy = self.copy(old, new, &whole.ty, origin.clone());
                     if built.load {
                         self.program.load.push(copy);
                     } else {

@@ -99,12 +99,17 @@ pub(crate) fn settle(
 impl<'a> Steps<'a> {
     fn new(kernels: &'a [Kernel], buffers: &[Buffer], steps: &'a [Step], parts: &'a [Heir]) -> Steps<'a> {
         let (mut writer, mut readers) = (vec![None; buffers.len()], vec![Vec::new(); buffers.len()]);
+        let mut after = vec![Vec::new(); steps.len()];
         for (at, step) in steps.iter().enumerate() {
             let (reads, writes) = step.buffers.split_at(step.buffers.len() - kernels[step.kernel].stores.len());
-            writes.iter().for_each(|&b| writer[b] = Some(at));
+            for &b in writes {
+                // Before a part is written, the rest is there.
+                if let Some(before) = writer[b].replace(at) {
+                    after[before].push(at);
+                }
+            }
             reads.iter().for_each(|&b| readers[b].push(at));
         }
-        let mut after = vec![Vec::new(); steps.len()];
         for (buffer, readers) in readers.iter().enumerate() {
             let Some(writer) = writer[buffer] else { continue };
             for reader in readers.iter().copied().filter(|&reader| reader != writer) {
@@ -115,10 +120,6 @@ impl<'a> Steps<'a> {
                 };
                 after[first].push(then);
             }
-        }
-        // Before a part is written, the rest is there.
-        for part in parts {
-            after[part.copy].extend(writer[part.new]);
         }
         Steps { kernels, steps, parts, writer, readers, after }
     }
@@ -194,7 +195,7 @@ mod tests {
         let back = Index::coord(0).times(-1).plus(&Index::constant(7));
         let load = |slot| Instr::Load(Load { slot, at: back.clone(), guards: Vec::new(), dtype: DType::F32 });
         let body = Body { domain: vec![8], instrs: (0..reads).map(load).collect(), ..Body::default() };
-        let store = Store { slot: reads, at: Index::coord(0), guards: Vec::new(), value: 0 };
+        let store = Store::new(reads, Index::coord(0), 0);
         Kernel { anchor: AnchorKernel::Map, body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
     }
 

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     build::{self, KernelOfClasses, Positions},
-    copy::copy,
+    copy::{copy, fill},
     key::Forms,
     plan::{ClassFacts, Plan, PlanError, PlanKernel},
     rates::Rates,
@@ -196,9 +196,11 @@ impl<'a> Space<'a> {
         let constants: Vec<usize> = (0..built.reads).filter(|&slot| self.facts.loadable[built.classes[slot]]).collect();
         cost.seconds += self.backend.cold(&built.kernel, &constants);
         for &(_, whole) in &built.parts {
+            let whole = &self.classes.classes[whole];
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
-            if !self.classes.classes[whole].nodes.iter().any(is_state) {
-                let copied = self.backend.cost(&copy(&self.classes.classes[whole].ty));
+            if !whole.nodes.iter().any(is_state) {
+                let before = whole.scalar.map_or_else(|| copy(&whole.ty), |value| fill(&whole.ty, value));
+                let copied = self.backend.cost(&before);
                 cost = Cost {
                     seconds: cost.seconds + copied.seconds,
                     flops: cost.flops + copied.flops,

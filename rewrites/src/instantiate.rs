@@ -410,11 +410,13 @@ impl<'a> Instantiator<'a> {
     }
 }
 
+/// Whether a term is a number, or made of numbers alone.
 fn is_number(term: &Term, rule: &Rule) -> bool {
     match term {
         Term::Number { .. } => true,
         Term::Let(at) => is_number(&rule.lets[*at].1, rule),
-        _ => false,
+        Term::Call(call) => !call.args.is_empty() && call.args.iter().all(|arg| is_number(arg, rule)),
+        Term::Tensor(_) | Term::Splat(_) => false,
     }
 }
 

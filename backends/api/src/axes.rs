@@ -19,6 +19,7 @@
 use eutectic_ir::{
     DType, Dim,
     index::{Atom, Index},
+    ops::Writes,
 };
 use rustc_hash::FxHashMap;
 
@@ -168,9 +169,11 @@ impl Nest {
         }
     }
 
-    /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate.
+    /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate, and where writes
+    /// are combined, for then it counts how many there are.
     pub fn depends_on(&self, axis: usize) -> bool {
-        self.domain[axis] == 0 || self.indices().any(|i| i.mentions(axis))
+        let counts = |store: &Store| matches!(store.writes, Writes::Combined(_));
+        self.domain[axis] == 0 || self.stores.iter().any(counts) || self.indices().any(|i| i.mentions(axis))
     }
 
     /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`, of which some axes vary.

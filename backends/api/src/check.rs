@@ -119,7 +119,7 @@ mod tests {
         let kernel = Kernel {
             anchor: AnchorKernel::Map,
             body: Body { domain: vec![4], instrs: vec![Instr::Load(load)], ..Body::default() },
-            stores: vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 0 }],
+            stores: vec![Store::new(1, Index::coord(0), 0)],
             slots: vec![(DType::F32, 4); 2],
         };
         let buffer = |place| Buffer { dtype: DType::F32, count: 4, place };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use eutectic_ir::{
     Attrs, DType, Dim, Op,
     index::{Atom, Index},
-    ops::Reduction,
+    ops::{Reduction, Writes},
 };
 
 /// The number of a buffer among a kernel's operands.
@@ -25,7 +25,7 @@ pub struct Kernel {
     /// What is written.
     pub stores: Vec<Store>,
     /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and written, unless
-    /// each point reads only what the same point writes (in place). What no point writes of a buffer stays.
+    /// each point reads only what the same point writes (in place), and no other store takes that as it was read. What no point writes of a buffer stays.
     pub slots: Vec<(DType, usize)>,
 }
 
@@ -196,6 +196,17 @@ pub enum Instr {
         /// Element type; accumulation is in f32 or wider.
         dtype: DType,
     },
+    /// How many elements of the row (row groups only) come before the one at this point: see the op `ranking`.
+    Ranking {
+        /// The elements.
+        arg: ValueId,
+        /// The most that it can be.
+        most: usize,
+        /// Whether larger ones come first.
+        descending: bool,
+        /// Element type.
+        dtype: DType,
+    },
     /// The value of the first piece whose guards all hold, else `fill`.
     Select {
         /// The pieces.
@@ -230,10 +241,12 @@ pub struct Store {
     /// the guards keep in range. In a row group, a value that is the same for the whole row is stored once a row: its map does
     /// not mention the row's coordinates.
     pub at: Index,
-    /// Written only where all of these hold. No two points for which they hold write one element.
+    /// Written only where all of these hold.
     pub guards: Vec<Guard>,
     /// Which value of the body.
     pub value: ValueId,
+    /// How points write to one element. Only maps have other stores than those of points apart, and each point of the domain is one write.
+    pub writes: Writes,
 }
 
 impl Instr {
@@ -246,6 +259,7 @@ impl Instr {
             | Instr::Within { dtype, .. }
             | Instr::Map { dtype, .. }
             | Instr::Reduce { dtype, .. }
+            | Instr::Ranking { dtype, .. }
             | Instr::Select { dtype, .. } => *dtype,
             Instr::Load(load) => load.dtype,
         }
@@ -256,7 +270,7 @@ impl Instr {
         let mut args = match self {
             Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
             Instr::Map { args, .. } => args.clone(),
-            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => vec![*arg],
+            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } | Instr::Ranking { arg, .. } => vec![*arg],
             Instr::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
         };
         args.extend(self.maps().into_iter().flat_map(Index::values));
@@ -267,7 +281,7 @@ impl Instr {
     pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
         match self {
             Instr::Map { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
-            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } => *arg = value(*arg),
+            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } | Instr::Ranking { arg, .. } => *arg = value(*arg),
             Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|piece| piece.1 = value(piece.1)),
             Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
         }
@@ -282,7 +296,11 @@ impl Instr {
             Instr::Coordinate { index, .. } => vec![index],
             Instr::Within { guards, .. } => guards.iter().map(|g| &g.0).collect(),
             Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| &p.0).map(|g| &g.0).collect(),
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Reduce { .. } => Vec::new(),
+            Instr::Anchor { .. }
+            | Instr::Constant { .. }
+            | Instr::Map { .. }
+            | Instr::Reduce { .. }
+            | Instr::Ranking { .. } => Vec::new(),
         }
     }
 
@@ -293,12 +311,21 @@ impl Instr {
             Instr::Coordinate { index, .. } => vec![index],
             Instr::Within { guards, .. } => guards.iter_mut().map(|g| &mut g.0).collect(),
             Instr::Select { pieces, .. } => pieces.iter_mut().flat_map(|p| &mut p.0).map(|g| &mut g.0).collect(),
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Reduce { .. } => Vec::new(),
+            Instr::Anchor { .. }
+            | Instr::Constant { .. }
+            | Instr::Map { .. }
+            | Instr::Reduce { .. }
+            | Instr::Ranking { .. } => Vec::new(),
         }
     }
 }
 
 impl Store {
+    /// Of a value at each point, to an element of its own.
+    pub fn new(slot: Slot, at: Index, value: ValueId) -> Store {
+        Store { slot, at, guards: Vec::new(), value, writes: Writes::Apart }
+    }
+
     /// Its index maps, those of its guards included.
     pub fn maps(&self) -> impl Iterator<Item = &Index> {
         self.guards.iter().map(|g| &g.0).chain([&self.at])

@@ -1,8 +1,11 @@
 //! What a device can take: sizes and element types that kernels and programs are planned within.
 
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Writes};
 
-use crate::kernel::{Instr, Kernel};
+use crate::{
+    kernel::{Instr, Kernel},
+    reach::{points, row_mask},
+};
 
 /// A set of element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +14,14 @@ pub struct DTypes(u16);
 impl DTypes {
     /// All of them.
     pub const ALL: DTypes = DTypes(u16::MAX);
+
+    /// None of them.
+    pub const NONE: DTypes = DTypes(0);
+
+    /// These.
+    pub fn of<const N: usize>(dtypes: [DType; N]) -> DTypes {
+        DTypes(dtypes.into_iter().fold(0, |all, dtype| all | 1 << dtype as u16))
+    }
 
     /// Those but one.
     pub fn without(self, dtype: DType) -> DTypes {
@@ -50,6 +61,12 @@ pub struct Limits {
     pub extent: usize,
     /// The element types of buffers and values.
     pub dtypes: DTypes,
+    /// Whether several points of a map may write one element, in order.
+    pub in_order: bool,
+    /// The element types of which maps combine what several points write to one element.
+    pub combined: DTypes,
+    /// Most elements of a row whose order a kernel can tell.
+    pub ranked: usize,
     /// Whether kernels tell numbers below the smallest normal one from zero.
     pub subnormals: bool,
 }
@@ -81,8 +98,27 @@ impl Limits {
         let mut lacking: Vec<DType> = types.filter(|dtype| !self.dtypes.contains(*dtype)).collect();
         lacking.sort_unstable();
         lacking.dedup();
+        let (row, ranks) =
+            (points(&kernel.body.domain, row_mask(kernel)), |i: &Instr| matches!(i, Instr::Ranking { .. }));
+        let unranked = (row > self.ranked as f64 && kernel.body.instrs.iter().any(ranks))
+            .then(|| format!("the order of rows of {row}; the device tells that of {}", self.ranked));
+        let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
+            (Writes::InOrder, _) if !self.in_order => {
+                Some("stores of several points to one element, in order".to_string())
+            }
+            (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => {
+                Some(format!("{how:?} of {dtype} where several points store to one element"))
+            }
+            _ => None,
+        });
+        let refused = refused.map(|what| format!("{what}; the device does not take these"));
         let lacking = lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it"));
-        beyond.map(|(size, most, what)| format!("{size} {what}; the device takes {most}")).chain(lacking).collect()
+        beyond
+            .map(|(size, most, what)| format!("{size} {what}; the device takes {most}"))
+            .chain(lacking)
+            .chain(refused)
+            .chain(unranked)
+            .collect()
     }
 }
 
@@ -102,6 +138,9 @@ impl Default for Limits {
             rank: ANY,
             extent: ANY,
             dtypes: DTypes::ALL,
+            in_order: false,
+            combined: DTypes::NONE,
+            ranked: 0,
             subnormals: true,
         }
     }

@@ -1,8 +1,11 @@
 //! How maps reach over a domain: along which axes, over how many points, and how far in one go.
 
-use eutectic_ir::index::{Atom, Index};
+use eutectic_ir::{
+    index::{Atom, Index},
+    ops::Writes,
+};
 
-use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
+use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store};
 
 /// A set of axes of a domain: bit `n` for axis `n`.
 pub type AxisSet = u64;
@@ -67,11 +70,55 @@ pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
             Instr::Anchor { .. } => AxisSet::MAX,
             Instr::Constant { .. } => 0,
             Instr::Reduce { arg, .. } => masks[*arg] & !row,
+            Instr::Ranking { arg, .. } => masks[*arg] | row,
             _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
         };
         masks.push(mask);
     }
     masks
+}
+
+/// The axes on which it depends where a store of a body writes.
+pub fn of_place(store: &Store, body: &Body) -> AxisSet {
+    let own = mentioned(&store.at);
+    match store.at.values() {
+        values if values.is_empty() => own,
+        values => {
+            let masks = masks(body, 0);
+            values.into_iter().fold(own, |axes, value| axes | masks[value])
+        }
+    }
+}
+
+/// The axes along which points may write one element: those whose coordinate an element's place does not tell.
+pub fn together(store: &Store, domain: &[usize]) -> AxisSet {
+    let all = (0..domain.len()).fold(0, |axes, d| axes | 1 << d);
+    if store.writes == Writes::Apart {
+        return 0;
+    }
+    // Places are numbers of several digits, of which coordinates are some, if each digit's unit is more than all lower ones reach.
+    let digit = |(atom, unit): &(Atom, i64)| match atom {
+        Atom::Coord(axis) => Some((*unit, domain[*axis] as i64, 1 << axis)),
+        Atom::Value(_) => {
+            let guard = store.guards.iter().find(|(index, _)| *index == Index::atom(atom.clone()))?;
+            (guard.1.start == 0).then_some((*unit, guard.1.end, 0))
+        }
+        Atom::Div(..) | Atom::Mod(..) | Atom::Extent(_) => None,
+    };
+    let Some(mut digits) = store.at.terms.iter().map(digit).collect::<Option<Vec<(i64, i64, AxisSet)>>>() else {
+        return all;
+    };
+    digits.sort_unstable();
+    let mut reach = 0;
+    let mut apart = 0;
+    for (unit, count, axis) in digits {
+        if unit <= reach {
+            return all;
+        }
+        reach += unit * (count - 1).max(0);
+        apart |= axis;
+    }
+    all & !apart
 }
 
 /// Which values are the same in all runs, because they are computed from numbers alone.

@@ -62,7 +62,9 @@ impl RowValues {
 pub fn varying(instrs: &[Instr], row: Range<usize>) -> Vec<bool> {
     instrs.iter().fold(Vec::with_capacity(instrs.len()), |mut varying, instr| {
         let is_along = |map: &Index| row.clone().any(|axis| map.mentions(axis));
-        let own = instr.maps().into_iter().any(is_along) || instr.args().into_iter().any(|arg| varying[arg]);
+        let own = instr.maps().into_iter().any(is_along)
+            || instr.args().into_iter().any(|arg| varying[arg])
+            || matches!(instr, Instr::Ranking { .. });
         varying.push(own && !matches!(instr, Instr::Reduce { .. }));
         varying
     })

@@ -119,7 +119,7 @@ mod tests {
         let mut body =
             Body { domain: vec![4, 4], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
         let residual = load(&mut body, 2, DType::F32);
-        let store = Store { slot: 2, at: Index::coord(0), guards: Vec::new(), value: residual };
+        let store = Store::new(2, Index::coord(0), residual);
         let kernel = Kernel {
             anchor: AnchorKernel::product(operand(0, DType::Bf16), operand(1, DType::Bf16)),
             body,

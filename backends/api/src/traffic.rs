@@ -2,7 +2,7 @@
 
 use crate::{
     kernel::{Instr, Kernel},
-    reach::{masks, mentioned, points, row_mask},
+    reach::{masks, of_place, points, row_mask},
 };
 
 /// Bytes of the distinct elements that a kernel reads and writes, in any order and however often: what it moves at least where nothing of
@@ -27,7 +27,7 @@ pub fn of_slots(kernel: &Kernel) -> Vec<f64> {
         }
     }
     for store in &kernel.stores {
-        touch(store.slot, points(&kernel.body.domain, mentioned(&store.at)));
+        touch(store.slot, points(&kernel.body.domain, of_place(store, &kernel.body)));
     }
     bytes
 }

@@ -105,7 +105,7 @@ mod tests {
         Kernel {
             anchor: AnchorKernel::Rows { axes: 2 },
             body: Body { domain, instrs: vec![load, reduce], ..Body::default() },
-            stores: vec![Store { slot: 1, at, guards: Vec::new(), value: 1 }],
+            stores: vec![Store::new(1, at, 1)],
             slots: vec![(DType::F32, 20 * 20 * 128), (DType::F32, outer * outer * 128)],
         }
     }

@@ -3,9 +3,10 @@
 use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use eutectic_backend::{
-    Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup,
+    Backend, BackendError, Cost, DTypes, Executable, Kernel, Limits, Program, Setup,
     fit::{Fitted, Measured},
 };
+use eutectic_ir::DType;
 
 use crate::{
     cost::{CostModel, Costs, fit},
@@ -13,7 +14,7 @@ use crate::{
     machine::Machine,
     runtime::exec,
     simd::Isa,
-    tile::MAX_RANK,
+    tile::{MAX_RANK, grid::LONGEST_ORDERED},
 };
 
 /// How to run on the CPU.
@@ -102,7 +103,17 @@ impl Backend for Cpu {
     }
 
     fn limits(&self) -> Limits {
-        Limits { any_part: true, rank: MAX_RANK, capacity: memory(), ..Limits::default() }
+        // Sums of 16-bit floats are of more digits than these have.
+        let combined = [DType::F16, DType::Bf16, DType::Bool].into_iter().fold(DTypes::ALL, DTypes::without);
+        Limits {
+            any_part: true,
+            rank: MAX_RANK,
+            capacity: memory(),
+            in_order: true,
+            combined,
+            ranked: LONGEST_ORDERED,
+            ..Limits::default()
+        }
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {

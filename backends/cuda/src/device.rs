@@ -9,7 +9,7 @@ use eutectic_backend::{
 };
 use eutectic_gpu::{
     cost::Costs,
-    device::{Device, DeviceShape},
+    device::{Device, DeviceShape, combined},
     launch::{Launch, Work},
 };
 use rayon::prelude::*;
@@ -156,7 +156,7 @@ impl Device for Cuda {
 
     fn limits(&self) -> Limits {
         // Kernel parameters take 4 KiB; three of them are the runtime's own.
-        Limits { alignment: 256, capacity: self.bytes, arguments: 4000, ..Limits::default() }
+        Limits { alignment: 256, capacity: self.bytes, arguments: 4000, combined: combined(), ..Limits::default() }
     }
 
     fn print(&self, kernel: &eutectic_backend::Kernel) -> Result<Vec<Launch>, Vec<String>> {

@@ -191,6 +191,10 @@ impl Dialect for CudaC {
         format!("store(s{slot}, {at}, {value});")
     }
 
+    fn store_combined(&self, how: Reduction, (slot, _): (usize, DType), at: &str, value: &str) -> String {
+        format!("combine<{how:?}>(s{slot} + {at}, {value});")
+    }
+
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String {
         let sets: String = values.iter().enumerate().map(|(n, value)| format!("pack.set({n}, {value}); ")).collect();
         let (ty, lanes) = (self.memory(slot.1), values.len());

@@ -10,6 +10,7 @@ use eutectic_backend::{
 use eutectic_ir::{
     DType, Type,
     index::{Atom, Index},
+    ops::Writes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,9 @@ pub struct Costs {
     pub tf32_attention: f64,
 }
 
+/// Bytes of memory that an atomic takes there and back.
+const SECTOR: f64 = 32.0;
+
 impl Costs {
     /// From a file.
     ///
@@ -125,6 +129,9 @@ impl Costs {
             touched(&s.at, domain).min(kernel.slots[s.slot].1 as f64) * kernel.slots[s.slot].0.size() as f64
         };
         let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(written).sum::<f64>();
+        // What is combined in memory goes there one by one.
+        let combined = kernel.stores.iter().filter(|store| store.writes != Writes::Apart).count() as f64;
+        read += combined * points(domain) * SECTOR;
         let (flops, product, blocks) = self.anchor(kernel);
         let pointwise = own + self.prologues(kernel);
         // Few blocks leave processors idle, and part of the last wave does.
@@ -267,7 +274,7 @@ impl Costs {
                 let args: Vec<_> = args.iter().collect();
                 (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
             }
-            Instr::Reduce { .. } => 1.0,
+            Instr::Reduce { .. } | Instr::Ranking { .. } => 1.0,
             Instr::Load(load) => {
                 // What is the same for all of them is read once, too.
                 let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };

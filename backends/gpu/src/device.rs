@@ -3,11 +3,18 @@
 use std::{any::Any, time::Duration};
 
 use eutectic_backend::{
-    BackendError, Cost, Kernel, Limits, Memory,
+    BackendError, Cost, DTypes, Kernel, Limits, Memory,
     fit::{Fitted, Measured},
 };
 
+use eutectic_ir::DType;
+
 use crate::launch::Launch;
+
+/// The element types that kernels combine in memory by atomics: those of 32 bits.
+pub fn combined() -> DTypes {
+    DTypes::of([DType::F32, DType::I32, DType::U32])
+}
 
 /// What schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]

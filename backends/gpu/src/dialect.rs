@@ -136,6 +136,9 @@ pub trait Dialect: Send + Sync {
     /// A statement that writes an element.
     fn store(&self, slot: usize, at: &str, value: &str) -> String;
 
+    /// A statement that combines an element of 32 bits with a value, whatever other threads do meanwhile.
+    fn store_combined(&self, how: Reduction, slot: (usize, DType), at: &str, value: &str) -> String;
+
     /// A statement that writes neighbours, the first at a multiple of their number.
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
 

@@ -4,6 +4,7 @@ use eutectic_backend::{Guard, Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
+    ops::Writes,
 };
 
 use crate::{dialect::Dialect, lanes::SplitAxis, ops};
@@ -162,6 +163,10 @@ impl<'a> Emitter<'a> {
                     if when == "true" { value } else { self.dialect.choose(&when, &value, &otherwise) }
                 })
             }
+            Instr::Ranking { dtype, .. } => {
+                self.problems.push("the order of a row's elements".into());
+                self.dialect.literal(0.0, *dtype)
+            }
             Instr::Reduce { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
                 unreachable!("schedules name these before something asks")
             }
@@ -217,10 +222,11 @@ impl<'a> Emitter<'a> {
         let slot = (store.slot, self.slots[store.slot].0);
         // Values that the maps mention are named before.
         store.values().into_iter().for_each(|value| _ = self.value(value));
-        let packed = self.is_packed(&store.at, &store.guards);
+        let apart = store.writes == Writes::Apart;
+        let packed = apart && self.is_packed(&store.at, &store.guards);
         let at = self.lanes.maps(&store.at, &self.domain);
         let varies = at.len() > 1 || store.maps().flat_map(Index::values).any(|value| self.varies[value]);
-        let several = varies && !packed;
+        let several = !apart || varies && !packed;
         for lane in 0..if several { self.lanes.count } else { 1 } {
             let place = self.index(&at[lane % at.len()], lane);
             let statement = if packed {
@@ -228,7 +234,14 @@ impl<'a> Emitter<'a> {
                 self.dialect.store_lanes(slot, &place, &values)
             } else {
                 let value = self.lane(store.value, lane);
-                self.dialect.store(slot.0, &place, &value)
+                match store.writes {
+                    Writes::Apart => self.dialect.store(slot.0, &place, &value),
+                    Writes::Combined(how) => self.dialect.store_combined(how, slot, &place, &value),
+                    Writes::InOrder => {
+                        self.problems.push("stores of several points to one element, in order".into());
+                        return;
+                    }
+                }
             };
             let line = match self.condition(&store.guards, lane).as_str() {
                 "true" => statement,

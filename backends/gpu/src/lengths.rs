@@ -256,6 +256,10 @@ impl<'a> Writer<'a> {
                 row.for_each(|axis| axes[axis] = false);
                 self.push(new)
             }
+            Instr::Ranking { arg, .. } => {
+                at(arg, &self.at);
+                self.push(new)
+            }
             Instr::Map { args, .. } => {
                 args.iter_mut().for_each(|arg| at(arg, &self.at));
                 self.push(new)
@@ -287,6 +291,6 @@ impl<'a> Writer<'a> {
         let row = self.row.clone();
         let mut guards = self.guards(&store.guards);
         guards.extend(self.inside(|axis| of_row || !row.contains(&axis)));
-        Store { slot: store.slot, at: self.map(&store.at), guards, value: self.at[store.value] }
+        Store { guards, writes: store.writes, ..Store::new(store.slot, self.map(&store.at), self.at[store.value]) }
     }
 }

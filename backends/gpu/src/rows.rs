@@ -401,7 +401,7 @@ mod tests {
         let sum = Instr::Reduce { how: Reduction::Sum, arg: 0, dtype: DType::F32 };
         let slots = [(dtype, lines * columns), (DType::F32, columns)];
         let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
-        let nest = Nest::new(&body, &[Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: 1 }]);
+        let nest = Nest::new(&body, &[Store::new(1, Index::coord(0), 1)]);
         Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS)
     }
 

@@ -89,13 +89,7 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
         };
         let stores = if stage < last {
             let left = reductions.iter().filter(|&&id| levels[id] == stage + 1);
-            left.map(|&id| Store {
-                slot: workspace,
-                at: place(id, &Index::coord(1)),
-                guards: Vec::new(),
-                value: by + id,
-            })
-            .collect()
+            left.map(|&id| Store::new(workspace, place(id, &Index::coord(1)), by + id)).collect()
         } else {
             nest.stores.iter().map(stored).collect()
         };
@@ -122,11 +116,10 @@ mod tests {
         let reduce = Instr::Reduce { how: Reduction::Max, arg: 0, dtype: DType::F32 };
         let op = eutectic_ir::Op::named("sub").expect("an op");
         let apart = Instr::Map { op, attrs: Attrs::default(), args: vec![0, 1], dtype: DType::F32 };
-        let store = |slot: usize, at: Index, value: ValueId| Store { slot, at, guards: Vec::new(), value };
         Kernel {
             anchor: AnchorKernel::Rows { axes: 1 },
             body: Body { domain: vec![rows, points], instrs: vec![load, reduce, apart], ..Body::default() },
-            stores: vec![store(1, at, 2), store(2, Index::coord(0), 1)],
+            stores: vec![Store::new(1, at, 2), Store::new(2, Index::coord(0), 1)],
             slots: vec![(DType::F32, rows * points), (DType::F32, rows * points), (DType::F32, rows)],
         }
     }

@@ -167,7 +167,7 @@ mod tests {
                 empty: EmptyRow::Nan,
             },
             body: Body { domain, ..Body::default() },
-            stores: vec![Store { slot: 0, at: Index::default(), guards, value: 0 }],
+            stores: vec![Store { guards, ..Store::new(0, Index::default(), 0) }],
             slots: vec![(DType::F32, 1)],
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Reduction};
 
 use crate::library::register;
 
@@ -16,6 +16,9 @@ pub const FAULT: usize = 1;
 /// The first slot's.
 pub const SLOTS: usize = 2;
 
+/// The ways to combine what is written with what is there.
+const HOW: [Reduction; 4] = [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min];
+
 /// How a kernel sees a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufferView {
@@ -25,6 +28,10 @@ enum BufferView {
     Quads,
     /// Words that several threads write a part of.
     Atomics,
+    /// Words that several threads combine with values.
+    Combined,
+    /// Floats that several threads add to.
+    Sums,
 }
 
 /// A buffer that a kernel has, by what its text calls.
@@ -44,8 +51,12 @@ impl BufferAccess {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
         let wide = is_called("quad") || is_called("put_quad");
-        let written = stores || is_called("put_quad") || is_called("put_word");
+        let combined = HOW.iter().any(|how| is_called(&format!("{how:?}_into")));
+        let adds = is_called("add_to");
+        let written = stores || combined || adds || is_called("put_quad") || is_called("put_word");
         let view = match () {
+            () if combined => BufferView::Combined,
+            () if adds => BufferView::Sums,
             () if stores && dtype.size() < 4 => BufferView::Atomics,
             () if wide => BufferView::Quads,
             () => BufferView::Elements,
@@ -68,7 +79,8 @@ impl BufferAccess {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
         match self.view {
-            BufferView::Atomics => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
+            BufferView::Atomics | BufferView::Combined => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
+            BufferView::Sums => ("atomic<f32>".into(), self.count.max(1)),
             BufferView::Quads => {
                 (format!("vec{}<{element}>", 16 / self.dtype.size().max(4)), bytes.div_ceil(16).max(1))
             }
@@ -84,15 +96,32 @@ impl BufferAccess {
         let binding = SLOTS + n;
         let mut text = format!("@group(0) @binding({binding}) var<storage, {mode}> s{n}: array<{part}, {parts}>;\n");
         let element = if dtype.size() < 4 { "u32" } else { register(dtype) };
+        if self.view == BufferView::Sums {
+            return text + &format!("fn add_to_s{n}(at: i32, value: f32) {{ atomicAdd(&s{n}[at], value); }}\n");
+        }
+        if self.view == BufferView::Combined {
+            let name = dtype.name();
+            let function = |how: &Reduction| {
+                format!(
+                    "fn {how:?}_into_s{n}(at: i32, value: {element}) {{\nvar was = atomicLoad(&s{n}[at]);\nloop {{\n\
+                     let now = bitcast<u32>({how:?}_{name}(bitcast<{element}>(was), value));\nif (now == was) {{ return; }}\n\
+                     let seen = atomicCompareExchangeWeak(&s{n}[at], was, now);\nif (seen.exchanged) {{ return; }}\n\
+                     was = seen.old_value;\n}}\n}}\n"
+                )
+            };
+            return text + &HOW.iter().map(function).collect::<String>();
+        }
         let lanes = 16 / dtype.size().max(4);
         // A word or an element of at least 4 bytes.
         let whole = match self.view {
             BufferView::Elements => format!("s{n}[at]"),
             BufferView::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
-            BufferView::Atomics => format!("atomicLoad(&s{n}[at])"),
+            BufferView::Atomics | BufferView::Combined | BufferView::Sums => format!("atomicLoad(&s{n}[at])"),
         };
         let put = |value: &str| match self.view {
-            BufferView::Atomics => format!("atomicStore(&s{n}[at], {value});"),
+            BufferView::Atomics | BufferView::Combined | BufferView::Sums => {
+                format!("atomicStore(&s{n}[at], {value});")
+            }
             _ => format!("{whole} = {value};"),
         };
         let each = |value: &dyn Fn(usize) -> String| (0..lanes).map(value).collect::<Vec<_>>();
@@ -128,7 +157,7 @@ impl BufferAccess {
             text += &format!("fn put_word_s{n}(at: i32, value: u32) {{ {} }}\n", put("value"));
         }
         match self.view {
-            BufferView::Elements => {}
+            BufferView::Elements | BufferView::Combined | BufferView::Sums => {}
             BufferView::Quads => text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ s{n}[at] = value; }}\n"),
             BufferView::Atomics => {
                 let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ash::{khr, vk};
+use ash::{ext, khr, vk};
 use eutectic_backend::{
     BackendError, Cost, DTypes, Kernel, Limits, Memory,
     fit::{Fitted, Measured},
@@ -19,7 +19,7 @@ use eutectic_backend::{
 use eutectic_gpu::{
     cache::Cache,
     cost::Costs,
-    device::{Device, DeviceShape},
+    device::{Device, DeviceShape, combined},
     launch::{Launch, Work},
 };
 use eutectic_ir::DType;
@@ -135,7 +135,8 @@ impl Vulkan {
             cluster: 0,
             library: None,
         };
-        let dialect = Wgsl { subgroup: found.features.subgroup, matrices: found.features.matrices };
+        let Features { subgroup, matrices, float_atomics, .. } = found.features;
+        let dialect = Wgsl { subgroup, matrices, float_atomics };
         let cache = options.cache.as_deref().map(Cache::new);
         let known = cache.as_ref().and_then(|cache| cache.read(&pipelines(&found))).unwrap_or_default();
         let shared = Arc::new(logical(loaded, found, &known)?);
@@ -220,6 +221,7 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
         .shader_float16(f16);
     let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
     let mut bfloat16 = Bfloat16Features::new(true);
+    let mut atomics = vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT::default().shader_buffer_float32_atomic_add(true);
     let mut extensions = Vec::new();
     let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
@@ -233,6 +235,10 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
     if bf16 {
         extensions.push(BFLOAT16.as_ptr());
         info = info.push_next(&mut bfloat16);
+    }
+    if found.features.float_atomics {
+        extensions.push(ext::shader_atomic_float::NAME.as_ptr());
+        info = info.push_next(&mut atomics);
     }
     let info = info.enabled_extension_names(&extensions);
     // SAFETY: the features are those that the device has.
@@ -299,6 +305,7 @@ impl Device for Vulkan {
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(DTypes::ALL, |all, (dtype, _)| all.without(dtype)),
+            combined: combined(),
             subnormals: self.shared.found.kept.contains(&(32, FloatControl::SUBNORMALS)),
             ..Limits::default()
         }

@@ -18,6 +18,8 @@ pub struct Wgsl {
     pub subgroup: Option<usize>,
     /// Matrix units.
     pub matrices: MatrixUnits,
+    /// Atomics that add floats.
+    pub float_atomics: bool,
 }
 
 impl Wgsl {
@@ -299,6 +301,13 @@ impl Dialect for Wgsl {
 
     fn store(&self, slot: usize, at: &str, value: &str) -> String {
         format!("store_s{slot}(i32({at}), {value});")
+    }
+
+    fn store_combined(&self, how: Reduction, (slot, dtype): (usize, DType), at: &str, value: &str) -> String {
+        match (how, dtype) {
+            (Reduction::Sum, DType::F32) if self.float_atomics => format!("add_to_s{slot}(i32({at}), {value});"),
+            _ => format!("{how:?}_into_s{slot}(i32({at}), {value});"),
+        }
     }
 
     fn store_lanes(&self, (slot, dtype): (usize, DType), at: &str, values: &[String]) -> String {

@@ -34,6 +34,8 @@ pub struct Features {
     pub int64: bool,
     /// 64-bit floats.
     pub float64: bool,
+    /// Atomics that add 32-bit floats; elsewhere, threads try again as long as others were there in between.
+    pub float_atomics: bool,
     /// Threads that exchange values in registers, if shuffles are there and blocks can be made of whole subgroups; a power of two.
     pub subgroup: Option<usize>,
     /// Matrix units, for which kernels need whole subgroups.
@@ -59,6 +61,7 @@ impl Features {
     pub const ALL: Features = Features {
         int64: true,
         float64: true,
+        float_atomics: true,
         subgroup: Some(usize::MAX),
         matrices: MatrixUnits { f16: true, bf16: true, emulated: false },
         threads: usize::MAX,
@@ -74,6 +77,7 @@ impl Features {
     pub const LEAST: Features = Features {
         int64: false,
         float64: false,
+        float_atomics: false,
         subgroup: None,
         matrices: MatrixUnits { f16: false, bf16: false, emulated: false },
         threads: 128,
@@ -90,6 +94,7 @@ impl Features {
         Features {
             int64: self.int64 && most.int64,
             float64: self.float64 && most.float64,
+            float_atomics: self.float_atomics && most.float_atomics,
             subgroup: self.subgroup.zip(most.subgroup).map(|(has, most)| has.min(most)),
             matrices: match (self.subgroup, most.subgroup) {
                 _ if most.matrices.emulated => most.matrices,

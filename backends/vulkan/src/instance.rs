@@ -195,6 +195,7 @@ impl VulkanInstance {
         let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
         let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
         let mut of_nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+        let mut atomics = vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT::default();
         // SAFETY: the device is one of the instance's.
         let extensions = unsafe { self.instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
         let has = |name: &CStr| extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name));
@@ -219,6 +220,9 @@ impl VulkanInstance {
             self.instance.get_physical_device_properties2(physical, &mut properties);
             let mut features =
                 vk::PhysicalDeviceFeatures2::default().push_next(&mut features13).push_next(&mut features12);
+            if has(ext::shader_atomic_float::NAME) {
+                features = features.push_next(&mut atomics);
+            }
             self.instance.get_physical_device_features2(physical, &mut features);
             let (properties, features) = (properties.properties, features.features);
             (
@@ -252,6 +256,7 @@ impl VulkanInstance {
         let features = Features {
             int64: features.shader_int64 == vk::TRUE,
             float64: features.shader_float64 == vk::TRUE,
+            float_atomics: atomics.shader_buffer_float32_atomic_add == vk::TRUE,
             subgroup: shuffles.then_some(subgroup),
             matrices: match shuffles && votes && memory_model && has(khr::cooperative_matrix::NAME) {
                 true => self.matrices(physical, float16, has(BFLOAT16)),

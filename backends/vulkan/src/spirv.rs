@@ -160,7 +160,7 @@ mod tests {
     /// Every function of the library compiles.
     #[test]
     fn the_library_is_right() {
-        let wgsl = Wgsl { subgroup: Some(32), matrices: MatrixUnits::default() };
+        let wgsl = Wgsl { subgroup: Some(32), matrices: MatrixUnits::default(), float_atomics: true };
         let all = crate::library::all();
         let body: String = all.iter().map(|name| format!("// {name}\n")).collect();
         let text = wgsl.text(&[(DType::F32, 4)], 64, "", &(body + "store_s0(0, 1.0);\n"));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_the_cache_gives_is_what_was_compiled() {
-        let wgsl = Wgsl { subgroup: None, matrices: MatrixUnits::default() };
+        let wgsl = Wgsl { subgroup: None, matrices: MatrixUnits::default(), float_atomics: false };
         let slots = [(DType::F64, 4), (DType::I32, 12)];
         let text = wgsl.text(&slots, 64, "", "store_s0(0, f64(load_s1(3)));\n");
         let code = compile(&text, &KEPT).unwrap_or_else(|e| panic!("{e}"));

@@ -82,7 +82,7 @@ fn class_of(op: Op) -> &'static str {
         Class::Leaf(_) => "leaf",
         Class::Pointwise => "pointwise",
         Class::View(_) => "view",
-        Class::Update(_) => "update",
+        Class::Update(..) => "update",
         Class::Anchor(_) => "anchor",
         Class::Composite => "composite",
         Class::Project => "project",

@@ -16,7 +16,7 @@ pub enum Class {
     View(ViewMap),
     /// The first operand with a part of it written anew: a store over its buffer, where the function says that an element of
     /// the second operand goes. In the call, `at` are that element's coordinates; the piece is of operand 0.
-    Update(fn(&ViewCall<'_>) -> Piece),
+    Update(fn(&ViewCall<'_>) -> Piece, Writes),
     /// A kernel is built around it.
     Anchor(Anchor),
     /// Defined by a rule of the `decompose` pack; a backend may have a kernel for it all the same.
@@ -59,6 +59,8 @@ pub enum Anchor {
     Contraction,
     /// A reduction over trailing axes: part of a row group.
     Reduction(Reduction),
+    /// The order of the elements of a row: part of a row group.
+    Ranking,
     /// Scaled dot-product attention with online softmax.
     Attention,
 }
@@ -74,6 +76,18 @@ pub enum Reduction {
     Max,
     /// The smallest; NaN if one is NaN.
     Min,
+}
+
+/// How several elements are written to one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Writes {
+    /// They are not: each place has one at most.
+    #[default]
+    Apart,
+    /// One after the other, in row-major order: the last one stays.
+    InOrder,
+    /// Each is combined with what is there, in any order.
+    Combined(Reduction),
 }
 
 /// A view, asked where it reads.

@@ -17,12 +17,14 @@ mod leaf;
 mod normalisation;
 mod pointwise;
 mod project;
+mod ranking;
 mod reduction;
 mod sample;
+mod update;
 mod view;
 
 pub use attributes::{AttrDef, AttrKind, Default};
-pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap};
+pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap, Writes};
 pub use control::Loop;
 pub use group::{Group, Trait};
 pub(crate) use normalisation::probabilities;
@@ -45,10 +47,11 @@ const FAMILIES: &[&[OpDef]] = &[
     leaf::OPS,
     pointwise::OPS,
     view::OPS,
-    view::UPDATES,
+    update::OPS,
     contraction::OPS,
     convolution::OPS,
     reduction::OPS,
+    ranking::OPS,
     normalisation::OPS,
     attention::OPS,
     layer::OPS,

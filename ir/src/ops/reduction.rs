@@ -74,50 +74,58 @@ fn groups<S: Scalar>(call: &OpCall<'_, S>) -> (Vec<i64>, Vec<i64>) {
     (over(false), over(true))
 }
 
-/// Combines each group, by one way for reals and one for integers.
-fn reduce<S: Scalar>(
-    call: &OpCall<'_, S>,
-    real: impl Fn(&mut dyn Iterator<Item = S>) -> S,
-    int: impl Fn(&mut dyn Iterator<Item = Whole>) -> Whole,
-) -> Vec<Value<S>> {
+/// Combines reals.
+pub(super) fn reals<S: Scalar>(how: Reduction, x: impl Iterator<Item = S>) -> S {
+    match how {
+        Reduction::Sum => S::sum(x),
+        Reduction::Product => S::product(x),
+        Reduction::Max => x.fold(S::exact(f64::NEG_INFINITY), S::larger),
+        Reduction::Min => x.fold(S::exact(f64::INFINITY), S::smaller),
+    }
+}
+
+/// Combines integers of a type, unless one of them is open.
+pub(super) fn integers(how: Reduction, dtype: DType, mut n: impl Iterator<Item = Whole>) -> Whole {
+    let (start, combine): (i64, fn(i64, i64) -> i64) = match how {
+        Reduction::Sum => (0, i64::wrapping_add),
+        Reduction::Product => (1, i64::wrapping_mul),
+        Reduction::Max => (limits(dtype).0, i64::max),
+        Reduction::Min => (limits(dtype).1, i64::min),
+    };
+    n.try_fold(start, |a, b| b.map(|b| combine(a, b)))
+}
+
+fn reduce<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
     let (first, rest) = groups(call);
     let (dtype, dims) = call.result();
     let elements = first.iter().map(|&start| {
         let at = rest.iter().map(|&i| (start + i) as usize);
         match &call.operands[0].data {
-            Data::Real(x) => Element::Real(real(&mut at.map(|i| x[i]))),
-            Data::Int(n) => Element::Int(int(&mut at.map(|i| n[i]))),
+            Data::Real(x) => Element::Real(reals(how, at.map(|i| x[i]))),
+            Data::Int(n) => Element::Int(integers(how, dtype, at.map(|i| n[i]))),
         }
     });
     vec![Value::from_elements(dtype, &dims, elements)]
 }
 
-/// Combines integers from a start, unless one of them is open.
-fn fold(start: i64, f: impl Fn(i64, i64) -> i64) -> impl Fn(&mut dyn Iterator<Item = Whole>) -> Whole {
-    move |mut n| Iterator::try_fold(&mut n, start, |a, b| b.map(|b| f(a, b)))
-}
-
-fn dtype<S>(call: &OpCall<'_, S>) -> DType {
-    call.operands[0].dtype
-}
-
 fn sum<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    reduce(call, |x| S::sum(x), fold(0, i64::wrapping_add))
+    reduce(call, Reduction::Sum)
 }
 
 fn product<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    reduce(call, |x| S::product(x), fold(1, i64::wrapping_mul))
+    reduce(call, Reduction::Product)
 }
 
 fn greatest<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    reduce(call, |x| x.fold(S::exact(f64::NEG_INFINITY), S::larger), fold(limits(dtype(call)).0, i64::max))
+    reduce(call, Reduction::Max)
 }
 
 fn least<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    reduce(call, |x| x.fold(S::exact(f64::INFINITY), S::smaller), fold(limits(dtype(call)).1, i64::min))
+    reduce(call, Reduction::Min)
 }
 
 fn mean<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    let count = S::exact(groups(call).1.len() as f64);
-    reduce(call, |x| S::sum(x) / count, |_| unreachable!("the signature asks for floating elements"))
+    let (first, rest) = groups(call);
+    let (x, count) = (call.operands[0].reals(), S::exact(rest.len() as f64));
+    call.reals(first.iter().map(|&start| S::sum(rest.iter().map(|&i| x[(start + i) as usize])) / count))
 }

@@ -1,14 +1,10 @@
 //! Views: no arithmetic, only where each element of the result is read.
 
 use super::{
-    Access, AttrDef,
-    AttrKind::*,
-    Class, Default, OpDef, Piece, ViewCall, ViewMap, attr, attr_or,
-    eval::{Element, Eval, OpCall, Value, tensors},
-    op,
+    Access, AttrDef, AttrKind::*, Class, Default, OpDef, Piece, ViewCall, ViewMap, attr, attr_or, eval::Eval, op,
 };
 use crate::{
-    Dim, Scalar,
+    Dim,
     index::{ANYTHING, Index, flatten, same_places, unflatten},
 };
 
@@ -79,18 +75,6 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 /// Ops that write a part of a tensor anew.
-pub(super) const UPDATES: &[OpDef] = &[OpDef {
-    attrs: &[attr("axis", Axis)],
-    ..op(
-        "update-slice",
-        "x with the elements from `at` on along an axis replaced by those of `part`, which is as x along the other axes. What would \
-         lie outside of x is left out. Where x is a state that becomes the result, nothing else is written.",
-        Class::Update(update_slice),
-        "(F any) (I int) F[A..] F[B..] I[] -> F[A..] (concat A B axis [C..])",
-        tensors!(updated_slice),
-    )
-}];
-
 const fn view(
     name: &'static str,
     doc: &'static str,
@@ -172,34 +156,6 @@ fn gather(call: &ViewCall<'_>) -> Result<Access, String> {
         pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: Some((1, call.at[axis..after].to_vec())) }],
         fill: None,
     })
-}
-
-fn update_slice(call: &ViewCall<'_>) -> Piece {
-    let axis = axis(call, 0);
-    let at = moved(call.at, axis, |i| i.plus(&Index::gathered()));
-    let guards = match &call.result[axis] {
-        Dim::Known(extent) => vec![(at[axis].clone(), 0..*extent)],
-        extent => vec![
-            (at[axis].clone(), 0..ANYTHING.end),
-            (at[axis].plus(&Index::extent(extent).times(-1)), ANYTHING.start..0),
-        ],
-    };
-    Piece { guards, operand: 0, at, via: Some((2, Vec::new())) }
-}
-
-fn updated_slice<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    let [x, part, at] = call.operands else { unreachable!("the signature has three operands") };
-    let axis = (call.attrs[0].int().expect("the op table declares an axis") + x.dims.len() as i64) as usize;
-    let (extent, rows, inner) = (x.dims[axis], part.dims[axis], x.dims[axis + 1..].iter().product::<usize>());
-    let element = |n: usize| {
-        let Element::Int(Some(at)) = at.get(0) else { return Element::open(x.dtype) };
-        let (outer, place) = (n / inner / extent, n / inner % extent);
-        match usize::try_from((place as i64).wrapping_sub(at)) {
-            Ok(row) if row < rows => part.get((outer * rows + row) * inner + n % inner),
-            _ => x.get(n),
-        }
-    };
-    vec![Value::from_elements(x.dtype, &x.dims, (0..x.count()).map(element))]
 }
 
 /// The coordinates with the one along `axis` changed.

@@ -69,10 +69,10 @@ impl<'a> KernelBuilder<'a> {
                 self.above.insert(class);
             }
             match node.op.def().class {
-                Class::Anchor(Anchor::Reduction(_)) => rows = Some(class),
+                Class::Anchor(Anchor::Reduction(_) | Anchor::Ranking) => rows = Some(class),
                 Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),
-                Class::Update(_) if !self.parts.stores.contains(&class) => {
+                Class::Update(..) if !self.parts.stores.contains(&class) => {
                     return Err(format!("what `{}` gives is read where it is not stored", self.node(class).op));
                 }
                 Class::Composite | Class::Project | Class::Loop => {
@@ -101,11 +101,11 @@ impl<'a> KernelBuilder<'a> {
         self.finish(scope, anchor, places)
     }
 
-    /// The outer extents and the row extents of a reduction.
+    /// The outer extents and the row extents of a reduction, or of what is ordered along the last axis.
     fn row_of(&self, reduction: ClassId) -> Result<(Vec<Dim>, Vec<Dim>), String> {
         let node = self.node(reduction);
         let mut outer = self.shape(node.operands[0])?.to_vec();
-        let axes = attr(node, "axes").and_then(Attr::ints).map_or(0, <[i64]>::len);
+        let axes = attr(node, "axes").and_then(Attr::ints).map_or(1, <[i64]>::len);
         let row = outer.split_off(outer.len().checked_sub(axes).ok_or("more axes are reduced than there are")?);
         Ok((outer, row))
     }
@@ -183,9 +183,9 @@ impl<'a> KernelBuilder<'a> {
         let reads = self.slots.len();
         let mut classes = std::mem::take(&mut self.slots);
         let (mut stores, mut parts) = (Vec::new(), Vec::new());
-        for Placed { class, value, at, guards } in places {
+        for Placed { class, value, at, guards, writes } in places {
             let at = flatten(&at, &self.dims(class)?);
-            stores.push(Store { slot: classes.len(), at, guards, value });
+            stores.push(Store { slot: classes.len(), at, guards, value, writes });
             parts.extend(self.part_of(class).map(|whole| (classes.len(), whole)));
             classes.push(class);
         }

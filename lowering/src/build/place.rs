@@ -5,7 +5,7 @@ use eutectic_ir::{
     Shape,
     eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
-    ops::{Class, ViewCall},
+    ops::{Class, ViewCall, Writes},
 };
 
 use super::scope::{BodyScope, KernelBuilder, Where};
@@ -21,6 +21,8 @@ pub(super) struct Placed {
     pub at: Vec<Index>,
     /// Only where all of these hold.
     pub guards: Vec<Guard>,
+    /// How points write to one element.
+    pub writes: Writes,
 }
 
 impl KernelBuilder<'_> {
@@ -35,17 +37,20 @@ impl KernelBuilder<'_> {
             return None;
         }
         let node = self.node(class);
-        matches!(node.op.def().class, Class::Update(_)).then(|| node.operands[0])
+        matches!(node.op.def().class, Class::Update(..)).then(|| node.operands[0])
     }
 
     /// Where a value of a part that is written anew goes.
     fn landed(&mut self, placed: Placed, scope: &mut BodyScope) -> Result<Placed, String> {
         let Some(whole) = self.part_of(placed.class) else { return Ok(placed) };
-        if self.is_interior(whole) {
+        if self.is_interior(whole) && self.classes.classes[whole].scalar.is_none() {
             return Err("a part is written anew of what is not stored".into());
         }
         let node = self.node(placed.class);
-        let Class::Update(map) = node.op.def().class else { return Ok(placed) };
+        let Class::Update(map, writes) = node.op.def().class else { return Ok(placed) };
+        if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
+            return Err(format!("`{}` writes what takes a kernel of its own", node.op));
+        }
         let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();
         let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
@@ -55,8 +60,9 @@ impl KernelBuilder<'_> {
         let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
         let change = |index: &Index| index.substitute(&coords, &|_| Index::atom(Atom::Value(id)), &domain);
         let at = piece.at.iter().map(change).collect();
-        let guards = piece.guards.iter().map(|(index, range)| (change(index), range.clone())).collect();
-        Ok(Placed { at, guards, ..placed })
+        let of_piece = piece.guards.iter().map(|(index, range)| (change(index), range.clone()));
+        let guards = placed.guards.into_iter().chain(of_piece).collect();
+        Ok(Placed { at, guards, writes, ..placed })
     }
 
     /// Computes every store: those above the anchor first, whose place follows from the anchor's; then those that are met
@@ -80,7 +86,7 @@ impl KernelBuilder<'_> {
                 Some(Where { at, guards }) => {
                     let place = scope.place(at.clone(), guards.clone());
                     let value = self.value(written, &place, scope)?;
-                    places.push(Placed { class, value, at, guards });
+                    places.push(Placed { class, value, at, guards, writes: Writes::Apart });
                 }
                 None => later.push(class),
             }
@@ -99,7 +105,7 @@ impl KernelBuilder<'_> {
             };
             let place = scope.place(at.clone(), Vec::new());
             let value = self.value(written, &place, scope)?;
-            places.push(Placed { class, value, at, guards: Vec::new() });
+            places.push(Placed { class, value, at, guards: Vec::new(), writes: Writes::Apart });
         }
         // A row of no elements still has its results; a domain without points has none.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };
@@ -200,7 +206,7 @@ impl KernelBuilder<'_> {
                 let access = self.access(class, &at, domain).ok()?;
                 access.pieces.into_iter().find_map(|p| self.find_anchor(node.operands[p.operand], p.at, domain))
             }
-            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project | Class::Loop => None,
+            Class::Leaf(_) | Class::Update(..) | Class::Composite | Class::Project | Class::Loop => None,
         }
     }
 }

@@ -78,6 +78,19 @@ impl KernelBuilder<'_> {
                 let arg = self.row_argument(class, at, guards, scope)?;
                 Ok(ClassValue::from(Instr::Reduce { how, arg, dtype }))
             }
+            Class::Anchor(Anchor::Ranking) => {
+                let (outer, _) = self.row_of(class)?;
+                let along = self.row.as_ref().map(|(axis, _)| Index::coord(*axis));
+                let extent = self.dims(class)?.last().copied();
+                if at.get(outer.len()) != along.as_ref() && extent != Some(1) {
+                    return Err("an element's place in its row is read elsewhere than at the element".into());
+                }
+                let arg = self.row_argument(class, at, guards, scope)?;
+                let number = |name: &str| attr(node, name).and_then(Attr::int);
+                let most = number("most").and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                let descending = attr(node, "descending").and_then(Attr::bool).unwrap_or(false);
+                Ok(ClassValue::from(Instr::Ranking { arg, most, descending, dtype }))
+            }
             Class::Anchor(_) => {
                 // Where there is no point, nothing is read.
                 let identity = scope.body.domain.contains(&0)
@@ -90,7 +103,7 @@ impl KernelBuilder<'_> {
                     Err("the anchor is read elsewhere than where it is computed".into())
                 }
             }
-            Class::Leaf(_) | Class::Update(_) | Class::Composite | Class::Project | Class::Loop => {
+            Class::Leaf(_) | Class::Update(..) | Class::Composite | Class::Project | Class::Loop => {
                 Err(format!("`{}` has no kernel form", node.op))
             }
         }

@@ -1,17 +1,18 @@
 //! A backend that computes kernels point by point in `f64`: what a kernel description means, and the smallest example of a
 //! backend.
 
-use std::{any::Any, collections::HashMap, sync::Arc};
+use std::{any::Any, cmp::Ordering, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DeviceBuffer, EmptyRow, Executable, Guard, Input, Instr,
-    Kernel, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, Store, ValueId, extents::Placement,
+    AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DTypes, DeviceBuffer, EmptyRow, Executable, Guard, Input,
+    Instr, Kernel, Limits, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, Store, ValueId,
+    extents::Placement,
 };
 use eutectic_ir::{
     DType, Origin, Tensor,
     index::Index,
     ops::{
-        Reduction,
+        Reduction, Writes,
         eval::{Element, Eval, Value},
     },
 };
@@ -30,6 +31,10 @@ impl Backend for Naive {
 
     fn supports(&self, _: &Kernel) -> Result<(), Vec<String>> {
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { in_order: true, combined: DTypes::ALL, ranked: usize::MAX, ..Limits::default() }
     }
 
     /// A second for each launch and a microsecond for each element that is read or written: what it fuses is then what any
@@ -307,7 +312,11 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
             }
             if eval.hold(&store.guards, &point)? {
                 let at = eval.at(&store.at, &point)? as usize;
-                values[at] = eval.value(store.value, &point)?.store(kernel.slots[store.slot].0);
+                let (value, dtype) = (eval.value(store.value, &point)?, kernel.slots[store.slot].0);
+                values[at] = match store.writes {
+                    Writes::Apart | Writes::InOrder => value.store(dtype),
+                    Writes::Combined(how) => combined(how, [values[at], value], dtype),
+                };
             }
         }
     }
@@ -382,6 +391,27 @@ impl<'a> Evaluator<'a> {
                 Ok((eval.exact)(&args, attrs, *dtype).store(*dtype))
             }
             Instr::Reduce { how, arg, dtype } => self.reduce(id, *how, *arg, *dtype, point),
+            Instr::Ranking { arg, most, descending, dtype } => {
+                let outer = point.len() - self.row_axes;
+                let row = points(&self.body.domain[outer..]).map(|row| [&point[..outer], &row].concat());
+                let row: Vec<_> =
+                    row.map(|at| Ok((self.value(*arg, &at)?, at))).collect::<Result<_, BackendError>>()?;
+                // Integers of 64 bits are not told apart by the numbers that they are.
+                let order = |a: &Element<f64>, b: &Element<f64>| match (a, b) {
+                    (Element::Int(a), Element::Int(b)) => a.cmp(b),
+                    (a, b) => {
+                        let [a, b] = [a, b].map(|&e| number(e) + 0.0);
+                        a.is_nan().cmp(&b.is_nan()).then(a.partial_cmp(&b).unwrap_or(Ordering::Equal))
+                    }
+                };
+                let own = self.value(*arg, point)?;
+                let before = |(other, at): &(Element<f64>, Vec<usize>)| {
+                    let order = if *descending { order(&own, other) } else { order(other, &own) };
+                    order.is_lt() || order.is_eq() && at[..] < *point
+                };
+                let rank = row.iter().filter(|other| before(other)).count().min(*most);
+                Ok(constant(rank as f64, *dtype))
+            }
             Instr::Select { pieces, fill, dtype } => {
                 for (guards, value) in pieces {
                     if self.hold(guards, point)? {
@@ -427,20 +457,22 @@ impl<'a> Evaluator<'a> {
         let row = points(&self.body.domain[outer..]);
         let values =
             row.map(|row| self.value(arg, &[&point[..outer], &row].concat())).collect::<Result<Vec<_>, _>>()?;
-        let element = match (dtype.is_float(), how) {
-            (true, how) => Element::Real(fold(how, values.into_iter().map(number))),
-            (false, how) => Element::Int(Some(fold_int(
-                how,
-                values.into_iter().map(|e| match e {
-                    Element::Int(n) => n.unwrap_or_default(),
-                    Element::Real(x) => x as i64,
-                }),
-            ))),
-        };
-        let element = element.store(dtype);
+        let element = combined(how, values, dtype);
         self.rows.insert(key, element);
         Ok(element)
     }
+}
+
+fn combined(how: Reduction, values: impl IntoIterator<Item = Element<f64>>, dtype: DType) -> Element<f64> {
+    let integer = |e: Element<f64>| match e {
+        Element::Int(n) => n.unwrap_or_default(),
+        Element::Real(x) => x as i64,
+    };
+    let element = match dtype.is_float() {
+        true => Element::Real(fold(how, values.into_iter().map(number))),
+        false => Element::Int(Some(fold_int(how, values.into_iter().map(integer)))),
+    };
+    element.store(dtype)
 }
 
 fn constant(x: f64, dtype: DType) -> Element<f64> {

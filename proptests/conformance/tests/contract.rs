@@ -103,7 +103,10 @@ fn limits(random: &mut Random) -> Limits {
         arguments: one(&[16, 24, 40]),
         binding: one(&[1 << 10, 1 << 14]),
         capacity: one(&[1 << 12, 1 << 16]),
+        ranked: one(&[0, 8]),
         dtypes: DTypes::ALL,
+        in_order: any_part,
+        combined: DTypes::of([DType::F32, DType::I64]),
         subnormals: true,
     };
     limits.alignment = random.pick(&[1, 8, 64, 256, 4096]);

@@ -48,6 +48,7 @@ suites! {
     program on BEST,
     sessions on BEST,
     states on BEST,
+    scatters on BEST,
     failures on BEST,
     extents on BEST,
     precision on BEST,

@@ -101,7 +101,7 @@ impl<T: Element> Ours<T> {
             b
         };
         let anchor = AnchorKernel::product(operand(0, &[b, m, k]), operand(1, &[b, k, n]));
-        let stores = vec![Store { slot: 2, at: row_major(&[b, m, n]), guards: Vec::new(), value }];
+        let stores = vec![Store::new(2, row_major(&[b, m, n]), value)];
         let counts = [b * m * k, b * k * n, b * m * n];
         let kernel = Kernel { anchor, body: result, stores, slots: counts.map(|n| (T::DTYPE, n)).to_vec() };
         let mut program = program(&kernel);

@@ -62,7 +62,7 @@ pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kerne
         y = map(&mut b, "add", &[], &[y, r]);
     }
     let anchor = AnchorKernel::product(operand(0, &[m, k], dense(&[m, k])), operand(1, &[k, n], dense(&[k, n])));
-    let stores = vec![Store { slot: 3, at: dense(&[m, n]), guards: Vec::new(), value: y }];
+    let stores = vec![Store::new(3, dense(&[m, n]), y)];
     let counts = [m * k, k * n, n, m * n, m * n];
     let used = if residual { 5 } else { 4 };
     Kernel { anchor, body: b, stores, slots: counts[..used].iter().map(|&c| (DType::F32, c)).collect() }
@@ -92,7 +92,7 @@ pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
         softcap: 0.0.into(),
         empty: EmptyRow::Nan,
     };
-    let stores = vec![Store { slot: 2, at: out, guards: Vec::new(), value: y }];
+    let stores = vec![Store::new(2, out, y)];
     Kernel { anchor, body: b, stores, slots: [s * 3 * h * d, s, s * h * d].map(|c| (DType::F32, c)).to_vec() }
 }
 
@@ -121,7 +121,7 @@ pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
         x = weights(&mut b, x);
     }
     let x = normalised(&mut b, x, n);
-    let stores = vec![Store { slot: 3, at: dense(&[m, n]), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(3, dense(&[m, n]), x)];
     Kernel {
         anchor: AnchorKernel::Rows { axes: 1 },
         body: b,
@@ -138,7 +138,7 @@ pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let id = push(&mut b, Instr::Within { arg, extent: words.into(), guards: Vec::<Guard>::new(), dtype: DType::I64 });
     let x = load(&mut b, 0, Index::atom(Atom::Value(id)).times(n as i64).plus(&Index::coord(1)));
     let x = normalised(&mut b, x, n);
-    let stores = vec![Store { slot: 3, at: dense(&[m, n]), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(3, dense(&[m, n]), x)];
     let mut slots = [words * n, n, n, m * n].map(|c| (DType::F32, c)).to_vec();
     slots.push((DType::I64, m));
     Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
@@ -154,7 +154,7 @@ pub fn pointwise(n: usize) -> Kernel {
     let gate = map(&mut b, "sigmoid", &[], &[c]);
     let y = map(&mut b, "mul", &[], &[y, gate]);
     let y = map(&mut b, "add", &[], &[y, d]);
-    let stores = vec![Store { slot: 5, at: Index::coord(0), guards: Vec::new(), value: y }];
+    let stores = vec![Store::new(5, Index::coord(0), y)];
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 6] }
 }
 
@@ -171,7 +171,7 @@ pub fn softmax(m: usize, n: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let x = load(&mut b, 0, dense(&[m, n]));
     let x = weights(&mut b, x);
-    let stores = vec![Store { slot: 1, at: dense(&[m, n]), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(1, dense(&[m, n]), x)];
     let slots = [m * n, m * n].map(|c| (DType::F32, c)).to_vec();
     Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
 }
@@ -183,14 +183,14 @@ pub fn chain(op: &str, attrs: &[Attr], times: usize, n: usize) -> Kernel {
     for _ in 0..times {
         x = map(&mut b, op, attrs, &[x]);
     }
-    let stores = vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(1, Index::coord(0), x)];
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 2] }
 }
 
 pub fn transpose(m: usize, n: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let x = load(&mut b, 0, Index::coord(1).times(m as i64).plus(&Index::coord(0)));
-    let stores = vec![Store { slot: 1, at: dense(&[m, n]), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(1, dense(&[m, n]), x)];
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, m * n); 2] }
 }
 
@@ -204,7 +204,7 @@ pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     for guard in [rows, columns] {
         x = push(&mut b, Instr::Select { pieces: vec![(vec![guard], x)], fill: 0.0.into(), dtype: DType::F32 });
     }
-    let stores = vec![Store { slot: 1, at: dense(&b.domain), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(1, dense(&b.domain), x)];
     let slots = [c * h * w, (h + 2) * (w + 2) * c].map(|n| (DType::F32, n)).to_vec();
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots }
 }
@@ -216,7 +216,7 @@ pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
     let at = flatten(&[place(0, 3), place(1, 4), Index::coord(2)], &[2 * h + 1, 2 * w + 1, c]);
     let x = load(&mut b, 0, at);
     let x = reduce(&mut b, Reduction::Max, x);
-    let stores = vec![Store { slot: 1, at: dense(&[h, w, c]), guards: Vec::new(), value: x }];
+    let stores = vec![Store::new(1, dense(&[h, w, c]), x)];
     let slots = [(2 * h + 1) * (2 * w + 1) * c, h * w * c].map(|n| (DType::F32, n)).to_vec();
     Kernel { anchor: AnchorKernel::Rows { axes: 2 }, body: b, stores, slots }
 }

@@ -2,8 +2,9 @@
 
 use eutectic_backend::{
     AnchorKernel, Body, Kernel, Load, Store,
-    reach::{AxisSet, held, is_dense, line, mentioned, points, row_mask},
+    reach::{AxisSet, held, is_dense, line, masks, of_place, points, row_mask},
 };
+use eutectic_ir::ops::Writes;
 
 use super::{
     lines::{SQUARE, run},
@@ -50,6 +51,17 @@ impl CostModel {
         }
     }
 
+    /// Storing elements where integers say, which may be one place: one by one where these differ along a line.
+    fn scattered(&self, kernel: &Kernel, store: &Store) -> f64 {
+        let (e, body) = (&self.costs().element, &kernel.body);
+        let (n, inner) = (points(&body.domain, AxisSet::MAX), body.domain.last().map_or(1.0, |&n| n.max(1) as f64));
+        let one_by_one = run(&store.at, body, &masks(body, 0)) < LONG_RUN as f64;
+        let (dtype, count) = kernel.slots[store.slot];
+        let near = (count * dtype.size()) as f64 <= self.costs().memory.l2_bytes;
+        let place = if one_by_one { e.gather + if near { e.strided } else { e.scattered } } else { e.cheap };
+        n / inner * e.run + n * place
+    }
+
     /// Copying an element whose neighbours in the tile lie apart in memory: in squares, where those along another axis of the tile lie side
     /// by side.
     fn apart(&self, strides: &[i64], domain: &[usize], row: AxisSet) -> f64 {
@@ -63,7 +75,10 @@ impl CostModel {
     /// Storing the elements of a kernel: lines are written as they are, or copied if they are short.
     pub(super) fn store(&self, kernel: &Kernel, form: Option<&LaneForm>, store: &Store) -> f64 {
         let (e, domain) = (&self.costs().element, &kernel.body.domain);
-        let n = points(domain, mentioned(&store.at));
+        let n = points(domain, of_place(store, &kernel.body));
+        if store.writes != Writes::Apart {
+            return self.scattered(kernel, store);
+        }
         if let Some(form) = form {
             // Sums side by side are stored so, or element by element.
             let lane = form.order.last().copied().unwrap_or(0);

@@ -81,7 +81,7 @@ mod tests {
             let op = Op::named("exp").unwrap();
             body.instrs.push(Instr::Map { op, attrs: [].into_iter().collect(), args: vec![arg], dtype: DType::F32 });
         }
-        let stores = vec![Store { slot: 1, at: Index::coord(0), guards: Vec::new(), value: times }];
+        let stores = vec![Store::new(1, Index::coord(0), times)];
         Kernel { anchor: AnchorKernel::Map, body, stores, slots: vec![(DType::F32, n); 2] }
     }
 

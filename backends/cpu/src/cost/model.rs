@@ -4,7 +4,8 @@ use eutectic_backend::{
     AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reach::{
-        AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, points, row_mask, stored,
+        AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, of_place, points,
+        row_mask, stored, together,
     },
     reductions::RowValues,
     scores::Shares,
@@ -14,6 +15,7 @@ use eutectic_backend::{
 use eutectic_ir::{
     Attr, DType, Op,
     index::{Atom, Index},
+    ops::Writes,
 };
 use rustc_hash::FxHashMap;
 
@@ -183,11 +185,13 @@ impl CostModel {
         // Tables that no cache holds.
         work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
         let domain = &kernel.body.domain;
-        let elements = |store: &Store| points(domain, mentioned(&store.at));
+        let elements = |store: &Store| points(domain, of_place(store, &kernel.body));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
         // Guards that hold in no box of a tile are asked for each run.
         let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
-        for store in kernel.stores.iter().filter(|s| !s.guards.iter().all(|guard| of_stores.is_of_box(guard))) {
+        let in_runs =
+            |s: &&Store| s.writes == Writes::Apart && !s.guards.iter().all(|guard| of_stores.is_of_box(guard));
+        for store in kernel.stores.iter().filter(in_runs) {
             work.seconds += elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs.element.run;
         }
         match &kernel.anchor {
@@ -336,6 +340,13 @@ impl CostModel {
                     let n = points(&body.domain, masks[*arg]);
                     work.seconds += rows * e.row + n * e.reduce * self.factor(*dtype);
                     work.flops += n;
+                }
+                Instr::Ranking { arg, most, .. } => {
+                    // Keys are made and parted, then the first ones sorted.
+                    let [rows, all] = [!row, AxisSet::MAX].map(|axes| points(&body.domain, masks[*arg] & axes));
+                    let sorted = rows * (*most as f64).min(all / rows.max(1.0));
+                    work.seconds += e.gather * (3.0 * all + sorted * (*most as f64).max(1.0).log2());
+                    work.flops += all;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
                 Instr::Select { pieces, .. }
@@ -523,7 +534,11 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
 fn parallelism(kernel: &Kernel) -> f64 {
     let domain = &kernel.body.domain;
     match &kernel.anchor {
-        AnchorKernel::Map => f64::INFINITY,
+        // One thread goes through the points that may write one element.
+        AnchorKernel::Map => {
+            let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
+            if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
+        }
         AnchorKernel::Rows { .. } => points(domain, !row_mask(kernel)),
         AnchorKernel::Contraction { axes, .. } => {
             let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);

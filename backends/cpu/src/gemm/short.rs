@@ -88,7 +88,7 @@ mod tests {
         let kernel = Kernel {
             anchor: AnchorKernel::product(load(0, DType::F32, [ROWS, k]), load(1, storage, [k, n])),
             body,
-            stores: vec![Store { slot: 2, at: at(n), guards: Vec::new(), value: 0 }],
+            stores: vec![Store::new(2, at(n), 0)],
             slots: vec![(DType::F32, ROWS * k), (storage, k * n), (DType::F32, ROWS * n)],
         };
         let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));

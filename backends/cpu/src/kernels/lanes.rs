@@ -343,7 +343,7 @@ mod tests {
         Kernel {
             anchor: AnchorKernel::Contraction { lhs, rhs, axes },
             body: body(&domain, vec![Instr::Anchor { dtype }], Vec::new()),
-            stores: vec![Store { slot: 2, at: stores, guards: Vec::new(), value: 0 }],
+            stores: vec![Store::new(2, stores, 0)],
             slots: vec![(dtype, channels * size * size), (dtype, channels * 9), (dtype, domain.iter().product())],
         }
     }

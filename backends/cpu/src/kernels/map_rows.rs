@@ -7,7 +7,7 @@ use crate::{
     machine::Caches,
     runtime::thunk::{Thunk, ThunkContext},
     simd::{Isa, stream},
-    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
+    tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram, domain::AxisMask},
 };
 
 /// Below so many evaluated elements, waking another thread takes longer than the work.
@@ -29,8 +29,10 @@ pub struct Tiles {
     grid: Grid,
     /// Tiles of a task, which follow each other.
     tiles: usize,
-    /// The parts of a row, if rows are too long to be kept.
+    /// The parts of a row, if rows are too long to be kept; or those of the axes along which points may write one element.
     parts: Option<Grid>,
+    /// The axes that these are of.
+    inner: AxisMask,
     serial: bool,
 }
 
@@ -47,12 +49,16 @@ impl Tiles {
         let traffic = program.traffic(slots);
         program.beyond_l2 = traffic >= caches.l2;
         program.streams = (traffic >= STREAMS.max(STREAMS_OF_CACHE * caches.l2)).then(|| stream::copy(isa));
-        let (len, whole) = tile::grid::shape(&program, &limit, caches.l1);
+        let (mut len, whole) = tile::grid::shape(&program, &limit, caches.l1);
         let all = u8::MAX;
-        let (grid, parts) = if whole {
+        let inner = program.row | program.together;
+        let (grid, parts) = if whole && program.together == 0 {
             (Grid::cut(&nest.domain, all, &len, &program.worthy_places(&len)), None)
         } else {
-            (Grid::new(&nest.domain, !program.row, &len), Some(Grid::new(&nest.domain, program.row, &len)))
+            // Row-major order is that of tiles which are one point wide along all axes but the last.
+            let last = program.in_order.checked_ilog2().unwrap_or(0) as usize;
+            (0..last).filter(|d| program.in_order >> d & 1 == 1).for_each(|d| len[d] = 1);
+            (Grid::new(&nest.domain, !inner, &len), Some(Grid::new(&nest.domain, inner, &len)))
         };
         let parts_of_row = parts.as_ref().map_or(vec![[1; MAX_RANK]], Grid::extents);
         let both = |len: &[usize; MAX_RANK], part: &[usize; MAX_RANK]| std::array::from_fn(|d| len[d].max(part[d]));
@@ -62,7 +68,7 @@ impl Tiles {
         let elements: usize = nest.domain.iter().product();
         let serial = elements.saturating_mul(program.steps.len()) < SERIAL;
         let tiles = (grid.count() / TASKS).clamp(1, (TASK / grid.len().iter().product::<usize>().max(1)).max(1));
-        Ok(Tiles { program, grid, tiles, parts, serial })
+        Ok(Tiles { program, grid, tiles, parts, inner, serial })
     }
 
     /// Works on a tile; another may follow.
@@ -76,7 +82,7 @@ impl Tiles {
         };
         let part_of_tile = |n: usize| {
             let (mut tile, part) = (*tile, parts.tile(n));
-            for d in (0..MAX_RANK).filter(|d| self.program.row >> d & 1 == 1) {
+            for d in (0..MAX_RANK).filter(|d| self.inner >> d & 1 == 1) {
                 (tile.start[d], tile.len[d]) = (part.start[d], part.len[d]);
             }
             tile

@@ -90,7 +90,7 @@ impl Operand {
         let of_numbers = slots.add(of_number, numbers.domain.iter().product());
         let dense = strides_of(&numbers.domain);
         let at = dense.iter().enumerate().fold(Index::default(), |at, (d, &s)| at.plus(&Index::coord(d).times(s)));
-        numbers.stores = vec![Store { slot: of_numbers, at, guards: Vec::new(), value: number }];
+        numbers.stores = vec![Store::new(of_numbers, at, number)];
         let first = evaluated(numbers, slots, isa).ok()?;
         let mut dense = dense.into_iter();
         let along = (0..batch).map(|axis| if kept >> axis & 1 == 1 { dense.next().unwrap_or(0) } else { 0 }).collect();
@@ -235,7 +235,7 @@ fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<O
     let dense = strides_of(&reduced.domain);
     let at = dense.iter().enumerate().fold(Index::default(), |sum, (d, &s)| sum.plus(&Index::coord(d).times(s)));
     let slot = slots.add(acc, reduced.domain.iter().product());
-    reduced.stores = vec![Store { slot, at, guards: Vec::new(), value: reduced.results[0] }];
+    reduced.stores = vec![Store::new(slot, at, reduced.results[0])];
     let first = evaluated(reduced, slots, isa)?;
     // The innermost axis of a group is what the group's points are apart by.
     let mut inner = dense.into_iter();

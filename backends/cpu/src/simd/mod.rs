@@ -10,6 +10,7 @@ pub mod lines;
 pub mod phases;
 pub mod pointwise;
 pub mod prefetch;
+pub mod ranking;
 pub mod reduce;
 pub mod softmax;
 pub mod stored;

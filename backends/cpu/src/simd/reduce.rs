@@ -248,6 +248,74 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     }
 }
 
+/// Combines what is stored with what is there, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Combining {
+    /// Elements that are so many elements apart, with others that are: how many there are.
+    pub line: unsafe fn(*mut u8, isize, *const u8, isize, usize),
+    /// See [`ScatterFn`].
+    pub each: ScatterFn,
+}
+
+/// Stores elements, which are so many elements apart, each at its place in a buffer; at none where that is negative.
+pub type ScatterFn = unsafe fn(*mut u8, &[i64], *const u8, isize);
+
+/// # Safety
+/// There must be `n` elements at both places, and no element at both; the first ones may be one.
+unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, apart: isize, n: usize) {
+    let (to, from) = (to.cast::<T>(), from.cast::<T>());
+    if [step, apart] == [1, 1] {
+        // SAFETY: passed on from the caller.
+        let (to, from) = unsafe { (std::slice::from_raw_parts_mut(to, n), std::slice::from_raw_parts(from, n)) };
+        return to.iter_mut().zip(from).for_each(|(to, &from)| *to = C::combine(*to, from));
+    }
+    for j in 0..n as isize {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let to = to.offset(j * step);
+            to.write(C::combine(to.read(), from.offset(j * apart).read()));
+        }
+    }
+}
+
+/// # Safety
+/// The buffer must have the places, and there must be an element for each.
+unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, apart: isize) {
+    let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
+    for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let to = buffer.offset(place as isize);
+            to.write(C::combine(to.read(), from.offset(j * apart).read()));
+        }
+    }
+}
+
+/// The functions that combine what is stored with what is there, unless elements have fewer digits than it takes.
+pub fn combining(how: Reduction, dtype: DType) -> Option<Combining> {
+    fn with<T: Wide, C: Combine>() -> Combining {
+        Combining { line: combine_line::<T, C>, each: combine_each::<T, C> }
+    }
+    fn of<T: Wide>(how: Reduction) -> Combining {
+        match how {
+            Reduction::Sum => with::<T, Sum>(),
+            Reduction::Product => with::<T, Product>(),
+            Reduction::Max => with::<T, Max>(),
+            Reduction::Min => with::<T, Min>(),
+        }
+    }
+    match dtype {
+        DType::F32 => Some(of::<f32>(how)),
+        DType::F64 => Some(of::<f64>(how)),
+        DType::I8 => Some(of::<i8>(how)),
+        DType::U8 => Some(of::<u8>(how)),
+        DType::I32 => Some(of::<i32>(how)),
+        DType::I64 => Some(of::<i64>(how)),
+        DType::U32 => Some(of::<u32>(how)),
+        DType::F16 | DType::Bf16 | DType::Bool => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

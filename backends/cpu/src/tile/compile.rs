@@ -4,15 +4,16 @@ use eutectic_backend::{
     Instr, Load, Store, ValueId,
     axes::Nest,
     order::{flatten_pieces, needed, order},
+    reach::together,
     reductions::RowValues,
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Writes};
 use rustc_hash::FxHashMap;
 
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
-    gather::GatherLines,
+    gather::{GatherLines, ScatterLines},
     pairs::{FusedPair, pairs},
     program::{Scatter, TileProgram, TileStep, TileValue, Word, Write},
     region::Region,
@@ -20,7 +21,9 @@ use super::{
 use crate::simd::{
     Isa, PointFn,
     convert::{cast, narrow, register, widen},
-    reduce, table,
+    ranking,
+    reduce::{self, Combining},
+    table,
 };
 
 /// Compiles a nest. `rows` is how many of its innermost axes form a row; `slots` are the buffers' types and sizes. Registers
@@ -56,6 +59,8 @@ pub fn compile_for(
         program: TileProgram {
             domain: nest.domain.clone(),
             row,
+            together: 0,
+            in_order: 0,
             steps: Vec::new(),
             values: Vec::new(),
             writes: Vec::new(),
@@ -211,18 +216,35 @@ impl TileCompiler<'_> {
                     Err(why) => self.problem(why, dtype),
                 }
             }
-            Instr::Reduce { how, arg, .. } => {
-                let mut arg = self.at(*arg);
-                let missing = self.program.row & !self.mask(arg);
-                if missing != 0 {
-                    let (of, mask) = (self.program.values[arg].dtype, self.mask(arg) | missing);
-                    arg = self.push(TileStep::Spread(arg), of, mask);
+            Instr::Ranking { arg, most, descending, dtype: result } => {
+                let arg = self.along_row(*arg);
+                let rank = ranking::find(self.program.values[arg].dtype, *descending);
+                let step = TileStep::Ranking { arg, most: *most, rank, offset: 0 };
+                let step = self.push(step, DType::I32, self.mask(arg));
+                match result {
+                    DType::I32 => step,
+                    _ => self.point(cast(DType::I32, *result, self.isa), [0.0; 2], vec![step], dtype),
                 }
+            }
+            Instr::Reduce { how, arg, .. } => {
+                let arg = self.along_row(*arg);
                 let (accumulate, finish) = reduce::find(*how, dtype, self.isa);
                 let mask = self.mask(arg) & !self.program.row;
                 self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
             }
             Instr::Select { pieces, fill, .. } => self.select(pieces, number(fill.get(), instr.dtype()), dtype),
+        }
+    }
+
+    /// A value, repeated along the row where it is the same for all of it.
+    fn along_row(&mut self, value: ValueId) -> usize {
+        let arg = self.at(value);
+        match self.program.row & !self.mask(arg) {
+            0 => arg,
+            missing => {
+                let (of, mask) = (self.program.values[arg].dtype, self.mask(arg) | missing);
+                self.push(TileStep::Spread(arg), of, mask)
+            }
         }
     }
 
@@ -355,6 +377,13 @@ impl TileCompiler<'_> {
             self.problems.push(format!("a store of {held} to a buffer of {dtype}"));
             return;
         }
+        let combine = match store.writes {
+            Writes::Apart | Writes::InOrder => None,
+            Writes::Combined(how) => match reduce::combining(how, dtype) {
+                None => return self.problems.push(format!("{how:?} of {dtype} where it is stored")),
+                combine => combine,
+            },
+        };
         if let Some(run) = narrow(dtype, self.isa) {
             value = match self.narrowed.get(&(value, dtype)) {
                 Some(&known) => known,
@@ -374,12 +403,20 @@ impl TileCompiler<'_> {
         let reached: Vec<_> =
             self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
         let affine = CompiledAccess::new(&store.at).and_then(|access| access.affine());
+        if store.writes != Writes::Apart {
+            let together = together(store, &self.program.domain) as AxisMask;
+            self.program.together |= together;
+            self.program.in_order |= if combine.is_none() { together } else { 0 };
+            return self.scatter(store, value, count, combine);
+        }
         if !store.guards.is_empty() || !store.at.values().is_empty() {
             let (guards, _) = self.guards(&store.guards);
             let region = Region::new(&guards, &self.program.domain, self.single);
-            let Some(((base, strides), region)) = affine.zip(region) else { return self.scatter(store, value, count) };
+            let Some(((base, strides), region)) = affine.zip(region) else {
+                return self.scatter(store, value, count, None);
+            };
             if !is_inside(&region.range(base, &strides), count) {
-                return self.scatter(store, value, count);
+                return self.scatter(store, value, count, None);
             }
             self.program.writes.push(Write { slot: store.slot, base, strides, region: Some(region), value });
             return;
@@ -402,12 +439,16 @@ impl TileCompiler<'_> {
     }
 
     /// A store at places that are known only when it runs, which are checked then.
-    fn scatter(&mut self, store: &Store, value: usize, count: usize) {
+    fn scatter(&mut self, store: &Store, value: usize, count: usize, combine: Option<Combining>) {
         match self.access(&store.at) {
             Ok((access, of_access)) => {
                 let (guards, of_guards) = self.guards(&store.guards);
-                let mask = self.mask(value) | of_access | of_guards;
-                self.program.scatters.push(Scatter { slot: store.slot, count, access, guards, value, mask });
+                // Each point is combined with what is there, even if all do the same.
+                let all = if combine.is_some() { self.all } else { 0 };
+                let mask = self.mask(value) | of_access | of_guards | all;
+                let lines = ScatterLines::new(&access, &guards, mask, &|v| self.mask(v));
+                let scatter = Scatter { slot: store.slot, count, access, guards, value, mask, combine, lines };
+                self.program.scatters.push(scatter);
             }
             Err(why) => self.problems.push(why),
         }

@@ -47,3 +47,37 @@ impl GatherLines {
         Some(GatherLines { axis, at: access.split(axis, of_value)?, of_lines, of_elements })
     }
 }
+
+/// How a store at places that are read is written in lines along an axis.
+#[derive(Clone, Debug)]
+pub struct ScatterLines {
+    /// The innermost axis on which the store depends.
+    pub axis: usize,
+    /// Where elements go.
+    pub at: SplitAccess,
+    /// Guards that say the same of all of a line.
+    pub of_lines: Vec<TileGuard>,
+    /// Other guards: what must lie in a range, from where to before where.
+    pub of_elements: Vec<(SplitAccess, std::ops::Range<i64>)>,
+}
+
+impl ScatterLines {
+    /// Of a store that depends on the axes of `mask`, as [`GatherLines::new`].
+    pub fn new(
+        access: &CompiledAccess,
+        guards: &[TileGuard],
+        mask: AxisMask,
+        of_value: &dyn Fn(usize) -> AxisMask,
+    ) -> Option<ScatterLines> {
+        let axis = mask.checked_ilog2()? as usize;
+        let accesses = || guards.iter().map(|guard| &guard.access).chain([access]);
+        if accesses().map(|access| access.shortest_run(axis, of_value)).min()? >= LONG_RUN {
+            return None;
+        }
+        let (of_elements, of_lines): (Vec<_>, Vec<_>) =
+            guards.iter().cloned().partition(|guard| guard.access.depends_on(of_value) >> axis & 1 == 1);
+        let split = |guard: TileGuard| Some((guard.access.split(axis, of_value)?, guard.from..guard.to));
+        let of_elements = of_elements.into_iter().map(split).collect::<Option<_>>()?;
+        Some(ScatterLines { axis, at: access.split(axis, of_value)?, of_lines, of_elements })
+    }
+}

@@ -23,6 +23,8 @@ const STEP: f64 = 60.0;
 const COPIED: f64 = 0.05;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 pub const LONGEST_ROW: usize = 1 << 15;
+/// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
+pub const LONGEST_ORDERED: usize = 1 << 22;
 
 /// A domain cut into tiles, along each axis by itself.
 #[derive(Clone, Debug)]
@@ -157,7 +159,9 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
     let across = program.across();
     let line: usize = (0..rank).filter(|d| across >> d & 1 == 1).map(|d| CROSS.min(limit[d])).product();
     let most = if across != 0 && program.passes.len() == 1 { *REGISTER.end() } else { LONGEST_ROW };
-    let whole = row.saturating_mul(line) <= most;
+    // Elements of a row are ordered where all of them are.
+    let ordered = program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. }));
+    let whole = ordered || row.saturating_mul(line) <= most;
     let mut len = [1; MAX_RANK];
     // Rows are gone over again and again: most of the cache is for them.
     let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });

@@ -5,7 +5,7 @@ use eutectic_ir::DType;
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
-    gather::GatherLines,
+    gather::{GatherLines, ScatterLines},
     region::Region,
     shape::TileShape,
 };
@@ -13,7 +13,8 @@ use crate::{
     runtime::fault::IndexFault,
     simd::{
         Isa, PointFn,
-        reduce::{Accumulate, FinishFn},
+        ranking::RankFn,
+        reduce::{Accumulate, Combining, FinishFn},
         stream,
     },
 };
@@ -120,6 +121,17 @@ pub enum TileStep {
         /// Byte offset of the accumulators.
         offset: usize,
     },
+    /// The order of a row's elements.
+    Ranking {
+        /// The elements.
+        arg: usize,
+        /// How many of the first ones are told apart.
+        most: usize,
+        /// The function, and bytes of a key.
+        rank: (RankFn, usize),
+        /// Byte offset of the keys.
+        offset: usize,
+    },
     /// The first piece whose box a point lies in.
     Pieces {
         /// The pieces.
@@ -148,7 +160,7 @@ impl TileStep {
             TileStep::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
             TileStep::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
             TileStep::Point { args, .. } => args.clone(),
-            TileStep::Spread(arg) | TileStep::Reduce { arg, .. } => vec![*arg],
+            TileStep::Spread(arg) | TileStep::Reduce { arg, .. } | TileStep::Ranking { arg, .. } => vec![*arg],
             TileStep::Select { pieces, .. } => {
                 pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
             }
@@ -217,6 +229,10 @@ pub struct Scatter {
     pub value: usize,
     /// The axes on which any of these depends.
     pub mask: AxisMask,
+    /// What it does to what is there, if it does not take its place.
+    pub combine: Option<Combining>,
+    /// How lines of it are written where runs are short.
+    pub lines: Option<ScatterLines>,
 }
 
 /// A compiled body.
@@ -226,6 +242,10 @@ pub struct TileProgram {
     pub domain: Vec<usize>,
     /// The axes that form a row.
     pub row: AxisMask,
+    /// The axes along which points may write one element: one thread goes through them in order.
+    pub together: AxisMask,
+    /// Those of them along which the order matters.
+    pub in_order: AxisMask,
     /// The steps.
     pub steps: Vec<TileStep>,
     /// The value of each step.

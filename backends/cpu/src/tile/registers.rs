@@ -44,8 +44,12 @@ impl TileProgram {
             if keeps[id] {
                 value.offset = places.take(None, bytes(value), n);
             }
-            if let TileStep::Reduce { offset, .. } = step {
-                *offset = places.take(None, largest.count(value.mask) * 8, n);
+            match step {
+                TileStep::Reduce { offset, .. } => *offset = places.take(None, largest.count(value.mask) * 8, n),
+                TileStep::Ranking { offset, rank, .. } => {
+                    *offset = places.take(None, largest.count(value.mask & self.row) * rank.1, n);
+                }
+                _ => {}
             }
         }
         for (id, &last) in last_use.iter().enumerate() {
@@ -160,7 +164,7 @@ mod tests {
             lengths: Vec::new(),
             instrs,
             results: Vec::new(),
-            stores: vec![Store { slot: 1, at: at([16, 32, 1]), guards: Vec::new(), value: 7 }],
+            stores: vec![Store::new(1, at([16, 32, 1]), 7)],
         };
         let slots = [(DType::F32, 131_072); 2];
         let mut program = tile::compile(&nest, 2, &slots, Isa::detect()).unwrap();

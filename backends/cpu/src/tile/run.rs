@@ -245,6 +245,14 @@ impl TileRun<'_> {
                     }
                     self.point_to(id, register);
                 }
+                TileStep::Ranking { arg, most, rank: (rank, _), offset } => {
+                    let (from, size) = (self.at(*arg), self.program.values[*arg].dtype.size());
+                    let (keys, n) = (self.frame.scratch.add(*offset), walk.n);
+                    for r in 0..walk.rows {
+                        rank(from.add(r * n * size), n, *most, keys, register.cast::<i32>().add(r * n));
+                    }
+                    self.point_to(id, register);
+                }
                 TileStep::Pieces { pieces, fill, disjoint } => {
                     let fill = (fill, *disjoint);
                     let at = self.piece_together(pieces, fill, value, register, walk.lines.is_some());

@@ -158,6 +158,24 @@ struct Product {
 struct Max { template <class T> static METHOD T of(T a, T b) { return max_of(a, b); } };
 struct Min { template <class T> static METHOD T of(T a, T b) { return min_of(a, b); } };
 
+template <class A, class B> constexpr bool same = false;
+template <class A> constexpr bool same<A, A> = true;
+// Combines an element with a value, whatever other threads do meanwhile.
+template <class How, class T> FN void combine(T* at, T x) {
+    static_assert(sizeof(T) == 4, "there are other atomics for other elements");
+    if constexpr (same<How, Sum> && same<T, float>) {
+        atomicAdd(at, x);
+    } else {
+        union { T value; unsigned bits; } was, now;
+        for (was.value = *at;; was.bits = now.bits) {
+            now.value = How::of(was.value, x);
+            if (now.bits == was.bits) return;
+            now.bits = atomicCAS((unsigned*)at, was.bits, now.bits);
+            if (now.bits == was.bits) return;
+        }
+    }
+}
+
 template <class T> FN T exchange(T x, int with) {
     if constexpr (sizeof(T) < 4) return (T)shuffle((int)x, with);
     else return shuffle(x, with);

@@ -91,7 +91,8 @@ static void meet() { give_way(AT_WARP); }
 #define gridDim (shim::blocks)
 FN void __syncthreads() { shim::give_way(shim::AT_BLOCK); }
 FN unsigned char* shared_memory() { return shim::memory; }
-FN u64 atomicCAS(u64* at, u64 old, u64 now) { u64 was = *at; if (was == old) *at = now; return was; }
+template <class T> FN T atomicCAS(T* at, T old, T now) { T was = *at; if (was == old) *at = now; return was; }
+FN void atomicAdd(float* at, float x) { *at += x; }
 
 FN float power_of_two(float x) { return exp2f(x); }
 FN float inverse(float x) { return 1.0f / x; }

@@ -306,7 +306,8 @@ mod tests {
     fn printed(text: String) -> Vec<String> {
         let cpu = eutectic::BACKENDS[0].open(&Setup::default()).unwrap_or_else(|e| panic!("{e}"));
         let compiler = Compiler::on(cpu, eutectic::RuleSet::default());
-        let dialect = Wgsl { subgroup: Some(32), matrices: MatrixUnits { f16: true, bf16: true, emulated: false } };
+        let matrices = MatrixUnits { f16: true, bf16: true, emulated: false };
+        let dialect = Wgsl { subgroup: Some(32), matrices, float_atomics: true };
         let graph = parse(&Source::new("g", text)).unwrap_or_else(|e| panic!("{e:?}"));
         let program = compiler.plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
         let shape = DeviceShape {

@@ -1,13 +1,9 @@
-//! Running totals, and the largest of a row, part by part. For the latter each element is compared with all others of its part of the row,
-//! and parts with each other, so that the pairs stay few where rows are long.
+//! Running totals, and the largest of a row, part by part.
 
 use eutectic_ir::{DType, NodeId};
 
 use super::{
-    super::{
-        call::{NodeCall, NodeResult},
-        error::NodeError,
-    },
+    super::call::{NodeCall, NodeResult},
     OpRow, Outputs,
     index::elements_at,
     many, one,
@@ -20,16 +16,10 @@ pub(super) const OPS: &[OpRow] = &[
     many("TopK", 10, top_k),
 ];
 
-/// How long the parts of ranked rows are at least.
-const PART: usize = 128;
+/// How long the parts of ranked rows are at least: devices that do not sort compare each element of a part with each.
+const PART: usize = 1024;
 /// How long the parts of rows are of which totals are taken.
 const TOTALS: usize = 16;
-
-/// The most pairs of elements of a row that are compared: a byte each may be kept.
-const MOST_PAIRS: usize = 1 << 28;
-
-/// The type of numbers along an axis, whose pairs are few enough for it.
-const NUMBER: DType = DType::I32;
 
 /// An associative op.
 #[derive(Clone, Copy)]
@@ -37,29 +27,6 @@ struct Monoid {
     reduction: &'static str,
     op: &'static str,
     neutral: f64,
-}
-
-/// A row of elements against itself.
-struct Pairs {
-    /// The number of the first along an axis, that of the second along the next one; the extent of all others is 1, so that what follows
-    /// from numbers alone is the same for all rows.
-    first: NodeId,
-    second: NodeId,
-}
-
-impl Pairs {
-    fn along(c: &mut NodeCall<'_, '_>, dims: &[usize], axis: usize) -> Result<Pairs, NodeError> {
-        let extent = dims[axis];
-        if extent.checked_mul(extent).is_none_or(|pairs| pairs > MOST_PAIRS) {
-            return Err(
-                format!("it compares all pairs of {extent} elements, of which {MOST_PAIRS} are the most").into()
-            );
-        }
-        let numbers = |at: usize| (0..dims.len() + 1).map(|d| if d == at { extent } else { 1 }).collect::<Vec<_>>();
-        let first = c.iota(&numbers(axis), axis, NUMBER)?;
-        let second = c.iota(&numbers(axis + 1), axis + 1, NUMBER)?;
-        Ok(Pairs { first, second })
-    }
 }
 
 /// The dims with one axis in two: so many parts, of equal length.
@@ -130,19 +97,6 @@ fn doubled(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, monoid: Monoid, whi
     Ok(totals)
 }
 
-/// How elements compare with others that come behind them.
-#[derive(Clone, Copy)]
-struct Better {
-    strictly: &'static str,
-    or_equal: &'static str,
-}
-
-/// Elements of a row in order, and their places in it.
-struct Ranked {
-    values: NodeId,
-    places: NodeId,
-}
-
 /// The k largest or smallest of each row, in order, the first of equal ones first.
 fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
@@ -152,72 +106,62 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     if !(0.0..=dims[axis] as f64).contains(&k) {
         return Err(format!("the {k} first of {} elements", dims[axis]).into());
     }
-    let better = match c.int_or("largest", 1)? {
-        0 => Better { strictly: "lt", or_equal: "le" },
-        _ => Better { strictly: "gt", or_equal: "ge" },
-    };
-    let Ranked { values, places } = ranked(c, x, axis, k as usize, better)?;
-    Ok(vec![values, places])
+    let (k, descending) = (k as usize, c.int_or("largest", 1)? != 0);
+    // Rows lie along the last of two axes.
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    let last = order.remove(axis);
+    order.push(last);
+    let rows = c.transpose(x, &order)?;
+    let rows = c.reshape(rows, &[dims.iter().product::<usize>() / dims[axis].max(1), dims[axis]])?;
+    let places = first_places(c, rows, k, descending)?;
+    let values = elements_at(c, rows, places, 1)?;
+    let moved: Vec<usize> = order.iter().map(|&d| if d == axis { k } else { dims[d] }).collect();
+    let mut back: Vec<usize> = (0..dims.len() - 1).collect();
+    back.insert(axis, dims.len() - 1);
+    let results = [values, places].map(|result| {
+        let result = c.reshape(result, &moved)?;
+        c.transpose(result, &back)
+    });
+    results.into_iter().collect()
 }
 
-/// The k best of a row: of the k best of each part, and of what is left over.
-fn ranked(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, k: usize, better: Better) -> Result<Ranked, NodeError> {
-    let dims = c.dims(x);
-    let extent = dims[axis];
+/// Where the k first of rows [R D] are: of the k first of each part, and of what is left over.
+fn first_places(c: &mut NodeCall<'_, '_>, x: NodeId, k: usize, descending: bool) -> NodeResult {
+    let [rows, extent] = c.dims(x)[..] else { return Err("rows that are none".into()) };
     // So that a quarter is left at most, and the next round has less to do.
     let length = PART.max(4 * k);
     if extent < 2 * length {
-        return ranked_by_pairs(c, x, axis, k, better);
+        return first_in_order(c, x, k, descending);
     }
     let parts = extent / length;
-    let split = c.slice(x, axis, 0, parts * length)?;
-    let split = c.reshape(split, &in_parts(&dims, axis, parts, length))?;
-    let best = ranked_by_pairs(c, split, axis + 1, k, better)?;
-    let part = c.iota(&in_parts(&vec![1; dims.len()], axis, parts, 1), axis, DType::I64)?;
+    let split = c.slice(x, 1, 0, parts * length)?;
+    let split = c.reshape(split, &[rows * parts, length])?;
+    let places = first_in_order(c, split, k, descending)?;
+    let places = c.reshape(places, &[rows, parts, k])?;
+    let part = c.iota(&[1, parts, 1], 1, DType::I64)?;
     let start = c.with("mul", part, length as f64)?;
-    let places = c.apply("add", [best.places, start])?;
-    // Of equal elements the first still comes first: parts are in order, and so are the best of each.
-    let left = with_extent(&dims, axis, parts * k);
-    let (mut values, mut places) = (c.reshape(best.values, &left)?, c.reshape(places, &left)?);
+    let places = c.apply("add", [places, start])?;
+    // Of equal elements the first still comes first: parts are in order, and so are the first of each.
+    let mut places = c.reshape(places, &[rows, parts * k])?;
     let over = extent - parts * length;
     if over > 0 {
-        let rest = c.slice(x, axis, parts * length, over)?;
-        let numbers = c.iota(&with_extent(&dims, axis, over), axis, DType::I64)?;
+        let numbers = c.iota(&[rows, over], 1, DType::I64)?;
         let numbers = c.with("add", numbers, (parts * length) as f64)?;
-        (values, places) = (c.concat(&[values, rest], axis)?, c.concat(&[places, numbers], axis)?);
+        places = c.concat(&[places, numbers], 1)?;
     }
-    let best = ranked(c, values, axis, k, better)?;
-    let places = elements_at(c, places, best.places, axis)?;
-    Ok(Ranked { values: best.values, places })
+    let values = elements_at(c, x, places, 1)?;
+    let first = first_places(c, values, k, descending)?;
+    elements_at(c, places, first, 1)
 }
 
-/// An element's rank is how many come before it.
-fn ranked_by_pairs(
-    c: &mut NodeCall<'_, '_>,
-    x: NodeId,
-    axis: usize,
-    k: usize,
-    better: Better,
-) -> Result<Ranked, NodeError> {
-    let dims = c.dims(x);
-    let pairs = Pairs::along(c, &dims, axis)?;
-    let (own, other) = (apart(c, x, axis + 1)?, apart(c, x, axis)?);
-    let (sooner, later) = (c.apply(better.or_equal, [other, own])?, c.apply(better.strictly, [other, own])?);
-    let earlier = c.apply("lt", [pairs.second, pairs.first])?;
-    let before = c.apply("where", [earlier, sooner, later])?;
-    let before = c.cast(before, NUMBER)?;
-    let rank = c.reduce("reduce-sum", before, &[axis + 1])?;
-    let rank = c.reshape(rank, &dims)?;
-    // Of the elements [.. k N ..] that have the rank.
-    let rank = apart(c, rank, axis)?;
-    let mut numbers = vec![1; dims.len() + 1];
-    numbers[axis] = k;
-    let wanted = c.iota(&numbers, axis, NUMBER)?;
-    let found = c.apply("eq", [wanted, rank])?;
-    let other = c.number_of(0.0, NUMBER)?;
-    let place = c.apply("where", [found, pairs.second, other])?;
-    let place = c.reduce("reduce-max", place, &[axis + 1])?;
-    let places = c.reshape(place, &with_extent(&dims, axis, k))?;
-    let places = c.cast(places, DType::I64)?;
-    Ok(Ranked { values: elements_at(c, x, places, axis)?, places })
+/// The same of rows as they are: each of the first elements writes its number to its place among them.
+fn first_in_order(c: &mut NodeCall<'_, '_>, x: NodeId, k: usize, descending: bool) -> NodeResult {
+    let [rows, extent] = c.dims(x)[..] else { return Err("rows that are none".into()) };
+    let rank = c.op("ranking", &[x], &[("most", (k as i64).into()), ("descending", descending.into())])?;
+    let rank = c.reshape(rank, &[rows, extent, 1])?;
+    let number = c.iota(&[rows, extent, 1], 1, DType::I32)?;
+    let places = c.full(0.0, DType::I32, &[rows, k, 1])?;
+    let places = c.op("scatter", &[places, number, rank], &[])?;
+    let places = c.reshape(places, &[rows, k])?;
+    c.cast(places, DType::I64)
 }

@@ -1,8 +1,5 @@
-//! Writing by index: what a program that only reads computes for each place instead.
-//!
-//! Of the updates that go to a place, each place looks for its own: all pairs are compared, which is cheap where updates or places
-//! are few (a cache's new rows). Where the ids do not depend on inputs, nothing is compared ([`Placed`]), and one that
-//! names no place is an error; of other ids, updates for places that do not exist are left out.
+//! Writing by index. Where the ids do not depend on inputs, places read what goes there ([`Placed`]), and an id that names no place is an
+//! error; of other ids, updates for places that do not exist are left out.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -12,7 +9,7 @@ use super::{
         error::NodeError,
     },
     OpRow,
-    index::{counted, counter, elements_at, from_start, rows_at},
+    index::{elements_at, from_start, rows_at},
     one,
     placed::Placed,
 };
@@ -24,14 +21,14 @@ pub(super) const OPS: &[OpRow] = &[
     one("TensorScatter", 24, tensor_scatter),
 ];
 
-/// The op that combines an update with what is there, and the one that combines updates; none where the update replaces it.
-fn reduction(c: &NodeCall<'_, '_>) -> Result<Option<(&'static str, &'static str)>, NodeError> {
+/// What the node does to what is there: the op that writes so, and the one that combines an update with it; none where the update replaces it.
+fn reduction(c: &NodeCall<'_, '_>) -> Result<(&'static str, Option<&'static str>), NodeError> {
     match c.word("reduction")?.unwrap_or("none") {
-        "none" => Ok(None),
-        "add" => Ok(Some(("add", "reduce-sum"))),
-        "mul" => Ok(Some(("mul", "reduce-prod"))),
-        "max" => Ok(Some(("max", "reduce-max"))),
-        "min" => Ok(Some(("min", "reduce-min"))),
+        "none" => Ok(("scatter", None)),
+        "add" => Ok(("scatter-sum", Some("add"))),
+        "mul" => Ok(("scatter-prod", Some("mul"))),
+        "max" => Ok(("scatter-max", Some("max"))),
+        "min" => Ok(("scatter-min", Some("min"))),
         other => Err(format!("a reduction `{other}`").into()),
     }
 }
@@ -44,66 +41,13 @@ fn placed(
     axes: usize,
     places: &[usize],
 ) -> Result<Option<NodeId>, NodeError> {
-    let combine = reduction(c)?.map(|(combine, _)| combine);
+    let (_, combine) = reduction(c)?;
     let dims = c.dims(data)[..axes].to_vec();
     let placed = Placed::new(places, dims.iter().product());
     if combine.is_some() && !placed.is_apart() {
         return Ok(None);
     }
     placed.written(c, data, updates, &dims, combine).map(Some)
-}
-
-/// Updates on their way to places along an axis.
-struct ScatterUpdates {
-    /// [.. N ..]: what is there before.
-    data: NodeId,
-    /// [.. M ..], the other axes as those of `data`.
-    updates: NodeId,
-    axis: usize,
-    /// [.. N M ..], or what broadcasts to it: whether the update goes to the place.
-    hits: NodeId,
-}
-
-impl ScatterUpdates {
-    /// What is there after it. `pick` reads the updates of the numbers [.. N ..], which broadcasts as `hits` does.
-    fn result(
-        self,
-        c: &mut NodeCall<'_, '_>,
-        pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
-    ) -> NodeResult {
-        let Some((combine, reduce)) = reduction(c)? else { return self.last(c, pick) };
-        let (updates, data) = (apart(c, self.updates, self.axis)?, apart(c, self.data, self.axis + 1)?);
-        let elsewhere = match combine {
-            "add" => c.number(0.0, data)?,
-            "mul" => c.number(1.0, data)?,
-            _ => data,
-        };
-        let terms = c.apply("where", [self.hits, updates, elsewhere])?;
-        let all = c.reduce(reduce, terms, &[self.axis + 1])?;
-        let all = c.reshape(all, &c.dims(self.data))?;
-        c.apply(combine, [self.data, all])
-    }
-
-    /// Of several updates of a place the last one counts.
-    fn last(
-        self,
-        c: &mut NodeCall<'_, '_>,
-        pick: fn(&mut NodeCall<'_, '_>, &ScatterUpdates, NodeId) -> NodeResult,
-    ) -> NodeResult {
-        let mut dims = c.dims(self.hits);
-        let dtype = counter(dims[self.axis + 1]);
-        let number = c.iota(&dims, self.axis + 1, dtype)?;
-        let none = c.number_of(-1.0, dtype)?;
-        let candidates = c.apply("where", [self.hits, number, none])?;
-        let last = c.reduce("reduce-max", candidates, &[self.axis + 1])?;
-        dims.remove(self.axis + 1);
-        let last = c.reshape(last, &dims)?;
-        let hit = c.with("ge", last, 0.0)?;
-        let number = c.with("max", last, 0.0)?;
-        let number = c.cast(number, DType::I64)?;
-        let picked = pick(c, &self, number)?;
-        c.apply("where", [hit, picked, self.data])
-    }
 }
 
 /// With an axis of extent 1 put in.
@@ -136,15 +80,26 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let ids = c.cast(ids, DType::I64)?;
     let ids = from_start(c, ids, dims[axis])?;
-    let ids = counted(c, ids, dims[axis])?;
     let (ids, updates) = (widened(c, ids, &dims, axis, -1.0)?, widened(c, updates, &dims, axis, 0.0)?);
-    let ids = apart(c, ids, axis)?;
-    let mut pairs = c.dims(ids);
-    pairs[axis] = dims[axis];
-    let place = c.iota(&pairs, axis, counter(dims[axis]))?;
-    let hits = c.apply("eq", [place, ids])?;
-    let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number| elements_at(c, s.updates, number, s.axis);
-    ScatterUpdates { data, updates, axis, hits }.result(c, pick)
+    let [outer, inner] = [&dims[..axis], &dims[axis + 1..]].map(|dims| dims.iter().product::<usize>());
+    let [places, count] = [[outer, dims[axis], inner], [outer, given[axis], inner]];
+    written(c, data, updates, ids, [places, count])
+}
+
+/// Writes updates along the second of three axes, of which data and updates have as many points.
+fn written(
+    c: &mut NodeCall<'_, '_>,
+    data: NodeId,
+    updates: NodeId,
+    ids: NodeId,
+    [places, count]: [[usize; 3]; 2],
+) -> NodeResult {
+    let (op, _) = reduction(c)?;
+    let dims = c.dims(data);
+    let data = c.reshape(data, &places)?;
+    let (updates, ids) = (c.reshape(updates, &count)?, c.reshape(ids, &count)?);
+    let result = c.op(op, &[data, updates, ids], &[])?;
+    c.reshape(result, &dims)
 }
 
 /// The coordinate that the id of an update names along an axis of so many places; negative ones count from the end.
@@ -218,18 +173,9 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
             return Ok(result);
         }
     }
-    let data = c.reshape(data, &[count, row])?;
-    let updates = c.reshape(updates, &[many, row])?;
-    let at = counted(c, at, count)?;
     let at = c.reshape(at, &[1, many, 1])?;
-    let place = c.iota(&[count, many, 1], 0, counter(count))?;
-    let hits = c.apply("eq", [place, at])?;
-    let pick = |c: &mut NodeCall<'_, '_>, s: &ScatterUpdates, number: NodeId| {
-        let number = c.reshape(number, &[c.dims(number)[0]])?;
-        c.op("gather", &[s.updates, number], &[("axis", 0.into())])
-    };
-    let result = ScatterUpdates { data, updates, axis: 0, hits }.result(c, pick)?;
-    c.reshape(result, &dims)
+    let at = c.expand(at, &[1, many, row])?;
+    written(c, data, updates, at, [[1, count, row], [1, many, row]])
 }
 
 /// A cache's new rows: updates [B .. S ..] from place `write_indices[b]` on, one after the other.

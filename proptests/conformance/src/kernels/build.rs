@@ -132,7 +132,7 @@ impl Build {
     /// A result at given places in a slot of `count` elements.
     pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
         self.slots.push((dtype, count));
-        self.stores.push(Store { slot: self.slots.len() - 1, at, guards: Vec::new(), value });
+        self.stores.push(Store::new(self.slots.len() - 1, at, value));
     }
 
     /// A part of a result, dense: of one axis, or of two that follow one another as windows of a line do, outermost.

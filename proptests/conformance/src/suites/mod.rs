@@ -16,6 +16,7 @@ mod products;
 pub mod program;
 pub mod programs;
 mod rules;
+mod scatters;
 mod sessions;
 pub mod states;
 mod windows;
@@ -56,6 +57,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "program", checks: program::CHECKS },
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
+    Suite { name: "scatters", checks: scatters::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },
     Suite { name: "extents", checks: extents::CHECKS },
     Suite { name: "precision", checks: precision::CHECKS },

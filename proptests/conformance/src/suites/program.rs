@@ -32,7 +32,7 @@ fn load(b: &mut Body, slot: usize, at: Index) -> usize {
 fn kernel(anchor: AnchorKernel, b: Body, out: usize, value: usize, counts: &[usize]) -> Kernel {
     let at = row_major(&b.domain);
     let slots = counts.iter().map(|&n| (DType::F32, n)).collect();
-    Kernel { anchor, body: b, stores: vec![Store { slot: out, at, guards: Vec::new(), value }], slots }
+    Kernel { anchor, body: b, stores: vec![Store::new(out, at, value)], slots }
 }
 
 /// slot 1 = gelu(slot 0 + coordinate)
@@ -223,7 +223,7 @@ fn a_value_stored_in_place_is_read_before(device: &Device) {
     let y = map(&mut b, "add", &[x, one], DType::F32);
     let z = map(&mut b, "mul", &[x, x], DType::F32);
     let mut both = kernel(AnchorKernel::Map, b, 1, y, &[N, N, N]);
-    both.stores.push(Store { slot: 2, at, guards: Vec::new(), value: z });
+    both.stores.push(Store::new(2, at, z));
     let mut program = program(false);
     program.kernels.push(both);
     program.buffers.push(Buffer { dtype: DType::F32, count: N, place: Place::Arena(N * 4) });

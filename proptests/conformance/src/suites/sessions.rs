@@ -42,7 +42,7 @@ fn pointwise(op: &str, count: usize) -> Kernel {
     let mut b = body(&[count]);
     let args = [load(&mut b, 0, &[count]), load(&mut b, 1, &[count])];
     let value = map(&mut b, op, &args, DType::F32);
-    let stores = vec![Store { slot: 2, at: row_major(&[count]), guards: Vec::new(), value }];
+    let stores = vec![Store::new(2, row_major(&[count]), value)];
     Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, count); 3] }
 }
 
@@ -56,7 +56,7 @@ fn product() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });
     let anchor = AnchorKernel::product(operand(0, &[ROWS, WIDTH]), operand(1, &[WIDTH, WIDTH]));
-    let stores = vec![Store { slot: 2, at: row_major(&[ROWS, WIDTH]), guards: Vec::new(), value }];
+    let stores = vec![Store::new(2, row_major(&[ROWS, WIDTH]), value)];
     Kernel { anchor, body: b, stores, slots: [N, WIDTH * WIDTH, N].map(|n| (DType::F32, n)).to_vec() }
 }
 

@@ -87,7 +87,7 @@ mod tests {
             let attrs = attrs.into_iter().collect();
             instrs.push(Instr::Map { op: Op::named(name).unwrap(), attrs, args, dtype });
         }
-        let store = Store { slot: 1, at: Index::coord(1), guards: Vec::new(), value: instrs.len() - 1 };
+        let store = Store::new(1, Index::coord(1), instrs.len() - 1);
         let nest = Nest { domain: vec![3, 20], lengths: Vec::new(), instrs, results: Vec::new(), stores: vec![store] };
         (nest, Slots { types: vec![(dtype, 3), (dtype, 60)], given: 2 })
     }

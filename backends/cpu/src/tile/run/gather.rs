@@ -5,13 +5,17 @@ use eutectic_ir::DType;
 
 use super::{Gather, TileRun};
 use crate::tile::{
-    access::all_hold,
+    access::{SplitAccess, all_hold},
     domain::{AxisMask, MAX_RANK},
-    gather::GatherLines,
+    gather::{GatherLines, ScatterLines},
+    program::Scatter,
 };
 
 /// Elements of a line that are read at once.
 pub(super) const CHUNK: usize = 256;
+
+/// The place of what is not stored.
+const NOWHERE: i64 = i64::MIN;
 
 /// What all lines share: how far elements are from where a line begins, and which of them guards leave out.
 struct LineTable {
@@ -95,6 +99,76 @@ impl TileRun<'_> {
         }
     }
 
+    /// Writes a store in lines.
+    ///
+    /// # Safety
+    /// As [`TileRun::scatter`].
+    pub(super) unsafe fn scatter_lines(&self, scatter: &Scatter, lines: &ScatterLines) {
+        let value = &self.program.values[scatter.value];
+        let (axis, size, strides) = (lines.axis, value.dtype.size(), self.tile.strides(value.mask));
+        let each = match (scatter.combine, size) {
+            (Some(combine), _) => combine.each,
+            (None, 1) => put_each::<u8>,
+            (None, 2) => put_each::<u16>,
+            (None, 4) => put_each::<u32>,
+            (None, _) => put_each::<u64>,
+        };
+        let (mut places, mut guarded) = ([0; CHUNK], [0; CHUNK]);
+        self.walk_points(scatter.mask & !(1 << axis), |point, _, _| {
+            if !all_hold(&lines.of_lines, point, axis, &self.reader(point, axis)).0 {
+                return 1;
+            }
+            for first in (0..self.tile.len[axis]).step_by(CHUNK) {
+                let n = CHUNK.min(self.tile.len[axis] - first);
+                let mut point = *point;
+                point[axis] += first;
+                // SAFETY: the values' registers hold the tile, and each place is compared with the buffer's extent.
+                unsafe {
+                    let (places, guarded) = (&mut places[..n], &mut guarded[..n]);
+                    self.line_of(&lines.at, point, axis, places);
+                    for (at, range) in &lines.of_elements {
+                        self.line_of(at, point, axis, guarded);
+                        for (place, at) in places.iter_mut().zip(&*guarded) {
+                            *place = if range.contains(at) { *place } else { NOWHERE };
+                        }
+                    }
+                    let outside = |place: i64| place as u64 >= scatter.count as u64 && place != NOWHERE;
+                    if places.iter().fold(false, |any, &place| any | outside(place)) {
+                        for place in places.iter_mut().filter(|place| outside(**place)) {
+                            self.frame.fault.report(*place, scatter.count);
+                            *place = NOWHERE;
+                        }
+                    }
+                    let from = self.at(scatter.value).offset(self.place(&strides, &point) * size as isize);
+                    each(self.frame.slots[scatter.slot], places, from, strides[axis]);
+                }
+            }
+            1
+        });
+    }
+
+    /// What a map is from a point on along an axis.
+    ///
+    /// # Safety
+    /// The steps of the values that it mentions must have been run, and the points lie in the tile.
+    unsafe fn line_of(&self, at: &SplitAccess, mut point: [usize; MAX_RANK], axis: usize, to: &mut [i64]) {
+        let base = at.outer.at(&point, axis, &self.reader(&point, axis)).value;
+        let mut done = 0;
+        while done < to.len() {
+            let run = at.inner.at(&point, axis, &self.reader(&point, axis));
+            let n = run.len.min(to.len() - done);
+            for (j, to) in to[done..done + n].iter_mut().enumerate() {
+                *to = base.wrapping_add(run.value).wrapping_add(run.slope.wrapping_mul(j as i64));
+            }
+            (done, point[axis]) = (done + n, point[axis] + n);
+        }
+        point[axis] -= done;
+        for &(value, factor) in &at.read {
+            // SAFETY: passed on from the caller.
+            unsafe { self.add_integers(value, &point, axis, factor, to) };
+        }
+    }
+
     /// Works out what lines share from an element on.
     fn fill_table(&self, lines: &GatherLines, first: usize, n: usize, table: &mut LineTable) {
         let (axis, mut point, mut done) = (lines.axis, self.tile.start, 0);
@@ -141,13 +215,28 @@ impl TileRun<'_> {
 }
 
 /// # Safety
+/// As [`ScatterFn`](crate::simd::reduce::ScatterFn), of elements of the size of `T`.
+unsafe fn put_each<T: Copy>(buffer: *mut u8, places: &[i64], from: *const u8, apart: isize) {
+    let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
+    for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
+        // SAFETY: passed on from the caller.
+        unsafe { buffer.offset(place as isize).write(from.offset(j * apart).read()) };
+    }
+}
+
+/// # Safety
 /// There must be an integer for each element of `to`.
 unsafe fn add<I: Copy + Into<i64>>(from: *const I, step: isize, factor: i64, to: &mut [i64]) {
+    // An index that was read may be anything; where it counts, it was checked.
+    let add = |(to, index): (&mut i64, I)| *to = to.wrapping_add(factor.wrapping_mul(index.into()));
+    if step == 1 {
+        // SAFETY: passed on from the caller.
+        let from = unsafe { std::slice::from_raw_parts(from, to.len()) };
+        return to.iter_mut().zip(from.iter().copied()).for_each(add);
+    }
     for (j, to) in to.iter_mut().enumerate() {
         // SAFETY: passed on from the caller.
-        let index: i64 = unsafe { from.offset(j as isize * step).read() }.into();
-        // An index that was read may be anything; where it counts, it was checked.
-        *to = to.wrapping_add(factor.wrapping_mul(index));
+        add((to, unsafe { from.offset(j as isize * step).read() }));
     }
 }
 

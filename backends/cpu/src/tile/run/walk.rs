@@ -151,6 +151,10 @@ impl TileRun<'_> {
     /// # Safety
     /// As [`TileProgram::run`]; all steps must have been run.
     pub(super) unsafe fn scatter(&self, scatter: &Scatter) {
+        if let Some(lines) = &scatter.lines {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.scatter_lines(scatter, lines) };
+        }
         let value = &self.program.values[scatter.value];
         let (size, strides) = (value.dtype.size(), self.tile.strides(value.mask));
         self.walk_points(scatter.mask, |point, axis, left| {
@@ -172,6 +176,10 @@ impl TileRun<'_> {
             unsafe {
                 let mut from = self.at(scatter.value).offset(self.place(&strides, point) * size as isize);
                 let mut to = self.frame.slots[scatter.slot].offset(run.value as isize * size as isize);
+                if let Some(combine) = scatter.combine {
+                    (combine.line)(to, run.slope as isize, from, strides[axis], n);
+                    return n;
+                }
                 if run.slope == 1 {
                     line(to, from, strides[axis], n, size);
                     return n;

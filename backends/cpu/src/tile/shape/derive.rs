@@ -169,6 +169,10 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free
             let n = tile.count(program.values[*arg].mask & program.row);
             TileWalk { n, rows: tile.count(value.mask), ..TileWalk::default() }
         }
+        TileStep::Ranking { .. } => {
+            let n = tile.count(value.mask & program.row);
+            TileWalk { n, rows: tile.count(value.mask & !program.row), ..TileWalk::default() }
+        }
         TileStep::Point { args, .. } => {
             let place = value.direct.map_or(TileLayout::Apart, |write| {
                 let strides = &program.writes[write].strides;

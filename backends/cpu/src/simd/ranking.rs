@@ -1,0 +1,122 @@
+//! The order of the elements of a row, by sorting numbers that hold an element's key and its place.
+
+use eutectic_ir::DType;
+
+use super::convert::register;
+
+/// Writes of each of `n` elements how many come before it, up to so many, with room for `n` keys.
+pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
+
+/// An element that has a key: keys are ordered as elements are, and NaN is the largest.
+trait Keyed: Copy {
+    /// The key, and below it the place.
+    type Packed: Copy + Ord;
+    /// With a place; larger elements first, if that is asked for.
+    fn packed(self, place: u32, descending: bool) -> Self::Packed;
+    /// The place.
+    fn place(packed: Self::Packed) -> u32;
+}
+
+macro_rules! keyed {
+    ($($t:ty, $key:ty, $packed:ty, $x:ident => $of:expr;)*) => {$(
+        impl Keyed for $t {
+            type Packed = $packed;
+            #[inline(always)]
+            fn packed(self, place: u32, descending: bool) -> $packed {
+                let $x = self;
+                let key: $key = $of;
+                <$packed>::from(if descending { !key } else { key }) << 32 | <$packed>::from(place)
+            }
+            #[inline(always)]
+            fn place(packed: $packed) -> u32 {
+                packed as u32
+            }
+        }
+    )*};
+}
+
+/// The key of a float, from its bits: those of negative numbers are in the opposite order, below all others.
+macro_rules! key_of_float {
+    ($x:ident, $bits:ty) => {{
+        const SIGN: $bits = !(<$bits>::MAX >> 1);
+        // There is one zero.
+        let bits = ($x + 0.0).to_bits();
+        match () {
+            () if $x.is_nan() => <$bits>::MAX,
+            () if bits & SIGN != 0 => !bits,
+            () => bits | SIGN,
+        }
+    }};
+}
+
+keyed! {
+    f32, u32, u64, x => key_of_float!(x, u32);
+    f64, u64, u128, x => key_of_float!(x, u64);
+    i8, u32, u64, x => (x as u32) ^ (1 << 31);
+    u8, u32, u64, x => u32::from(x);
+    i32, u32, u64, x => (x as u32) ^ (1 << 31);
+    u32, u32, u64, x => x;
+    i64, u64, u128, x => (x as u64) ^ (1 << 63);
+}
+
+/// # Safety
+/// As [`RankFn`], of elements of that type; `keys` must be aligned to 16 bytes.
+unsafe fn rank<T: Keyed, const DESCENDING: bool>(row: *const u8, n: usize, most: usize, keys: *mut u8, to: *mut i32) {
+    // SAFETY: passed on from the caller.
+    let (row, keys, to) = unsafe {
+        let keys = keys.cast::<T::Packed>();
+        let row = std::slice::from_raw_parts(row.cast::<T>(), n);
+        (0..).zip(row).for_each(|(place, x)| keys.add(place as usize).write(x.packed(place, DESCENDING)));
+        (row, std::slice::from_raw_parts_mut(keys, n), std::slice::from_raw_parts_mut(to, n))
+    };
+    let first = most.min(row.len());
+    if first < keys.len() && first > 0 {
+        keys.select_nth_unstable(first - 1);
+    }
+    let first = &mut keys[..first];
+    first.sort_unstable();
+    to.fill(i32::try_from(most).unwrap_or(i32::MAX));
+    (0..).zip(first).for_each(|(rank, packed)| to[T::place(*packed) as usize] = rank);
+}
+
+/// The function for what registers hold for an element type, and the bytes of a key.
+pub fn find(dtype: DType, descending: bool) -> (RankFn, usize) {
+    fn of<T: Keyed>(descending: bool) -> (RankFn, usize) {
+        (if descending { rank::<T, true> } else { rank::<T, false> }, size_of::<T::Packed>())
+    }
+    match register(dtype) {
+        DType::F64 => of::<f64>(descending),
+        DType::I8 => of::<i8>(descending),
+        DType::U8 | DType::Bool => of::<u8>(descending),
+        DType::I32 => of::<i32>(descending),
+        DType::U32 => of::<u32>(descending),
+        DType::I64 => of::<i64>(descending),
+        _ => of::<f32>(descending),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(row: &[f32], most: usize, descending: bool) -> Vec<i32> {
+        let (function, bytes) = find(DType::F32, descending);
+        assert_eq!(bytes, 8);
+        let (mut keys, mut ranks) = (vec![0_u64; row.len()], vec![-1; row.len()]);
+        // SAFETY: there is room for as many keys and numbers.
+        unsafe {
+            function(row.as_ptr().cast(), row.len(), most, keys.as_mut_ptr().cast(), ranks.as_mut_ptr());
+        }
+        ranks
+    }
+
+    #[test]
+    fn equal_elements_keep_their_order_and_nan_is_the_largest() {
+        let row = [2.0, -0.0, f32::NAN, 0.0, f32::INFINITY, -1.5, 2.0, f32::NEG_INFINITY];
+        assert_eq!(ranks(&row, 8, false), [4, 2, 7, 3, 6, 1, 5, 0]);
+        assert_eq!(ranks(&row, 8, true), [2, 4, 0, 5, 1, 6, 3, 7]);
+        assert_eq!(ranks(&row, 3, true), [2, 3, 0, 3, 1, 3, 3, 3]);
+        assert_eq!(ranks(&row, 0, true), [0; 8]);
+        assert_eq!(ranks(&[], 3, true), []);
+    }
+}

@@ -1,0 +1,68 @@
+//! The order of the elements of a row.
+
+use std::cmp::Ordering;
+
+use super::{
+    Anchor,
+    AttrKind::*,
+    Class, Default, OpDef, attr, attr_or,
+    eval::{Data, Element, OpCall, Value, Whole, tensors},
+    op, read,
+};
+use crate::Scalar;
+
+pub(super) const OPS: &[OpDef] = &[OpDef {
+    attrs: &[attr("most", Int), attr_or("descending", Bool, Default::Bool(false))],
+    flops: read::<16>,
+    ..op(
+        "ranking",
+        "How many elements of its row, along the last axis, come before each: those that are smaller, or larger where `descending` says \
+         so, and equal ones that are there before it. NaN is larger than all numbers. Of what comes after the first `most`, it is `most`.",
+        Class::Anchor(Anchor::Ranking),
+        "(F number) F[B.. D] -> i32[B.. D]",
+        tensors!(ranking),
+    )
+}];
+
+/// Whether `other` comes before `own`, or `earlier` decides.
+fn comes_before<S: Scalar>(other: S, own: S, descending: bool, earlier: bool) -> Whole {
+    let before = match (other.value().is_nan(), own.value().is_nan()) {
+        (true, true) => earlier,
+        (true, false) => descending,
+        (false, true) => !descending,
+        (false, false) => {
+            let holds: fn(Option<Ordering>) -> bool = match (descending, earlier) {
+                (false, false) => |order| order == Some(Ordering::Less),
+                (false, true) => |order| order.is_some_and(Ordering::is_le),
+                (true, false) => |order| order == Some(Ordering::Greater),
+                (true, true) => |order| order.is_some_and(Ordering::is_ge),
+            };
+            return S::judge(other, own, holds).map(i64::from);
+        }
+    };
+    Some(i64::from(before))
+}
+
+/// As [`comes_before`], of integers.
+fn int_comes_before(other: Whole, own: Whole, descending: bool, earlier: bool) -> Whole {
+    let order = if descending { own?.cmp(&other?) } else { other?.cmp(&own?) };
+    Some(i64::from(order.is_lt() || earlier && order.is_eq()))
+}
+
+fn ranking<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
+    let x = call.operands[0];
+    let (dtype, dims) = call.result();
+    let most = call.attrs[0].int().expect("the op table declares an integer").max(0);
+    let descending = call.attrs[1].bool().expect("the op table declares a truth value");
+    let row = x.extent(0);
+    let rank = |n: usize| {
+        let first = n / row * row;
+        let before = |other: usize| match &x.data {
+            Data::Real(x) => comes_before(x[other], x[n], descending, other < n),
+            Data::Int(x) => int_comes_before(x[other], x[n], descending, other < n),
+        };
+        let rank: Whole = (first..first + row).filter(|&other| other != n).map(before).sum();
+        Element::Int(rank.map(|rank| rank.min(most)))
+    };
+    vec![Value::from_elements(dtype, &dims, (0..x.count()).map(rank))]
+}

@@ -1,0 +1,93 @@
+//! Writing by index and the order of rows, through the whole engine: whether a device writes and sorts so, or compares places with updates
+//! and elements with each other, results are those of the interpreter.
+
+use eutectic_ir::{lang::sexp::Source, text::parse};
+
+use crate::{
+    device::Device,
+    suites::{Check, checks},
+    sweep::{Sweep, Way},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] =
+    checks![elements_are_written_by_index, rows_are_written_by_index, what_is_written_is_computed, rows_are_ordered];
+
+const OPS: [&str; 5] = ["scatter", "scatter-sum", "scatter-prod", "scatter-max", "scatter-min"];
+
+/// A graph with each op, in every way.
+fn agree(device: &Device, text: &dyn Fn(&str) -> String) {
+    OPS.iter().for_each(|op| agree_on(device, &text(op)));
+}
+
+/// A graph, in every way.
+fn agree_on(device: &Device, text: &str) {
+    let sweep = Sweep::new(device);
+    let graph = parse(&Source::new("scatter.graph", format!("(graph \"g\" {text})")));
+    let graph = graph.unwrap_or_else(|e| panic!("{text}: {e:?}"));
+    for (seed, way) in (0..).zip(Way::ALL) {
+        sweep.agrees(way, &graph, seed).unwrap_or_else(|e| panic!("{text}, {way:?}: {e}"));
+    }
+}
+
+/// Of so many places, those that any integers name, and two that are none.
+fn numbers(ids: &str, dtype: &str, extent: usize) -> String {
+    format!("(sub (mod {ids} (const {dtype}[] {{ {} }})) (const {dtype}[] {{ 1 }}))", extent + 2)
+}
+
+/// Each element of the updates has an id: of one column, of lines shorter and longer than vectors, of more than a tile.
+fn elements_are_written_by_index(device: &Device) {
+    for [p, n, m, q] in [[1, 1, 1, 1], [1, 5, 9, 1], [3, 7, 6, 4], [2, 3, 40, 33], [1, 4, 700, 7], [5, 300, 2, 1]] {
+        for dtype in ["f32", "f16", "i64"] {
+            let ids = numbers("ids", "i32", n);
+            let inputs =
+                format!("(input x {dtype}[{p} {n} {q}]) (input u {dtype}[{p} {m} {q}]) (input ids i32[{p} {m} {q}])");
+            agree(device, &|op| format!("{inputs} (output y ({op} x u {ids}))"));
+        }
+    }
+}
+
+/// The columns of a row have one id.
+fn rows_are_written_by_index(device: &Device) {
+    for [n, m, q] in [[4, 9, 3], [6, 5, 130], [3, 33, 64], [2, 3, 5000]] {
+        let ids = numbers("ids", "i64", n);
+        let inputs = format!("(input x f32[1 {n} {q}]) (input u f32[1 {m} {q}]) (input ids i64[{m}])");
+        let rows = format!("(expand (reshape {ids} :shape [1 {m} 1]) :shape [1 {m} {q}])");
+        agree(device, &|op| format!("{inputs} (output y ({op} x u {rows}))"));
+    }
+}
+
+/// Zeros that updates are written to, updates and ids that are computed where they are written, results that are read again; updates that are
+/// all the same, of which each counts.
+fn what_is_written_is_computed(device: &Device) {
+    let inputs = "(input x f32[2 6 3]) (input u f32[2 11 3]) (input ids i64[2 11 1])";
+    let ids = format!("(let i (expand {} :shape [2 11 3]))", numbers("ids", "i64", 6));
+    agree(device, &|op| {
+        format!("{inputs} {ids} (output y ({op} (expand (const f32[] {{ 0 }}) :shape [2 6 3]) (neg u) i))")
+    });
+    agree(device, &|op| {
+        format!("{inputs} {ids} (let s ({op} x (neg u) i)) (output y (softmax s :axis -1)) (output z ({op} s u i))")
+    });
+    agree(device, &|op| {
+        let one = "(expand (reshape (slice u :axis -2 :at 0 :len 1) :shape [2 1 3]) :shape [2 11 3])";
+        format!("{inputs} (output y ({op} x {one} (expand (const i64[] {{ 2 }}) :shape [2 11 3])))")
+    });
+}
+
+/// Rows of one element, of one vector and a part of one, of many of which few are told apart; what is ordered is computed, and the order is
+/// read in the same kernel.
+fn rows_are_ordered(device: &Device) {
+    for [rows, row, most] in [[3, 1, 1], [5, 19, 19], [70, 6, 2], [3, 700, 9]] {
+        for dtype in ["f32", "f16", "u8", "i64"] {
+            for descending in [false, true] {
+                let x = format!("(input x {dtype}[{rows} {row}]) (input z i32[{rows} {row}])");
+                let ranking = format!("(ranking (neg x) :most {most} :descending {descending})");
+                let of = if dtype.starts_with('u') { ranking.replace("(neg x)", "x") } else { ranking };
+                agree_on(device, &format!("{x} (output y (add {of} z))"));
+            }
+        }
+    }
+    agree_on(
+        device,
+        "(input x f32[3 50]) (let s (softmax x :axis -1)) (output y (ranking s :most 50 :descending true)) (output p s)",
+    );
+}
