@@ -3,7 +3,13 @@
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Type,
     engine::{
-        ir::{Op, lang::Source, ops::Class, text},
+        backend,
+        ir::{
+            Op,
+            lang::Source,
+            ops::{Class, Reduction, Writes},
+            text,
+        },
         lowering::{print, report::KernelReport},
         models::{
             Form,
@@ -147,6 +153,24 @@ fn rows_of_parameters_wait_for_memory() {
     let waits = |rows| seconds("param", rows) - seconds("input", rows);
     assert!(waits(128) > 2e-5, "{}", waits(128));
     assert!((waits(4096) - waits(1024)).abs() < 1e-9, "no page waits twice: {} of {}", waits(1024), waits(4096));
+}
+
+#[test]
+fn what_is_written_by_index_is_not_compared_with_each_place() {
+    for zeros in [false, true] {
+        let x = if zeros { "(expand (const f32[] { 0 }) :shape [1 900 16])" } else { "x" };
+        let text = format!(
+            "(graph edges (input x f32[1 900 16]) (input u f32[1 5000 16]) (input ids i64[1 5000 16]) \
+             (output y (scatter-sum {x} u ids)))"
+        );
+        let graph = text::parse(&Source::new("edges.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
+        let program = program(&graph);
+        let points = |step: &backend::Step| program.kernels[step.kernel].body.domain.iter().product::<usize>();
+        // The numbers that are there before, and the updates.
+        assert_eq!(program.run.iter().map(points).collect::<Vec<_>>(), [900 * 16, 5000 * 16]);
+        let last = &program.kernels[program.run[1].kernel];
+        assert!(last.stores.iter().all(|store| store.writes == Writes::Combined(Reduction::Sum)));
+    }
 }
 
 #[test]

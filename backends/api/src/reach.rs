@@ -233,6 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn points_are_apart_along_axes_that_places_tell() {
+        // Element [p, id, q] of [2 N 4], for points [p, m, q] of [2 9 4].
+        let domain = [2, 9, 4];
+        let store = |below: i64, [unit_of_p, unit_of_id]: [i64; 2]| {
+            let id = Index::atom(Atom::Value(0));
+            let at = Index::coord(0).times(unit_of_p).plus(&id.times(unit_of_id)).plus(&Index::coord(2));
+            Store { guards: vec![(id, 0..below)], writes: Writes::InOrder, ..Store::new(1, at, 1) }
+        };
+        assert_eq!(together(&store(5, [20, 4]), &domain), 0b010);
+        // Ids reach into the next p; lines overlap.
+        assert_eq!(together(&store(6, [20, 4]), &domain), 0b111);
+        assert_eq!(together(&store(5, [20, 3]), &domain), 0b111);
+        assert_eq!(together(&Store { guards: Vec::new(), ..store(5, [20, 4]) }, &domain), 0b111);
+        assert_eq!(together(&Store { writes: Writes::Apart, ..store(6, [20, 4]) }, &domain), 0);
+    }
+
+    #[test]
     fn a_guard_holds_for_as_many_points_as_are_counted() {
         let domain = [5, 3, 14];
         let at = |strides: [i64; 3], constant| {
