@@ -98,9 +98,9 @@ impl Limits {
         let mut lacking: Vec<DType> = types.filter(|dtype| !self.dtypes.contains(*dtype)).collect();
         lacking.sort_unstable();
         lacking.dedup();
-        let (row, ranks) =
-            (points(&kernel.body.domain, row_mask(kernel)), |i: &Instr| matches!(i, Instr::Ranking { .. }));
-        let unranked = (row > self.ranked as f64 && kernel.body.instrs.iter().any(ranks))
+        let row = points(&kernel.body.domain, row_mask(kernel));
+        let ranks = instrs().any(|instr| matches!(instr, Instr::Ranking { .. }));
+        let unranked = (ranks && row > self.ranked as f64)
             .then(|| format!("the order of rows of {row}; the device tells that of {}", self.ranked));
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
             (Writes::InOrder, _) if !self.in_order => {

@@ -9,21 +9,23 @@ use crate::kernel::{AnchorKernel, Body, Instr, Kernel, ValueId};
 const LONGEST: usize = 32;
 const INSTRUCTIONS: usize = 256;
 
-/// A kernel of short rows as one without rows, where nothing is stored for each element of a row and rows do not lie side by side
-/// in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
+/// A kernel of short rows as one without rows, where nothing is stored for each element of a row, no row is ordered, and rows do not lie side
+/// by side in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
     let domain = &kernel.body.domain;
     let outer = domain.len().checked_sub(axes)?;
     let count: usize = domain[outer..].iter().product();
     let along_row = |map: &Index| (outer..domain.len()).any(|axis| map.mentions(axis));
-    let side_by_side = |instr: &Instr| match instr {
+    let stays = |instr: &Instr| match instr {
         Instr::Load(load) => load.at.affine(domain.len()).is_none_or(|strides| strides.last() == Some(&1)),
+        // What the elements of a row tell together.
+        Instr::Ranking { .. } => true,
         _ => false,
     };
     if !(1..=LONGEST).contains(&count)
         || kernel.stores.iter().any(|s| s.maps().any(along_row) || s.values().len() > 1)
-        || kernel.body.instrs.iter().any(side_by_side)
+        || kernel.body.instrs.iter().any(stays)
     {
         return None;
     }

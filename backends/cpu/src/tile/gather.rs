@@ -9,6 +9,19 @@ use super::{
 /// Elements of a line from which on a run of its own takes less time than its elements one by one.
 pub const LONG_RUN: usize = 32;
 
+/// The innermost of the axes of `mask`, if runs along it are short.
+fn axis_of_lines(
+    access: &CompiledAccess,
+    guards: &[TileGuard],
+    mask: AxisMask,
+    of_value: &dyn Fn(usize) -> AxisMask,
+) -> Option<usize> {
+    let axis = mask.checked_ilog2()? as usize;
+    let accesses = guards.iter().map(|guard| &guard.access).chain([access]);
+    let shortest = accesses.map(|access| access.shortest_run(axis, of_value)).min()?;
+    (shortest < LONG_RUN).then_some(axis)
+}
+
 /// How a load is read in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct GatherLines {
@@ -31,11 +44,7 @@ impl GatherLines {
         mask: AxisMask,
         of_value: &dyn Fn(usize) -> AxisMask,
     ) -> Option<GatherLines> {
-        let axis = mask.checked_ilog2()? as usize;
-        let accesses = || guards.iter().map(|guard| &guard.access).chain([access]);
-        if accesses().map(|access| access.shortest_run(axis, of_value)).min()? >= LONG_RUN {
-            return None;
-        }
+        let axis = axis_of_lines(access, guards, mask, of_value)?;
         let (mut of_lines, mut of_elements) = (Vec::new(), Vec::new());
         for guard in guards {
             match guard.access.depends_on(of_value) {
@@ -69,11 +78,7 @@ impl ScatterLines {
         mask: AxisMask,
         of_value: &dyn Fn(usize) -> AxisMask,
     ) -> Option<ScatterLines> {
-        let axis = mask.checked_ilog2()? as usize;
-        let accesses = || guards.iter().map(|guard| &guard.access).chain([access]);
-        if accesses().map(|access| access.shortest_run(axis, of_value)).min()? >= LONG_RUN {
-            return None;
-        }
+        let axis = axis_of_lines(access, guards, mask, of_value)?;
         let (of_elements, of_lines): (Vec<_>, Vec<_>) =
             guards.iter().cloned().partition(|guard| guard.access.depends_on(of_value) >> axis & 1 == 1);
         let split = |guard: TileGuard| Some((guard.access.split(axis, of_value)?, guard.from..guard.to));

@@ -90,4 +90,11 @@ fn rows_are_ordered(device: &Device) {
         device,
         "(input x f32[3 50]) (let s (softmax x :axis -1)) (output y (ranking s :most 50 :descending true)) (output p s)",
     );
+    // Of short rows that lie across lines, a sum by their order.
+    agree_on(
+        device,
+        "(input x f32[6 40]) (input z i32[6 40]) \
+         (let r (ranking (transpose x :perm [-1 -2]) :most 4 :descending false)) \
+         (output y (reduce-sum (mul r (transpose z :perm [-1 -2])) :axes [-1] :keep false))",
+    );
 }
