@@ -446,7 +446,11 @@ fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
     graph.fits()?;
     graph.computes()?;
-    Ok(graph)
+    // Before the graph is cut into parts, which do not see who reads their results.
+    match graph.observed() {
+        Cow::Owned(observed) => Ok(Cow::Owned(observed)),
+        Cow::Borrowed(_) => Ok(graph),
+    }
 }
 
 /// The results for all of some items, computed in parallel; of several errors, the first in order.

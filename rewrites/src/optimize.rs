@@ -106,10 +106,11 @@ impl Rewritten {
 /// # Errors
 /// When dims are unbound, a rule turns out to be wrong, or a part of the program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
+    let graph = &*graph.observed();
     let (engine, program, phases) = saturate(graph, rules, options)?;
     let Engine { egraph, log, statistics, .. } = engine;
     let outputs: Vec<Id> = graph.results().filter_map(|(_, node)| program[node.0 as usize].0).collect();
-    let extracted = classes::extract(&egraph, &outputs, &program, &log, &rules.rules);
+    let extracted = classes::extract(&egraph, &outputs, &program, &log, rules);
     legal(graph, &egraph, &program, &extracted)?;
     let given = program
         .iter()
@@ -141,7 +142,7 @@ pub(crate) fn saturate<'r>(
     rules: &'r RuleSet,
     options: &Options,
 ) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
-    let (egraph, program) = start(graph)?;
+    let (egraph, program) = start(&graph.observed())?;
     let mut engine = Engine::new(egraph, &rules.rules, options.limits);
     let mut phases = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
@@ -186,6 +187,7 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     for (id, node) in nodes {
         let at = live[id.0 as usize].then(|| {
             let head = egraph.analysis.head(node.op, node.attrs.clone());
+            let head = egraph.analysis.observed(head, node.observer);
             let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
             egraph.analysis.rank = id.0;
             egraph.add(InternedNode { head, op: node.op, children: children.expect("operands of live nodes are live") })
@@ -198,7 +200,7 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
 
 /// A node of the graph as it stands in the e-graph.
 fn original(egraph: &EGraph, program: &LiveNodes, node: &eutectic_ir::graph::Node) -> Option<InternedNode> {
-    let head = egraph.analysis.find_head(node.op, &node.attrs)?;
+    let head = egraph.analysis.find_head(node.op, &node.attrs, node.observer)?;
     let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
     Some(InternedNode { head, op: node.op, children: children? })
 }

@@ -82,6 +82,9 @@ pub struct OpDef {
     pub along: Option<i64>,
     /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
     pub prologue: &'static [&'static str],
+    /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand and result.
+    /// Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds more digits.
+    pub observes: fn(DType, DType) -> bool,
     /// The reference evaluation.
     pub eval: Eval,
     /// What it gives where its operands are known to lie in intervals.
@@ -242,6 +245,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         traits: &[],
         along: None,
         prologue: &[],
+        observes: |_, _| false,
         eval,
         interval: interval::any,
         flops: |_, _| 0.0,

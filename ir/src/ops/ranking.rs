@@ -13,6 +13,7 @@ use crate::Scalar;
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     attrs: &[attr("most", Int), attr_or("descending", Bool, Default::Bool(false))],
+    observes: |_, _| true,
     flops: read::<16>,
     ..op(
         "ranking",

@@ -2,7 +2,7 @@
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
-    Attr, Dim, Shape,
+    Attr, Attrs, Dim, Op, Shape,
     eclasses::{ClassId, ENode},
     index::{Atom, Index, flatten, unflatten},
     ops::{Access, Anchor, Class, Leaf},
@@ -36,12 +36,29 @@ impl KernelBuilder<'_> {
             }
             let instr = self.compute(class, place, scope)?;
             match instr {
-                ClassValue::Instr(instr) => scope.push(*instr)?,
+                ClassValue::Instr(instr) => {
+                    let value = scope.push(*instr)?;
+                    self.rounded(class, value, scope)?
+                }
                 ClassValue::Value(value) => value,
             }
         };
         scope.values.insert(key, value);
         Ok(value)
+    }
+
+    /// Rounds a computed 16-bit value to its type, where someone sees whether it was: registers hold 32 bits of it. A conversion to the
+    /// type that a value has already is that rounding.
+    fn rounded(&self, class: ClassId, value: ValueId, scope: &mut BodyScope) -> Result<ValueId, String> {
+        let dtype = scope.body.instrs[value].dtype();
+        let computes = matches!(self.node(class).op.def().class, Class::Pointwise | Class::Anchor(_));
+        let seen = self.classes.rounds_all || self.classes.classes[class].observer.is_some();
+        if !(computes && seen && dtype.is_float() && dtype.size() == 2) {
+            return Ok(value);
+        }
+        let op = Op::named("cast").ok_or("there is no op `cast`")?;
+        let attrs = Attrs::from_iter([Attr::DType(dtype)]);
+        scope.push(Instr::Map { op, attrs, args: vec![value], dtype })
     }
 
     fn load(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ValueId, String> {
