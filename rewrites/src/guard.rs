@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use eutectic_ir::{
-    Attr, DType, Shape, Type,
+    Attr, DType, Op, Shape, Type,
     lang::{
         Bindings, Mismatch, RelationCall, TypePattern,
         typing::{Bound, DimPattern, DimsPattern, SlotKind, Status, VarId},
@@ -53,9 +53,22 @@ pub(crate) enum GuardMisfit {
     /// A number has this value.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
-    Observed(eutectic_ir::Op),
+    Observed(Op),
     /// The left side, typed as it is written, does not have the types that were matched.
     Left,
+}
+
+impl NoMatch {
+    /// The op that observes the root, where nothing else keeps the rule from it.
+    pub fn observer(&self) -> Option<Op> {
+        match self {
+            NoMatch::Mismatch(misfit, _) => match **misfit {
+                GuardMisfit::Observed(observer) => Some(observer),
+                _ => None,
+            },
+            NoMatch::Unsolved(..) => None,
+        }
+    }
 }
 
 impl GuardMisfit {

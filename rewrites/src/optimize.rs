@@ -56,6 +56,8 @@ pub struct Rewritten {
     pub statistics: Vec<RuleStatistics>,
     /// Every application of a rule, in order.
     pub applications: Vec<Applied>,
+    /// Where a rule was kept from a value, because a discontinuous op observes it.
+    pub withheld: Vec<Observed>,
     /// The application that made each node first, by class and node; none for those of the program itself.
     makers: Vec<Vec<Option<usize>>>,
 }
@@ -77,6 +79,17 @@ pub struct Applied {
     pub changed: bool,
     /// The applications that made what it matched.
     pub after: Vec<usize>,
+}
+
+/// A rule that was not applied, because a discontinuous op observes the value that it would change.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// The class of the value, where it is still needed.
+    pub class: Option<ClassId>,
+    /// The op.
+    pub observer: Op,
 }
 
 impl Rewritten {
@@ -108,7 +121,7 @@ impl Rewritten {
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let graph = &*graph.observed();
     let (engine, program, phases) = saturate(graph, rules, options)?;
-    let Engine { egraph, log, statistics, .. } = engine;
+    let Engine { egraph, log, statistics, withheld, .. } = engine;
     let outputs: Vec<Id> = graph.results().filter_map(|(_, node)| program[node.0 as usize].0).collect();
     let extracted = classes::extract(&egraph, &outputs, &program, &log, rules);
     legal(graph, &egraph, &program, &extracted)?;
@@ -119,7 +132,13 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
     let given: Vec<InternedNode> = given.filter_map(|(_, node)| original(&egraph, &program, node)).collect();
     let makers = log.makers(&egraph, given.into_iter());
     let class_of = program.iter().map(|(id, _)| extracted.number.get(&egraph.find((*id)?)).copied()).collect();
+    let withheld = withheld.iter().map(|one| Observed {
+        rule: rules.rules[one.rule].rule.name.clone(),
+        class: extracted.number.get(&egraph.find(one.root)).copied(),
+        observer: one.observer,
+    });
     Ok(Rewritten {
+        withheld: withheld.collect(),
         class_of,
         phases,
         statistics: merged(statistics),
