@@ -18,6 +18,9 @@ template <class T> FN T wrap_mul(T a, T b) {
     if constexpr (IsFloat<T>::value) return a * b;
     else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
 }
+// The product of an op is rounded: the compiler must not make one operation of it and a sum that reads it.
+FN float mul_of(float a, float b) { return __fmul_rn(a, b); }
+FN double mul_of(double a, double b) { return __dmul_rn(a, b); }
 template <class T> FN T choose(bool when, T a, T b) { return when ? a : b; }
 template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
