@@ -9,6 +9,7 @@ mod groups;
 mod halves;
 mod kernels;
 pub mod models;
+pub mod numbers;
 pub mod onnx;
 mod ops;
 mod precision;

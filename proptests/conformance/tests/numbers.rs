@@ -1,0 +1,15 @@
+//! The small models of `models/golden/numbers` on the CPU.
+
+use std::{path::Path, sync::Arc};
+
+use eutectic::{Backend, Cpu, CpuOptions};
+use eutectic_conformance::{device::Device, suites::numbers::numbers};
+
+#[test]
+fn small_models_have_the_values_that_are_right() {
+    let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
+    let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
+    numbers(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
+    let (judged, refused, why) = device.take_counts();
+    assert!(judged >= 64 && refused == 0, "{judged} right, {refused} refused: {why:?}");
+}
