@@ -36,11 +36,11 @@ template <int WHICH> FN typename Operand<WHICH>::T element(const Slots& s, int b
     return own;
 }
 
-// A column of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times NaN or infinity is NaN.
-template <class T> FN T sum_of_seen(const Slots& s, int b, int at, int e) {
+// Some columns of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times NaN or infinity is NaN.
+template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at, int e, T* out) {
 #if HAS_BIAS
     const int query = s.query_of(b, at);
-    T most = nothing<T>(), total = 0, sum = 0;
+    T most = nothing<T>(), total = 0, sums[LANES] = {};
 #pragma unroll 1
     for (int t = 0; t < KEYS; t++) {
         T x[1];
@@ -54,16 +54,16 @@ template <class T> FN T sum_of_seen(const Slots& s, int b, int at, int e) {
         }
         const T now = max_of(most, x[0]), base = now == nothing<T>() ? (T)0 : now, scale = exp(most - base), weight = exp(x[0] - base);
         total = total * scale + weight;
-        sum = sum * scale + weight * (T)element<2>(s, b, e, t);
+#pragma unroll
+        for (int n = 0; n < LANES; n++) sums[n] = sums[n] * scale + weight * (T)element<2>(s, b, e + n, t);
         most = now;
     }
-    return sum / total;
-#else
-    return 0;
+#pragma unroll
+    for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
 #endif
 }
-// Apart where it would be printed many times.
-template <class T> APART T sum_of_seen_apart(const Slots& s, int b, int at, int e) { return sum_of_seen<T>(s, b, at, e); }
+// Where it would be printed many times, it is a function.
+template <class T, int LANES> APART void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
 // Of some columns of a stored query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
 // in memory of the kernel's own.
@@ -75,11 +75,15 @@ template <int SPLITS, int LANES, bool CALLS = false, class T> FN void deliver(co
 #pragma unroll
         for (int n = 0; n < LANES; n++) out[n] = zeros ? (T)0 : sums[n] / total;
         if constexpr (HAS_BIAS && !GUARDED) {
+            bool poisoned = false;
 #pragma unroll
-            for (int n = 0; n < LANES; n++) {
-                if (none || out[n] == out[n] || total != total) continue;
-                if constexpr (CALLS) out[n] = sum_of_seen_apart<T>(s, b, at, e + n);
-                else out[n] = sum_of_seen<T>(s, b, at, e + n);
+            for (int n = 0; n < LANES; n++) poisoned |= out[n] != out[n];
+            if (poisoned && !none && total == total) {
+                T again[LANES];
+                if constexpr (CALLS) call_again<T, LANES>(s, b, at, e, again);
+                else attend_again<T, LANES>(s, b, at, e, again);
+#pragma unroll
+                for (int n = 0; n < LANES; n++) out[n] = again[n];
             }
         }
         s.epilogue(b, at, e / LANES, out);
