@@ -52,7 +52,8 @@ pub enum AnchorKernel {
     },
     /// `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
     /// over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
-    /// group of any number of axes. A key whose bias is −∞ is left out, whatever its score is.
+    /// group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
+    /// that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
     Attention {
         /// Over `[b.. s.. d..]`; one result.
         query: Body,
@@ -115,6 +116,15 @@ pub enum EmptyRow {
     Zeros,
     /// NaN, as the primitives give.
     Nan,
+    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
+    Guarded,
+}
+
+impl EmptyRow {
+    /// Whether a bias of −∞ hides a key instead of being added to its score.
+    pub fn selects(self) -> bool {
+        self != EmptyRow::Guarded
+    }
 }
 
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.

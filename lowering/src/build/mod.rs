@@ -166,6 +166,7 @@ impl<'a> KernelBuilder<'a> {
                 softcap: number("softcap"),
                 empty: match attr(node, "empty").and_then(Attr::word) {
                     Some("zeros") => EmptyRow::Zeros,
+                    Some("guarded") => EmptyRow::Guarded,
                     _ => EmptyRow::Nan,
                 },
             }),

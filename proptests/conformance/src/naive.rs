@@ -290,7 +290,8 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
             let [batch, queries, columns] = extents(&kernel.body.domain, [axes.batch, axes.queries, axes.columns]);
             let [.., depth] = extents(&query.domain, [axes.batch, axes.queries, axes.depth]);
             let [_, keys, _] = extents(&key.domain, [axes.batch, axes.keys, axes.depth]);
-            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty };
+            let dtype = key.instrs[key.results[0]].dtype();
+            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty, dtype };
             (attention(&operands, [batch, queries, keys, depth, columns], &scores), 0)
         }
     };
@@ -523,31 +524,38 @@ struct Scores {
     scale: f64,
     softcap: f64,
     empty: EmptyRow,
+    dtype: DType,
 }
 
 fn attention(operands: &[Vec<f64>], [batch, rows, keys, depth, width]: [usize; 5], how: &Scores) -> Vec<f64> {
     let mut out = Vec::with_capacity(batch * rows * width);
     for b in 0..batch {
         for s in 0..rows {
+            let biases = |t: usize| operands.get(3).map_or(0.0, |bias| bias[(b * rows + s) * keys + t]);
+            let read = |t: &usize| !how.empty.selects() || biases(*t) != f64::NEG_INFINITY;
             let score = |t: usize| {
                 let dot: f64 = (0..depth)
                     .map(|d| operands[0][(b * rows + s) * depth + d] * operands[1][(b * keys + t) * depth + d])
                     .sum();
                 let x = dot * how.scale;
                 let x = if how.softcap == 0.0 { x } else { how.softcap * (x / how.softcap).tanh() };
-                match operands.get(3).map(|bias| bias[(b * rows + s) * keys + t]) {
-                    Some(f64::NEG_INFINITY) => f64::NEG_INFINITY,
-                    bias => x + bias.unwrap_or(0.0),
-                }
+                let bias = biases(t);
+                if how.empty.selects() && hides(bias, how.dtype) { bias } else { x + bias }
             };
             let scores: Vec<f64> = (0..keys).map(score).collect();
             let most = fold(Reduction::Max, scores.iter().copied());
             let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
             let total: f64 = weights.iter().sum();
             for e in 0..width {
-                let sum: f64 = (0..keys).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
-                let empty = most == f64::NEG_INFINITY && (how.empty == EmptyRow::Zeros || keys == 0);
-                out.push(if empty { 0.0 } else { sum / total });
+                let sum: f64 =
+                    (0..keys).filter(read).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
+                let zeros = match how.empty {
+                    _ if keys == 0 => true,
+                    EmptyRow::Nan => false,
+                    EmptyRow::Zeros => most == f64::NEG_INFINITY,
+                    EmptyRow::Guarded => total.is_nan(),
+                };
+                out.push(if zeros { 0.0 } else { sum / total });
             }
         }
     }

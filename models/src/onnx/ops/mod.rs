@@ -16,6 +16,7 @@ mod layout;
 mod norm;
 mod other;
 mod pairs;
+mod phases;
 mod placed;
 mod quantize;
 mod recurrent;

@@ -8,6 +8,7 @@ mod graphs;
 mod groups;
 mod halves;
 mod kernels;
+mod masks;
 pub mod models;
 pub mod numbers;
 pub mod onnx;
@@ -50,6 +51,7 @@ use checks;
 pub const SUITES: &[Suite] = &[
     Suite { name: "ops", checks: ops::CHECKS },
     Suite { name: "kernels", checks: kernels::CHECKS },
+    Suite { name: "masks", checks: masks::CHECKS },
     Suite { name: "gathers", checks: gathers::CHECKS },
     Suite { name: "groups", checks: groups::CHECKS },
     Suite { name: "products", checks: products::CHECKS },
