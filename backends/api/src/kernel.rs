@@ -12,6 +12,8 @@ use eutectic_ir::{
 pub type Slot = usize;
 /// The number of an instruction in a [`Body`].
 pub type ValueId = usize;
+/// The number of a check of ids that cannot fail, or that no op asks for.
+pub const NO_CHECK: usize = u32::MAX as usize;
 /// Holds where the index lies in the range.
 pub type Guard = (Index, Range<i64>);
 
@@ -175,12 +177,17 @@ pub enum Instr {
         /// Its element type.
         dtype: DType,
     },
-    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails.
+    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails and names the integer as it was
+    /// given. Where it fails, it is 0.
     Within {
         /// The integer.
         arg: ValueId,
         /// How many there are.
         extent: Dim,
+        /// Whether integers from −extent on are legal too, and count from the end.
+        from_end: bool,
+        /// Which of the kernel's checks it is: steps say where each one is from.
+        check: usize,
         /// Where it counts; elsewhere it may be anything.
         guards: Vec<Guard>,
         /// Its element type.

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, NO_CHECK, Store, ValueId};
 use eutectic_ir::{
     DType, Dim, Op, Symbol,
     index::{Atom, Index},
@@ -164,7 +164,8 @@ impl<'a> Writer<'a> {
         }
         let arg = value.expect("a product has a factor");
         let extent = Dim::Known(product.capacity().unwrap_or(FAR).saturating_add(1));
-        let id = self.push(Instr::Within { arg, extent, guards: Vec::new(), dtype: LENGTH });
+        let (from_end, check, guards) = (false, NO_CHECK, Vec::new());
+        let id = self.push(Instr::Within { arg, extent, from_end, check, guards, dtype: LENGTH });
         self.known.push((product.clone(), id));
         id
     }

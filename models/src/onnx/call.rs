@@ -1,6 +1,6 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph};
+use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
@@ -285,6 +285,20 @@ impl NodeCall<'_, '_> {
     /// An op of ours.
     pub fn op(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> NodeResult {
         self.importer.apply(op, operands, attrs, &self.origin)
+    }
+
+    /// A check that ids are legal, under the name of the node, because users look for that.
+    pub fn checked_id(&mut self, ids: NodeId, legal: Ids) -> NodeResult {
+        let names =
+            [self.node.name().rsplit('/').next().unwrap_or(""), self.node.output.first().map_or("", |name| name)];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("(no name)");
+        let origin = match self.origin.path() {
+            "" => Origin::new(name),
+            part if part == name => self.origin.clone(),
+            part => Origin::new(format!("{part}.{name}")),
+        };
+        let attrs = [("extent", legal.extent.into()), ("from-end", legal.from_end.into())];
+        self.importer.apply("checked-id", &[ids], &attrs, &origin)
     }
 
     /// An op of ours without attributes.

@@ -11,6 +11,7 @@ mod control;
 mod fourier;
 mod generate;
 mod grid_sample;
+mod ids;
 mod index;
 mod layout;
 mod norm;

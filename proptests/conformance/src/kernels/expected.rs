@@ -107,7 +107,10 @@ fn at_point(instr: &Instr, body: &Body, buffers: &[Vec<Val>], all: &[Vec<Val>], 
             let args: Vec<_> = args.iter().map(|&a| all[a][n]).collect();
             eval(*op, attrs, from, *dtype, &args)
         }
-        Instr::Within { arg, .. } => all[*arg][n],
+        Instr::Within { arg, extent, from_end, .. } => match all[*arg][n].int() {
+            id if *from_end && id < 0 => Val::Int(id + extent.known().expect("kernels of tests have known extents")),
+            id => Val::Int(id),
+        },
         Instr::Select { pieces, fill, dtype } => match pieces.iter().find(|p| holds(&p.0)) {
             Some(piece) => all[piece.1][n],
             None => values(&Tensor::from_f64(*dtype, &[], [fill.get()]))[0],

@@ -7,6 +7,7 @@ mod gathers;
 mod graphs;
 mod groups;
 mod halves;
+mod ids;
 mod kernels;
 mod masks;
 pub mod models;
@@ -61,6 +62,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
     Suite { name: "scatters", checks: scatters::CHECKS },
+    Suite { name: "ids", checks: ids::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },
     Suite { name: "extents", checks: extents::CHECKS },
     Suite { name: "precision", checks: precision::CHECKS },
