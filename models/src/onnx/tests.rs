@@ -1,6 +1,9 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
 mod decompositions;
+mod files;
+mod forms;
+mod loops;
 mod pairs;
 mod resize;
 mod scatter;

@@ -12,6 +12,7 @@ mod fourier;
 mod generate;
 mod grid_sample;
 mod index;
+mod integer;
 mod layout;
 mod norm;
 mod other;
@@ -53,6 +54,7 @@ const FAMILIES: &[&[OpRow]] = &[
     grid_sample::OPS,
     fourier::OPS,
     quantize::OPS,
+    integer::OPS,
     other::OPS,
     control::OPS,
     recurrent::OPS,
