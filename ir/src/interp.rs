@@ -156,12 +156,21 @@ pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> R
 
 /// The results of a loop: the body, so many times.
 fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
-    let Loop { body, times, carried, scanned } =
-        Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let (times, carried, scanned) = (of.times, of.carried, of.scanned);
+    let frozen = of.condition.map(|condition| of.frozen(condition).expect("the graph was checked when it was built"));
+    let (body, starts): (&Graph, &[usize]) =
+        frozen.as_ref().map_or((&**of.body, &[]), |frozen| (&frozen.graph, frozen.starts.as_slice()));
+    let starts: Vec<&Value<S>> = starts.iter().map(|at| operands[*at]).collect();
+    let operands = &[operands, starts.as_slice()].concat();
     let inputs: Vec<NodeId> = body.named("input").map(|(_, id)| id).collect();
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
+        // Where it is not certain whether the loop goes on, the frozen body decides value by value.
+        if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
+            break;
+        }
         let given = |at: usize| match at {
             at if at < carried => last[at].clone(),
             at if at < carried + scanned => part(operands[at], time),

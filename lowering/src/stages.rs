@@ -35,6 +35,8 @@ pub struct StagedLoop {
     pub scanned: Vec<NodeId>,
     /// What the other inputs are.
     pub captured: Vec<NodeId>,
+    /// The state that says whether it goes on: a body leaves all of them as they are once it is false.
+    pub condition: Option<usize>,
     /// The values that take each result out: of states, then of outputs.
     pub results: Vec<Vec<NodeId>>,
     /// Its place in the model.
@@ -162,13 +164,17 @@ impl<'g> StageCut<'g> {
     /// A loop with its body.
     fn staged(&self, id: NodeId) -> Result<StagedLoop, GraphError> {
         let node = self.graph.node(id);
-        let Loop { body, times, carried: states, scanned } =
-            Loop::of(&node.attrs).expect("the graph was checked when it was built");
+        let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
+        let (times, states, scanned) = (of.times, of.carried, of.scanned);
+        let frozen = of.condition.map(|condition| of.frozen(condition)).transpose()?;
+        let body: &Graph = frozen.as_ref().map_or(of.body, |frozen| &frozen.graph);
+        let starts = frozen.iter().flat_map(|frozen| &frozen.starts).map(|at| node.operands[*at]);
+        let operands: Vec<NodeId> = node.operands.iter().copied().chain(starts).collect();
         let mut own = Graph::new(body.name.clone());
         let mut new: FxHashMap<NodeId, NodeId> = FxHashMap::default();
         let (mut constants, mut captured) = (FxHashMap::default(), Vec::new());
         for (at, (_, input)) in body.named("input").enumerate() {
-            let (operand, ty) = (node.operands[at], body.ty(input).clone());
+            let (operand, ty) = (operands[at], body.ty(input).clone());
             let leaf = if at < states {
                 own.state(&carried(at), ty)?
             } else if at < states + scanned {
@@ -207,6 +213,7 @@ impl<'g> StageCut<'g> {
             starts: node.operands[..states].to_vec(),
             scanned: node.operands[states..states + scanned].to_vec(),
             captured,
+            condition: of.condition,
             results,
             origin: node.origin.clone(),
         })

@@ -39,6 +39,6 @@ pub use kernel::{
     ValueId,
 };
 pub use limits::{DTypes, Limits};
-pub use program::{Buffer, BufferId, InPlace, Part, Place, Program, Step};
+pub use program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 pub use setup::Setup;

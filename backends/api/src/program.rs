@@ -92,6 +92,17 @@ impl Step {
     }
 }
 
+/// Where a run may go on later than at the next step. A backend may ignore it: the steps that are passed over change nothing then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Before which step of the run program it is decided.
+    pub before: usize,
+    /// The truth value that decides: steps are passed over where it is false.
+    pub unless: BufferId,
+    /// The step that is next in that case, or as many as there are.
+    pub to: usize,
+}
+
 /// A lowered program, ready for a backend.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -105,6 +116,8 @@ pub struct Program {
     pub load: Vec<Step>,
     /// Run each time.
     pub run: Vec<Step>,
+    /// Where runs may pass over steps, in the order of the steps that they stand before.
+    pub exits: Vec<Exit>,
     /// Bytes of the arena that the load program fills.
     pub load_bytes: usize,
     /// Bytes of the arena of a run: the peak of what is alive at once.

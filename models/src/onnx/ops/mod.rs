@@ -13,6 +13,7 @@ mod generate;
 mod grid_sample;
 mod ids;
 mod index;
+mod integer;
 mod layout;
 mod norm;
 mod other;
@@ -55,6 +56,7 @@ const FAMILIES: &[&[OpRow]] = &[
     grid_sample::OPS,
     fourier::OPS,
     quantize::OPS,
+    integer::OPS,
     other::OPS,
     control::OPS,
     recurrent::OPS,
