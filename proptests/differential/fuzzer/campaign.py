@@ -3,6 +3,7 @@
 import collections
 import os
 import pickle
+import re
 import signal
 import time
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 from .engine import Engine, Failure
 from .generate import OPSETS, graph
+from .graph import union
 from .judge import Judge
 from .references import References, Unable
 
@@ -35,9 +37,13 @@ class Finding:
     output: str = ''
 
     def signature(self):
-        """Returns what findings of one kind are expected to share: ops and the sort of difference."""
-        ops = ' '.join(sorted({node.op for node in self.case.nodes})) if self.case else ''
-        return f'{self.mode} {self.kind}: {ops}'
+        """Returns what findings of one kind are expected to share: the last ops, and the sort of difference."""
+        makers = {name: node for node in self.case.nodes for name in node.outputs}
+        last = makers.get(self.output)
+        if last is None:
+            return f'{self.mode} {self.kind}: {re.sub(r"[0-9]+", "", self.detail)[:160]}'
+        before = sorted({makers[name].op for name in last.reads() if name in makers})
+        return f'{self.mode} {self.kind}: {last.op} of {" ".join(before)}'
 
 
 @dataclass
@@ -73,6 +79,10 @@ def judge_batch(engine, references, seed, numbers, opset, modes):
     for mode in modes:
         contract, options = MODES[mode]
         results = engine.run([case for _, case in cases], [e.types for e in expected], options)
+        for together, problem in engine.together:
+            whole = union(together)
+            report.findings.append(Finding(numbers[0], opset, mode, 'refused', f'together only: {problem[:500]}', whole.text(), whole))
+        engine.together.clear()
         for (number, case), wanted, result in zip(cases, expected, results):
             try:
                 findings = judged(judge, wanted, result, contract)
@@ -118,8 +128,11 @@ def in_child(work, timeout=900):
     return pickle.loads(data)
 
 
-def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=None, tell=print):
-    """Runs graphs first … first + count − 1, or so many as fit into the seconds; returns the Report."""
+def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=None, tell=print, spool=None):
+    """Runs graphs first … first + count − 1, or so many as fit into the seconds; returns the Report.
+
+    It is kept in the file `spool` after each batch.
+    """
     total, start = Report(), time.monotonic()
     for at in range(first, first + count, BATCH):
         if seconds and time.monotonic() - start > seconds:
@@ -129,6 +142,8 @@ def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=Non
         total.add(batch_or_singles(binary, seed, numbers, opset, modes, folder, tell))
         done = numbers[-1] + 1 - first
         rate = done / (time.monotonic() - start)
+        if spool:
+            spool.write_bytes(pickle.dumps(total))
         tell(f'{done} graphs, {rate:.1f} a second, {len(total.findings)} findings')
     return total
 

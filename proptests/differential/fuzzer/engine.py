@@ -28,6 +28,8 @@ class Engine:
         self.folder = folder
         self.timeout = timeout
         self.runs = 0
+        # Cases that run alone and not in one model, with the message.
+        self.together = []
 
     def known_ops(self, opset):
         """Returns the ONNX ops of that op set that the importer knows, asking `eutectic inspect`."""
@@ -67,14 +69,17 @@ class Engine:
             named = {int(n) for n in re.findall(r'\bg(\d+)_', str(failure))}
             named = sorted(n for n in named if n < len(chosen))
             if failure.kind == 'refused' and named and len(named) < len(chosen):
-                for n in named:
-                    lines = [line for line in str(failure).splitlines() if f'g{n}_' in line]
-                    results[chosen[n]] = Failure('refused', ' '.join(lines).strip() or str(failure))
-                self._split([c for n, c in enumerate(chosen) if n not in named], cases, types, options, results)
+                alone = [chosen[n] for n in named]
+                self._split(alone, cases, types, options, results)
+                if not any(isinstance(results[i], Failure) for i in alone):
+                    self.together.append(([cases[i] for i in chosen], str(failure)))
+                self._split([i for i in chosen if i not in alone], cases, types, options, results)
                 return
             half = len(chosen) // 2
             self._split(chosen[:half], cases, types, options, results)
             self._split(chosen[half:], cases, types, options, results)
+            if not any(isinstance(results[i], Failure) for i in chosen):
+                self.together.append(([cases[i] for i in chosen], str(failure)))
         else:
             for i, outputs in zip(chosen, done):
                 results[i] = outputs

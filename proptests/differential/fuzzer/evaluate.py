@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import pointwise
-from .facts import ABSOLUTE, EXACT, MOVE, SHAPED, SUM, ULP, WHOLE_SUMS, is_discontinuous, rounding
+from .facts import (
+    ABSOLUTE, EXACT, MOVE, RELATIVE, SHAPED, SUM, ULP, WHOLE_SUMS, ZERO_SIGN_OPEN, is_discontinuous, rounding,
+)
 from .own import masked_product
 from .references import Unable
 from .rounding import narrow, stepped, wide
@@ -140,7 +142,13 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
         return value
     if node.op in WHOLE_SUMS and whole(node, env):
         return value
-    if node.op in ABSOLUTE:
-        return narrow(wide(value) + noise.steps(value.shape, ABSOLUTE[node.op]), value.dtype)
+    if node.op in ZERO_SIGN_OPEN:
+        value = np.where(wide(value) == 0, noise.rng.choice([0.0, -0.0], value.shape), value).astype(value.dtype)
+    unit = ABSOLUTE.get(node.op, 0.0)
+    if node.op in RELATIVE:
+        size = np.abs(wide(env[node.inputs[0]]))
+        unit = RELATIVE[node.op] * size[np.isfinite(size)].max(initial=0.0)
+    if unit:
+        return narrow(wide(value) + noise.steps(value.shape, unit), value.dtype)
     most = 2 if kind == ULP else 1
     return stepped(value, noise.steps(value.shape, most))

@@ -34,8 +34,15 @@ Floor Ceil Round Mod Sign Equal Less LessOrEqual Greater GreaterOrEqual ArgMax A
 ThresholdedRelu Shrink OneHot Not And Or Xor If Loop Range
 '''.split())
 
-# Sums of a few terms of size 1 that cancel: an error of that size, however small the result is.
-ABSOLUTE = {op: 2.0**-23 for op in ('HannWindow', 'HammingWindow', 'BlackmanWindow', 'MelWeightMatrix', 'DFT', 'STFT')}
+# Absolute errors, however small the result is: sums of terms of size 1 that cancel, and gates that saturate.
+ABSOLUTE = {op: 2.0**-23 for op in ('HannWindow', 'HammingWindow', 'BlackmanWindow', 'MelWeightMatrix')}
+ABSOLUTE |= {op: 2.0**-20 for op in ('RNN', 'GRU', 'LSTM')}
+
+# Errors in proportion to the largest element of the first operand: weights are differences of places.
+RELATIVE = {op: 2.0**-19 for op in ('Resize', 'GridSample', 'DFT', 'STFT')}
+
+# Ops of several terms: the sign of a zero is that of no one term.
+ZERO_SIGN_OPEN = set(_SUM.split()) | set('Celu Elu Selu HardSwish Gelu Mish Swish Softsign ThresholdedRelu Shrink LeakyRelu PRelu Mean'.split())
 
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}

@@ -100,6 +100,21 @@ def prefixed(graph, prefix):
     return graph
 
 
+def union(cases):
+    """Returns one case of several that do not share a value, with a prefix on each name."""
+    whole = Case(cases[0].opset, {}, {}, [], [])
+    for at, case in enumerate(cases):
+        prefix = f'c{at}'
+        named = lambda names: [prefix + name if name else '' for name in names]
+        whole.inputs.update({prefix + k: v for k, v in case.inputs.items()})
+        whole.constants.update({prefix + k: v for k, v in case.constants.items()})
+        whole.outputs += named(case.outputs)
+        for node in case.nodes:
+            attrs = {k: prefixed(v, prefix) if isinstance(v, onnx.GraphProto) else v for k, v in node.attrs.items()}
+            whole.nodes.append(Node(node.op, named(node.inputs), named(node.outputs), attrs, named(node.captures)))
+    return whole
+
+
 def code(dtype):
     """Returns ONNX's number of an element type."""
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

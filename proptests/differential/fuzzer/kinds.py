@@ -2,7 +2,7 @@
 
 import collections
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -38,7 +38,8 @@ def collect(findings, binary, args, folder):
         for finding in members[:args.most]:
             engine = Engine(binary, folder)
             try:
-                case, failure = Reducer(engine, References(), args.seed, finding.mode).reduce(finding.case, finding.kind)
+                start = replace(finding.case, outputs=[finding.output]).pruned() if finding.output else finding.case
+                case, failure = Reducer(engine, References(), args.seed, finding.mode).reduce(start, finding.kind)
             except Exception as problem:  # A reduction that fails leaves the finding as it was.
                 case, failure = finding.case, (finding.kind, f'{finding.detail} (not reduced: {problem})', finding.output)
             failure = failure or (finding.kind, finding.detail, finding.output)

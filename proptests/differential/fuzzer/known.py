@@ -21,9 +21,13 @@ def _empty(node, values):
     return any(v.size == 0 for v in values.values())
 
 
-def _beyond_depth(node, values):
-    ids, depth = values[node.inputs[0]], int(values[node.inputs[1]])
-    return bool(((ids < -depth) | (ids >= depth)).any())
+def _ordered_by_nan(node, values):
+    return node.attrs.get('reduction') in ('max', 'min') and _nan(node, values)
+
+
+def _wide_stride(node, values):
+    kernel = node.attrs.get('kernel_shape', [])
+    return _same(node, values) and any(s > k for s, k in zip(node.attrs.get('strides', []), kernel))
 
 
 # (op, reference, when it is wrong, reason)
@@ -38,12 +42,16 @@ FAULTS = [
     ('Resize', 'ort', lambda n, v: n.attrs.get('coordinate_transformation_mode') == 'align_corners' and len(n.inputs) < 4,
      'align_corners by scales computes the extent from the rounded size'),
     ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
+    *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
+      for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
+    *((op, 'ort', _wide_stride, 'SAME with strides beyond the kernel makes negative padding') for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv')),
+    *((op, 'ort', _nan, 'a NaN is dropped unless it is the first') for op in ('ReduceMax', 'ReduceMin')),
     ('ReduceSum', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceProd', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'products of integers saturate'),
     ('ReduceSumSquare', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceMean', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceL1', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
-    ('OneHot', 'reference', _beyond_depth, 'ids out of range wrap, where the specification says off'),
+    ('TensorScatter', 'reference', _always, 'rows of a batch after the first are written into the first'),
     ('Attention', 'ort', _always, 'rows without keys are NaN, and masks are added to what they hide'),
     ('Attention', 'reference', _always, 'causal with a mask of truth values is NaN everywhere (0 times -inf)'),
 ]
@@ -58,7 +66,7 @@ EITHER = {
 PREFERENCE = {
     'InstanceNormalization': ('reference', 'ort'), 'GroupNormalization': ('reference', 'ort'),
     'MeanVarianceNormalization': ('reference', 'ort'), 'RotaryEmbedding': ('reference', 'ort'),
-    'TensorScatter': ('reference', 'ort'),
+    
 }
 
 

@@ -1,6 +1,7 @@
 """References of our own, in NumPy, where both of the others are wrong or do not say."""
 
 import numpy as np
+from onnx import helper
 
 from .rounding import narrow
 from .values import F32, F64, is_float
@@ -94,7 +95,58 @@ def masked_product(a, b):
         return np.where(a[..., None] == 0, 0, terms).sum(-2)
 
 
+def one_hot(node, args, opset):
+    """Computes OneHot: ids out of range are off everywhere, and no value is multiplied."""
+    ids, depth, values = args[0], int(args[1]), args[2]
+    axis = node.attrs.get('axis', -1) % (ids.ndim + 1)
+    ids = np.expand_dims(np.where((ids < 0) & (ids >= -depth), ids + depth, ids), axis)
+    at = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(ids.ndim)])
+    return [np.where(ids == at, values[1], values[0]).astype(values.dtype)]
+
+
+def eye_like(node, args, opset):
+    """Computes EyeLike."""
+    code = node.attrs.get('dtype')
+    dtype = args[0].dtype if code is None else np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    return [np.eye(*args[0].shape, k=node.attrs.get('k', 0)).astype(dtype)]
+
+
+def local_response(node, args, opset):
+    """Computes LRN of an odd size in float64."""
+    x, size = args[0].astype(F64), node.attrs['size']
+    attr = lambda name, default: float(np.float32(node.attrs.get(name, default)))
+    with np.errstate(all='ignore'):
+        square = np.pad(x * x, [(0, 0), (size // 2, size // 2)] + [(0, 0)] * (x.ndim - 2))
+        total = sum(square[:, i:i + x.shape[1]] for i in range(size))
+        return [narrow(x / (attr('bias', 1.0) + attr('alpha', 1e-4) / size * total) ** attr('beta', 0.75), args[0].dtype)]
+
+
+def tensor_scatter(node, args, opset):
+    """Computes TensorScatter: rows of each cache of a batch are written from a position on, in a line or in a circle."""
+    cache, update = args[0].copy(), args[1]
+    axis = node.attrs.get('axis', -2) % cache.ndim
+    starts = args[2] if len(args) > 2 and args[2] is not None else np.zeros(cache.shape[0], int)
+    rows = np.arange(update.shape[axis])
+    for batch, start in enumerate(starts):
+        at = (rows + start) % cache.shape[axis]
+        np.moveaxis(cache[batch], axis - 1, 0)[at] = np.moveaxis(update[batch], axis - 1, 0)
+    return [cache]
+
+
+def mean_variance(node, args, opset):
+    """Computes MeanVarianceNormalization in float64, from differences to the mean."""
+    x, axes = args[0].astype(F64), tuple(node.attrs.get('axes', (0, 2, 3)))
+    with np.errstate(all='ignore'):
+        centred = x - x.mean(axes, keepdims=True)
+        return [narrow(centred / (np.sqrt((centred * centred).mean(axes, keepdims=True)) + 1e-9), args[0].dtype)]
+
+
 OPS = {
+    'MeanVarianceNormalization': mean_variance,
+    'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,
     'ArgMax': ranking, 'ArgMin': ranking, 'Hardmax': ranking, 'QuantizeLinear': quantised, 'DequantizeLinear': quantised,
     'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
 }
+
+# Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
+ALSO_NATIVE = {'LRN', 'MeanVarianceNormalization'}

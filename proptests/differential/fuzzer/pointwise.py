@@ -32,13 +32,6 @@ def _elu(x, alpha):
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
 
 
-def _sum(x):
-    total = x[0]
-    for y in x[1:]:
-        total = total + y
-    return total
-
-
 # One rounding each: float64 holds sums and products of float32 well enough that rounding twice is rounding once.
 ARITHMETIC = {
     'Add': np.add, 'Sub': np.subtract, 'Mul': np.multiply, 'Div': np.divide, 'Sqrt': np.sqrt,
@@ -155,7 +148,7 @@ def _float(node, args):
         total = args[0]
         for y in args[1:]:
             total = narrow(wide(total) + wide(y), dtype)
-        return total if op == 'Sum' else narrow(_sum(x) / len(x), dtype)
+        return total if op == 'Sum' else narrow(wide(total) / len(x), dtype)
     return None
 
 

@@ -1,5 +1,7 @@
 """Makes a failing graph small: fewer nodes, cuts, smaller dims, simpler values, fewer attributes."""
 
+import time
+
 import numpy as np
 
 from .campaign import MODES, judged
@@ -17,10 +19,11 @@ CANDIDATES = 24
 class Reducer:
     """Reduces cases that fail in a mode with a sort of failure."""
 
-    def __init__(self, engine, references, seed, mode):
+    def __init__(self, engine, references, seed, mode, seconds=60):
         self.engine, self.references, self.seed = engine, references, seed
         self.contract, self.options = MODES[mode]
         self.kind = None
+        self.seconds = seconds
 
     def failures(self, cases):
         """Returns for each case the first way in which it fails, or None; cases that cannot be evaluated do not fail."""
@@ -48,7 +51,10 @@ class Reducer:
         failure = self.failures([case])[0]
         if failure is None:
             return case, None
+        until = time.monotonic() + self.seconds
         for _ in range(ROUNDS):
+            if time.monotonic() > until:
+                break
             step = self.better(case)
             if step is None:
                 break
@@ -57,7 +63,8 @@ class Reducer:
 
     def better(self, case):
         """Returns the first smaller case that still fails, with its failure, or None."""
-        tried = list(smaller(case))
+        size = weight(case)
+        tried = [candidate for candidate in smaller(case) if candidate.nodes and weight(candidate) < size]
         for at in range(0, len(tried), CANDIDATES):
             part = tried[at:at + CANDIDATES]
             for candidate, failure in zip(part, self.failures(part)):
@@ -72,8 +79,18 @@ def group(kind):
 
 
 def weight(case):
-    """Returns how large a case is: nodes, then elements, then attributes."""
-    return len(case.nodes), sum(v.size for v in case.leaves().values()), sum(len(n.attrs) for n in case.nodes)
+    """Returns how large a case is: nodes, then elements, then operands and attributes, then digits. Each step makes it smaller."""
+    parts = sum(len(n.attrs) + len(n.reads()) for n in case.nodes)
+    leaves = case.leaves().values()
+    return len(case.nodes), sum(v.size for v in leaves), parts + sum(v.ndim for v in leaves) + len(case.outputs), sum(map(digits, leaves))
+
+
+def digits(value):
+    """Returns how much there is to read in an array."""
+    if value.size > 64:
+        return int((value != 0).sum()) * 8
+    text = lambda x: 0 if x == 0 else 1 if x == 1 else 2 if x == np.rint(x) and abs(x) < 100 else len(repr(x))
+    return sum(text(float(x)) for x in value.reshape(-1))
 
 
 def smaller(case):

@@ -55,7 +55,7 @@ class References:
             result = pointwise.compute(node, args) if not node.captures else None
             if result is not None:
                 return [np.asarray(result)]
-        if node.op in own.OPS:
+        if node.op in own.OPS and not (native and node.op in own.ALSO_NATIVE):
             result = own.OPS[node.op](node, args, opset)
             if result is not None:
                 return result

@@ -60,16 +60,21 @@ def conv_transpose(b):
     return b.node('ConvTranspose', [x, w, bias], group=groups, **attrs)
 
 
+def ceil_mode(b, since):
+    """Draws whether extents are rounded up, where the op set knows it."""
+    return b.int(0, 1) if b.opset >= since else None
+
+
 def max_pool(b):
     """Adds a MaxPool."""
     x = image(b, (F32, F64))
-    return b.node('MaxPool', [x], ceil_mode=b.int(0, 1), **window(b, x))
+    return b.node('MaxPool', [x], ceil_mode=ceil_mode(b, 10), **window(b, x, dilate=b.opset >= 10))
 
 
 def average_pool(b):
     """Adds an AveragePool, with or without the padding in its divisors."""
     x = image(b)
-    return b.node('AveragePool', [x], ceil_mode=b.int(0, 1), count_include_pad=b.int(0, 1), **window(b, x, dilate=b.opset >= 19))
+    return b.node('AveragePool', [x], ceil_mode=ceil_mode(b, 10), count_include_pad=b.int(0, 1), **window(b, x, dilate=b.opset >= 19))
 
 
 def lp_pool(b):
