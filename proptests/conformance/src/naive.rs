@@ -10,6 +10,7 @@ use eutectic_backend::{
 };
 use eutectic_ir::{
     DType, Tensor,
+    bounded::hides,
     index::Index,
     ops::{
         Ids, OutOfRange, Reduction, Writes,

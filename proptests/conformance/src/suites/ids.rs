@@ -1,9 +1,9 @@
 //! Ids that are out of range end the run with an error that names the op, the id as it was given and the axis; places of extrema are places
 //! of the axis, whatever the row has. Each program is planned in several ways.
 
-use eutectic::{DType, Error, Graph, Strategy, Tensor, interpret};
+use eutectic::{DType, Error, Graph, Strategy, Tensor};
 use eutectic_backend::BackendError;
-use eutectic_ir::{lang::Source, text::parse};
+use eutectic_ir::{interpret, lang::Source, text::parse};
 
 use crate::{
     device::Device,
