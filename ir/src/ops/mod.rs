@@ -19,6 +19,7 @@ mod pointwise;
 mod project;
 mod ranking;
 mod reduction;
+mod rounding;
 mod sample;
 mod update;
 mod view;
@@ -28,6 +29,7 @@ pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap
 pub use control::Loop;
 pub use group::{Group, Trait};
 pub(crate) use normalisation::probabilities;
+pub use rounding::Rounding;
 
 use std::{fmt, sync::OnceLock};
 
@@ -78,6 +80,8 @@ pub struct OpDef {
     pub commutative: bool,
     /// What a pointwise op of one operand does to order and sign.
     pub traits: &'static [Trait],
+    /// Whether all kernels give the same bits for floats.
+    pub rounding: Rounding,
     /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
     pub along: Option<i64>,
     /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
@@ -184,7 +188,7 @@ impl Op {
     }
 
     /// The value of a pointwise op of scalars, rounded to the element type of the result; `None` for other ops and
-    /// for integers that an `f64` does not hold.
+    /// for integers that an `f64` does not hold. Kernels may give another one, unless [`Op::is_settled`] says that they do not.
     pub fn fold(self, attrs: &[Attr], operands: &[(f64, DType)], result: DType) -> Option<f64> {
         let Eval::Elements(eval) = self.def().eval else { return None };
         let element = |&(x, dtype): &(f64, DType)| match dtype.is_float() {
@@ -240,6 +244,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         legal: "",
         commutative: false,
         traits: &[],
+        rounding: Rounding::Approximate,
         along: None,
         prologue: &[],
         eval,
