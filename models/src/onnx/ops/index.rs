@@ -26,7 +26,7 @@ fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
     let extent = c.dims(table)[axis] as i64;
-    let known = c.value(ids).map(|known| known.to_i64());
+    let known = c.settled(ids).map(|known| known.to_i64());
     if let Some(id) = known.iter().flatten().find(|id| !(-extent..extent).contains(id)) {
         let hint = "if ids are positions, the sequence is longer than the model's table of positions";
         return Err(format!("id {id} is none of a table of {extent}; {hint}").into());
@@ -165,8 +165,8 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
 /// `values` are what stands for off and on; ids outside of the depth are off everywhere.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
-    let depth = c.known_number(1)?;
-    if !(0.0..1e9).contains(&depth) {
+    let depth = c.known_int(1)?;
+    if !(0..1_000_000_000).contains(&depth) {
         return Err(format!("a depth of {depth}").into());
     }
     let mut dims = c.dims(ids);
