@@ -30,10 +30,12 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
 }
 
 /// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
-/// would go on to spell it as sums and products.
+/// would go on to spell it as sums and products. Nor is a value that is computed once worth a rule that brings constants together, so that
+/// they are computed once: sums of ten constants have more orders than a search has time for.
 pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
-    one_root && egraph[class].data.scalar.is_some()
+    let data = &egraph[class].data;
+    one_root && (data.scalar.is_some() || data.constant && compiled.pattern.gathers_constants())
 }
 
 /// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself: that is never the

@@ -9,6 +9,7 @@ use std::{fmt, rc::Rc};
 use egg::{DidMerge, Id, Language};
 use eutectic_ir::{
     Attr, Attrs, Class, DType, Op, Tensor, Type,
+    attr::Number,
     index::Index,
     lang::{Mismatch, Signature},
     ops::{Access, Piece, ViewCall, ViewMap},
@@ -350,14 +351,20 @@ fn scalar_of(
         Class::Pointwise => {
             let value = |(x, t): (&Option<f64>, &TypeId)| Some(((*x)?, facts.ty(*t).dtype()?));
             let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
-            node.op.fold(attrs, &values, facts.ty(ty).dtype()?)
+            let (dtype, zero) =
+                (facts.ty(ty).dtype()?, || values.iter().any(|(x, _)| *x == 0.0 && x.is_sign_negative()));
+            // What kernels approximate is left to them: a constant is the same whoever computes it.
+            if !node.op.is_settled(values.iter().map(|(_, of)| *of), dtype, zero) {
+                return None;
+            }
+            node.op.fold(attrs, &values, dtype)
         }
         Class::View(read) => {
             if scalars.iter().all(Option::is_none) {
                 return None;
             }
             let access = access(facts, read, node, operands, ty)?;
-            let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Some));
+            let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Number::float));
             let first = values.next()??;
             values.all(|v| v.is_some_and(|v| v.to_bits() == first.to_bits())).then_some(first)
         }

@@ -380,7 +380,9 @@ impl<'a> Instantiator<'a> {
         match term {
             AttrTerm::Value(value) => Ok(value.clone()),
             AttrTerm::Slot(slot) => match bindings.get(*slot) {
-                Some(Bound::Attr(Attr::Int(n))) if kind == AttrKind::Float => Ok((*n as f64).into()),
+                Some(Bound::Attr(attr @ Attr::Int(_))) if kind == AttrKind::Float => {
+                    attr.number().map(Attr::from).ok_or(NoInstance::Inapplicable)
+                }
                 Some(Bound::Attr(attr)) => Ok(attr.clone()),
                 Some(Bound::DType(dtype)) => Ok((*dtype).into()),
                 _ => Err(NoInstance::Inapplicable),

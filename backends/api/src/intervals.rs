@@ -132,7 +132,7 @@ mod tests {
         for instr in &nest.instrs {
             let value = match instr {
                 Instr::Coordinate { index, .. } => index.eval(&point, &|_| 0) as f64,
-                Instr::Constant { value, dtype } => Tensor::from_f64(*dtype, &[], [value.get()]).to_f64()[0],
+                Instr::Constant { value, dtype } => value.tensor(*dtype).to_f64()[0],
                 Instr::Map { op, attrs, args, dtype } => {
                     let args: Vec<_> = args.iter().map(|&a| values[a]).collect();
                     op.fold(attrs, &args, *dtype).expect("small numbers")

@@ -166,7 +166,7 @@ pub enum Instr {
     /// The same number everywhere.
     Constant {
         /// By its bits, so that kernels can be compared.
-        value: eutectic_ir::attr::FloatBits,
+        value: eutectic_ir::attr::Number,
         /// Its element type.
         dtype: DType,
     },
@@ -229,7 +229,7 @@ pub enum Instr {
         /// The pieces.
         pieces: Vec<(Vec<Guard>, ValueId)>,
         /// What is there if no piece applies.
-        fill: eutectic_ir::attr::FloatBits,
+        fill: eutectic_ir::attr::Number,
         /// Element type.
         dtype: DType,
     },

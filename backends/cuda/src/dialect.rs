@@ -100,6 +100,10 @@ impl Dialect for CudaC {
         }
     }
 
+    fn integer(&self, n: i64) -> String {
+        if n == i64::MIN { "(-9223372036854775807ll - 1)".into() } else { format!("({n}ll)") }
+    }
+
     fn literal(&self, value: f64, dtype: DType) -> String {
         match dtype {
             DType::F64 if value.is_finite() => format!("({value:?})"),
@@ -109,8 +113,7 @@ impl Dialect for CudaC {
                 other => format!("as_float({:#x}u)", other.to_bits()),
             },
             DType::Bool => (value != 0.0).to_string(),
-            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807ll - 1)".into(),
-            DType::I64 => format!("({}ll)", value as i64),
+            DType::I64 => self.integer(value as i64),
             _ => format!("({})({}ll)", self.register(dtype), value as i64),
         }
     }

@@ -2,6 +2,7 @@
 
 use eutectic_ir::{
     DType,
+    attr::Number,
     ops::{Ids, Reduction},
 };
 
@@ -28,6 +29,17 @@ pub trait Dialect: Send + Sync {
 
     /// A number of that type.
     fn literal(&self, value: f64, dtype: DType) -> String;
+
+    /// An integer of 64 bits.
+    fn integer(&self, n: i64) -> String;
+
+    /// A number of any type.
+    fn number(&self, value: Number, dtype: DType) -> String {
+        match value {
+            Number::Int(n) if dtype == DType::I64 => self.integer(n),
+            value => self.literal(value.get(), dtype),
+        }
+    }
 
     /// Templates for ops on 16-bit floats, before those of the table: by functions that are right to as many bits and cheaper.
     fn short(&self) -> &'static [(&'static str, &'static str)] {

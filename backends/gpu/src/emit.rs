@@ -117,7 +117,7 @@ impl<'a> Emitter<'a> {
         instr.args().into_iter().for_each(|arg| _ = self.value(arg));
         let names = match instr {
             Instr::Load(load) => self.load(id, load),
-            Instr::Constant { value, dtype } => vec![self.dialect.literal(value.get(), *dtype)],
+            Instr::Constant { value, dtype } => vec![self.dialect.number(*value, *dtype)],
             _ => {
                 let values = (0..self.width(id)).map(|lane| self.expression(id, lane)).collect::<Vec<_>>();
                 values.into_iter().map(|value| self.declare(instr.dtype(), &value)).collect()
@@ -157,7 +157,7 @@ impl<'a> Emitter<'a> {
                 })
             }
             Instr::Select { pieces, fill, dtype } => {
-                let fill = self.dialect.literal(fill.get(), *dtype);
+                let fill = self.dialect.number(*fill, *dtype);
                 pieces.iter().rev().fold(fill, |otherwise, (guards, value)| {
                     let (value, when) = (self.lane(*value, lane), self.condition(guards, lane));
                     if when == "true" { value } else { self.dialect.choose(&when, &value, &otherwise) }

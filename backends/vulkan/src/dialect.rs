@@ -135,6 +135,10 @@ impl Dialect for Wgsl {
         register(dtype)
     }
 
+    fn integer(&self, n: i64) -> String {
+        if n == i64::MIN { "(-9223372036854775807li - 1li)".into() } else { format!("({n}li)") }
+    }
+
     fn literal(&self, value: f64, dtype: DType) -> String {
         match dtype {
             DType::F64 if (value as f32).is_finite() || value.is_finite() => format!("({value:?}lf)"),
@@ -144,8 +148,7 @@ impl Dialect for Wgsl {
                 other => format!("of_bits({:#x}u)", other.to_bits()),
             },
             DType::Bool => (value != 0.0).to_string(),
-            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807li - 1li)".into(),
-            DType::I64 => format!("({}li)", value as i64),
+            DType::I64 => self.integer(value as i64),
             DType::U8 | DType::U32 => format!("{}u", value as u32),
             DType::I8 | DType::I32 => format!("i32({})", value as i32),
             _ => unreachable!("all other types are floats"),

@@ -20,6 +20,7 @@ mod pointwise;
 mod project;
 mod ranking;
 mod reduction;
+mod rounding;
 mod sample;
 mod update;
 mod view;
@@ -30,6 +31,7 @@ pub use control::Loop;
 pub use group::{Group, Trait};
 pub use ids::{Ids, OutOfRange};
 pub(crate) use normalisation::probabilities;
+pub use rounding::Rounding;
 
 use std::{fmt, sync::OnceLock};
 
@@ -83,6 +85,8 @@ pub struct OpDef {
     pub traits: &'static [Trait],
     /// Which integers its operand may have, where any other is an error: no rule moves or folds such an op, and kernels check each element.
     pub ids: Option<fn(&[Attr]) -> Ids>,
+    /// Whether all kernels give the same bits for floats.
+    pub rounding: Rounding,
     /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
     pub along: Option<i64>,
     /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
@@ -202,7 +206,8 @@ impl Op {
     }
 
     /// The value of a pointwise op of scalars, rounded to the element type of the result; `None` for other ops and
-    /// for integers that an `f64` does not hold, or that are out of range.
+    /// for integers that an `f64` does not hold, or that are out of range. Kernels may give another one, unless [`Op::is_settled`] says
+    /// that they do not.
     pub fn fold(self, attrs: &[Attr], operands: &[(f64, DType)], result: DType) -> Option<f64> {
         let Eval::Elements(eval) = self.def().eval else { return None };
         let element = |&(x, dtype): &(f64, DType)| match dtype.is_float() {
@@ -262,6 +267,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         commutative: false,
         traits: &[],
         ids: None,
+        rounding: Rounding::Approximate,
         along: None,
         prologue: &[],
         observes: |_, _| false,

@@ -8,12 +8,13 @@ use std::{
 use super::{
     AttrKind::*,
     Class, Default, OpDef,
+    Rounding::*,
     Trait::{self, *},
     attr, each,
     eval::{Element, Whole, elements, limits},
     op,
 };
-use crate::{Scalar, interval};
+use crate::{Scalar, interval, round::of_integer};
 
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
@@ -38,7 +39,10 @@ macro_rules! unary {
     };
     // A function that jumps.
     ($name:literal, $doc:literal, step $f:path) => {
-        OpDef { observes: always, ..unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f))) }
+        OpDef {
+            observes: always,
+            ..correct(unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f))))
+        }
     };
 }
 
@@ -49,6 +53,7 @@ macro_rules! binary {
         OpDef {
             legal: concat!("(F ", $class, ") F[A..] F[A..] -> ", $result, "[A..]"),
             commutative: $commutative,
+            rounding: Correct,
             flops: each::<$flops>,
             ..op(
                 $name,
@@ -76,17 +81,19 @@ macro_rules! binary {
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
         interval: interval::neg,
+        rounding: Correct,
         ..with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg)))
     },
     with(
         &[Even],
-        unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
+        correct(unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
             x,
             |a| a.gentle(f64::abs, 0.0, 0.0),
             i64::wrapping_abs
-        )),
+        ))),
     ),
     OpDef {
+        rounding: Correct,
         traits: &[Monotone, Odd],
         observes: always,
         ..unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
@@ -95,9 +102,9 @@ pub(super) const OPS: &[OpDef] = &[
     },
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
-    unary!("sqrt", "√x: NaN below 0.", 4, sqrt),
+    correct(unary!("sqrt", "√x: NaN below 0.", 4, sqrt)),
     unary!("rsqrt", "1/√x.", 4, rsqrt),
-    unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real())),
+    correct(unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real()))),
     with(&[Odd], unary!("sin", "The sine of x radians.", 8, sin)),
     with(&[Even], unary!("cos", "The cosine of x radians.", 8, cos)),
     with(
@@ -134,6 +141,7 @@ pub(super) const OPS: &[OpDef] = &[
     ),
     OpDef {
         observes: always,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "is-nan",
@@ -145,6 +153,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::not,
+        rounding: Correct,
         ..unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
     },
     OpDef { interval: interval::add, ..binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add) },
@@ -162,20 +171,25 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::max,
+        rounding: OpenZero,
         ..binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max)
     },
     OpDef {
         interval: interval::min,
+        rounding: OpenZero,
         ..binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min)
     },
-    binary!(
-        "pow",
-        "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
-        false,
-        20,
-        S::pow,
-        integer_power
-    ),
+    OpDef {
+        rounding: Approximate,
+        ..binary!(
+            "pow",
+            "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
+            false,
+            20,
+            S::pow,
+            integer_power
+        )
+    },
     OpDef {
         observes: always,
         ..binary!(
@@ -210,6 +224,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         legal: "(F any) bool[A..] F[A..] F[A..] -> F[A..]",
         interval: interval::select,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "where",
@@ -223,6 +238,7 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[attr("to", DType)],
         observes: |from, to| !to.is_float() || to.unit_roundoff() < from.unit_roundoff(),
         interval: interval::cast,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "cast",
@@ -246,6 +262,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         traits: &[Monotone],
+        rounding: OpenZero,
         attrs: &[attr_or_infinite("min", f64::NEG_INFINITY), attr_or_infinite("max", f64::INFINITY)],
         ..unary!("clamp", "min(max(x, :min), :max); NaN stays.", "float", 2, |x, attrs, _| {
             let bound = |n: usize| S::exact(attrs[n].float().unwrap_or(f64::NAN));
@@ -262,6 +279,10 @@ fn always(_: crate::DType, _: crate::DType) -> bool {
 /// The op `tf32`: 2¹³ values of `f32` become one.
 pub(super) fn short<S: Scalar>(x: S) -> S {
     x.gentle(|v| v, 8192.0, 0.0)
+}
+
+const fn correct(def: OpDef) -> OpDef {
+    OpDef { rounding: Correct, ..def }
 }
 
 const fn with(traits: &'static [Trait], def: OpDef) -> OpDef {
@@ -321,7 +342,7 @@ fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
             let whole = move |v: f64| (v as i64).clamp(low, high);
             Element::Int(a.step(move |v| whole(v) as f64).certain().map(|_| whole(a.value())))
         }
-        Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(n as f64, to)),
+        Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(of_integer(n, to), to)),
         Element::Int(None) => Element::open(to),
         Element::Int(n) => Element::Int(n),
     }

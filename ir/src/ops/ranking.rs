@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     Anchor,
     AttrKind::*,
-    Class, Default, OpDef, attr, attr_or,
+    Class, Default, OpDef, Rounding, attr, attr_or,
     eval::{Data, Element, OpCall, Value, Whole, tensors},
     op, read,
 };
@@ -14,6 +14,7 @@ use crate::Scalar;
 pub(super) const OPS: &[OpDef] = &[OpDef {
     attrs: &[attr("most", Int), attr_or("descending", Bool, Default::Bool(false))],
     observes: |_, _| true,
+    rounding: Rounding::Correct,
     flops: read::<16>,
     ..op(
         "ranking",

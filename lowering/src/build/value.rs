@@ -194,8 +194,8 @@ impl KernelBuilder<'_> {
         }
         match (pieces.as_slice(), access.fill) {
             ([(guards, value)], _) if guards.is_empty() => Ok(ClassValue::Value(*value)),
-            ([], fill) => Ok(ClassValue::from(Instr::Constant { value: fill.unwrap_or(0.0).into(), dtype })),
-            (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
+            ([], fill) => Ok(ClassValue::from(Instr::Constant { value: fill.unwrap_or(0.0.into()), dtype })),
+            (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0.into()), dtype })),
         }
     }
 

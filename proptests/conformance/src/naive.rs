@@ -10,6 +10,7 @@ use eutectic_backend::{
 };
 use eutectic_ir::{
     DType, Tensor,
+    attr::Number,
     bounded::hides,
     index::Index,
     ops::{
@@ -377,7 +378,7 @@ impl<'a> Evaluator<'a> {
                 let at = if self.hold(&load.guards, point)? { self.at(&load.at, point)? } else { 0 };
                 Ok(self.slots[load.slot][at as usize])
             }
-            Instr::Constant { value, dtype } => Ok(constant(value.get(), *dtype)),
+            Instr::Constant { value, dtype } => Ok(constant(*value, *dtype)),
             Instr::Coordinate { index, dtype } => Ok(constant(self.at(index, point)? as f64, *dtype)),
             Instr::Within { arg, extent, from_end, guards, check, dtype } => {
                 let element = self.value(*arg, point)?;
@@ -425,7 +426,7 @@ impl<'a> Evaluator<'a> {
                         return self.value(*value, point);
                     }
                 }
-                Ok(constant(fill.get(), *dtype))
+                Ok(constant(*fill, *dtype))
             }
         }
     }
@@ -482,8 +483,8 @@ fn combined(how: Reduction, values: impl IntoIterator<Item = Element<f64>>, dtyp
     element.store(dtype)
 }
 
-fn constant(x: f64, dtype: DType) -> Element<f64> {
-    if dtype.is_float() { Element::Real(x).store(dtype) } else { Element::Int(Some(x as i64)) }
+fn constant(x: Number, dtype: DType) -> Element<f64> {
+    if dtype.is_float() { Element::Real(x.get()).store(dtype) } else { Element::Int(Some(x.int())) }
 }
 
 fn fold(how: Reduction, values: impl Iterator<Item = f64>) -> f64 {

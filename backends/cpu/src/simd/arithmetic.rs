@@ -69,7 +69,13 @@ macro_rules! floats {
             fn modulo(self, b: $t) -> $t {
                 // The remainder of a division that truncates is exact; it only has the wrong sign sometimes.
                 let r = self % b;
-                if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+                if r == 0.0 {
+                    r.copysign(b)
+                } else if (r < 0.0) != (b < 0.0) {
+                    r + b
+                } else {
+                    r
+                }
             }
             #[inline(always)]
             fn power(self, b: $t) -> $t {

@@ -9,6 +9,7 @@ use eutectic_backend::{
 };
 use eutectic_ir::{
     DType,
+    attr::Number,
     ops::{Ids, Writes},
 };
 use rustc_hash::FxHashMap;
@@ -188,7 +189,7 @@ impl TileCompiler<'_> {
             Instr::Load(load) => self.load(load),
             Instr::Constant { value, .. } => {
                 let step = self.push(TileStep::Ready, dtype, 0);
-                self.program.values[step].constant = Some(number(value.get(), instr.dtype()));
+                self.program.values[step].constant = Some(number(*value, instr.dtype()));
                 step
             }
             Instr::Coordinate { index, .. } => match self.access(index) {
@@ -236,7 +237,7 @@ impl TileCompiler<'_> {
                 let mask = self.mask(arg) & !self.program.row;
                 self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
             }
-            Instr::Select { pieces, fill, .. } => self.select(pieces, number(fill.get(), instr.dtype()), dtype),
+            Instr::Select { pieces, fill, .. } => self.select(pieces, number(*fill, instr.dtype()), dtype),
         }
     }
 
@@ -465,8 +466,8 @@ fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
 }
 
 /// A number as a register holds it for an element type.
-pub fn number(x: f64, dtype: DType) -> Word {
-    let tensor = eutectic_ir::Tensor::from_f64(dtype, &[], [x]);
+pub fn number(x: Number, dtype: DType) -> Word {
+    let tensor = x.tensor(dtype);
     let tensor = match dtype {
         DType::F16 | DType::Bf16 => eutectic_ir::Tensor::from_f64(DType::F32, &[], tensor.to_f64()),
         _ => tensor,

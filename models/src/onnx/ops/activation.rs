@@ -150,7 +150,7 @@ fn clip(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let bounds = [(1, f64::NEG_INFINITY), (2, f64::INFINITY)];
     let number = |c: &NodeCall<'_, '_>, (at, open): (usize, f64)| match c.optional(at) {
-        Some(id) => c.value(id).and_then(|t| t.to_f64().first().copied()),
+        Some(id) => c.settled(id).and_then(|t| t.to_f64().first().copied()),
         None => Some(open),
     };
     if let (Some(low), Some(high)) = (number(c, bounds[0]), number(c, bounds[1]))

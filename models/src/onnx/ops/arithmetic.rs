@@ -79,10 +79,22 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if !c.flag("fmod")? {
         return c.apply("mod", [a, b]);
     }
+    if !c.dtype(a).is_float() {
+        return remainder(c, a, b);
+    }
     // |a| mod |b| is exact where a quotient would be rounded.
     let (sign, a, b) = (c.apply("sign", [a])?, c.apply("abs", [a])?, c.apply("abs", [b])?);
     let rest = c.apply("mod", [a, b])?;
     c.apply("mul", [sign, rest])
+}
+
+/// a − b·(a/b) of integers, 0 where b is 0. No magnitude is taken, as the least integer has none.
+fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
+    let quotient = c.apply("div", [a, b])?;
+    let whole = c.apply("mul", [b, quotient])?;
+    let rest = c.apply("sub", [a, whole])?;
+    let (nothing, zero) = (c.with("eq", b, 0.0)?, c.number(0.0, a)?);
+    c.apply("where", [nothing, zero, rest])
 }
 
 /// A commutative op over any number of inputs.

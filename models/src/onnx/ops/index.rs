@@ -172,8 +172,8 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
 /// `values` are what stands for off and on; ids outside of the depth are off everywhere.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
-    let depth = c.known_number(1)?;
-    if !(0.0..1e9).contains(&depth) {
+    let depth = c.known_int(1)?;
+    if !(0..1_000_000_000).contains(&depth) {
         return Err(format!("a depth of {depth}").into());
     }
     let mut dims = c.dims(ids);

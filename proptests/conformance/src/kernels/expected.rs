@@ -77,7 +77,7 @@ fn evaluate(body: &Body, buffers: &[Vec<Val>], anchor: &[Val], rows: usize) -> V
         let values = match instr {
             Instr::Anchor { .. } => anchor.to_vec(),
             Instr::Constant { value, dtype } => {
-                let x = Tensor::from_f64(*dtype, &[], [value.get()]);
+                let x = value.tensor(*dtype);
                 vec![values(&x)[0]; domain.iter().product()]
             }
             Instr::Reduce { how, arg, dtype } => {
@@ -113,7 +113,7 @@ fn at_point(instr: &Instr, body: &Body, buffers: &[Vec<Val>], all: &[Vec<Val>], 
         },
         Instr::Select { pieces, fill, dtype } => match pieces.iter().find(|p| holds(&p.0)) {
             Some(piece) => all[piece.1][n],
-            None => values(&Tensor::from_f64(*dtype, &[], [fill.get()]))[0],
+            None => values(&fill.tensor(*dtype))[0],
         },
         _ => unreachable!("not pointwise"),
     }
