@@ -7,7 +7,7 @@ use crate::{
     graph::Node,
     index::{Index, flatten},
     ops::{
-        Leaf, Loop, Piece, ViewCall, ViewMap,
+        Ids, Leaf, Loop, OutOfRange, Piece, ViewCall, ViewMap,
         eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, offsets},
     },
 };
@@ -22,12 +22,10 @@ pub enum InterpError {
     #[error("dimension {0} has no value; bind the graph's symbols first")]
     Unbound(String),
     /// An index that was read from a tensor lies outside the axis that it indexes.
-    #[error("index {index} is out of range for an axis of {extent}, read by `{op}` (value {}) in {origin}", .node.0)]
+    #[error("cannot compute `{op}` (value {}) at {origin}: {problem}", .node.0)]
     IndexOutOfRange {
-        /// The index.
-        index: i64,
-        /// The extent of the axis.
-        extent: usize,
+        /// The index, and the legal ones.
+        problem: OutOfRange,
         /// The op that reads.
         op: String,
         /// The node.
@@ -135,18 +133,22 @@ fn projected<S: Scalar>(node: &Node, parts: &[Value<S>]) -> Value<S> {
 /// # Errors
 /// When an index read from a tensor is out of range.
 pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
+    let out_of_range = |problem| InterpError::IndexOutOfRange {
+        problem,
+        op: node.op.to_string(),
+        node: id,
+        origin: node.origin.clone(),
+    };
     match (node.op.def().eval, node.op.def().class) {
-        (Eval::Elements(eval), _) => Ok(vec![pointwise(&eval, node, operands)]),
-        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty })),
-        (_, Class::View(map)) => {
-            view(map, node, operands).map(|v| vec![v]).map_err(|(index, extent)| InterpError::IndexOutOfRange {
-                index,
-                extent,
-                op: node.op.to_string(),
-                node: id,
-                origin: node.origin.clone(),
-            })
+        (Eval::Elements(eval), _) => {
+            let elements = operands.first().into_iter().flat_map(|x| (0..x.count()).map(|i| x.get(i)));
+            match node.op.out_of_range(&node.attrs, elements) {
+                Some(problem) => Err(out_of_range(problem)),
+                None => Ok(vec![pointwise(&eval, node, operands)]),
+            }
         }
+        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty })),
+        (_, Class::View(map)) => view(map, node, operands).map(|v| vec![v]).map_err(out_of_range),
         (_, Class::Loop) => repeated(node, operands),
         _ => Ok(vec![iota(node)]),
     }
@@ -154,12 +156,21 @@ pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> R
 
 /// The results of a loop: the body, so many times.
 fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
-    let Loop { body, times, carried, scanned } =
-        Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let (times, carried, scanned) = (of.times, of.carried, of.scanned);
+    let frozen = of.condition.map(|condition| of.frozen(condition).expect("the graph was checked when it was built"));
+    let (body, starts): (&Graph, &[usize]) =
+        frozen.as_ref().map_or((&**of.body, &[]), |frozen| (&frozen.graph, frozen.starts.as_slice()));
+    let starts: Vec<&Value<S>> = starts.iter().map(|at| operands[*at]).collect();
+    let operands = &[operands, starts.as_slice()].concat();
     let inputs: Vec<NodeId> = body.named("input").map(|(_, id)| id).collect();
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
+        // Where it is not certain whether the loop goes on, the frozen body decides value by value.
+        if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
+            break;
+        }
         let given = |at: usize| match at {
             at if at < carried => last[at].clone(),
             at if at < carried + scanned => part(operands[at], time),
@@ -222,8 +233,8 @@ fn iota<S: Scalar>(node: &Node) -> Value<S> {
     Value::from_elements(dtype, &dims, elements)
 }
 
-/// Reads a view through its index map; the error is an index out of range and the extent of its axis.
-fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, (i64, usize)> {
+/// Reads a view through its index map; the error is an index out of range.
+fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, OutOfRange> {
     let (dtype, dims) = result(node);
     let extents: Vec<_> = operands.iter().map(|x| x.dims.clone()).collect();
     let at: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -284,12 +295,15 @@ impl ReadyPiece<'_> {
         ReadyPiece { piece, offset, affine, via }
     }
 
-    fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, (i64, usize)> {
+    fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, OutOfRange> {
         let mut chosen = 0;
         if let Some((operand, at, extent)) = &self.via {
             match operands[*operand].get(at.eval(point, &|_| 0) as usize) {
                 Element::Int(Some(n)) if (0..*extent as i64).contains(&n) => chosen = n,
-                Element::Int(Some(n)) => return Err((n, *extent)),
+                Element::Int(Some(id)) => {
+                    let ids = Ids { extent: *extent as i64, from_end: false };
+                    return Err(OutOfRange { id, ids });
+                }
                 // Rounding decides which element is read: none of them is right for sure.
                 _ => return Ok(Element::open(operands[self.piece.operand].dtype)),
             }

@@ -15,6 +15,7 @@ pub mod index;
 pub mod interp;
 pub mod interval;
 pub mod lang;
+mod observe;
 pub mod ops;
 pub mod outline;
 pub mod round;

@@ -198,9 +198,10 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
         }
         Instr::Constant { value, dtype } => format!("{:?}:{dtype}", value.get()),
         Instr::Coordinate { index, dtype } => format!("coordinate:{dtype} {}", index.text(value)),
-        Instr::Within { extent, guards, dtype, .. } => {
+        Instr::Within { extent, from_end, guards, dtype, .. } => {
             let guards: String = guards.iter().map(|g| format!(" if {}", guard(g, value))).collect();
-            format!("within:{dtype} 0..{extent}{guards}")
+            let from = if *from_end { format!("-{extent}") } else { "0".into() };
+            format!("within:{dtype} {from}..{extent}{guards}")
         }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
         Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),

@@ -61,6 +61,7 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
     }
     for (root, top) in roots.iter().zip(&recipe.tops) {
         let top = match top {
+            Ref::Class(n) if hides_rounding(egraph, *root, variables[*n]) => continue,
             Ref::Class(n) => variables[*n],
             Ref::Instr(n) => nodes[*n].1,
             Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
@@ -68,6 +69,16 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
         changed |= egraph.union(*root, top);
     }
     Some(Made { nodes, changed })
+}
+
+/// Whether an observed class would be united with one that other rules than `exact` ones may have changed: a value behind a sum, such as
+/// that of one element, which is that element.
+fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
+    let top = &egraph[top];
+    egraph[root].data.observer.is_some()
+        && top.data.observer.is_none()
+        && top.data.scalar.is_none()
+        && top.nodes.iter().all(|node| node.op.hands_on())
 }
 
 /// A node with the first two operands the other way round if only that is there and the op is commutative: nothing says of the two that

@@ -54,7 +54,8 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
                 let range = within(index, bounds);
                 Interval::new(range.start as f64, (range.end - 1) as f64).of(*dtype)
             }
-            Instr::Within { arg, .. } => values[*arg],
+            Instr::Within { arg, from_end: false, .. } => values[*arg],
+            Instr::Within { dtype, .. } => Interval::any(*dtype),
             Instr::Map { op, args, dtype, .. } => match *args.as_slice() {
                 [a] => (op.def().interval)(&[values[a]], *dtype),
                 [a, b] => (op.def().interval)(&[values[a], values[b]], *dtype),

@@ -1,7 +1,10 @@
 //! CUDA C++, over the functions of `text/prelude.cu`.
 
 use eutectic_gpu::dialect::{Dialect, Team};
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Reduction},
+};
 
 /// The dialect.
 pub struct CudaC;
@@ -200,7 +203,8 @@ impl Dialect for CudaC {
         format!("{{ Pack<{ty}, {lanes}> pack; {sets}store_pack<{lanes}>(s{}, {at}, pack); }}", slot.0)
     }
 
-    fn within(&self, (index, _): (&str, DType), extent: usize, counts: &str) -> String {
-        format!("within({index}, {extent}, {counts}, fault, step)")
+    fn within(&self, (index, _): (&str, DType), ids: Ids, check: usize, counts: &str) -> String {
+        let (extent, back) = (ids.extent, if ids.from_end { ids.extent } else { 0 });
+        format!("within({index}, {extent}, {back}, {counts}, fault, step, {check})")
     }
 }

@@ -1,6 +1,9 @@
 //! What the languages that kernels are printed in differ in: types, literals, accesses to memory.
 
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Reduction},
+};
 
 /// Which threads of a block work on one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +145,6 @@ pub trait Dialect: Send + Sync {
     /// A statement that writes neighbours, the first at a multiple of their number.
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
 
-    /// An index that was read, of a type, if it is in range where it counts; otherwise 0, and the fault is reported.
-    fn within(&self, index: (&str, DType), extent: usize, counts: &str) -> String;
+    /// The place that an index of a type names, if it is in range where it counts; otherwise 0, and the fault is reported with the number of the check.
+    fn within(&self, index: (&str, DType), ids: Ids, check: usize, counts: &str) -> String;
 }

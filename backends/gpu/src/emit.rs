@@ -4,7 +4,7 @@ use eutectic_backend::{Guard, Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
-    ops::Writes,
+    ops::{Ids, Writes},
 };
 
 use crate::{dialect::Dialect, lanes::SplitAxis, ops};
@@ -141,11 +141,11 @@ impl<'a> Emitter<'a> {
                 let at = self.index(&at[lane % at.len()], lane);
                 self.dialect.convert(self.dialect.register(*dtype), &at)
             }
-            Instr::Within { arg, extent, guards, dtype } => {
+            Instr::Within { arg, extent, from_end, check, guards, dtype } => {
                 let of = self.nest.instrs[*arg].dtype();
                 let (arg, when) = (self.lane(*arg, lane), self.condition(guards, lane));
-                let extent = extent.capacity().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let index = self.dialect.within((&arg, of), extent, &when);
+                let ids = Ids { extent: extent.capacity().unwrap_or(0), from_end: *from_end };
+                let index = self.dialect.within((&arg, of), ids, *check, &when);
                 self.dialect.convert(self.dialect.register(*dtype), &index)
             }
             Instr::Map { op, attrs, args, dtype } => {

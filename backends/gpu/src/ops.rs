@@ -62,7 +62,7 @@ const FLOATS: &[Spelling] = &[
     ("silu", "@gated($0, $0)"),
     ("add", "($0 + $1)"),
     ("sub", "($0 - $1)"),
-    ("mul", "($0 * $1)"),
+    ("mul", "@mul_of($0, $1)"),
     ("div", "@div_of($0, $1)"),
     ("max", "@max_of($0, $1)"),
     ("min", "@min_of($0, $1)"),

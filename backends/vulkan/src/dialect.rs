@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use eutectic_gpu::dialect::{Dialect, Team};
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Reduction},
+};
 
 use crate::{
     access::{BufferAccess, FAULT},
@@ -113,12 +116,12 @@ impl Wgsl {
 const REPORT: &str = "var<storage, read_write> fault: array<atomic<u32>, 8>;
 struct Arguments { number: u32 }
 var<immediate> arguments: Arguments;
-fn report(low: u32, high: u32, extent: u32) {
+fn report(low: u32, high: u32, check: u32) {
     if (atomicExchange(&fault[0], 1u) == 0u) {
         atomicStore(&fault[2], arguments.number);
         atomicStore(&fault[4], low);
         atomicStore(&fault[5], high);
-        atomicStore(&fault[6], extent);
+        atomicStore(&fault[6], check);
     }
 }
 ";
@@ -341,8 +344,9 @@ impl Dialect for Wgsl {
         format!("{{ {} }}", statements.join(" "))
     }
 
-    fn within(&self, (index, dtype): (&str, DType), extent: usize, counts: &str) -> String {
-        format!("within_{}({index}, {}({extent}), {counts})", suffix(dtype), register(dtype))
+    fn within(&self, (index, dtype): (&str, DType), ids: Ids, check: usize, counts: &str) -> String {
+        let (ty, extent, back) = (register(dtype), ids.extent, if ids.from_end { ids.extent } else { 0 });
+        format!("within_{}({index}, {ty}({extent}), {ty}({back}), {check}u, {counts})", suffix(dtype))
     }
 }
 

@@ -85,7 +85,8 @@ impl Group {
     fn admits(self, op: Op) -> bool {
         let def = op.def();
         let fits = match self.kind {
-            Kind::Pointwise => matches!(def.class, Class::Pointwise),
+            // An op that can fail is not moved to where it would be computed of other elements.
+            Kind::Pointwise => matches!(def.class, Class::Pointwise) && def.ids.is_none(),
             Kind::Monotone => def.traits.contains(&Trait::Monotone),
             Kind::Odd => def.traits.contains(&Trait::Odd),
             Kind::Even => def.traits.contains(&Trait::Even),

@@ -42,7 +42,7 @@ macro_rules! unary {
     };
     // A function that jumps.
     ($name:literal, $doc:literal, step $f:path) => {
-        unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f)))
+        OpDef { observes: always, ..unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f))) }
     };
 }
 
@@ -70,6 +70,7 @@ macro_rules! binary {
     // Comparison: for which orders it holds (`None`: one is NaN).
     ($name:literal, $doc:literal, $commutative:literal, $($order:pat_param)|+) => {
         OpDef {
+            observes: always,
             interval: |x, _| interval::compare(x, |o| matches!(o, $($order)|+)),
             ..binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
         }
@@ -89,12 +90,13 @@ pub(super) const OPS: &[OpDef] = &[
             i64::wrapping_abs
         )),
     ),
-    with(
-        &[Monotone, Odd],
-        unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
+    OpDef {
+        traits: &[Monotone, Odd],
+        observes: always,
+        ..unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
             number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
-        }),
-    ),
+        })
+    },
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
     with(&[Monotone], unary!("expm1", "eˣ − 1, without cancellation near 0.", 10, function f64::exp_m1)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
@@ -147,6 +149,7 @@ pub(super) const OPS: &[OpDef] = &[
         ),
     ),
     OpDef {
+        observes: always,
         flops: each::<1>,
         ..op(
             "is-nan",
@@ -189,19 +192,22 @@ pub(super) const OPS: &[OpDef] = &[
         S::pow,
         integer_power
     ),
-    binary!(
-        "mod",
-        "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
-        false,
-        6,
-        S::modulo,
-        |a, b| if b == 0 {
-            0
-        } else {
-            let r = a.wrapping_rem(b);
-            if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
-        }
-    ),
+    OpDef {
+        observes: always,
+        ..binary!(
+            "mod",
+            "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
+            false,
+            6,
+            S::modulo,
+            |a, b| if b == 0 {
+                0
+            } else {
+                let r = a.wrapping_rem(b);
+                if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+            }
+        )
+    },
     OpDef {
         interval: interval::and,
         ..binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b))
@@ -231,6 +237,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: &[attr("to", DType)],
+        observes: |from, to| !to.is_float() || to.unit_roundoff() < from.unit_roundoff(),
         interval: interval::cast,
         flops: each::<1>,
         ..op(
@@ -262,6 +269,11 @@ pub(super) const OPS: &[OpDef] = &[
         })
     },
 ];
+
+/// Says of a discontinuous op that it observes operands of every type.
+fn always(_: crate::DType, _: crate::DType) -> bool {
+    true
+}
 
 /// The op `tf32`: 2¹³ values of `f32` become one.
 pub(super) fn short<S: Scalar>(x: S) -> S {

@@ -1,10 +1,10 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph};
+use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
-    import::{Importer, LoopBody},
+    import::{Carried, Importer, LoopBody},
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
     types::dtype,
 };
@@ -175,16 +175,43 @@ impl<'c, 'm> NodeCall<'c, 'm> {
 
     /// In a body, a value of what is around it.
     pub fn around(&mut self, value: NodeId) -> NodeResult {
-        self.importer.given(value)
+        self.importer.taken_in(value)
     }
 
-    /// The results of a loop.
+    /// The most times of a loop of which nobody says how often it runs.
+    pub fn most_times(&self) -> usize {
+        self.importer.most_times
+    }
+
+    /// In a body, how often the loop runs where that follows from what is known: see [`Importer::turns`].
+    pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
+        self.importer.turns(number, carried, most)
+    }
+
+    /// The value where the truth value is false; where it is true, runs end with an error in that place.
+    pub fn unless(&mut self, fails: NodeId, x: NodeId, place: &str) -> NodeResult {
+        let checked = Origin::new(format!("{}: {place}", self.origin));
+        let part = std::mem::replace(&mut self.origin, checked);
+        let mut build = || {
+            let dims = self.dims(x);
+            let one = self.op("reshape", &[x], &[("shape", shape(&[&[1], dims.as_slice()].concat()))])?;
+            let at = self.cast(fails, DType::I64)?;
+            // Only the number 0 is one of an axis of one element.
+            self.op("gather", &[one, at], &[("axis", 0.into())])
+        };
+        let checked = build();
+        self.origin = part;
+        checked
+    }
+
+    /// The results of a loop; `condition` is the number of the carried truth value that ends it.
     pub fn looped(
         &mut self,
         body: LoopBody,
         times: usize,
         starts: &[NodeId],
         scanned: &[NodeId],
+        condition: Option<usize>,
     ) -> Result<Vec<NodeId>, NodeError> {
         let operands = [starts, scanned, &body.captured].concat();
         let count = body.graph.outputs().len() as i64;
@@ -193,6 +220,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
             ("times", (times as i64).into()),
             ("carried", (starts.len() as i64).into()),
             ("scanned", (scanned.len() as i64).into()),
+            ("while", condition.map_or(-1, |at| at as i64).into()),
         ];
         let all = self.op("loop", &operands, &attrs)?;
         (0..count).map(|at| self.op("get", &[all], &[("index", at.into())])).collect()
@@ -285,6 +313,20 @@ impl NodeCall<'_, '_> {
     /// An op of ours.
     pub fn op(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> NodeResult {
         self.importer.apply(op, operands, attrs, &self.origin)
+    }
+
+    /// A check that ids are legal, under the name of the node, because users look for that.
+    pub fn checked_id(&mut self, ids: NodeId, legal: Ids) -> NodeResult {
+        let names =
+            [self.node.name().rsplit('/').next().unwrap_or(""), self.node.output.first().map_or("", |name| name)];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("(no name)");
+        let origin = match self.origin.path() {
+            "" => Origin::new(name),
+            part if part == name => self.origin.clone(),
+            part => Origin::new(format!("{part}.{name}")),
+        };
+        let attrs = [("extent", legal.extent.into()), ("from-end", legal.from_end.into())];
+        self.importer.apply("checked-id", &[ids], &attrs, &origin)
     }
 
     /// An op of ours without attributes.

@@ -1,20 +1,27 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eutectic_ir::{
-    Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type,
+    Attr, Class, DType, Dim, Graph, NodeId, Origin, Tensor, Type,
     interp::evaluate,
     ops::{Leaf, eval::Value},
 };
 
+pub(super) use turns::Carried;
+
 use super::{
-    Model, OnnxError, StoredTensor, Unsupported,
+    ImportOptions, Imported, Model, OnnxError, StoredTensor, Unsupported,
     call::NodeCall,
     error::NodeError,
     is_own,
+    TWICE,
     ops::{self, Build},
-    proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
+    proto::{FunctionProto, GraphProto, NodeProto, TensorProto, ValueInfoProto},
+    repeated_names,
+    types::ModelPort,
 };
 
 /// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
@@ -66,7 +73,11 @@ pub(super) struct Importer<'m> {
     part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
     depth: usize,
+    /// The most times of a loop of which nobody says how often it runs.
+    pub most_times: usize,
     problems: Vec<Unsupported>,
+    /// What a user should know of a file that is read nevertheless.
+    warnings: Vec<String>,
     /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
     short: Vec<String>,
 }
@@ -77,9 +88,8 @@ pub(super) struct Importer<'m> {
 /// Everything that has no counterpart.
 pub(super) fn import(
     model: &Model,
-    shapes: &BTreeMap<String, i64>,
-    fixed: &BTreeMap<String, Tensor>,
-) -> Result<(Graph, BTreeMap<String, StoredTensor>), OnnxError> {
+    options: &ImportOptions,
+) -> Result<Imported, OnnxError> {
     let graph = model.graph();
     let mut importer = Importer {
         model,
@@ -90,12 +100,14 @@ pub(super) fn import(
         around: Vec::new(),
         part: None,
         depth: 0,
+        most_times: options.most_times,
         problems: Vec::new(),
+        warnings: Vec::new(),
         short: Vec::new(),
     };
-    importer.leaves(shapes, fixed);
+    importer.leaves(options);
     importer.nodes(&graph.node, model.opset);
-    importer.outputs(graph);
+    importer.outputs(graph, &options.shapes);
     if let (Some(problem), Some(short)) = (importer.problems.first_mut(), importer.short.first()) {
         problem.why = format!("{}; before it, {short}", problem.why);
     }
@@ -103,7 +115,8 @@ pub(super) fn import(
         return Err(OnnxError::Unsupported { path: model.path.clone(), problems: importer.problems });
     }
     importer.graph.prune();
-    Ok((importer.graph, importer.params))
+    let Importer { graph, params, warnings, .. } = importer;
+    Ok(Imported { graph, path: model.path.clone(), params, warnings })
 }
 
 /// Visits every node, those of subgraphs included.
@@ -117,38 +130,78 @@ pub(super) fn each_node(nodes: &[NodeProto], visit: &mut dyn FnMut(&NodeProto)) 
 }
 
 impl<'m> Importer<'m> {
-    fn leaves(&mut self, shapes: &BTreeMap<String, i64>, fixed: &BTreeMap<String, Tensor>) {
+    fn leaves(&mut self, options: &ImportOptions) {
         let model = self.model;
         for (name, port) in &model.inputs {
-            let input = port.as_ref().map_err(|why| NodeError(why.clone())).and_then(|port| {
-                let ty = port.bind(shapes).map_err(NodeError)?;
-                in_memory(&ty)?;
-                match fixed.get(name) {
-                    Some(value) if value.ty() != ty => {
-                        Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
-                    }
-                    Some(value) => self.constant(value.clone()),
-                    None => Ok(self.graph.input(name, ty)?),
-                }
-            });
-            let input = input.map_err(|why| self.problem("input", name, why));
-            self.define(name, input.ok());
+            let port = port.as_ref().map_err(|why| NodeError(why.clone()));
+            let ty = port.and_then(|port| Ok(port.bind(&options.shapes)?));
+            self.given(name, ty, options);
         }
         for (name, stored) in &model.stored {
-            if let Ok(stored) = stored {
-                let value = self.stored(name, stored).map_err(|why| self.problem("initializer", name, why));
-                self.define(name, value.ok());
+            let Ok(stored) = stored else { continue };
+            match model.defaults.get(name) {
+                Some(port) if options.gives(name) => {
+                    let port = port.as_ref().map_err(|why| NodeError(why.clone()));
+                    let ty = port.and_then(|port| Ok(port.bind_like(&options.shapes, &stored.ty())?));
+                    self.given(name, ty, options);
+                }
+                _ => {
+                    let value = self.stored(name, stored).map_err(|why| self.problem("initializer", name, why));
+                    self.define(name, value.ok());
+                }
             }
         }
     }
 
-    fn outputs(&mut self, graph: &GraphProto) {
+    /// An input of the model: one of the graph, or a constant where its value is known.
+    fn given(&mut self, name: &str, ty: Result<Type, NodeError>, options: &ImportOptions) {
+        let input = ty.and_then(|ty| {
+            in_memory(&ty)?;
+            match options.fixed.get(name) {
+                Some(value) if value.ty() != ty => {
+                    Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
+                }
+                Some(value) => self.constant(value.clone()),
+                None => Ok(self.graph.input(name, ty)?),
+            }
+        });
+        let input = input.map_err(|why| self.problem("input", name, why));
+        self.define(name, input.ok());
+    }
+
+    /// Compares an output with its declaration. As in ONNX Runtime, another element type is an error, and of another shape the user is
+    /// warned: the computed one counts.
+    fn declared(
+        &mut self,
+        output: &ValueInfoProto,
+        value: NodeId,
+        shapes: &BTreeMap<String, i64>,
+    ) -> Result<(), NodeError> {
+        let (Ok(port), ty) = (ModelPort::read(output), self.graph.ty(value)) else { return Ok(()) };
+        let Type::Tensor(dtype, shape) = ty else { return Ok(()) };
+        if port.dtype != *dtype {
+            return Err(NodeError(format!("it is declared as {port}, but its nodes compute {ty}; correct the declaration")));
+        }
+        let number = |dim: &Dim| dim.bind(&|name| shapes.get(name).map(|n| Dim::Known(*n))).known().filter(|n| *n >= 0);
+        let differs = port.shape.as_ref().is_some_and(|declared| {
+            let another = |(declared, made): (&Dim, &Dim)| number(declared).is_some_and(|n| made.known() != Some(n));
+            declared.rank() != shape.rank() || declared.iter().zip(shape.iter()).any(another)
+        });
+        if differs {
+            let name = output.name();
+            self.warnings.push(format!("the output `{name}` is declared as {port}, but its nodes compute {ty}; that counts"));
+        }
+        Ok(())
+    }
+
+    fn outputs(&mut self, graph: &GraphProto, shapes: &BTreeMap<String, i64>) {
         for output in &graph.output {
             let name = output.name();
             match self.lookup(name) {
                 Ok(Some(Some(value))) => {
-                    if let Err(error) = self.graph.output(name, value) {
-                        self.problem("output", name, error.into());
+                    let made = self.graph.output(name, value).map_err(NodeError::from);
+                    if let Err(why) = made.and_then(|()| self.declared(output, value, shapes)) {
+                        self.problem("output", name, why);
                     }
                 }
                 Ok(Some(None)) => {}
@@ -232,7 +285,7 @@ impl<'m> Importer<'m> {
     }
 
     /// A value of the graph around the body that is being read, in it.
-    pub fn given(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
+    pub fn taken_in(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
         self.capture(value, self.around.len() - 1)
     }
 
@@ -344,8 +397,10 @@ impl<'m> Importer<'m> {
     /// The outputs of a subgraph, whose names go to the innermost scope.
     fn inner(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
+        let twice = repeated_names(graph);
         for tensor in &graph.initializer {
             let value = StoredTensor::read(tensor, &self.model.folder)
+                .and_then(|stored| if twice.contains(tensor.name()) { Err(TWICE.into()) } else { Ok(stored) })
                 .map_err(NodeError)
                 .and_then(|stored| self.stored(tensor.name(), &stored))
                 .map_err(|why| self.problem("initializer", tensor.name(), why));

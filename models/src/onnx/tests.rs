@@ -2,6 +2,10 @@
 
 mod decompositions;
 mod elementary;
+mod files;
+mod forms;
+mod ids;
+mod loops;
 mod pairs;
 mod resize;
 mod scatter;

@@ -7,7 +7,10 @@ use eutectic_backend::{
     reach::together,
     reductions::RowValues,
 };
-use eutectic_ir::{DType, ops::Writes};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Writes},
+};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -198,14 +201,15 @@ impl TileCompiler<'_> {
                 }
                 Err(why) => self.problem(why, dtype),
             },
-            Instr::Within { arg, extent, guards, .. } => {
+            Instr::Within { arg, extent, from_end, check, guards, .. } => {
                 let arg = self.at(*arg);
                 let (guards, of_guards) = self.guards(guards);
                 let mask = self.mask(arg) | of_guards;
-                let Some(extent) = extent.known().and_then(|n| usize::try_from(n).ok()) else {
+                let Some(extent) = extent.known().filter(|&n| n >= 0) else {
                     return self.problem(format!("an index into an axis of {extent}"), dtype);
                 };
-                self.push(TileStep::Within { arg, extent, guards }, dtype, mask)
+                let ids = Ids { extent, from_end: *from_end };
+                self.push(TileStep::Within { arg, ids, check: *check, guards }, dtype, mask)
             }
             Instr::Map { op, attrs, args, dtype: result } => {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();

@@ -18,6 +18,9 @@ template <class T> FN T wrap_mul(T a, T b) {
     if constexpr (IsFloat<T>::value) return a * b;
     else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
 }
+// The product of an op is rounded: the compiler must not make one operation of it and a sum that reads it.
+FN float mul_of(float a, float b) { return __fmul_rn(a, b); }
+FN double mul_of(double a, double b) { return __dmul_rn(a, b); }
 template <class T> FN T choose(bool when, T a, T b) { return when ? a : b; }
 template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
@@ -96,11 +99,13 @@ template <class T, class X> FN T saturate(X x) {
 template <class I> FN I floor_div(I x, I by) { I q = x / by; return x % by < 0 ? q - 1 : q; }
 template <class I> FN I floor_mod(I x, I by) { I r = x % by; return r < 0 ? r + by : r; }
 
-struct Fault { u64 is_set; i64 step, index, extent; };
-template <class I> FN i64 within(I index, i64 extent, bool counts, Fault* fault, i64 step) {
-    if (index >= (I)0 && (u64)index < (u64)extent) return (i64)index;
+struct Fault { u64 is_set; i64 step, index, check; };
+// Ids from −`back` to −1 count from the end.
+template <class I> FN i64 within(I index, i64 extent, i64 back, bool counts, Fault* fault, i64 step, i64 check) {
+    const i64 at = index < (I)0 ? (i64)index + back : (i64)index;
+    if ((u64)at < (u64)extent) return at;
     if (counts && atomicCAS(&fault->is_set, (u64)0, (u64)1) == 0) {
-        fault->step = step; fault->index = (i64)index; fault->extent = extent;
+        fault->step = step; fault->index = (i64)index; fault->check = check;
     }
     return 0;
 }

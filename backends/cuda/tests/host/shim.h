@@ -11,6 +11,7 @@ using std::fmod; using std::copysign; using std::fma;
 
 #define FN static inline
 #define METHOD inline
+#define APART static
 #define KERNEL(THREADS, BLOCKS) extern "C" void
 #define PARAMETER const
 #define CONSTANT static const

@@ -347,6 +347,8 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
     let r = a - b * trunc(a / b);
     return select(r, r + b, r != $T(0) && (r < $T(0)) != (b < $T(0)));
 }
+// A device may make one operation of a product and a sum that reads it: WGSL has no word against that.
+fn mul_of_$D(a: $T, b: $T) -> $T { return a * b; }
 fn Sum_$D(a: $T, b: $T) -> $T { return a + b; }
 fn Product_$D(a: $T, b: $T) -> $T { return a * b; }
 
@@ -486,23 +488,25 @@ fn four_$D(a: $T, b: $T, c: $T, d: $T) -> u32 {
 }
 
 //# i8 i32
-fn within_$D(index: i32, extent: i32, counts: bool) -> i32 {
-    if (index >= 0 && index < extent) { return index; }
-    if (counts) { report(u32(index), u32(index >> 31u), u32(extent)); }
+fn within_$D(index: i32, extent: i32, back: i32, check: u32, counts: bool) -> i32 {
+    let at = select(index, index + back, index < 0);
+    if (at >= 0 && at < extent) { return at; }
+    if (counts) { report(u32(index), u32(index >> 31u), check); }
     return 0;
 }
 
 //# i64
-fn within_i64(index: i64, extent: i64, counts: bool) -> i32 {
-    if (index >= 0li && index < extent) { return i32(index); }
-    if (counts) { report(u32(index & 0xffffffffli), u32((index >> 32u) & 0xffffffffli), u32(extent)); }
+fn within_i64(index: i64, extent: i64, back: i64, check: u32, counts: bool) -> i32 {
+    let at = select(index, index + back, index < 0li);
+    if (at >= 0li && at < extent) { return i32(at); }
+    if (counts) { report(u32(index & 0xffffffffli), u32((index >> 32u) & 0xffffffffli), check); }
     return 0;
 }
 
 //# u8 u32
-fn within_$D(index: $T, extent: $T, counts: bool) -> i32 {
+fn within_$D(index: $T, extent: $T, back: $T, check: u32, counts: bool) -> i32 {
     if (index < extent) { return i32(index); }
-    if (counts) { report(index, 0u, extent); }
+    if (counts) { report(index, 0u, check); }
     return 0;
 }
 

@@ -1,13 +1,13 @@
 //! Attention and rotary embedding, as ONNX has them since opset 23.
 
-use eutectic_ir::{Attr, DType, NodeId};
+use eutectic_ir::{Attr, DType, NodeId, ops::Ids};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many, one,
+    OpRow, Outputs, ids, many, one,
 };
 
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
@@ -147,7 +147,11 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut angle = |at: usize| {
         let cache = c.input(at)?;
         let of_tokens = match c.optional(3) {
-            Some(places) => c.op("gather", &[cache, places], &[("axis", 0.into())])?,
+            Some(places) => {
+                let extent = c.dims(cache)[0] as i64;
+                let places = ids::checked(c, places, Ids { extent, from_end: false })?;
+                c.op("gather", &[cache, places], &[("axis", 0.into())])?
+            }
             None => cache,
         };
         // One cache for all texts is repeated.

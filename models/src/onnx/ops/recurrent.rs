@@ -158,7 +158,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
             next.push(y);
             Ok(next)
         })?;
-        let mut results = c.looped(body, times, &starts, &scanned)?;
+        let mut results = c.looped(body, times, &starts, &scanned, None)?;
         let y = results.pop().ok_or("a step gives its output")?;
         let y = if reverse { turned(c, y, lengths)? } else { y };
         all.push(c.reshape(y, &[times, 1, batch, hidden])?);
