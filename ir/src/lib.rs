@@ -9,6 +9,7 @@ pub mod dim;
 pub mod dot;
 pub mod dtype;
 pub mod eclasses;
+pub mod functions;
 pub mod graph;
 pub mod index;
 pub mod interp;

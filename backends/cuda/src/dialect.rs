@@ -137,7 +137,6 @@ impl Dialect for CudaC {
         Some(match name {
             // Functions whose result's type follows from no argument's.
             "saturate" => format!("saturate<{}>", self.register(dtype)),
-            "erfc" => "erfc_of".into(),
             // Narrow types wrap by themselves.
             "wrap" => self.conversion(self.register(dtype)),
             _ => name.into(),

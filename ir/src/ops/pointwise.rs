@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Ordering::{self, *},
-    f64::consts::{FRAC_1_SQRT_2, PI},
+    f64::consts::PI,
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     eval::{Element, Whole, elements, limits},
     op,
 };
-use crate::{Scalar, interval, round::of_integer};
+use crate::{Scalar, functions, interval, round::of_integer};
 
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
@@ -36,6 +36,10 @@ macro_rules! unary {
     // A method of the scalar.
     ($name:literal, $doc:literal, $flops:literal, $method:ident) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().$method()))
+    };
+    // A function that kernels compute within 4 ulp.
+    ($name:literal, $doc:literal, $flops:literal, function $f:path) => {
+        unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().monotone($f, 4.0, 0.0)))
     };
     // A function that jumps.
     ($name:literal, $doc:literal, step $f:path) => {
@@ -101,7 +105,9 @@ pub(super) const OPS: &[OpDef] = &[
         })
     },
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
+    with(&[Monotone], unary!("expm1", "eˣ − 1, without cancellation near 0.", 10, function f64::exp_m1)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
+    unary!("log1p", "log(1 + x), also of small x: −∞ at −1, NaN below.", 12, function f64::ln_1p),
     correct(unary!("sqrt", "√x: NaN below 0.", 4, sqrt)),
     unary!("rsqrt", "1/√x.", 4, rsqrt),
     correct(unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real()))),
@@ -114,13 +120,23 @@ pub(super) const OPS: &[OpDef] = &[
         }),
     ),
     with(&[Monotone, Odd], unary!("atan", "The arc tangent in radians.", 16, atan)),
+    with(&[Odd], unary!("asin", "The arc sine in radians: NaN beyond ±1.", 24, function f64::asin)),
+    unary!("acos", "The arc cosine in radians: NaN beyond ±1.", 24, function f64::acos),
+    with(&[Monotone, Odd], unary!("sinh", "The hyperbolic sine (eˣ − e⁻ˣ)/2.", 16, function f64::sinh)),
+    with(&[Even], unary!("cosh", "The hyperbolic cosine (eˣ + e⁻ˣ)/2.", 16, function f64::cosh)),
     with(&[Monotone, Odd], unary!("tanh", "The hyperbolic tangent.", 10, tanh)),
+    with(&[Monotone, Odd], unary!("asinh", "The inverse hyperbolic sine.", 24, function functions::asinh)),
+    unary!("acosh", "The inverse hyperbolic cosine: NaN below 1.", 24, function functions::acosh),
+    with(
+        &[Odd],
+        unary!("atanh", "The inverse hyperbolic tangent: ±∞ at ±1, NaN beyond.", 24, function functions::atanh),
+    ),
     with(&[Monotone, Odd], unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf)),
     with(&[Monotone], unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid)),
     with(
         &[Monotone],
         unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
-            Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 6.0, 2.0))
+            Element::Real(x[0].real().monotone(functions::softplus, 4.0, 0.0))
         }),
     ),
     with(&[Monotone], unary!("floor", "The largest integer not above x.", step f64::floor)),
@@ -372,15 +388,14 @@ fn power_of(mut a: i64, mut b: i64) -> i64 {
 
 /// The activation of that name.
 pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
-    let (one, half) = (S::exact(1.0), S::exact(0.5));
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
         // x·Φ(x): a kernel of its own need not be as good as x/2·(1 + erf(x/√2)) is near 0, nor as bad as that is in the tail.
-        "gelu-erf" => x * x.monotone(|x| 0.5 * libm::erfc(-x * FRAC_1_SQRT_2), 4.0, 2.0),
+        "gelu-erf" => x * x.monotone(functions::normal_distribution, 4.0, 2.0),
         "gelu-tanh" => {
-            let inner = S::exact((2.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
-            (x * half * (one + inner.tanh())).plus_ulps(8.0)
+            let twice = S::exact((8.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
+            (x * twice.sigmoid()).plus_ulps(8.0)
         }
         "silu" => (x * x.sigmoid()).plus_ulps(1.0),
         "sigmoid" => x.sigmoid(),

@@ -54,22 +54,25 @@ template <class T> FN T power_of(T a, T b) {
     }
     return product;
 }
-template <class T> FN T gelu_tanh(T x) {
-    T u = (T)0.79788456080286536 * (x + (T)0.044715 * x * x * x);
-    return x / ((T)1 + exp((T)-2 * u));
+template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
+// x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root.
+template <class T> FN T gated(T x, T v) {
+    if (v < (T)-80) { const T root = exp((T)0.5 * v); return (x * root) * root; }
+    return x / ((T)1 + exp(-v));
 }
-// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3), for z = |x|; what is lost in squaring goes into the exponential. CUDA's own has branches.
-FN float erfc_of(float x) {
-    const float z = smaller(fabs(x), 10.5f);
-    const float t = inverse(z + 3.0f), q = (z - 3.0f) * t;
-    float p = fma(fma(fma(-0.0003315915f, q, -0.00049534085f), q, 0.0030772053f), q, -0.001220758f);
-    p = fma(fma(fma(p, q, -0.026837409f), q, 0.11952821f), q, -0.31046638f);
-    p = fma(fma(fma(p, q, 0.5902283f), q, -0.8833945f), q, 1.0740069f);
-    const float square = z * z, e = exp(-square);
-    const float tail = fma(-fma(z, z, -square), e, e) * (p * t);
-    return x < 0 ? 2.0f - tail : tail;
+template <class T> FN T gelu_tanh(T x) { return gated(x, (T)1.5957691216057308 * (x + (T)0.044715 * x * x * x)); }
+// x·Φ(x) within 8 units in the last place, with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|; what is lost in
+// squaring goes into the exponential. Where Φ is subnormal, below −12.9, it has fewer bits.
+FN float gelu_erf(float x) {
+    const float c = 4.2426405f, a = smaller(fabs(x), 14.5f);
+    const float t = inverse(a + c), q = (a - c) * t;
+    float p = fma(fma(fma(0.00010716314f, q, 0.0022760262f), q, -0.0011038812f), q, -0.019068785f);
+    p = fma(fma(fma(fma(fma(p, q, 0.084562376f), q, -0.21951781f), q, 0.4173515f), q, -0.62465477f), q, 0.7594376f);
+    const float square = a * a, e = exp(-0.5f * square);
+    const float tail = fma(-0.5f * fma(a, a, -square), e, e) * (p * t);
+    return x * (x < 0 ? (x < -14.5f ? 0.0f : tail) : 1.0f - tail);
 }
-FN double erfc_of(double x) { return erfc(x); }
+FN double gelu_erf(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752); }
 // For 16-bit results, of relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z), erfc(z) · exp(z²) / 2 is t · P(t) within
 // 5·10⁻⁵ of itself, P by interpolation at Chebyshev's nodes for z up to 9.
 FN float quick_gelu_erf(float x) {

@@ -74,8 +74,7 @@ fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> 
     let x = c.input(0)?;
     let below = c.with("lt", x, 0.0)?;
     let inner = if width == 1.0 { x } else { c.with("div", x, width)? };
-    let power = c.apply("exp", [inner])?;
-    let bend = c.with("sub", power, 1.0)?;
+    let bend = c.apply("expm1", [inner])?;
     let bend = c.with("mul", bend, alpha)?;
     let both = c.apply("where", [below, bend, x])?;
     if scale == 1.0 { Ok(both) } else { c.with("mul", both, scale) }
