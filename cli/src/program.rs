@@ -202,6 +202,10 @@ impl ProgramArgs {
             _ if self.is_onnx() => {
                 let imported = self.import()?;
                 imported.warnings().iter().for_each(|warning| output::warn(warning));
+                let is_input = |name: &str| imported.graph.named("input").any(|(input, _)| input == name);
+                for name in self.decided.known.keys().filter(|name| !is_input(name)) {
+                    output::warn(&format!("shapes depend on `{name}`: the program is compiled for the value that was given"));
+                }
                 imported.graph
             }
             _ => self.read()?,

@@ -52,6 +52,49 @@ fn a_model_runs_on_given_and_on_random_inputs() {
     eutectic(["opt", &fixture("bert-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
 }
 
+/// What a model of `make_forms.py` gives for these inputs: the type of its result, and the elements.
+fn form(name: &str, args: &[&str]) -> (String, Vec<f64>) {
+    let out = eutectic([&["run", &fixture(&format!("forms/{name}")), "--format", "json"][..], args].concat()).good();
+    let value: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let output = &value["outputs"][0];
+    let elements = output["values"].as_array().expect("values").iter().map(|x| x.as_f64().expect("a number"));
+    (output["type"].as_str().expect("a type").into(), elements.collect())
+}
+
+#[test]
+fn arrays_decide_about_a_model() {
+    let dir = Dir::new();
+    let file = |name: &str, bytes: Vec<u8>| {
+        let (input, _) = name.split_once('-').expect("NAME-NUMBER");
+        format!("{input}=@{}", dir.file(&format!("{name}.npy"), bytes).display())
+    };
+    // A default counts where nothing is given.
+    let (x, w) = (file("x-1", npy("2,", &[1.0, 2.0])), file("w-1", npy("2,", &[-1.0, 0.5])));
+    assert_eq!(form("default", &["--input", &x]).1, [11.0, 22.0]);
+    assert_eq!(form("default", &["--input", &x, "--input", &w]).1, [0.0, 2.5]);
+    let other = file("w-2", npy("3,", &[0.0; 3]));
+    eutectic(["run", &fixture("forms/default"), "--input", &other]).refused(&["input `w` is f32[2], but f32[3]"]);
+    // Shapes depend on the condition.
+    let x = file("x-2", npy("2, 3", &[0.5; 6]));
+    let truth = |value: u8| {
+        let header = "{'descr': '|b1', 'fortran_order': False, 'shape': (), }\n";
+        let length = (header.len() as u16).to_le_bytes();
+        file(&format!("c-{value}"), [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &[value]].concat())
+    };
+    assert_eq!(form("branch", &["--input", &x, "--input", &truth(1)]), ("f32[]".into(), vec![3.0]));
+    assert_eq!(form("branch", &["--input", &x, "--input", &truth(0)]), ("f32[2 3]".into(), vec![0.5; 6]));
+    let unknown = eutectic(["run", &fixture("forms/branch"), "--input", &x]);
+    unknown.refused(&["If (opset 17) at y", "f32[] where its condition holds, else f32[2 3]", "--input"]);
+    // A condition ends the loop.
+    for (start, end) in [(3.0, 96.0), (100.0, 200.0), (24.5, 98.0)] {
+        let x = file("x-3", npy("", &[start]));
+        assert_eq!(form("while", &["--input", &x]), ("f32[]".into(), vec![end]));
+    }
+    let x = file("x-4", npy("", &[0.0]));
+    let endless = eutectic(["run", &fixture("forms/while"), "--input", &x, "--most-times", "30"]);
+    assert!(endless.err.contains("the condition of the loop still holds after 30 times"), "{}", endless.err);
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let dir = Dir::new();

@@ -29,7 +29,7 @@ fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
         if c.ty(a) != c.ty(b) {
             let types = format!("{} where its condition holds, else {}", c.ty(a), c.ty(b));
             return Err(NodeError(format!(
-                "its result {at} is {types}; the condition must be known when the model is read"
+                "its result {at} is {types}; give the condition a value when the model is read: by --input, or as a fixed input"
             )));
         }
         c.apply("where", [condition, a, b])
@@ -68,6 +68,9 @@ impl Most {
         }
     }
 }
+
+/// A count of the file is not shortened to the limit of loops without one, unless it is larger.
+const COUNTED: usize = 1 << 14;
 
 /// The most times that are counted when the model is read.
 const TURNS: usize = 1 << 24;
@@ -145,7 +148,7 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
         _ => start,
     };
     let limit = c.most_times();
-    let times = if let Most::Known(most) = most { most.min(limit) } else { limit };
+    let times = if let Most::Known(most) = most { most.min(limit.max(COUNTED)) } else { limit };
     let number = c.iota(&[times], 0, DType::I64)?;
     let results = c.looped(body, times, &[&[start], values.as_slice()].concat(), &[number], Some(0))?;
     if matches!(most, Most::Known(most) if most == times) {
