@@ -63,7 +63,7 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
 #endif
 }
 // Where it would be printed many times, it is a function.
-template <class T, int LANES> APART void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
+template <class T, int LANES> OUT_OF_LINE void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
 // Of some columns of a stored query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
 // in memory of the kernel's own.

@@ -11,7 +11,7 @@ using std::fmod; using std::copysign; using std::fma;
 
 #define FN static inline
 #define METHOD inline
-#define APART static
+#define OUT_OF_LINE static
 #define KERNEL(THREADS, BLOCKS) extern "C" void
 #define PARAMETER const
 #define CONSTANT static const
