@@ -239,7 +239,10 @@ impl Suspect<'_> {
             }
         }
         match sets.is_empty() {
-            true => Ok(Cause::Kernels),
+            true => {
+                let why = "no rule can be left out so that the result is right; the rules that say what ops are give another result too";
+                Ok(Cause::Unknown(why.into()))
+            }
             false => Ok(Cause::Rules(sets)),
         }
     }
