@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use eutectic_ir::{Graph, Origin, Tensor, Type};
+use eutectic_lowering::PlannedBlock;
 use eutectic_rewrites::{Choice, Fp, RuleSet};
 
 use super::{
@@ -12,9 +13,9 @@ use super::{
     judge::{Comparison, Difference, Tolerance, compare},
     probe::{self, StoredValue},
     reference::{Reference, all_results},
-    walk::{Visit, Walk},
+    walk::{Visit, Visitor, Walk},
 };
-use crate::{Compiler, Error, Planned, compile::bound, units::PlanUnits};
+use crate::{Compiler, Error, Planned, compile::bound, extract, units::PlanUnits};
 
 /// The most bytes of stored values that are looked at in one run.
 const MOST_BYTES: usize = 1 << 29;
@@ -94,17 +95,30 @@ impl Suspect<'_> {
         results.iter().zip(self.want).all(|(got, want)| compare(got, want, self.tolerance).is_right())
     }
 
-    /// Returns whether the program that the rules made, computed op by op, gives the right result.
-    fn rewritten_is_right(&self, reference: &Reference) -> bool {
-        let chosen = self.planned.chosen(self.graph).and_then(|chosen| {
-            let fixed = self.lengths.iter().map(|(name, length)| (name.clone(), *length as i64)).collect();
-            Ok(if self.lengths.is_empty() { chosen } else { chosen.bind(&fixed)? })
+    /// Returns whether the program that rules made of each block, computed op by op, gives the results of the block as written.
+    fn rewritten_is_right(&self, reference: &mut Reference) -> bool {
+        let blocks = &self.planned.blocks;
+        let mut right = true;
+        let walked = self.walk(&mut |visit| {
+            let values = reference.block(visit.block, visit.body, visit.leaves, self.given.bounded)?;
+            let PlannedBlock { classes, searched } = &blocks[visit.block];
+            let chosen = extract::program(&self.graph.name, classes, &searched.plan.choice)?;
+            let made = reference.block(blocks.len() + visit.block, &chosen, visit.leaves, false)?;
+            for ((_, written), (_, chosen)) in visit.body.outputs().iter().zip(chosen.outputs()) {
+                let pair = values[written.0 as usize].as_ref().zip(made[chosen.0 as usize].as_ref());
+                right &= pair.is_some_and(|(want, got)| compare(&got.lanes[0], want, self.tolerance).is_right());
+            }
+            Ok(values)
         });
-        let results = chosen.and_then(|chosen| reference.results(&chosen, self.given));
-        results.is_ok_and(|results| {
-            let first: Vec<Tensor> = results.into_iter().map(|mut of| of.lanes.swap_remove(0)).collect();
-            self.is_right(&first)
-        })
+        walked.is_ok() && right
+    }
+
+    /// Follows the program as written, call by call.
+    fn walk(&self, visit: &mut Visitor<'_>) -> Result<(), Error> {
+        let graph = bound(self.graph)?;
+        let units = PlanUnits::of(&graph)?;
+        let parts = self.compiler.outlined(&units);
+        Walk::new(&units, &parts, self.given, visit).run()
     }
 
     /// Finds the first step that stores something else than the program as written has there.
@@ -140,12 +154,9 @@ impl Suspect<'_> {
         stored: &[StoredValue],
         tensors: &[Tensor],
     ) -> Result<Option<BlamedKernel>, Error> {
-        let graph = bound(self.graph)?;
-        let units = PlanUnits::of(&graph)?;
-        let parts = self.compiler.outlined(&units);
         let mut first: Option<BlamedKernel> = None;
         let mut times = vec![0; self.planned.outlined.calls.len()];
-        let mut visit = |visit: &Visit<'_>| {
+        self.walk(&mut |visit| {
             let values = reference.block(visit.block, visit.body, visit.leaves, self.given.bounded)?;
             let time = times[visit.call];
             times[visit.call] += 1;
@@ -157,8 +168,7 @@ impl Suspect<'_> {
                 first = self.differs(of, got, visit, &values).or(first.take());
             }
             Ok(values)
-        };
-        Walk::new(&units, &parts, self.given, &mut visit).run()?;
+        })?;
         Ok(first)
     }
 
@@ -229,7 +239,10 @@ impl Suspect<'_> {
             }
         }
         match sets.is_empty() {
-            true => Ok(Cause::Kernels),
+            true => {
+                let why = "no rule can be left out so that the result is right; the rules that say what ops are give another result too";
+                Ok(Cause::Unknown(why.into()))
+            }
             false => Ok(Cause::Rules(sets)),
         }
     }

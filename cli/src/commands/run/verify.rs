@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 
 use eutectic::{
     Compiler, Graph, Tensor,
-    verify::{BlamedKernel, Cause, Checked, Comparison, Difference, Judge, Verified, VerifiedResult},
+    verify::{BlamedKernel, Cause, Checked, Comparison, Difference, Element, Judge, Verified, VerifiedResult},
 };
 use serde_json::{Value, json};
 
@@ -163,11 +163,13 @@ impl Found<'_> {
         let time = if kernel.time > 0 { format!(", when it runs for time {}", kernel.time + 1) } else { String::new() };
         writeln!(out, "{}", lines(format!("  first to differ: {}{time}", self.name(kernel))))?;
         let stored = format!(
-            "  it stores {} of {} {}: {got} at {}, as written {want}; apart by {apart:.2e}, allowed {allowed:.2e}",
+            "  it stores {} of {} {}: {} at {}, as written {}; apart by {apart:.2e}, allowed {allowed:.2e}",
             kernel.op,
             kernel.origin,
             kernel.ty,
-            place(at)
+            shown(*got),
+            place(at),
+            shown(*want)
         );
         writeln!(out, "{}", lines(stored))?;
         let rules = self.rules_of(kernel);
@@ -217,7 +219,7 @@ fn row(result: &VerifiedResult) -> [String; 9] {
     let [apart, allowed, at, got, want] = match largest {
         None => ["0".into(), "–".into(), "–".into(), "–".into(), "–".into()],
         Some(Difference { at, got, want, apart, allowed }) => {
-            [format!("{apart:.2e}"), format!("{allowed:.2e}"), place(at), got.to_string(), want.to_string()]
+            [format!("{apart:.2e}"), format!("{allowed:.2e}"), place(at), shown(*got), shown(*want)]
         }
     };
     let state = match (*outside, *open) {
@@ -230,13 +232,20 @@ fn row(result: &VerifiedResult) -> [String; 9] {
     [name, result.value.ty().to_string(), thousands(*elements), apart, allowed, at, got, want, state]
 }
 
+/// An element with as many digits as tell `f32` numbers apart.
+fn shown(element: Element) -> String {
+    match element {
+        Element::Real(x) if x.is_finite() && x.abs() < f64::from(f32::MAX) => format!("{:?}", x as f32),
+        other => other.to_string(),
+    }
+}
+
 /// `[0 3]`.
 fn place(at: &[usize]) -> String {
     format!("[{}]", at.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))
 }
 
 fn difference_json(of: &Difference) -> Value {
-    use eutectic::verify::Element;
     let element = |element: Element| match element {
         Element::Real(x) => number(x, json!(x)),
         Element::Whole(n) => json!(n),
