@@ -379,7 +379,7 @@ impl<'a> Evaluator<'a> {
                 Ok(self.slots[load.slot][at as usize])
             }
             Instr::Constant { value, dtype } => Ok(constant(*value, *dtype)),
-            Instr::Coordinate { index, dtype } => Ok(constant(self.at(index, point)? as f64, *dtype)),
+            Instr::Coordinate { index, dtype } => Ok(constant((self.at(index, point)? as f64).into(), *dtype)),
             Instr::Within { arg, extent, from_end, guards, check, dtype } => {
                 let element = self.value(*arg, point)?;
                 let Element::Int(Some(id)) = element else { unreachable!("ids are integers") };
@@ -418,7 +418,7 @@ impl<'a> Evaluator<'a> {
                     order.is_lt() || order.is_eq() && at[..] < *point
                 };
                 let rank = row.iter().filter(|other| before(other)).count().min(*most);
-                Ok(constant(rank as f64, *dtype))
+                Ok(constant((rank as f64).into(), *dtype))
             }
             Instr::Select { pieces, fill, dtype } => {
                 for (guards, value) in pieces {
