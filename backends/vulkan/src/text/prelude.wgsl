@@ -166,9 +166,10 @@ fn gelu_erf_f32(x: f32) -> f32 {
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
     var p = fma(fma(fma(8.53901e-5, z, -0.000818196), z, 0.0052044378), z, -0.026860753);
-    p = fma(fma(fma(p, z, 0.112837195), z, -0.37612635), z, 1.1283792);
+    // Beside x, what is less than 1 of the slope is a small summand.
+    p = fma(fma(fma(p, z, 0.112837195), z, -0.37612635), z, 0.12837917);
     let large = copysign_f32(1.0 - erfc_positive(abs(x)), x);
-    return select(select(large, x * p, abs(x) < 0.8), x, !(x == x));
+    return select(select(large, fma(x, p, x), abs(x) < 0.8), x, !(x == x));
 }
 fn gelu_tanh_f32(x: f32) -> f32 { return gated_f32(x, 1.5957691 * (x + 0.044715 * x * x * x)); }
 // x = q·π/2 + r: by three parts of π/2 where the quotient is small, else by the bits of 2/π that count (Payne and Hanek 1983).
