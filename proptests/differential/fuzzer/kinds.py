@@ -38,7 +38,8 @@ def collect(findings, binary, args, folder):
         for finding in members[:args.most]:
             engine = Engine(binary, folder)
             try:
-                start = replace(finding.case, outputs=[finding.output]).pruned() if finding.output else finding.case
+                single = finding.output and not finding.detail.startswith('together only')
+                start = replace(finding.case, outputs=[finding.output]).pruned() if single else finding.case
                 case, failure = Reducer(engine, References(), args.seed, finding.mode).reduce(start, finding.kind)
             except Exception as problem:  # A reduction that fails leaves the finding as it was.
                 case, failure = finding.case, (finding.kind, f'{finding.detail} (not reduced: {problem})', finding.output)

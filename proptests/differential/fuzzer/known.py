@@ -44,7 +44,8 @@ FAULTS = [
     ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
     *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
       for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
-    *((op, 'ort', _wide_stride, 'SAME with strides beyond the kernel makes negative padding') for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv')),
+    *((op, reference, _wide_stride, 'SAME with strides beyond the kernel makes negative padding')
+      for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv', 'ConvTranspose') for reference in ('ort', 'reference')),
     *((op, 'ort', _nan, 'a NaN is dropped unless it is the first') for op in ('ReduceMax', 'ReduceMin')),
     ('ReduceSum', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceProd', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'products of integers saturate'),
