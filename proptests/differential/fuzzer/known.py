@@ -36,6 +36,7 @@ FAULTS = [
     ('MaxPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
     ('AveragePool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
     ('LpPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    ('MaxPool', 'ort', _nan, 'NaN in a window is kept or not as the order of comparisons has it'),
     ('MaxPool', 'reference', _nan, 'NaN in a window is not kept'),
     ('AveragePool', 'reference', _nan, 'NaN in a window is not kept'),
     ('LpPool', 'reference', _nan, 'NaN in a window is not kept'),
