@@ -12,4 +12,4 @@ fi
 python="$environment/bin/python3"
 "$python" -m unittest discover -s tests -t .
 "$python" -m fuzzer ops --binary "$binary"
-"$python" -m fuzzer run --binary "$binary" --count 2000 --seconds 60 --seed 1 --out ../../target/differential
+"$python" -m fuzzer run --binary "$binary" --count 600 --seconds 60 --reduce-seconds 20 --seed 1 --out ../../target/differential

@@ -1,20 +1,13 @@
 """The command line: `run` a campaign, `repeat` one graph, list `ops` that have no generator."""
 
 import argparse
-import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
-
-import numpy as np
-import onnx
 
 from . import campaign, kinds
 from .engine import Engine
 from .generate import graph
-from .graph import merged
-from .judge import Judge
 from .reduce import Reducer
 from .references import References
 from .specs import STEPS, WITHOUT
@@ -29,6 +22,7 @@ def main(arguments=None):
     run.add_argument('--seconds', type=float, help='stops after so many seconds')
     run.add_argument('--first', type=int, default=0, help='the number of the first graph [0]')
     run.add_argument('--out', type=Path, default=Path('target/differential'), help='the folder of failures [target/differential]')
+    run.add_argument('--reduce-seconds', type=float, default=900, help='how long failures are reduced in all [900]')
     run.add_argument('--most', type=int, default=3, help='failures of one kind that are reduced [3]')
     repeat = commands.add_parser('repeat', help='judges one graph again, and reduces it')
     repeat.add_argument('graph', type=int, help='the number of the graph')

@@ -83,15 +83,21 @@ def judge_batch(engine, references, seed, numbers, opset, modes):
             whole = union(together)
             report.findings.append(Finding(numbers[0], opset, mode, 'refused', f'together only: {problem[:500]}', whole.text(), whole))
         engine.together.clear()
-        for (number, case), wanted, result in zip(cases, expected, results):
+        for at, ((number, case), wanted, result) in enumerate(zip(cases, expected, results)):
             try:
                 findings = judged(judge, wanted, result, contract)
+                alone = not findings or isinstance(result, Failure) or judged(judge, wanted, engine.run([case], [wanted.types], options)[0], contract)
             except Unable:
                 report.counts['not judged'] += 1
                 continue
             report.counts[f'{mode}: {"disagree" if findings else "agree"}'] += 1
             for kind, detail, output in findings:
-                report.findings.append(Finding(number, opset, mode, kind, detail, case.text(), case, output))
+                if alone:
+                    report.findings.append(Finding(number, opset, mode, kind, detail, case.text(), case, output))
+                    continue
+                # The case is right alone: what is wrong is the program of all of them.
+                whole = union([c for _, c in cases])
+                report.findings.append(Finding(number, opset, mode, kind, f'together only: {detail}', whole.text(), whole, f'c{at}{output}'))
     references.forget()
     return report
 

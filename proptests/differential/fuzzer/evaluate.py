@@ -95,7 +95,7 @@ def run_node(references, node, env, opset, noise, cone):
     if noise is not None and kind == SUM and not whole(node, env):
         seen = dict(env)
         for name in node.reads()[:1 if node.op in SHAPED else None]:
-            seen[name] = disturbed_operand(env[name], noise)
+            seen[name] = disturbed_operand(env[name], noise, 4 if node.op in ('Conv', 'ConvTranspose') else 1)
     if noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
         outputs = [narrow(masked_product(*(env[name] for name in node.inputs)), env[node.inputs[0]].dtype)]
     else:
@@ -125,12 +125,15 @@ def whole(node, env):
         max((v.size for v in values), default=1) * (np.prod(most) + sum(most)) < limit
 
 
-def disturbed_operand(value, noise):
-    """Moves what is summed by a unit of float32: sums of 16-bit values are computed in float32 or better."""
+def disturbed_operand(value, noise, most):
+    """Moves what is summed by units of float32: sums of 16-bit values are computed in float32 or better.
+
+    Fast convolutions transform their operands first, which costs some units more.
+    """
     if not is_float(value.dtype):
         return value
     unit = F64 if value.dtype == F64 else F32
-    steps = noise.steps(value.shape, 1)
+    steps = noise.steps(value.shape, most)
     return stepped(value, steps, unit) if value.dtype in (F32, F64) else value
 
 
@@ -140,10 +143,10 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
         return value
     if kind == EXACT and (noise.contract == 'exact' or in_cone):
         return value
-    if node.op in WHOLE_SUMS and whole(node, env):
-        return value
     if node.op in ZERO_SIGN_OPEN:
         value = np.where(wide(value) == 0, noise.rng.choice([0.0, -0.0], value.shape), value).astype(value.dtype)
+    if node.op in WHOLE_SUMS and whole(node, env):
+        return value
     unit = ABSOLUTE.get(node.op, 0.0)
     if node.op in RELATIVE:
         size = np.abs(wide(env[node.inputs[0]]))

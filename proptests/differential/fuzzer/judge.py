@@ -117,7 +117,9 @@ def agrees(got, want, spread, contract):
     with np.errstate(all='ignore'):
         units = UNITS * spacing(y, want.dtype)
         near = np.abs(x - y) <= FACTOR * spread + units
-        loose = same_bits(got, want) | (x == y) | (np.isnan(x) & np.isnan(y)) | near | np.isinf(spread)
+        # Where rounding moves a divisor to zero, the quotient may be infinite.
+        pole = np.isinf(x) & (FACTOR * spread >= np.abs(y))
+        loose = pole | same_bits(got, want) | (x == y) | (np.isnan(x) & np.isnan(y)) | near | np.isinf(spread)
         if contract != 'exact':
             return loose
         return np.where(spread > 0, loose, same_bits(got, want))

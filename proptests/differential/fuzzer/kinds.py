@@ -1,11 +1,10 @@
 """Sorts findings into kinds, reduces the first of each, and writes them as files that repeat the failure."""
 
 import collections
-import json
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
 
 from .campaign import Finding
 from .engine import Engine
@@ -33,16 +32,10 @@ def collect(findings, binary, args, folder):
     groups = collections.defaultdict(list)
     for finding in findings:
         groups[finding.signature()].append(finding)
-    found = {}
+    found, until = {}, time.monotonic() + args.reduce_seconds
     for members in groups.values():
         for finding in members[:args.most]:
-            engine = Engine(binary, folder)
-            try:
-                start = replace(finding.case, outputs=[finding.output]).pruned() if finding.output else finding.case
-                case, failure = Reducer(engine, References(), args.seed, finding.mode).reduce(start, finding.kind)
-            except Exception as problem:  # A reduction that fails leaves the finding as it was.
-                case, failure = finding.case, (finding.kind, f'{finding.detail} (not reduced: {problem})', finding.output)
-            failure = failure or (finding.kind, finding.detail, finding.output)
+            case, failure = reduced(finding, Engine(binary, folder), args.seed, until - time.monotonic())
             name = named(case, failure[0], finding.mode)
             if name not in found:
                 found[name] = Kind(name, finding, case, failure[1], 0, explain(case, failure[0], failure[1], finding.mode))
@@ -53,6 +46,20 @@ def collect(findings, binary, args, folder):
         # Those that were not reduced count with the last kind of their signature.
         found[name].count += max(0, len(members) - args.most)
     return sorted(found.values(), key=lambda kind: -kind.count)
+
+
+def reduced(finding, engine, seed, seconds):
+    """Returns the smallest case of a finding and its failure; as much as the seconds allow."""
+    single = finding.output and not finding.detail.startswith('together only')
+    case = replace(finding.case, outputs=[finding.output]).pruned() if single else finding.case
+    failure = finding.kind, finding.detail, finding.output
+    if seconds <= 0:
+        return case, failure
+    try:
+        smallest, smaller_failure = Reducer(engine, References(), seed, finding.mode, min(seconds, 60)).reduce(case, finding.kind)
+    except Exception as problem:  # A reduction that fails leaves the finding as it was.
+        return case, (finding.kind, f'{finding.detail} (not reduced: {problem})', finding.output)
+    return (smallest, smaller_failure) if smaller_failure else (case, failure)
 
 
 def named(case, kind, mode):

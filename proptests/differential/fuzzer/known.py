@@ -36,6 +36,7 @@ FAULTS = [
     ('MaxPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
     ('AveragePool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
     ('LpPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    ('MaxPool', 'ort', _nan, 'NaN in a window is kept or not as the order of comparisons has it'),
     ('MaxPool', 'reference', _nan, 'NaN in a window is not kept'),
     ('AveragePool', 'reference', _nan, 'NaN in a window is not kept'),
     ('LpPool', 'reference', _nan, 'NaN in a window is not kept'),
@@ -44,7 +45,8 @@ FAULTS = [
     ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
     *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
       for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
-    *((op, 'ort', _wide_stride, 'SAME with strides beyond the kernel makes negative padding') for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv')),
+    *((op, reference, _wide_stride, 'SAME with strides beyond the kernel makes negative padding')
+      for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv', 'ConvTranspose') for reference in ('ort', 'reference')),
     *((op, 'ort', _nan, 'a NaN is dropped unless it is the first') for op in ('ReduceMax', 'ReduceMin')),
     ('ReduceSum', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceProd', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'products of integers saturate'),

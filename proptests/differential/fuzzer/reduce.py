@@ -5,9 +5,10 @@ import time
 import numpy as np
 
 from .campaign import MODES, judged
+from .evaluate import evaluate
 from .graph import Case, Node
 from .judge import Judge
-from .references import Unable
+from .references import References, Unable
 from .values import is_float
 
 # No reduction takes more rounds; each is one run of the engine over all candidates.
@@ -62,14 +63,14 @@ class Reducer:
         return case, failure
 
     def better(self, case):
-        """Returns the first smaller case that still fails, with its failure, or None."""
+        """Returns the smallest case of the first candidates that still fail, with its failure, or None."""
         size = weight(case)
-        tried = [candidate for candidate in smaller(case) if candidate.nodes and weight(candidate) < size]
+        tried = [candidate for candidate in smaller(case) if candidate.outputs and candidate.nodes and weight(candidate) < size]
         for at in range(0, len(tried), CANDIDATES):
             part = tried[at:at + CANDIDATES]
-            for candidate, failure in zip(part, self.failures(part)):
-                if failure and group(failure[0]) == self.kind:
-                    return candidate, failure
+            found = [(candidate, failure) for candidate, failure in zip(part, self.failures(part)) if failure and group(failure[0]) == self.kind]
+            if found:
+                return min(found, key=lambda pair: weight(pair[0]))
         return None
 
 
@@ -96,6 +97,7 @@ def digits(value):
 def smaller(case):
     """Yields smaller cases, those that drop most first."""
     yield from fewer_outputs(case)
+    yield from tails(case)
     yield from cuts(case)
     yield from skipped(case)
     yield from fewer_operands(case)
@@ -111,10 +113,14 @@ def copy(case, **changes):
 
 
 def fewer_outputs(case):
-    """Yields the case with one output each, and with the last node's operand as the output."""
-    if len(case.outputs) > 1:
-        for name in case.outputs:
-            yield copy(case, outputs=[name])
+    """Yields the case with some of its outputs, and with the last node's operand as the output."""
+    count = len(case.outputs)
+    if count > 1:
+        for part in (2, 4, 8, count):
+            size = -(-count // part)
+            for at in range(0, count, size) if part <= count else ():
+                yield copy(case, outputs=case.outputs[at:at + size])
+                yield copy(case, outputs=case.outputs[:at] + case.outputs[at + size:])
         return
     made = {name for node in case.nodes for name in node.outputs}
     for node in case.nodes:
@@ -124,10 +130,20 @@ def fewer_outputs(case):
                     yield copy(case, outputs=[name])
 
 
+def tails(case):
+    """Yields the last one to four nodes alone, with what they read as inputs or as constants."""
+    if len(case.nodes) < 2 or len(case.outputs) > 1:
+        return
+    values = evaluate(References(), case)
+    for count in range(1, min(5, len(case.nodes))):
+        rest = case.nodes[-count:]
+        given = {name: values[name] for node in case.nodes[:-count] for name in node.outputs if name}
+        yield copy(case, nodes=rest, inputs={**case.inputs, **given})
+        yield copy(case, nodes=rest, constants={**case.constants, **given})
+
+
 def cuts(case):
     """Yields the case with the value of a node as an input or a constant in place of the node."""
-    from .evaluate import evaluate
-    from .references import References
     if len(case.nodes) < 2:
         return
     values = evaluate(References(), case)
@@ -165,6 +181,11 @@ def fewer_operands(case):
 
 def smaller_dims(case):
     """Yields the case with an extent made smaller in all leaves, and in the lists that decide about shapes."""
+    for to in (1, 2):
+        whole = case
+        for extent in sorted({d for v in case.leaves().values() for d in v.shape if d > to}, reverse=True):
+            whole = resized(whole, extent, to, False)
+        yield whole
     extents = sorted({d for v in case.leaves().values() for d in v.shape if d > 1}, reverse=True)
     for extent in extents:
         for to in sorted({1, extent // 2, extent - 1} - {0, extent}):

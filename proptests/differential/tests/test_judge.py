@@ -22,14 +22,18 @@ class Judging(unittest.TestCase):
     """Verdicts about engines whose faults are known."""
 
     def test_an_honest_engine_has_no_finding(self):
-        self.assertEqual([], [f.text for opset in (12, 18, 23) for f in findings(Honest(), range(40), opset)])
+        self.assertEqual([], [f.text for opset in (12, 18, 23) for f in findings(Honest(), range(25), opset)])
 
     def test_rounding_is_no_finding_under_the_default_contract(self):
-        self.assertEqual([], [(f.text, f.detail) for f in findings(Rounding(), range(100), modes=('default',))])
+        self.assertEqual([], [(f.text, f.detail) for f in findings(Rounding(), range(50), modes=('default',))])
 
     def test_a_planted_division_is_found_and_reduced(self):
         engine = Planted(reciprocal_division)
-        found = [f for f in findings(engine, range(200), modes=('default',)) if f.kind == 'value' or f.kind == 'integer']
+        found = []
+        for first in range(0, 400, 20):
+            if found:
+                break
+            found = [f for f in findings(engine, range(first, first + 20), modes=('default',)) if f.kind in ('value', 'integer')]
         self.assertTrue(found, 'no graph shows the fault')
         case, failure = Reducer(engine, References(), 3, 'default').reduce(found[0].case, found[0].kind)
         self.assertIn('Div', [node.op for node in case.nodes])
@@ -38,7 +42,14 @@ class Judging(unittest.TestCase):
         self.assertIsNotNone(failure)
 
     def test_a_lost_guard_against_nan_is_found(self):
-        self.assertIn('NaN made', {f.kind for f in findings(Planted(lost_guard), range(200))})
+        x = np.array([1.0, np.nan], np.float32)
+        nodes = [Node('IsNaN', ['x'], ['n']), Node('Where', ['n', 'zero', 'x'], ['y'])]
+        case = Case(23, {'x': x}, {'zero': np.float32(0.0)}, nodes, ['y'])
+        judge = Judge(References())
+        expected = judge.expect(case)
+        wrong = Planted(lost_guard).run([case], [expected.types])[0]
+        for contract in ('reassoc', 'exact'):
+            self.assertEqual(['NaN made'], [v.kind for v in judge.compare(expected, wrong, contract)])
 
     def test_exact_bits_are_asked_for_under_the_exact_contract(self):
         x = np.array([1.0, 3.0, 7.0], np.float32)
