@@ -83,8 +83,7 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
             let at = flatten(&(0..rank - 1).map(Index::coord).collect::<Vec<_>>(), &domain[..rank - 1]);
             let arg = build.load(&mut b, slot, at);
             let extent = 9_usize.into();
-            let within =
-                Instr::Within { arg, extent, from_end: false, check: 0, guards: vec![], dtype: DType::I64 };
+            let within = Instr::Within { arg, extent, from_end: false, check: 0, guards: vec![], dtype: DType::I64 };
             let row = push(&mut b, within);
             let slot = build.input(dtype, 9 * domain[rank - 1]);
             let row = Index::atom(eutectic_ir::index::Atom::Value(row)).times(domain[rank - 1] as i64);

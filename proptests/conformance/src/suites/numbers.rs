@@ -113,12 +113,16 @@ fn same(got: &Tensor, want: &Tensor, case: &Case) -> Result<(), String> {
     }
     let exact = !want.dtype().is_float();
     let close = |a: f64, b: f64| {
-        a == b || a.is_nan() && b.is_nan() || !exact && b.is_finite() && (a - b).abs() <= case.atol + case.rtol * b.abs()
+        a == b
+            || a.is_nan() && b.is_nan()
+            || !exact && b.is_finite() && (a - b).abs() <= case.atol + case.rtol * b.abs()
     };
     let (a, b) = (got.to_f64(), want.to_f64());
     match a.iter().zip(&b).position(|(&a, &b)| !close(a, b)) {
         Some(at) => Err(format!("element {at} is {}, not {}", a[at], b[at])),
-        None if exact && got.bytes() != want.bytes() && got.dtype() == want.dtype() => Err("integers beyond 2⁵³ differ".into()),
+        None if exact && got.bytes() != want.bytes() && got.dtype() == want.dtype() => {
+            Err("integers beyond 2⁵³ differ".into())
+        }
         None => Ok(()),
     }
 }
