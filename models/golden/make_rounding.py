@@ -107,8 +107,8 @@ def integers():
     case("wide_range_down", "g (int64 a, int64 b, int64 c) => (int64[n] y) { y = Range(a, b, c) }",
          {"a": np.array(2**63 - 1), "b": np.array(-(2**63)), "c": np.array(-(2**62))},
          {"y": np.array([2**63 - 1, 2**62 - 1, -1, -(2**62) - 1])})
-    case("wide_padding", "g (int64[2] x, int64 v) => (int64[5] y) <int64[2] p = {1, 2}> { y = Pad(x, p, v) }",
-         {"x": np.array([5, -big - 1]), "v": np.array(big + 1)}, {"y": np.array([big + 1, 5, -big - 1, big + 1, big + 1])})
+    case("wide_padding", f"g (int64[2] x) => (int64[5] y) <int64[2] p = {{1, 2}}, int64 v = {{{big + 1}}}> {{ y = Pad(x, p, v) }}",
+         {"x": np.array([5, -big - 1])}, {"y": np.array([big + 1, 5, -big - 1, big + 1, big + 1])})
     narrow = np.array([-128, 127, -1, 5, 0, -7, 7], np.int8)
     a, b = (m.ravel() for m in np.meshgrid(narrow, narrow[narrow != 0]))
     case("fmod_i8", "g (int8[n] a, int8[n] b) => (int8[n] y) { y = Mod<fmod = 1>(a, b) }", {"a": a, "b": b}, {"y": np.fmod(a.astype(int), b).astype(np.int8)})
