@@ -46,8 +46,11 @@ fn assert_bounds(what: &str, bounds: &[Bounded], results: &[f32], off: f64) {
 #[test]
 fn elementary_functions() {
     let x = numbers(500, 1);
-    let table: [(&str, Function); 12] = [
+    let table: [(&str, Function); 15] = [
         ("exp", f32::exp),
+        ("expm1", f32::exp_m1),
+        ("sinh", f32::sinh),
+        ("cosh", f32::cosh),
         ("sin", f32::sin),
         ("cos", f32::cos),
         ("tanh", f32::tanh),
@@ -65,7 +68,8 @@ fn elementary_functions() {
         assert_bounds(op, &bounds, &x.iter().map(|&x| f(x)).collect::<Vec<_>>(), 1e-4);
     }
     let x: Vec<_> = x.iter().map(|x| x.abs() + 1e-3).collect();
-    let table: [(&str, Function); 3] = [("log", f32::ln), ("sqrt", f32::sqrt), ("rsqrt", |x| 1.0 / x.sqrt())];
+    let table: [(&str, Function); 4] =
+        [("log", f32::ln), ("log1p", f32::ln_1p), ("sqrt", f32::sqrt), ("rsqrt", |x| 1.0 / x.sqrt())];
     for (op, f) in table {
         let bounds = bounds(&[(&[500], &x)], |g, x| g.apply(op, x, &[]).unwrap());
         assert_bounds(op, &bounds, &x.iter().map(|&x| f(x)).collect::<Vec<_>>(), 1e-4);

@@ -1,7 +1,5 @@
 //! Arithmetic, elementary functions, comparison and conversion, element by element.
 
-use eutectic_ir::NodeId;
-
 use super::{
     super::call::{NodeCall, NodeResult},
     OpRow, one, same,

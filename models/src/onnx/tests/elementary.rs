@@ -101,8 +101,9 @@ fn a_query_that_sees_no_key_attends_to_nothing() {
                 run(vec![to_bool, attention], "n", &mask(1.0, 0.0)),
             ];
             let want = [0.25, 0.0].map(|bias| attended(groups, keys, &x, |q, k| seen(q, k).then_some(bias)));
+            // The scale is one of `f32`.
             for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
-                assert!((got - want).abs() < 1e-12, "{groups} groups, {keys} keys: {got}, not {want}");
+                assert!((got - want).abs() < 1e-7, "{groups} groups, {keys} keys: {got}, not {want}");
             }
         }
     }
