@@ -172,6 +172,9 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
         // Conversions keep an id what it is; arithmetic does not.
         same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
+        if let Some(ids) = node.op.def().ids {
+            least = usize::try_from(ids(&node.attrs).extent).ok().into_iter().chain(least).min();
+        }
         let Class::View(view) = node.op.def().class else { continue };
         let shapes: Vec<Shape> = node.operands.iter().filter_map(|o| graph.shape(*o).cloned()).collect();
         let Some(shape) = graph.shape(id) else { continue };

@@ -185,6 +185,7 @@ impl<'g> StageCut<'g> {
             } else {
                 self.copy(&mut own, &mut constants, operand, &|_| None)?
             };
+            own.set_observer(leaf, body.node(input).observer);
             new.insert(input, leaf);
         }
         for (id, inner) in body.nodes() {
@@ -297,7 +298,11 @@ impl<'g> StageCut<'g> {
         }
         for id in needed {
             let made = match comes_in(id) {
-                Some(name) => to.input(&name, self.graph.ty(id).clone())?,
+                Some(name) => {
+                    let made = to.input(&name, self.graph.ty(id).clone())?;
+                    to.set_observer(made, self.graph.node(id).observer);
+                    made
+                }
                 None => {
                     let operands: Vec<NodeId> = self.graph.node(id).operands.iter().map(|o| new[o]).collect();
                     again(to, self.graph, id, &operands)?
@@ -313,5 +318,7 @@ impl<'g> StageCut<'g> {
 fn again(to: &mut Graph, from: &Graph, id: NodeId, operands: &[NodeId]) -> Result<NodeId, GraphError> {
     let node = from.node(id);
     let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.iter().cloned()).collect();
-    to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())
+    let made = to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())?;
+    to.set_observer(made, node.observer);
+    Ok(made)
 }

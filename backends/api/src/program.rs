@@ -59,6 +59,8 @@ pub struct Step {
     pub in_place: Vec<InPlace>,
     /// The model part that it mainly stems from.
     pub origin: Origin,
+    /// The model part of each check of ids in the kernel, by number.
+    pub checks: Vec<Origin>,
 }
 
 /// A slot of a step that is written over one that is read: both begin at the same byte, and each point of the kernel reads there only what
@@ -74,7 +76,12 @@ pub struct InPlace {
 impl Step {
     /// A step that writes nothing over what it reads.
     pub fn new(kernel: usize, buffers: Vec<BufferId>, origin: Origin) -> Step {
-        Step { kernel, buffers, in_place: Vec::new(), origin }
+        Step { kernel, buffers, in_place: Vec::new(), origin, checks: Vec::new() }
+    }
+
+    /// The model part of one of the kernel's checks of ids.
+    pub fn origin_of_check(&self, check: usize) -> &Origin {
+        self.checks.get(check).unwrap_or(&self.origin)
     }
 
     /// The same, with a slot written over one that it reads.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use eutectic::{BACKENDS, Compiler, Error, Listed, RuleSet, Setup, engine::rewrites::Probe, packs, rules_of};
-use eutectic_checker::{Checker, Failure, Options, Outcome, Report};
+use eutectic_checker::{Checker, Failure, Options, Outcome, Progress, Report};
 use serde_json::{Value, json};
 
 use crate::{
@@ -86,6 +86,11 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Fault::all(faults)
 }
 
+/// Says what a rule that takes long is at.
+fn tell(progress: &Progress<'_>) {
+    eprintln!("{progress}");
+}
+
 /// How many rules came to that.
 fn count(reports: &[Report], outcome: Outcome) -> usize {
     reports.iter().filter(|report| report.outcome() == outcome).count()
@@ -130,7 +135,8 @@ impl Args {
             backends.push(Compiler::on(backend, rules));
         }
         let (cases, seed, mutants) = (self.cases, self.seed, self.mutants);
-        Ok(Options { cases, seed, backends, mutants, ..Options::default() })
+        let progress = Some(tell as fn(&Progress<'_>));
+        Ok(Options { cases, seed, backends, mutants, progress, ..Options::default() })
     }
 
     /// The command that checks this rule again, on the same instances.

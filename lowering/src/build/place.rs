@@ -51,6 +51,11 @@ impl KernelBuilder<'_> {
         if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
             return Err(format!("`{}` writes what takes a kernel of its own", node.op));
         }
+        // To write an element once more changes it, unless each place has one writer.
+        let repeats = |(axis, extent): (usize, &usize)| *extent > 1 && !placed.at.iter().any(|i| i.mentions(axis));
+        if writes != Writes::Apart && scope.body.domain.iter().enumerate().any(repeats) {
+            return Err(format!("`{}` would write each element several times over the domain of another store", node.op));
+        }
         let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();
         let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });

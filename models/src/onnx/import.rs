@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eutectic_ir::{
     Attr, Class, DType, Dim, Graph, NodeId, Origin, Tensor, Type,
-    interp::evaluate,
+    interp::evaluate_rounded,
     ops::{Leaf, eval::Value},
 };
 
@@ -44,10 +44,18 @@ struct NamedValues {
     values: HashMap<String, Option<NodeId>>,
 }
 
+/// A value that does not depend on inputs or parameters.
+struct Known {
+    /// Each op that it is computed by was rounded to its element type.
+    value: Value<f64>,
+    /// Whether all kernels give the same bits, so that it may stand in the program.
+    settled: bool,
+}
+
 /// A graph around the body of a loop that is being read.
 struct Around {
     graph: Graph,
-    known: HashMap<NodeId, Value<f64>>,
+    known: HashMap<NodeId, Known>,
     /// What the body reads of the graph, and the body's inputs for that.
     captured: Vec<(NodeId, NodeId)>,
 }
@@ -64,8 +72,8 @@ pub(super) struct Importer<'m> {
     model: &'m Model,
     pub graph: Graph,
     params: BTreeMap<String, StoredTensor>,
-    /// Values that do not depend on inputs or parameters, and are small.
-    known: HashMap<NodeId, Value<f64>>,
+    /// Those that are small.
+    known: HashMap<NodeId, Known>,
     scopes: Vec<NamedValues>,
     /// The graphs around the body that is being read, the outermost one first.
     around: Vec<Around>,
@@ -249,21 +257,25 @@ impl<'m> Importer<'m> {
         }
         let graph = inner.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
         let node = outer.graph.node(value);
+        let known = outer.known.get(&value);
         let constant = match node.attrs.first() {
             Some(Attr::Tensor(tensor)) if matches!(node.op.def().class, Class::Leaf(_)) => Some(tensor.clone()),
-            _ => outer.known.get(&value).map(Value::to_tensor),
+            _ => known.filter(|known| known.settled).map(|known| known.value.to_tensor()),
         };
-        if let Some(tensor) = constant {
-            let known = Value::from_tensor(&tensor);
-            let id = graph.constant(tensor)?;
-            let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
-            if known.count() <= LARGEST_KNOWN {
-                known_there.insert(id, known);
+        let (known, id) = match constant {
+            Some(tensor) => {
+                let known = Known { value: Value::from_tensor(&tensor), settled: true };
+                (Some(known), graph.constant(tensor)?)
             }
-            return Ok(id);
-        }
-        let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
-        outer.captured.push((value, id));
+            None => {
+                let known = known.map(|known| Known { value: known.value.clone(), settled: false });
+                let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
+                outer.captured.push((value, id));
+                (known, id)
+            }
+        };
+        let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
+        known_there.extend(known.filter(|known| known.value.count() <= LARGEST_KNOWN).map(|known| (id, known)));
         Ok(id)
     }
 
@@ -463,16 +475,22 @@ impl<'m> Importer<'m> {
 
     /// A constant.
     pub fn constant(&mut self, tensor: Tensor) -> Result<NodeId, NodeError> {
-        let value = (tensor.count() <= LARGEST_KNOWN).then(|| Value::from_tensor(&tensor));
+        let small = tensor.count() <= LARGEST_KNOWN;
+        let known = small.then(|| Known { value: Value::from_tensor(&tensor), settled: true });
         let id = self.graph.constant(tensor)?;
-        self.known.extend(value.map(|value| (id, value)));
+        self.known.extend(known.map(|known| (id, known)));
         Ok(id)
+    }
+
+    /// As [`Importer::value`], where all kernels give the same bits.
+    pub fn settled(&self, id: NodeId) -> Option<Tensor> {
+        if self.known.get(&id).is_some_and(|known| !known.settled) { None } else { self.value(id) }
     }
 
     /// The value, where it does not depend on inputs: evaluated on the way, or a tensor of the file.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
-        if let Some(value) = self.known.get(&id) {
-            return Some(value.to_tensor());
+        if let Some(known) = self.known.get(&id) {
+            return Some(known.value.to_tensor());
         }
         let node = self.graph.node(id);
         match (node.op.def().class, node.attrs.first()) {
@@ -508,9 +526,10 @@ impl<'m> Importer<'m> {
                 Some(tensor) => Value::from_tensor(&tensor),
                 None => {
                     let node = self.graph.node(at);
-                    let operands = node.operands.iter().map(|o| done.get(o).or_else(|| self.known.get(o)));
+                    let known = |o| self.known.get(o).map(|known| &known.value);
+                    let operands = node.operands.iter().map(|o| done.get(o).or_else(|| known(o)));
                     let Some(operands) = operands.collect::<Option<Vec<&Value<f64>>>>() else { return Ok(None) };
-                    let Some(value) = evaluate(at, node, &operands)?.pop() else { return Ok(None) };
+                    let Some(value) = evaluate_rounded(at, node, &operands)?.pop() else { return Ok(None) };
                     value
                 }
             };
@@ -519,7 +538,7 @@ impl<'m> Importer<'m> {
         Ok(done.get(&id).map(Value::to_tensor))
     }
 
-    /// Applies an op of ours. Of known operands the result is known too; a single number becomes a constant, because
+    /// Applies an op of ours. Of known operands the result is known too; a single number that is settled becomes a constant, because
     /// that is where rules look for numbers.
     pub fn apply(
         &mut self,
@@ -531,14 +550,18 @@ impl<'m> Importer<'m> {
         let id = self.graph.apply_at(op, operands, attrs, origin.clone())?;
         let node = self.graph.node(id);
         in_memory(&node.ty)?;
-        let values: Option<Vec<&Value<f64>>> = operands.iter().map(|o| self.known.get(o)).collect();
+        let known: Option<Vec<&Known>> = operands.iter().map(|o| self.known.get(o)).collect();
         let small = matches!(node.ty, Type::Tensor(..)) && node.ty.count() <= LARGEST_KNOWN;
-        let Some(values) = values.filter(|_| small) else { return Ok(id) };
-        let Some(value) = evaluate(id, node, &values)?.pop() else { return Ok(id) };
-        if value.count() == 1 {
+        let Some(known) = known.filter(|_| small) else { return Ok(id) };
+        let values: Vec<&Value<f64>> = known.iter().map(|known| &known.value).collect();
+        let Some(value) = evaluate_rounded(id, node, &values)?.pop() else { return Ok(id) };
+        let zero = || values.iter().any(|value| value.has_negative_zero());
+        let op_settles = node.op.is_settled(values.iter().map(|value| value.dtype), value.dtype, zero);
+        let settled = op_settles && known.iter().all(|known| known.settled);
+        if settled && value.count() == 1 {
             return self.constant(value.to_tensor());
         }
-        self.known.insert(id, value);
+        self.known.insert(id, Known { value, settled });
         Ok(id)
     }
 }

@@ -1,8 +1,10 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
 mod decompositions;
+mod elementary;
 mod files;
 mod forms;
+mod ids;
 mod loops;
 mod pairs;
 mod resize;

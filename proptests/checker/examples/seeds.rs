@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, process::Exit
 
 use clap::Parser;
 use eutectic::{Compiler, Cpu, CpuOptions};
-use eutectic_checker::{Checker, Mutants, Options, Outcome, Report};
+use eutectic_checker::{Checker, Mutants, Options, Outcome, Progress, Report};
 use eutectic_rewrites::{LoadError, Probe, RuleSet};
 use rayon::prelude::*;
 
@@ -55,7 +55,8 @@ fn main() -> ExitCode {
     let probes: Vec<Probe> = rules.probes().filter(|p| p.rule().name.contains(&args.part)).collect();
     let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).expect("the packs load");
     let backends = if args.interpreter_only { Vec::new() } else { vec![cpu] };
-    let options = Options { mutants: args.mutants, backends, ..Options::default() };
+    let progress: fn(&Progress<'_>) = |progress| eprintln!("{progress}");
+    let options = Options { mutants: args.mutants, backends, progress: Some(progress), ..Options::default() };
     let seeds: Vec<u64> = (args.first..args.first + args.seeds).collect();
     let checkers: Vec<Checker> = (seeds.iter())
         .map(|&seed| Checker::new(Options { seed, ..options.clone() }).expect("the packs load"))

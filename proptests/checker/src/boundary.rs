@@ -49,6 +49,21 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
     distinct(stored.into_iter().filter(fits), |x| if x.is_nan() { u64::MAX } else { x.to_bits() })
 }
 
+/// The numbers at which the range of a type ends, the most telling ones first: the largest and the least ones, the subnormal ones, those
+/// whose reciprocals are subnormal, those whose squares, cubes and fourth powers overflow or vanish.
+pub fn ends(dtype: DType) -> Vec<f64> {
+    let (least, largest) = range(dtype);
+    let eps = 2.0 * dtype.unit_roundoff();
+    let mut all = vec![1.0, largest, least * eps, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
+    for root in [2.0, 3.0, 4.0] {
+        let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
+        all.extend([high, low, -high, -low]);
+    }
+    all.extend([-1.0, 1.0 / largest, largest * (1.0 - eps), -largest / 3.0, least * (1.0 - eps), -least * eps, 3.0, -0.0]);
+    let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
+    distinct(stored.into_iter(), |x| x.to_bits())
+}
+
 /// Least normal and largest number.
 pub fn range(dtype: DType) -> (f64, f64) {
     match dtype {
@@ -87,6 +102,19 @@ mod tests {
             assert!([least, least + 1, greatest - 1, greatest].iter().all(|n| all.contains(n)), "{dtype}: {all:?}");
         }
         assert!(integers(DType::I64, &[1001.0]).contains(&1002) && integers(DType::I32, &[]).contains(&16_777_217));
+    }
+
+    #[test]
+    fn ends_are_finite_and_their_products_are_not() {
+        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+            let (all, (least, largest)) = (ends(dtype), range(dtype));
+            assert!(all.iter().all(|x| x.is_finite()), "{dtype}: {all:?}");
+            assert!(all.contains(&largest) && all.iter().any(|x| *x > 0.0 && *x < least), "{dtype}: {all:?}");
+            for power in [2, 3, 4] {
+                let beyond = |x: &&f64| x.abs() < largest / 4.0 && x.abs().powi(power) > largest;
+                assert!(all.iter().any(|x| beyond(&x)), "{dtype}: no power {power} overflows");
+            }
+        }
     }
 
     #[test]

@@ -11,12 +11,13 @@ use eutectic_ir::{Dim, Graph, InterpError, Type, graph::Node};
 use eutectic_rewrites::{Contract, Phase, Probe, Rule, Sides, Unmatched};
 
 use crate::{
-    array,
+    array, boundary,
     evaluate::evaluated,
     instance::Instance,
     judge::{Verdict, judge, promise},
     literals::literals,
     palette::{Drawn, Palette, Which, groups},
+    special,
     values::{self, Manner, Style, Values},
 };
 
@@ -69,6 +70,8 @@ const TYPED: usize = 80;
 const LARGEST_TYPED: usize = 1 << 24;
 /// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
 const LARGEST: usize = 2500;
+/// Those that are cheap enough to be judged on several values.
+const SMALL: usize = 600;
 /// Those with one large dim.
 const LARGEST_LONG: usize = 20_000;
 /// The most that a side computes, in operations and elements: a convolution makes much of little.
@@ -120,6 +123,7 @@ impl Dims {
             one: if let Dims::One(which, extent) = self { Some((which, extent)) } else { None },
             zero: !matches!(self, Dims::Distinct | Dims::Ones),
             literals: literals.to_vec(),
+            ends: Vec::new(),
             dtypes: DType::ALL.to_vec(),
             relations_first: self == Dims::Related,
             ops: Vec::new(),
@@ -148,6 +152,18 @@ struct Row {
     dims: Dims,
     /// Which ops its variables of ops stand for; any where it is about one dim.
     ops: Vec<usize>,
+}
+
+impl Row {
+    /// The ends of the range of its element type, where it is about these.
+    fn ends(&self, rule: &Rule) -> Vec<f64> {
+        let bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
+            Some(Bound::DType(dtype)) => Some(*dtype),
+            _ => None,
+        });
+        let dtype = bound.filter(|dtype| dtype.is_float()).next().unwrap_or(DType::F32);
+        if self.style == Style::Ends { boundary::ends(dtype) } else { Vec::new() }
+    }
 }
 
 /// The rows of a rule: each element type meets each style of values and each kind of dims, each style each kind of dims, and each
@@ -284,10 +300,11 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
     let (rows, literals) = (rows(rule), literals(rule));
+    let mut turn = 0;
     for n in 0..cases.unwrap_or(rows.len()) {
         let row = &rows[n % rows.len()];
         let mut random = random(seed, &rule.name, n);
-        let palette = Palette { ops: row.ops.clone(), ..row.dims.palette(&literals) };
+        let palette = Palette { ops: row.ops.clone(), ends: row.ends(rule), ..row.dims.palette(&literals) };
         let related = Palette { relations_first: true, ..palette.clone() };
         let any = Bindings::default();
         let mut find = |palette: &Palette, dtypes| instance(probe, palette, dtypes, &mut random, &mut corpus);
@@ -304,13 +321,23 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let manner = Manner::of(rule, row.style, &literals);
-        let (style, values) = match row.style {
-            Style::Masked => masked(&sides, manner, &mut random),
-            style => (style, fitting(&sides, manner, &mut random)),
-        };
-        corpus.cases.push(Case { instance, sides, style, values });
+        // What differs in little but its place costs no instance of its own.
+        for _ in 0..variants(row.style, instance.size()) {
+            let (style, values) = special::values(&sides, manner, &mut turn, &mut random);
+            corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });
+        }
     }
     corpus
+}
+
+/// How many values an instance is judged on.
+fn variants(style: Style, size: usize) -> usize {
+    match style {
+        Style::Placed if size <= SMALL => 6,
+        Style::Ends | Style::Garbage if size <= SMALL => 3,
+        Style::Placed | Style::Ends | Style::Garbage => 2,
+        _ => 1,
+    }
 }
 
 /// An instance with large dims, or with empty ones, whose sides differ in type: nothing is computed, so these cost nothing.
@@ -329,47 +356,19 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     })
 }
 
-/// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
-const MASKS: usize = 8;
-
-/// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
-/// with ∞ there it is not (functions that saturate absorb both).
-fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
-    let finite = |t: &eutectic::Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-    // What makes a number of NaN is not what absorbs.
-    let absorbs = |values: &Values| {
-        evaluated(&sides.written, values).is_ok_and(|left| !left.nan && left.results.iter().all(finite))
-    };
-    let ordinary = Manner { style: Style::Ordinary, ..manner };
-    let plain = fitting(sides, ordinary, random);
-    let names: Vec<String> = plain.keys().cloned().collect();
-    let first = random.usize(..names.len().max(1));
-    for n in 0..names.len() {
-        let name = &names[(first + n) % names.len()];
-        let mut saturates = true;
-        let takes_one_in = (0..MASKS).all(|_| {
-            let plain = fitting(sides, ordinary, random);
-            let partly = values::masked(&plain, name, false, random).filter(&absorbs);
-            saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
-            partly.is_some()
-        });
-        if takes_one_in
-            && !saturates
-            && let Some(values) = values::masked(&plain, name, true, random)
-        {
-            return (Style::Masked, values);
-        }
-    }
-    (Style::Ordinary, plain)
-}
-
 /// Values on which the left side can be evaluated: integers that index something lie within it.
 pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> Values {
     let mut most = None;
     loop {
         let values = values::draw(&sides.written, manner, most, random);
         match evaluated(&sides.written, &values) {
-            Err(InterpError::IndexOutOfRange { extent, .. }) if most.is_none_or(|m| m > extent) => most = Some(extent),
+            Err(InterpError::IndexOutOfRange { problem, .. }) => {
+                let extent = usize::try_from(problem.ids.extent).unwrap_or(0);
+                if most.is_some_and(|m| m <= extent) {
+                    return values;
+                }
+                most = Some(extent);
+            }
             _ => return values,
         }
     }

@@ -4,15 +4,15 @@ use std::fmt;
 
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
-    Bounded, DType, InterpError, interpret,
+    Bounded, Class, DType, InterpError, interpret,
     ops::eval::{Data, Value},
 };
 use eutectic_rewrites::{Contract, Rule, Sides};
 
 use crate::{
-    boundary::moderate,
     evaluate::evaluated,
     values::{Style, Values},
+    wild::Wild,
 };
 
 /// An element in which the sides differ by more than the contract allows.
@@ -96,7 +96,7 @@ pub fn promise(rule: &Rule) -> Contract {
 /// One side, evaluated.
 struct Side {
     rounded: Vec<Tensor>,
-    tame: bool,
+    wild: Vec<Wild>,
     bounded: Vec<Value<Bounded>>,
 }
 
@@ -104,7 +104,7 @@ impl Side {
     fn of(graph: &Graph, values: &Values) -> Result<Side, InterpError> {
         let given = |name: &str| values.get(name).cloned();
         let rounded = evaluated(graph, values)?;
-        Ok(Side { rounded: rounded.results, tame: rounded.tame, bounded: interpret::<Bounded>(graph, &given)? })
+        Ok(Side { rounded: rounded.results, wild: rounded.wild, bounded: interpret::<Bounded>(graph, &given)? })
     }
 }
 
@@ -121,21 +121,18 @@ pub fn judge(
 ) -> Result<Verdict, InterpError> {
     let Ok(left) = Side::of(&sides.written, values) else { return Ok(Verdict::default()) };
     let right = Side::of(&sides.right, values)?;
-    let are_moderate = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| moderate(*x, t.dtype()));
-    // A number variable is an input as well, of whichever element type.
-    let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
-    let moderate = values.values().all(are_moderate) && numbers.iter().all(|x| types().all(|d| moderate(*x, d)));
-    let tame = left.tame && right.tame;
     let finite = values.values().all(|t| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite()));
     // A mask is kept as strictly as finite numbers are.
     let finite = finite || style == Style::Masked;
+    let strict = finite || is_pointwise(&sides.written) && is_pointwise(&sides.right);
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
     let mut verdict = Verdict::default();
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
-        let pair = Pair { contract, finite, moderate, tame, extreme, dtype: l.dtype() };
+        let pair = Pair { contract, strict, finite, extreme, dtype: l.dtype() };
+        let (wl, wr) = (&left.wild[root], &right.wild[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {
             (verdict.judged, verdict.different) =
@@ -150,9 +147,14 @@ pub fn judge(
         let (il, ir) = if l.dtype().is_float() { (Vec::new(), Vec::new()) } else { (l.to_i64(), r.to_i64()) };
         for at in 0..l.count() {
             let outcome = match (bl, br) {
-                (Data::Real(bl), Data::Real(br)) => pair.floats((fl[at], bl[at]), (fr[at], br[at])),
+                (Data::Real(bl), Data::Real(br)) => {
+                    let left = Number { value: fl[at], bounded: bl[at], over: wl.over(at), wild: wl.any(at) };
+                    pair.floats(left, Number { value: fr[at], bounded: br[at], over: wr.over(at), wild: wr.any(at) })
+                }
                 (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
-                    (Contract::Exact | Contract::Ulp(_), ..) => whole(il[at], ir[at]),
+                    (Contract::Exact, ..) => whole(il[at], ir[at]),
+                    _ if wl.any(at) => None,
+                    (Contract::Ulp(_), ..) => whole(il[at], ir[at]),
                     (_, Some(a), Some(b)) => whole(a, b),
                     _ => None,
                 },
@@ -200,15 +202,39 @@ fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
     })
 }
 
+/// Whether each element of the results depends on the elements at some places only: nothing is summed, in whichever order.
+fn is_pointwise(graph: &Graph) -> bool {
+    let class = |class| matches!(class, Class::Leaf(_) | Class::Pointwise | Class::View(_) | Class::Update(..) | Class::Project);
+    graph.nodes().all(|(_, node)| class(node.op.def().class))
+}
+
+/// What a side gives for an element.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    /// Each op rounded once.
+    value: f64,
+    /// In real arithmetic.
+    bounded: Bounded,
+    /// Whether an intermediate result overflowed.
+    over: bool,
+    /// Whether one overflowed, was subnormal or vanished.
+    wild: bool,
+}
+
+impl Number {
+    /// Whether it is a finite number for sure. What was subnormal on the way may be flushed to 0; that is no excuse for the other side.
+    fn surely_finite(&self) -> bool {
+        self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
+    }
+}
+
 /// How elements of one type are compared.
 struct Pair {
     contract: Contract,
+    /// Whether NaN and infinities are told apart, as nothing non-finite among the inputs is added in another order.
+    strict: bool,
     /// Whether all inputs are finite, or −∞ in a mask.
     finite: bool,
-    /// Whether all inputs are zeros or of moderate size.
-    moderate: bool,
-    /// Whether no intermediate result of either side overflows, is subnormal, or is NaN.
-    tame: bool,
     /// Whether they are so large or small that intermediate results overflow or vanish.
     extreme: bool,
     dtype: DType,
@@ -216,31 +242,54 @@ struct Pair {
 
 impl Pair {
     /// `None`: nothing is promised of this element, or the reference is not sure of it.
-    fn floats(&self, left: (f64, Bounded), right: (f64, Bounded)) -> Option<Result<(), Wrong>> {
-        let ((l, bl), (r, br)) = (left, right);
-        let wrong = |l, r, allowed| Some(reals_differ(l, r, allowed));
+    fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (l, r) = (left.value, right.value);
         match self.contract {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
-            Contract::Exact => wrong(l, r, "no difference (exact)".into()),
-            // A sum that cancels is judged like any other; what overflowed or vanished on the way is not, but by its bound.
-            Contract::Ulp(_) if !(self.tame || settled(bl) && settled(br)) => self.overflow(l, bl, r),
-            Contract::Ulp(n) => {
-                let allowed = || format!("{n} ulp of {}", self.dtype);
-                match l.is_finite() && r.is_finite() {
-                    true if (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype) => Some(Ok(())),
-                    false if l == r || l.is_nan() && r.is_nan() => Some(Ok(())),
-                    _ => wrong(l, r, allowed()),
-                }
+            Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
+            Contract::Fast => self.reals(left.bounded, right.bounded),
+            _ if left.surely_finite() && !r.is_finite() => {
+                Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
             }
-            Contract::Reassoc if br.err.is_infinite() => self.overflow(l, bl, r),
-            Contract::Reassoc | Contract::Fast => self.reals(bl, br),
+            Contract::Ulp(n) => self.ulps(n, left, right),
+            Contract::Reassoc if !left.bounded.value.is_finite() => self.kept(left, right),
+            Contract::Reassoc if right.wild && !left.wild && settled(left.bounded) && far_from(r, left.bounded) => {
+                Some(reals_differ(l, r, "an intermediate result in range, as the left side has it".into()))
+            }
+            // In `f64` the bounds do not tell what vanished.
+            Contract::Reassoc if left.wild && self.dtype == DType::F64 => None,
+            Contract::Reassoc => self.reals(left.bounded, right.bounded),
         }
     }
 
-    /// Of moderate numbers, what is finite on the left is finite on the right.
-    fn overflow(&self, l: f64, left: Bounded, r: f64) -> Option<Result<(), Wrong>> {
-        let sure = self.moderate && l.is_finite() && left.err.is_finite();
-        (sure && !r.is_finite()).then(|| reals_differ(l, r, "a finite number, as the inputs are moderate".into()))
+    /// What overflowed or vanished on the way of the left side is not judged.
+    fn ulps(&self, n: u32, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (l, r) = (left.value, right.value);
+        let near = || (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype);
+        let same = match l.is_finite() && r.is_finite() {
+            true if l == 0.0 && r == 0.0 => l.is_sign_negative() == r.is_sign_negative(),
+            true => near(),
+            false => l == r || l.is_nan() && r.is_nan(),
+        };
+        match (left.wild, same) {
+            (true, _) => None,
+            (false, true) => Some(Ok(())),
+            (false, false) => Some(reals_differ(l, r, format!("{n} ulp of {}, and the sign of 0", self.dtype))),
+        }
+    }
+
+    /// An infinity or NaN of the left side stays one; which one may change where it was added to others.
+    fn kept(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (a, b) = (left.bounded.value, right.value);
+        if left.wild || left.bounded.err.is_infinite() || right.bounded.err.is_infinite() {
+            return None;
+        }
+        let same = a == b || a.is_nan() && b.is_nan();
+        let one_is_nan = (a.is_nan() || b.is_nan()) && !b.is_finite();
+        match same || !self.strict && one_is_nan {
+            true => Some(Ok(())),
+            false => Some(reals_differ(a, b, "the same infinity, or NaN on both sides".into())),
+        }
     }
 
     /// In real arithmetic, within both error bounds.
@@ -259,22 +308,19 @@ impl Pair {
                 false => Some(reals_differ(a, b, format!("{allowed:.3e} (the propagated bound)"))),
             };
         }
-        let same = a == b || a.is_nan() && b.is_nan();
-        match (self.contract, same, a.is_nan() || b.is_nan()) {
-            // Such a rule may leave inputs out, but where the left side is sure of a number the right one is to give one.
-            (Contract::Fast, ..) if a.is_finite() && b.is_nan() && self.finite && !self.extreme => {
-                Some(reals_differ(a, b, "a number".into()))
-            }
-            (Contract::Fast, ..) => None,
-            (_, true, _) => Some(Ok(())),
-            // ∞ − ∞ and 0·∞ arise in one order of operations and not in the other.
-            (_, false, true) if !self.finite => None,
-            // The left side overflowed on its way (∞ / ∞ is no number); the right side need not.
-            _ if self.extreme && b.is_finite() => None,
-            _ => Some(reals_differ(a, b, "the same infinity, or NaN on both sides".into())),
-        }
+        // Such a rule may leave inputs out, but where the left side is sure of a number the right one is to give one.
+        let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
+        (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
 }
+
+/// Whether a number is another one than the reference, whatever was rounded on its way.
+fn far_from(x: f64, reference: Bounded) -> bool {
+    (x - reference.value).abs() > reference.err + reference.value.abs() * LOST
+}
+
+/// The part of a value by which a result in range is not off.
+const LOST: f64 = 1.0 / 16.0;
 
 /// Numbers beyond this, or below its reciprocal, may overflow or vanish in an exponential or in some products.
 const FAR: f64 = 64.0;

@@ -17,11 +17,15 @@ mod literals;
 mod mutants;
 pub mod mutate;
 mod neighbours;
+pub mod observed;
 pub mod palette;
+mod progress;
 mod report;
 pub mod run;
 mod shrink;
+mod special;
 mod values;
+mod wild;
 pub mod worth;
 
 use std::time::Instant;
@@ -33,7 +37,9 @@ use rayon::prelude::*;
 use cases::{Case, Corpus};
 use instance::Instance;
 use judge::Verdict;
+use progress::Clock;
 pub use judge::{Difference, Element};
+pub use progress::Progress;
 pub use report::{Check, Failure, Mutants, Outcome, Report};
 
 /// How rules are checked.
@@ -49,11 +55,13 @@ pub struct Options {
     pub backend_cases: usize,
     /// Whether mutants are tried.
     pub mutants: bool,
+    /// Is told what a rule that takes long is at, every ten seconds.
+    pub progress: Option<fn(&Progress<'_>)>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cases: None, seed: 1, backends: Vec::new(), backend_cases: 6, mutants: false }
+        Options { cases: None, seed: 1, backends: Vec::new(), backend_cases: 6, mutants: false, progress: None }
     }
 }
 
@@ -92,6 +100,7 @@ impl Checker {
     pub fn check(&self, probe: &Probe) -> Result<Report, LoadError> {
         let start = Instant::now();
         let rule = probe.rule();
+        let clock = Clock::new(&rule.name, self.options.progress);
         let mut report = Report {
             rule: rule.name.to_string(),
             place: rule.place(),
@@ -112,20 +121,20 @@ impl Checker {
         let corpus = cases::corpus(probe, self.options.seed, self.options.cases);
         self.types(&corpus, &mut report);
         if report.holds() {
-            self.values(probe, &corpus, &mut report);
+            self.values(probe, &corpus, &clock, &mut report);
         }
         if report.holds() {
             let base = fire::base(&self.embedded, &rule.name)?;
-            self.firing(probe, &corpus, &base, &mut report);
+            self.firing(probe, &corpus, &base, &clock, &mut report);
             let whole = if rule.pack() == "decompose" || rule.pack() == "legalize" {
                 fire::base(&self.embedded, "")?
             } else {
                 base
             };
-            self.backends(probe, &corpus, &whole, &mut report);
+            self.backends(probe, &corpus, &whole, &clock, &mut report);
         }
         if report.holds() && self.options.mutants {
-            report.mutants = Some(mutants::mutants(probe, &corpus.cases));
+            report.mutants = Some(mutants::mutants(probe, &corpus.cases, &clock));
         }
         report.time = start.elapsed();
         Ok(report)
@@ -155,10 +164,11 @@ impl Checker {
         }
     }
 
-    fn values(&self, probe: &Probe, corpus: &Corpus, report: &mut Report) {
+    fn values(&self, probe: &Probe, corpus: &Corpus, clock: &Clock<'_>, report: &mut Report) {
         let contract = judge::promise(probe.rule());
         let mut all = Verdict::default();
         for case in &corpus.cases {
+            clock.tick("comparing the sides of case", report.cases, corpus.cases.len());
             report.cases += 1;
             if let Some(node) = case.illegal(probe.rule()) {
                 let what = format!("its right side is not in legal form: {node}");
@@ -205,7 +215,7 @@ impl Checker {
         Failure::of(Check::Values, what, &small, difference)
     }
 
-    fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, report: &mut Report) {
+    fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
         // A short type does not hold every number that a left side asks for; rules about short types know.
         let short = |c: &Case| c.instance.dtypes().any(|d| matches!(d, DType::F16 | DType::Bf16));
         let all_short = corpus.cases.iter().all(short);
@@ -213,6 +223,9 @@ impl Checker {
             match fire::fires(probe, case, base) {
                 Ok(fired) => report.fired += fired,
                 Err(failure) => return report.failures.push(*failure),
+            }
+            if let Err(failure) = observed::left_alone(probe, case, base) {
+                return report.failures.push(*failure);
             }
         }
         let mut seen: Vec<Vec<DType>> = Vec::new();
@@ -229,6 +242,7 @@ impl Checker {
             }
         }
         for (n, case) in corpus.cases.iter().enumerate() {
+            clock.tick("breaking the guards of case", n, corpus.cases.len());
             let mut random = cases::random(self.options.seed, &report.rule, 2_000_000 + n);
             match fire::guarded(probe, case, &mut random) {
                 Ok(tried) => report.guarded += usize::from(tried),
@@ -237,9 +251,10 @@ impl Checker {
         }
     }
 
-    fn backends(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, report: &mut Report) {
+    fn backends(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
         for compiler in &self.options.backends {
-            for case in corpus.mixed().take(self.options.backend_cases) {
+            for (n, case) in corpus.mixed().take(self.options.backend_cases).enumerate() {
+                clock.tick("compiling case", n, self.options.backend_cases);
                 match backend::run(compiler, base, case) {
                     backend::Outcome::Right(ran) => report.ran += ran,
                     backend::Outcome::Refused(why) => report.refused.get_or_insert((0, why)).0 += 1,

@@ -7,13 +7,17 @@ use crate::{
     equivalent,
     judge::{Verdict, promise},
     mutate::{self, Mutant},
+    progress::Clock,
     report::Mutants,
 };
 
 /// Tries every mutant on the cases, until one tells.
-pub fn mutants(probe: &Probe, cases: &[Case]) -> Mutants {
+pub fn mutants(probe: &Probe, cases: &[Case], clock: &Clock<'_>) -> Mutants {
     let mut result = Mutants::default();
-    for mutant in mutate::mutants(probe) {
+    let mutants = mutate::mutants(probe);
+    let count = mutants.len();
+    for (n, mutant) in mutants.into_iter().enumerate() {
+        clock.tick("trying mutant", n, count);
         if killed(&mutant, cases) {
             result.killed += 1;
         } else if let Some(reason) = equivalent::reason(&probe.rule().name, &mutant.what) {

@@ -42,6 +42,8 @@ pub struct Palette {
     pub zero: bool,
     /// The numbers of the rule's text: attributes are drawn around them too.
     pub literals: Vec<f64>,
+    /// Numbers that every second number variable stands for: the ends of the range of an element type, where they are asked for.
+    pub ends: Vec<f64>,
     /// The element types, where the rule leaves a choice; all that it admits, if none of these is admitted.
     pub dtypes: Vec<DType>,
     /// Whether the relations choose first, from extents of their own: that finds what is rare.
@@ -88,6 +90,13 @@ impl<'a> Drawn<'a> {
         }
         let x = self.of(&self.palette.literals);
         Some(self.of(&[x, x + 1.0, x - 1.0, -x, 2.0 * x, x + 0.5]))
+    }
+
+    fn number(&mut self) -> f64 {
+        if !self.palette.ends.is_empty() && self.below(2) == 0 {
+            return self.of(&self.palette.ends);
+        }
+        self.literal().unwrap_or_else(|| self.of(&NUMBERS))
     }
 
     /// The ranks of the tensors that are known already.
@@ -187,7 +196,7 @@ impl Choices for Drawn<'_> {
             Some(AttrVariable::OneOf(words)) => Attr::from(self.of(words).as_str()),
             None => match rule.wanted(slot) {
                 Some(wanted) => Attr::from(wanted),
-                None => Attr::from(self.literal().unwrap_or_else(|| self.of(&NUMBERS))),
+                None => Attr::from(self.number()),
             },
         }
     }

@@ -66,6 +66,8 @@ pub enum Check {
     Fires,
     /// It does not fire on what it does not hold for.
     Guard,
+    /// The engine does not apply it where a discontinuous op reads the result.
+    Observed,
     /// A backend computes each side rightly.
     Backend,
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Check {
             Check::Values => "values",
             Check::Fires => "firing",
             Check::Guard => "guard",
+            Check::Observed => "observed",
             Check::Backend => "backend",
         })
     }

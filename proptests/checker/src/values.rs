@@ -25,14 +25,21 @@ pub enum Style {
     Moderate,
     /// Close to one number: differences cancel.
     Near,
-    /// Zeros (of both signs where the contract keeps them), ones, and ordinary numbers.
+    /// Zeros of both signs, ones, and ordinary numbers.
     Zeros,
     /// Subnormal numbers, and the least normal ones.
     Tiny,
-    /// Near the largest number, or its square root; in `f64`, up to 2⁴⁰ but for exact rules.
+    /// Near the largest number, or its square root.
     Large,
+    /// Where the range of the element type ends: the largest and the least numbers, those whose products overflow or vanish, every
+    /// size between them. As for boundary values, those of one tensor meet those of the others.
+    Ends,
     /// Ordinary, with infinities and NaN among them.
     NonFinite,
+    /// Ordinary, with one infinity or NaN in one tensor: at one place, along a row or a column, or everywhere.
+    Placed,
+    /// Ordinary, with a mask, and what is no number or a huge one where the left side does not read it. As `Placed` where there is none.
+    Garbage,
     /// Ordinary, with −∞ in one tensor that the left side absorbs: a mask. As ordinary where there is none.
     Masked,
 }
@@ -44,7 +51,10 @@ impl Style {
         match promise(rule) {
             Contract::Fast => &[Ordinary, Positive, Near],
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
-            _ => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
+            Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
+            _ => &[
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed, Garbage,
+            ],
         }
     }
 }
@@ -100,8 +110,10 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
     let mixed = leaves.len() > 1
-        && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite);
+        && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends);
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
+    // Rows of large numbers overflow where they are summed.
+    let uniform = manner.style == Style::Ends && random.bool();
     let tensor = |(at, (name, id)): (usize, &(&str, eutectic::NodeId))| {
         let ty = graph.ty(*id);
         let (dtype, dims) = (ty.dtype()?, ty.dims()?);
@@ -117,8 +129,12 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
                 let inside = stored.to_f64().into_iter().map(|x| within(domain, x, dtype, random)).collect::<Vec<_>>();
                 stored = Tensor::from_f64(dtype, &dims, inside);
             }
+            if uniform && random.bool() {
+                let same = special[random.usize(..special.len())];
+                stored = Tensor::from_f64(dtype, &dims, vec![same; count]);
+            }
             match manner.contract {
-                Contract::Exact => stored,
+                Contract::Exact | Contract::Ulp(_) => stored,
                 // A −0 may be taken for a 0, also where a small number became one; −0 + 0 is 0.
                 _ => Tensor::from_f64(dtype, &dims, stored.to_f64().into_iter().map(|x| x + 0.0)),
             }
@@ -140,6 +156,7 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
     let exact = manner.contract == Contract::Exact;
     match manner.style {
         Style::Boundary => boundary::floats(dtype, manner.literals, exact),
+        Style::Ends => boundary::ends(dtype),
         // NaN more often than the others: tensors of few elements must have one too.
         Style::NonFinite => vec![f64::INFINITY, f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN, -2.0, 0.0, f64::NAN],
         _ => Vec::new(),
@@ -226,13 +243,14 @@ fn ordinary(random: &mut fastrand::Rng) -> f64 {
 }
 
 fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
-    let Manner { style, contract, .. } = manner;
     let x = ordinary(random);
     let (least, largest) = range(dtype);
-    // In `f64` the reference overflows where a kernel does and cannot tell: what is promised is promised of moderate sizes.
-    let moderate = dtype == DType::F64 && contract != Contract::Exact;
-    match (style, random.usize(..6)) {
+    match (manner.style, random.usize(..6)) {
         (Style::Ordinary | Style::Boundary, _) => x,
+        (Style::Ends, _) => {
+            let (low, high) = ((least * dtype.unit_roundoff()).log2(), largest.log2());
+            x.signum() * (low + (high - low) * unit(random)).exp2()
+        }
         (Style::Positive, _) => x.abs(),
         (Style::Moderate, _) => {
             let most = moderate_exponent(dtype);
@@ -240,17 +258,8 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
         }
         (Style::Near, n) => 1.0 + dtype.unit_roundoff() * (n as f64 - 2.0),
         (Style::Zeros, 0 | 1) => 0.0,
-        // A −0 may be taken for a 0 but where bits are promised.
-        (Style::Zeros, 2) => {
-            if contract == Contract::Exact {
-                -0.0
-            } else {
-                1.0
-            }
-        }
+        (Style::Zeros, 2) => -0.0,
         (Style::Zeros, 3) => -1.0,
-        (Style::Tiny, 0..4) if moderate => x * 2_f64.powi(-37),
-        (Style::Large, 0..3) if moderate => x * 2_f64.powi(random.usize(..38) as i32),
         (Style::Tiny, 0..3) => x * least / 64.0,
         (Style::Tiny, 3) => x * least * 4.0,
         (Style::Large, 0) => x.signum() * largest * (0.5 + unit(random) / 2.0),

@@ -65,6 +65,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         distinct: false,
         zero: false,
         literals: Vec::new(),
+        ends: Vec::new(),
         one: None,
         dtypes: vec![DType::F32, DType::I32, DType::Bool],
         relations_first: true,

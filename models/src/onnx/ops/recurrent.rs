@@ -262,8 +262,7 @@ impl GateFunction {
                 let (limit, other) = match name {
                     "thresholdedrelu" => (self.alpha, c.number(0.0, x)?),
                     "elu" => {
-                        let e = c.apply("exp", [x])?;
-                        let less = c.with("sub", e, 1.0)?;
+                        let less = c.apply("expm1", [x])?;
                         (0.0, c.with("mul", less, self.alpha)?)
                     }
                     _ => (0.0, c.with("mul", x, self.alpha)?),

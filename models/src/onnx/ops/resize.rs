@@ -1,5 +1,6 @@
-//! Resizing: along each axis a view or a gather (nearest), or a product with a matrix of interpolation weights, which is known when the model
-//! is read. What the modes mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
+//! Resizing: along each axis a view or a gather (nearest), or a weighted sum of the elements that the interpolation names, so that an element
+//! that is not finite shows in its neighbours alone. Which elements and weights these are is known when the model is read. What the modes
+//! mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -26,10 +27,6 @@ pub(super) const OPS: &[OpRow] = &[
     }),
     one("Resize", 11, resize),
 ];
-
-/// So many times the elements that make one of the result, where an axis has more: a product with a matrix would take longer. At 32, where 128
-/// elements become 256 before a convolution, reading them one by one took 12 to 27 % more.
-const DENSE: usize = 128;
 
 /// How elements between the given ones come about.
 #[derive(Clone, Copy)]
@@ -181,7 +178,7 @@ impl Sampling {
         if scale == 1.0 && result == extent && whole {
             return Ok(x);
         }
-        // The matrix is made here; no image is that large.
+        // The weights are made here; no image is that large.
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
             return Err(format!("{extent} elements of an axis as {result}").into());
         }
@@ -190,35 +187,8 @@ impl Sampling {
             let ids: Vec<usize> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at)).collect();
             return taken(c, x, axis, &ids);
         }
-        let taps = rows.iter().map(Vec::len).max().unwrap_or(0);
-        if taps > 0 && taps * DENSE < extent {
-            return weighted(c, x, axis, rows, taps);
-        }
-        let mut matrix = vec![0.0; result * extent];
-        for (i, row) in rows.into_iter().enumerate() {
-            row.into_iter().for_each(|(at, weight)| matrix[i * extent + at] += weight);
-        }
-        let matrix = c.constant(Tensor::from_f64(c.dtype(x), &[result, extent], matrix))?;
-        let rank = c.rank(x);
-        if axis + 2 == rank {
-            return c.apply("matmul", [matrix, x]);
-        }
-        // The axis goes to the end and back.
-        let there: Vec<usize> = (0..rank).filter(|&a| a != axis).chain([axis]).collect();
-        let back: Vec<usize> = (0..rank)
-            .map(|a| {
-                if a < axis {
-                    a
-                } else if a == axis {
-                    rank - 1
-                } else {
-                    a - 1
-                }
-            })
-            .collect();
-        let (moved, columns) = (c.transpose(x, &there)?, c.transpose(matrix, &[1, 0])?);
-        let product = c.apply("matmul", [moved, columns])?;
-        c.transpose(product, &back)
+        let taps = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        weighted(c, x, axis, rows, taps)
     }
 
     /// Which elements of the axis make element `i` of the result, and with which weights.

@@ -1,6 +1,6 @@
 //! Parts of a value: slice, split, pad.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{NodeId, attr::Number};
 
 use super::{
     super::{
@@ -102,8 +102,8 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err(format!("{n} elements of padding").into());
     }
     let value = match c.optional(2) {
-        Some(_) => c.known_number(2)?,
-        None => c.float_or("value", 0.0)?,
+        Some(_) => c.known_exactly(2)?,
+        None => c.float_or("value", 0.0)?.into(),
     };
     let mode = c.word("mode")?.unwrap_or("constant");
     let mut padded = x;
@@ -127,11 +127,11 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// Zeros before and behind an axis.
 pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> NodeResult {
-    around(c, x, axis, edges, 0.0)
+    around(c, x, axis, edges, 0.0.into())
 }
 
 /// A value before and behind an axis.
-pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> NodeResult {
+pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: Number) -> NodeResult {
     if edges == [0, 0] {
         return Ok(x);
     }
@@ -146,7 +146,7 @@ fn edges(
     axis: usize,
     [before, after]: [usize; 2],
     mode: &str,
-    value: f64,
+    value: Number,
 ) -> NodeResult {
     let mut dims = c.dims(x);
     let extent = dims[axis];

@@ -8,7 +8,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one, volume,
+    OpRow, one, phases, volume,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -95,7 +95,7 @@ impl Windows {
     }
 
     /// A row is put before a single axis.
-    fn attrs(&self) -> [(&'static str, Attr); 4] {
+    pub(super) fn attrs(&self) -> [(&'static str, Attr); 4] {
         let pair = |numbers: &[usize], row: usize| -> Attr {
             let first = (numbers.len() == 1).then_some(row);
             first.iter().chain(numbers).map(|&n| n as i64).collect::<Vec<_>>().as_slice().into()
@@ -222,6 +222,10 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let mut y = if is_volume(&windows) {
         volume::conv_transpose(c, x, w, &windows, groups(c)?)?
+    } else if phases::wanted(&windows) {
+        let operands = [as_image(c, x)?, as_image(c, w)?];
+        let y = phases::conv_transpose(c, operands, &windows, groups(c)?)?;
+        as_input(c, y, rank)?
     } else {
         let operands = [as_image(c, x)?, as_image(c, w)?];
         let groups = ("groups", (groups(c)? as i64).into());

@@ -60,6 +60,8 @@ pub struct BoundStep {
     /// Whether an operand is packed first in each run.
     pub packs: bool,
     pub origin: Origin,
+    /// Its model part of each check of ids.
+    checks: Vec<Origin>,
 }
 
 /// Where a run may go on later than at the next step.
@@ -292,6 +294,7 @@ impl<'a> Binder<'a> {
                 in_place: !step.in_place.is_empty(),
                 packs,
                 origin: step.origin.clone(),
+                checks: step.checks.clone(),
             });
         }
         bound
@@ -345,7 +348,10 @@ impl BoundStep {
     /// What went wrong in it, if something did.
     fn report(&self, fault: &IndexFault) -> Result<(), BackendError> {
         match fault.take() {
-            Some((index, extent)) => Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() }),
+            Some((problem, check)) => {
+                let origin = self.checks.get(check).unwrap_or(&self.origin).clone();
+                Err(BackendError::IndexOutOfRange { problem, origin })
+            }
             None => Ok(()),
         }
     }

@@ -1,0 +1,68 @@
+//! What something discontinuous reads is left alone: the engine applies no rule there that changes a bit.
+
+use eutectic_ir::{Attr, DType, Graph, GraphError, NodeId};
+use eutectic_rewrites::{Contract, Options, Probe, RuleSet, optimize};
+
+use crate::{
+    cases::Case,
+    report::{Check, Failure},
+};
+
+/// Whether the engine looks at who reads a value.
+pub const ENFORCED: bool = false;
+
+/// An op that jumps, and how it reads a value; through others in the last two.
+const READERS: [(&str, Reader); 8] = [
+    ("floor", |g, x| g.apply("floor", &[x], &[])),
+    ("ceil", |g, x| g.apply("ceil", &[x], &[])),
+    ("round", |g, x| g.apply("round", &[x], &[])),
+    ("sign", |g, x| g.apply("sign", &[x], &[])),
+    ("cast", |g, x| g.apply("cast", &[x], &[("to", Attr::DType(DType::I32))])),
+    ("lt", |g, x| {
+        let half = g.scalar(0.5, x)?;
+        g.apply("lt", &[x, half], &[])
+    }),
+    ("is-nan of a sum", |g, x| {
+        let sum = g.apply("add", &[x, x], &[])?;
+        g.apply("is-nan", &[sum], &[])
+    }),
+    ("mod of an opposite", |g, x| {
+        let (opposite, one) = (g.apply("neg", &[x], &[])?, g.scalar(1.0, x)?);
+        g.apply("mod", &[opposite, one], &[])
+    }),
+];
+
+type Reader = fn(&mut Graph, NodeId) -> Result<NodeId, GraphError>;
+
+/// The program with each floating result read by a discontinuous op; `None` where there is none to read.
+pub fn read(graph: &Graph, reader: Reader) -> Option<Graph> {
+    let mut read = graph.clone();
+    let floats = graph.outputs().iter().filter(|(_, id)| graph.ty(*id).dtype().is_some_and(DType::is_float));
+    for (name, id) in floats {
+        let jumps = reader(&mut read, *id).ok()?;
+        read.output(&format!("{name}-read"), jumps).ok()?;
+    }
+    (read.outputs().len() > graph.outputs().len()).then_some(read)
+}
+
+/// Lets the engine optimize the left side of a case under each discontinuous reader; it must not apply the rule. How many were tried.
+///
+/// A rule that says what an op is made of is applied all the same: without it nothing could be computed.
+pub fn left_alone(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
+    let rule = probe.rule();
+    if !ENFORCED || rule.contract == Contract::Exact || rule.defines_an_op() {
+        return Ok(0);
+    }
+    let failure = |what: String| Box::new(Failure::of(Check::Observed, what, case, None));
+    let rules = base.clone().and(probe.rules()).map_err(|e| failure(e.to_string()))?;
+    let mut tried = 0;
+    for (name, reader) in READERS {
+        let Some(graph) = read(&case.sides.written, reader) else { continue };
+        let rewritten = optimize(&graph, &rules, &Options::default()).map_err(|e| failure(e.to_string()))?;
+        if rewritten.statistics.iter().any(|s| s.name == rule.name && s.applications > 0) {
+            return Err(failure(format!("the engine applies it although `{name}` reads the result")));
+        }
+        tried += 1;
+    }
+    Ok(tried)
+}

@@ -1,0 +1,58 @@
+//! Says what a rule that takes long is at, so that a check that goes on does not look like one that hangs.
+
+use std::{
+    cell::Cell,
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// How long a rule is checked in silence.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What the check of a rule is at.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// The rule.
+    pub rule: &'a str,
+    /// What is being done.
+    pub part: &'static str,
+    /// How many parts of that are done.
+    pub done: usize,
+    /// Of how many.
+    pub of: usize,
+    /// How long the rule has taken so far.
+    pub time: Duration,
+}
+
+impl fmt::Display for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Progress { rule, part, done, of, time } = self;
+        write!(f, "{rule}: {part} {} of {of} after {:.0} s", done + 1, time.as_secs_f64())
+    }
+}
+
+/// The time that a rule takes, and who is told of it.
+pub struct Clock<'a> {
+    rule: &'a str,
+    tell: Option<fn(&Progress<'_>)>,
+    start: Instant,
+    last: Cell<Instant>,
+}
+
+impl<'a> Clock<'a> {
+    /// Starts.
+    pub fn new(rule: &'a str, tell: Option<fn(&Progress<'_>)>) -> Clock<'a> {
+        let start = Instant::now();
+        Clock { rule, tell, start, last: Cell::new(start) }
+    }
+
+    /// Tells what is next, if nothing was told for some time.
+    pub fn tick(&self, part: &'static str, done: usize, of: usize) {
+        if let Some(tell) = self.tell
+            && self.last.get().elapsed() >= SILENCE
+        {
+            self.last.set(Instant::now());
+            tell(&Progress { rule: self.rule, part, done, of, time: self.start.elapsed() });
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Values with something that is no number at one place, and with garbage where a mask hides it.
+
+use eutectic::Tensor;
+use eutectic_rewrites::Sides;
+
+use crate::{
+    boundary::range,
+    cases::fitting,
+    evaluate::evaluated,
+    values::{self, Manner, Style, Values},
+};
+
+/// What is put into a tensor of otherwise ordinary numbers.
+const SPECIAL: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+/// How many places of masks and of garbage are tried.
+const TRIES: usize = 32;
+
+/// Values of a style, or of another one where there is nothing of that kind. `turn` counts the ways in which numbers were placed.
+pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut fastrand::Rng) -> (Style, Values) {
+    let ordinary = Manner { style: Style::Ordinary, ..manner };
+    match manner.style {
+        Style::Masked => masked(sides, manner, random),
+        Style::Placed | Style::Garbage => {
+            *turn += 1;
+            let plain = fitting(sides, ordinary, random);
+            let hidden = (manner.style == Style::Garbage).then(|| garbage(sides, &plain, *turn, random)).flatten();
+            match hidden {
+                Some(values) => (Style::Garbage, values),
+                None => (Style::Placed, placed(plain, *turn, random)),
+            }
+        }
+        style => (style, fitting(sides, manner, random)),
+    }
+}
+
+/// Which elements of a tensor are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    One,
+    Row,
+    Column,
+    All,
+}
+
+const PARTS: [Part; 4] = [Part::One, Part::Row, Part::Column, Part::All];
+
+impl Part {
+    /// Whether an element belongs to the part at a place, both flat, of tensors of these extents.
+    fn has(self, at: usize, place: usize, dims: &[usize]) -> bool {
+        let width = dims.last().copied().unwrap_or(1).max(1);
+        match self {
+            Part::One => at == place,
+            Part::Row => at / width == place / width,
+            Part::Column => at % width == place % width,
+            Part::All => true,
+        }
+    }
+}
+
+/// Ordinary values with NaN or an infinity in one tensor; the `n`th way to do so.
+fn placed(mut values: Values, n: usize, random: &mut fastrand::Rng) -> Values {
+    let floats: Vec<String> = values.iter().filter(|(_, t)| t.dtype().is_float()).map(|(name, _)| name.clone()).collect();
+    // All parts of a tensor, then the next tensor, so that a few ways in a row are unlike each other.
+    let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
+        return values;
+    };
+    let special = SPECIAL[(n + n / SPECIAL.len()) % SPECIAL.len()];
+    if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
+        let place = random.usize(..tensor.count());
+        let dims = tensor.dims().to_vec();
+        *tensor = changed(tensor, |at, x| if part.has(at, place, &dims) { special } else { x });
+    }
+    values
+}
+
+/// The tensor with other elements.
+fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
+    let elements: Vec<f64> = tensor.to_f64().into_iter().enumerate().map(|(at, x)| f(at, x)).collect();
+    Tensor::from_f64(tensor.dtype(), tensor.dims(), elements)
+}
+
+/// Ordinary values with a mask and with garbage that the left side does not read: all that it gives is finite nonetheless. A mask is a
+/// tensor of truth values, or one in which −∞ at some places is absorbed.
+fn garbage(sides: &Sides, plain: &Values, n: usize, random: &mut fastrand::Rng) -> Option<Values> {
+    let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
+    let absorbs =
+        |values: &Values| evaluated(&sides.written, values).is_ok_and(|left| left.results.iter().all(finite));
+    let ways = ways(plain);
+    if ways.is_empty() || !absorbs(plain) {
+        return None;
+    }
+    let first = random.usize(..ways.len());
+    (0..ways.len().min(TRIES)).find_map(|try_| {
+        let way = &ways[(first + try_) % ways.len()];
+        let hidden = way.hidden(plain, random)?;
+        if !absorbs(&hidden) {
+            return None;
+        }
+        let worst = way.with_garbage(&hidden, n + try_)?;
+        absorbs(&worst).then_some(worst)
+    })
+}
+
+/// A tensor that masks, an axis of it, and an axis of as many elements of a tensor that it may mask; axes are counted from the end. Or,
+/// without axes, elements at the same places.
+#[derive(Clone, Debug)]
+struct Way {
+    mask: String,
+    off: f64,
+    of: String,
+    axes: Option<(usize, usize)>,
+}
+
+/// All ways in which one tensor may mask another, by their extents.
+fn ways(values: &Values) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for (mask, m) in values {
+        let offs: &[f64] = match m.dtype() {
+            eutectic::DType::Bool => &[0.0, 1.0],
+            dtype if dtype.is_float() => &[f64::NEG_INFINITY],
+            _ => continue,
+        };
+        for (of, t) in values.iter().filter(|(of, t)| *of != mask && t.dtype().is_float() && t.count() > 0) {
+            for &off in offs {
+                let mut way = |axes| ways.push(Way { mask: mask.clone(), off, of: of.clone(), axes });
+                if m.dims() == t.dims() && m.count() > 1 {
+                    way(None);
+                }
+                for (a, b) in (0..m.dims().len()).flat_map(|a| (0..t.dims().len()).map(move |b| (a, b))) {
+                    if extent(m, a) == extent(t, b) && extent(m, a) > 1 {
+                        way(Some((a, b)));
+                    }
+                }
+            }
+        }
+    }
+    ways
+}
+
+fn extent(t: &Tensor, from_the_end: usize) -> usize {
+    t.dims()[t.dims().len() - 1 - from_the_end]
+}
+
+/// The coordinate of an element along an axis that is counted from the end.
+fn coordinate(at: usize, dims: &[usize], from_the_end: usize) -> usize {
+    let axis = dims.len() - 1 - from_the_end;
+    at / dims[axis + 1..].iter().product::<usize>() % dims[axis]
+}
+
+impl Way {
+    /// The values with the mask on at one coordinate, or at every third element.
+    fn hidden(&self, plain: &Values, random: &mut fastrand::Rng) -> Option<Values> {
+        let mask = plain.get(&self.mask)?;
+        let dims = mask.dims().to_vec();
+        let on = |x: f64| if self.off.is_finite() { 1.0 - self.off } else { x };
+        let place = random.usize(..mask.count());
+        let is_off = |at: usize| match self.axes {
+            Some((axis, _)) => coordinate(at, &dims, axis) == 0,
+            None => at % 3 == place % 3,
+        };
+        let masked = changed(mask, |at, x| if is_off(at) { self.off } else { on(x) });
+        let mut values = plain.clone();
+        values.insert(self.mask.clone(), masked);
+        Some(values)
+    }
+
+    /// With garbage where that hides something.
+    fn with_garbage(&self, hidden: &Values, n: usize) -> Option<Values> {
+        let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
+        let garbage = match SPECIAL.get(n % (SPECIAL.len() + 1)) {
+            Some(special) => *special,
+            None => range(of.dtype()).1,
+        };
+        let (is_off, dims) = (mask.to_f64(), of.dims().to_vec());
+        let is_hidden = |at: usize| match self.axes {
+            Some((_, axis)) => coordinate(at, &dims, axis) == 0,
+            None => is_off[at] == self.off,
+        };
+        let mut values = hidden.clone();
+        values.insert(self.of.clone(), changed(of, |at, x| if is_hidden(at) { garbage } else { x }));
+        Some(values)
+    }
+}
+
+/// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
+const MASKS: usize = 8;
+
+/// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
+/// with ∞ there it is not (functions that saturate absorb both).
+fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
+    let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
+    // What makes a number of NaN is not what absorbs.
+    let absorbs = |values: &Values| {
+        evaluated(&sides.written, values).is_ok_and(|left| !left.nan && left.results.iter().all(finite))
+    };
+    let ordinary = Manner { style: Style::Ordinary, ..manner };
+    let plain = fitting(sides, ordinary, random);
+    let names: Vec<String> = plain.keys().cloned().collect();
+    let first = random.usize(..names.len().max(1));
+    for n in 0..names.len() {
+        let name = &names[(first + n) % names.len()];
+        let mut saturates = true;
+        let takes_one_in = (0..MASKS).all(|_| {
+            let plain = fitting(sides, ordinary, random);
+            let partly = values::masked(&plain, name, false, random).filter(&absorbs);
+            saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
+            partly.is_some()
+        });
+        if takes_one_in
+            && !saturates
+            && let Some(values) = values::masked(&plain, name, true, random)
+        {
+            return (Style::Masked, values);
+        }
+    }
+    (Style::Ordinary, plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_what_they_are_called() {
+        let count = |part: Part| (0..24).filter(|at| part.has(*at, 13, &[2, 3, 4])).count();
+        assert_eq!(PARTS.map(count), [1, 4, 6, 24]);
+    }
+
+    #[test]
+    fn coordinates_are_counted_from_the_end() {
+        assert_eq!([0, 1, 2].map(|axis| coordinate(23, &[2, 3, 4], axis)), [3, 2, 1]);
+    }
+
+    #[test]
+    fn every_tensor_and_every_special_number_has_its_turn() {
+        let ordinary = || Tensor::from_f64(eutectic::DType::F32, &[2, 3], vec![1.0; 6]);
+        let values: Values = ["a", "b"].map(|name| (name.to_string(), ordinary())).into();
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 0..24 {
+            let placed = placed(values.clone(), n, &mut fastrand::Rng::with_seed(n as u64));
+            for (name, t) in &placed {
+                let special = t.to_f64().into_iter().filter(|x| !x.is_finite());
+                let text: Vec<String> = special.map(|x| x.to_string()).collect();
+                if !text.is_empty() {
+                    seen.insert((name.clone(), text[0].clone(), text.len()));
+                }
+            }
+        }
+        assert!(seen.len() >= 16, "{seen:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Which elements were made from an intermediate result that left the range of its element type.
+//!
+//! Infinities and NaN of operands, poles (1/0, log 0) and NaN outside of a domain (√−1) leave no range: contracts keep them.
+
+use eutectic_ir::{
+    Class, DType, InterpError, NodeId,
+    graph::Node,
+    interp::evaluate,
+    ops::eval::{Data, Value, broadcast_strides, offsets},
+};
+
+use crate::boundary::range;
+
+/// For each element whether it is meant; empty where none is.
+type Marks = Vec<bool>;
+
+/// The elements of a tensor that were made from results out of range.
+#[derive(Clone, Debug, Default)]
+pub struct Wild {
+    /// An intermediate result overflowed.
+    over: Marks,
+    /// An intermediate result was subnormal, or vanished.
+    under: Marks,
+}
+
+impl Wild {
+    /// Whether an intermediate result of an element overflowed.
+    pub fn over(&self, at: usize) -> bool {
+        self.over.get(at) == Some(&true)
+    }
+
+    /// Whether an intermediate result of an element overflowed, was subnormal or vanished.
+    pub fn any(&self, at: usize) -> bool {
+        self.over(at) || self.under.get(at) == Some(&true)
+    }
+}
+
+/// Where results may vanish in `f64`, in which the reference rounds them to 0 as kernels do: smaller operands, or exponents beyond.
+const SMALL: f64 = 1e-140;
+const EXPONENT: f64 = 700.0;
+
+/// A node with its operands, and what it gives.
+pub struct Step<'a> {
+    /// Which node.
+    pub id: NodeId,
+    /// The node.
+    pub node: &'a Node,
+    /// Its operands.
+    pub operands: &'a [&'a Value<f64>],
+    /// Its results, not yet rounded.
+    pub results: &'a [Value<f64>],
+}
+
+/// The wild elements of each result, of those of the operands.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn wild(step: &Step<'_>, before: &[&Wild]) -> Result<Vec<Wild>, InterpError> {
+    let mut all = step.own()?;
+    for (of, to) in KINDS {
+        let marks: Vec<&Marks> = before.iter().map(|wild| of(wild)).collect();
+        if marks.iter().any(|marks| marks.contains(&true)) {
+            let passed = step.passed_on(&marks)?;
+            all.iter_mut().zip(passed).for_each(|(wild, passed)| join(to(wild), passed));
+        }
+    }
+    Ok(all)
+}
+
+type Get = fn(&Wild) -> &Marks;
+type GetMut = fn(&mut Wild) -> &mut Marks;
+
+const KINDS: [(Get, GetMut); 2] = [(|w| &w.over, |w| &mut w.over), (|w| &w.under, |w| &mut w.under)];
+
+fn join(marks: &mut Marks, other: Marks) {
+    match marks.is_empty() {
+        true => *marks = other,
+        false => marks.iter_mut().zip(other).for_each(|(a, b)| *a |= b),
+    }
+}
+
+fn reals(x: &Value<f64>) -> &[f64] {
+    match &x.data {
+        Data::Real(elements) => elements,
+        Data::Int(_) => &[],
+    }
+}
+
+/// A tensor with other elements, if it has floating ones.
+fn mapped(x: &Value<f64>, f: impl Fn(usize, f64) -> f64) -> Value<f64> {
+    let Data::Real(elements) = &x.data else { return x.clone() };
+    Value { data: Data::Real(elements.iter().enumerate().map(|(at, x)| f(at, *x)).collect()), ..x.clone() }
+}
+
+impl Step<'_> {
+    fn is_pointwise(&self) -> bool {
+        matches!(self.node.op.def().class, Class::Pointwise)
+    }
+
+    /// Evaluates the node on other operands.
+    fn on(&self, operands: &[Value<f64>]) -> Result<Vec<Value<f64>>, InterpError> {
+        evaluate(self.id, self.node, &operands.iter().collect::<Vec<_>>())
+    }
+
+    /// Where a pointwise op reads an operand for each element of the result.
+    fn places(&self, operand: &Value<f64>) -> Vec<i64> {
+        let dims = &self.results[0].dims;
+        offsets(dims, &broadcast_strides(&operand.dims, dims.len()), 0)
+    }
+
+    /// What leaves the range in this very node.
+    fn own(&self) -> Result<Vec<Wild>, InterpError> {
+        // A view moves elements, whatever they are.
+        if matches!(self.node.op.def().class, Class::View(_)) {
+            return Ok(vec![Wild::default(); self.results.len()]);
+        }
+        let mut all: Vec<Wild> = self.results.iter().map(|result| self.out_of_range(result)).collect();
+        if self.is_pointwise() {
+            join(&mut all[0].under, self.vanished()?);
+        }
+        Ok(all)
+    }
+
+    /// Elements that are no normal numbers of the type though all that they are made from is finite.
+    fn out_of_range(&self, result: &Value<f64>) -> Wild {
+        let (least, largest) = range(result.dtype);
+        let (over, under) = (|x: &f64| x.abs() > largest, |x: &f64| *x != 0.0 && x.abs() < least);
+        let marks = |is: &dyn Fn(&f64) -> bool| match reals(result).iter().any(is) {
+            true => reals(result).iter().map(is).collect(),
+            false => Marks::new(),
+        };
+        let mut wild = Wild { over: marks(&over), under: marks(&under) };
+        if wild.over.is_empty() {
+            return wild;
+        }
+        let passes = |x: &f64| !x.is_finite();
+        if !self.is_pointwise() {
+            if self.operands.iter().any(|x| reals(x).iter().any(passes)) {
+                wild.over = Marks::new();
+            }
+            return wild;
+        }
+        for x in self.operands.iter().filter(|x| !reals(x).is_empty()) {
+            for (at, from) in self.places(x).into_iter().enumerate() {
+                let from = reals(x)[from as usize];
+                // An infinity made of a zero is a pole.
+                let pole = from == 0.0 && reals(result)[at].is_infinite();
+                wild.over[at] &= from.is_finite() && !pole;
+            }
+        }
+        wild
+    }
+
+    /// Zeros in `f64` that are not what the operands' signs come to: the numbers were too small.
+    fn vanished(&self) -> Result<Marks, InterpError> {
+        let result = &self.results[0];
+        let far = |x: &f64| *x != 0.0 && !(SMALL..=EXPONENT).contains(&x.abs());
+        let asked = result.dtype == DType::F64 && reals(result).contains(&0.0);
+        if !asked || !self.operands.iter().any(|x| reals(x).iter().any(far)) {
+            return Ok(Marks::new());
+        }
+        let sign = |_, x: f64| if x == 0.0 { x } else { x.signum() };
+        let signs = self.on(&self.operands.iter().map(|x| mapped(x, sign)).collect::<Vec<_>>())?;
+        Ok(reals(result).iter().zip(reals(&signs[0])).map(|(x, sign)| *x == 0.0 && *sign != 0.0).collect())
+    }
+
+    /// What is marked because an operand is: where NaN in the place of the marked elements would come out.
+    fn passed_on(&self, before: &[&Marks]) -> Result<Vec<Marks>, InterpError> {
+        let is_real = |x: &Value<f64>| matches!(x.data, Data::Real(_));
+        let read: Option<Marks> = self.is_pointwise().then(|| {
+            let mut read = vec![false; self.results[0].count()];
+            for (x, marks) in self.operands.iter().zip(before).filter(|(_, marks)| !marks.is_empty()) {
+                read.iter_mut().zip(self.places(x)).for_each(|(read, at)| *read |= marks[at as usize]);
+            }
+            read
+        });
+        let integers = self.operands.iter().zip(before).any(|(x, marks)| !is_real(x) && marks.contains(&true));
+        let poisoned: Vec<Value<f64>> = self.operands.iter().zip(before).map(|(x, marks)| poisoned(x, marks)).collect();
+        let poisoned = self.on(&poisoned)?;
+        let passed = |(result, poisoned): (&Value<f64>, Value<f64>)| match (&read, is_real(result) && !integers) {
+            (Some(read), true) => reals(&poisoned).iter().zip(read).map(|(x, read)| x.is_nan() && *read).collect(),
+            (Some(read), false) => read.clone(),
+            (None, true) => reals(&poisoned).iter().map(|x| x.is_nan()).collect(),
+            (None, false) => vec![true; result.count()],
+        };
+        Ok(self.results.iter().zip(poisoned).map(passed).collect())
+    }
+}
+
+/// NaN in the place of marked elements, and nothing else that could make one.
+fn poisoned(x: &Value<f64>, marks: &Marks) -> Value<f64> {
+    mapped(x, |at, x| match marks.get(at) {
+        Some(true) => f64::NAN,
+        _ if x.is_finite() => x,
+        _ => 1.0,
+    })
+}

@@ -1,0 +1,34 @@
+"""Disagreements that are explained, as data: what the engine refuses on purpose, and what contracts leave open."""
+
+import re
+
+import numpy as np
+
+from .values import is_float
+
+
+def _beyond(case, power):
+    """Says whether an element of a leaf is beyond 2 to a power, or within its reciprocal."""
+    values = [np.abs(v.astype(np.float64)) for v in case.leaves().values() if is_float(v.dtype)]
+    finite = [v[np.isfinite(v) & (v != 0)] for v in values]
+    return any(((v > 2.0**power) | (v < 2.0**-power)).any() for v in finite)
+
+
+def _products(case):
+    return any(node.op in ('CumProd', 'ReduceProd') for node in case.nodes) and _beyond(case, 20)
+
+
+# (contract or None, sorts of failure, pattern of the message, condition on the case, reason)
+EXPLAINED = [
+    (None, ('infinity made', 'NaN made', 'infinity lost', 'NaN lost', 'value'), '', _products,
+     'a product in another order overflows or vanishes on the way; contracts promise nothing beyond 2^40, and ONNX no order'),
+    (None, ('refused',), 'beyond once', lambda case: True, 'Pad in mode reflect or wrap beyond once is refused, which the message says'),
+]
+
+
+def explain(case, kind, detail, mode):
+    """Returns why a disagreement is right, or None."""
+    for contract, sorts, pattern, condition, reason in EXPLAINED:
+        if contract in (None, mode) and kind in sorts and re.search(pattern, detail) and condition(case):
+            return reason
+    return None
