@@ -59,7 +59,7 @@ const KEYS: &str = r#"
   (dim S :least 2 :most 9)
   (input keys f32[2 S 4])
   (input mask f32[S])
-  (output y (add (mul keys 2.0) (reshape mask :shape [S 1]))))
+  (output y (add (mul keys (const f32[] { 2.0 })) (reshape mask :shape [S 1]))))
 "#;
 
 #[test]

@@ -167,7 +167,7 @@ impl<'g> StageCut<'g> {
         let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
         let (times, states, scanned) = (of.times, of.carried, of.scanned);
         let frozen = of.condition.map(|condition| of.frozen(condition)).transpose()?;
-        let body: &Graph = frozen.as_ref().map_or(of.body, |frozen| &frozen.graph);
+        let body: &Graph = frozen.as_ref().map_or(&**of.body, |frozen| &frozen.graph);
         let starts = frozen.iter().flat_map(|frozen| &frozen.starts).map(|at| node.operands[*at]);
         let operands: Vec<NodeId> = node.operands.iter().copied().chain(starts).collect();
         let mut own = Graph::new(body.name.clone());

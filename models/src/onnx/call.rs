@@ -193,11 +193,17 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         let checked = Origin::new(format!("{}: {place}", self.origin));
         let part = std::mem::replace(&mut self.origin, checked);
         let mut build = || {
-            let dims = self.dims(x);
-            let one = self.op("reshape", &[x], &[("shape", shape(&[&[1], dims.as_slice()].concat()))])?;
+            // A table of one element would be read without its id.
+            let table = self.constant(Tensor::from_i64(DType::Bool, &[2], [1, 0]))?;
             let at = self.cast(fails, DType::I64)?;
-            // Only the number 0 is one of an axis of one element.
-            self.op("gather", &[one, at], &[("axis", 0.into())])
+            let at = self.with("mul", at, 2.0)?;
+            let holds = self.op("gather", &[table, at], &[("axis", 0.into())])?;
+            let dtype = self.dtype(x);
+            let zero = match dtype.is_float() {
+                true => self.number_of(0.0, dtype)?,
+                false => self.constant(Tensor::from_i64(dtype, &[], [0]))?,
+            };
+            self.apply("where", [holds, x, zero])
         };
         let checked = build();
         self.origin = part;

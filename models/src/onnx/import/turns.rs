@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use eutectic_ir::{
     Class, DType, NodeId, Tensor, Type,
-    interp::evaluate,
+    interp::evaluate_rounded,
     ops::{Leaf, eval::Value},
 };
 
@@ -39,9 +39,7 @@ impl Importer<'_> {
                     continue;
                 }
                 let operands: Vec<&Value<f64>> = node.operands.iter().map(|o| values.get(o)).collect::<Option<_>>()?;
-                let value = evaluate(*at, node, &operands).ok()?.pop()?;
-                // Each result is rounded to its element type, as a run rounds it.
-                values.insert(*at, Value::from_tensor(&value.to_tensor()));
+                values.insert(*at, evaluate_rounded(*at, node, &operands).ok()?.pop()?);
             }
             if values.get(&condition)?.to_tensor().to_i64() == [0] {
                 return Some(time + 1);
