@@ -33,7 +33,7 @@ impl Random {
 }
 
 /// How many ids are legal, where an op checks them.
-fn ids(op: Op, attrs: &[Attr]) -> Option<i64> {
+fn legal_ids(op: Op, attrs: &[Attr]) -> Option<i64> {
     op.def().ids.map(|ids| ids(attrs).extent)
 }
 
@@ -41,7 +41,7 @@ fn ids(op: Op, attrs: &[Attr]) -> Option<i64> {
 fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
     // No id names an element of an axis without any.
     let (attrs, types) = std::iter::repeat_with(|| op.sample(&mut |n| random.below(n)))
-        .find(|sampled| sampled.as_ref().is_none_or(|(attrs, _)| ids(op, attrs) != Some(0)))??;
+        .find(|sampled| sampled.as_ref().is_none_or(|(attrs, _)| legal_ids(op, attrs) != Some(0)))??;
     let mut graph = Graph::new(op.name());
     let ids: Vec<_> =
         types.iter().enumerate().map(|(i, t)| graph.input(&format!("x{i}"), t.clone()).unwrap()).collect();
@@ -60,7 +60,7 @@ fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
     let axis = attrs.first().and_then(|a| a.int()).unwrap_or(0);
     let extent =
         types.first().and_then(|t| t.as_tensor()).and_then(|(_, s)| s.position(axis).map(|at| s[at].known().unwrap()));
-    let most = if op.name() == "gather" { extent.unwrap_or(1) } else { ids(op, &attrs).unwrap_or(20) };
+    let most = if op.name() == "gather" { extent.unwrap_or(1) } else { legal_ids(op, &attrs).unwrap_or(20) };
     let tensors = types.iter().map(|t| random.tensor(t, most)).collect();
     Some((graph, tensors))
 }
