@@ -132,10 +132,8 @@ fn a_large_program_is_judged_by_disturbed_inputs() {
 fn wrong_rules_are_named() {
     for (rule, text) in [
         ("wrong/sqrt-square", "(input x f32[4 9]) (output y (sqrt (mul x x)))"),
-        ("wrong/exp-sum", "(input x f32[7]) (input z f32[7]) (output y (exp (add x z)))"),
-        ("wrong/not-less-strict", "(input x i32[9]) (input z i32[9]) (output y (not (lt x z)))"),
-        ("wrong/cast-there-and-back", "(input x f32[5]) (output y (cast (cast x :to f16) :to f32))"),
-        ("wrong/norms-softmax-of-scaled", "(input x f32[3 8]) (output y (softmax (mul x <2.0>) :axis -1))"),
+        ("wrong/norms-softmax-of-sum", "(input x f32[3 8]) (input b f32[3 8]) (output y (softmax (add x b) :axis -1))"),
+        ("wrong/int-div-mul", "(input x i64[9]) (let z (add x (const i64[] { 1 }))) (output y (mul (div x z) z))"),
     ] {
         names(rule, &graph(&format!("(graph \"{rule}\" {text})")));
     }
@@ -274,6 +272,20 @@ fn a_precision_that_was_asked_for_is_allowed() {
         compiler.verify(&g, |name| values.get(name).cloned(), checked).unwrap()
     };
     assert!(verified(Precision::Bf16).is_right());
+}
+
+#[test]
+fn a_cast_to_a_narrower_type_is_rounding_unless_every_bit_is_promised() {
+    let g = graph("(graph \"casts\" (input x f32[5]) (output y (cast (cast x :to f16) :to f32)))");
+    let values = values(&g);
+    let compiler = with_wrong(&["wrong/cast-there-and-back"], Fp::Exact);
+    let verified = |exact| {
+        let checked = Checked { exact, ..Checked::default() };
+        compiler.verify(&g, |name| values.get(name).cloned(), checked).unwrap()
+    };
+    assert!(verified(false).is_right());
+    let strict = verified(true);
+    assert_eq!(strict.blame.unwrap().cause, Cause::Rules(vec![vec!["wrong/cast-there-and-back".into()]]));
 }
 
 /// Computes products whose result has so many columns with the wrong sign.

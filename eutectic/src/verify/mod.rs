@@ -9,6 +9,9 @@
 //!   place, whole numbers excepted. That changes every rounding after it. Sixteen times the largest change among eight neighbours is
 //!   allowed. This is an estimate of the rounding error and of the condition of the program, not a bound.
 //!
+//! Where rules were chosen that keep every bit, programs of any size are judged in the second way, and a number is moved by a unit of its own
+//! type. Otherwise a rounding to a 16-bit type, a cast in the program too, is an error that is allowed: kernels may keep more bits.
+//!
 //! Where a precision is asked for, the unit is that of its type. Four units roundoff of the largest element of a row are allowed in
 //! any case. Infinities, NaN and whole numbers must be equal. An element that disturbed inputs turn into another whole number, or from
 //! a finite number into another thing, is *open*: rounding decides about it, and it is not judged.
@@ -59,7 +62,7 @@ const MOST_INTERPRETED: f64 = 3e7;
 pub struct Checked {
     /// What operands of products and attention may be rounded to.
     pub precision: Precision,
-    /// Whether only rules were chosen that keep every bit: kernels then keep no more bits of a 16-bit value than its type has.
+    /// Whether only rules were chosen that keep every bit: a kernel then keeps no more bits of a 16-bit value than its type has.
     pub exact: bool,
 }
 
@@ -135,7 +138,7 @@ impl Compiler {
         };
         let tolerance = Tolerance { bits, asked };
         let mut given = Given::new(graph, &value, &lengths, bits)?;
-        given.bounded = lengths.is_empty() && work(&written) <= MOST_INTERPRETED;
+        given.bounded = !checked.exact && lengths.is_empty() && work(&written) <= MOST_INTERPRETED;
         let mut reference = Reference::new()?;
         let want = reference.results(&written, &given)?;
 
