@@ -65,11 +65,7 @@ EITHER = {
 }
 
 # The order in which references are asked.
-PREFERENCE = {
-    'InstanceNormalization': ('reference', 'ort'), 'GroupNormalization': ('reference', 'ort'),
-    'MeanVarianceNormalization': ('reference', 'ort'), 'RotaryEmbedding': ('reference', 'ort'),
-    
-}
+PREFERENCE = {'RotaryEmbedding': ('reference', 'ort')}
 
 
 def order(node, values):

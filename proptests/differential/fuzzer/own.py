@@ -141,7 +141,21 @@ def mean_variance(node, args, opset):
         return [narrow(centred / (np.sqrt((centred * centred).mean(axes, keepdims=True)) + 1e-9), args[0].dtype)]
 
 
+def group_norm(node, args, opset):
+    """Computes GroupNormalization of op set 21, and InstanceNormalization, whose groups are channels, in float64."""
+    x, scale, bias = (a.astype(F64) for a in args)
+    groups = node.attrs.get('num_groups', x.shape[1])
+    parts = x.reshape(x.shape[0], groups, -1)
+    column = (1, -1) + (1,) * (x.ndim - 2)
+    with np.errstate(all='ignore'):
+        centred = parts - parts.mean(-1, keepdims=True)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        normal = (centred / np.sqrt(variance + float(np.float32(node.attrs.get('epsilon', 1e-5))))).reshape(x.shape)
+        return [narrow(normal * scale.reshape(column) + bias.reshape(column), args[0].dtype)]
+
+
 OPS = {
+    'GroupNormalization': group_norm, 'InstanceNormalization': group_norm,
     'MeanVarianceNormalization': mean_variance,
     'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,
     'ArgMax': ranking, 'ArgMin': ranking, 'Hardmax': ranking, 'QuantizeLinear': quantised, 'DequantizeLinear': quantised,
@@ -149,4 +163,4 @@ OPS = {
 }
 
 # Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
-ALSO_NATIVE = {'LRN', 'MeanVarianceNormalization'}
+ALSO_NATIVE = {'LRN', 'MeanVarianceNormalization', 'GroupNormalization', 'InstanceNormalization'}
