@@ -1,7 +1,7 @@
 //! Numbers for dimensions that follow from the arrays that are given.
 
 use eutectic::{
-    Dim, Shape,
+    Dim, Shape, Tensor,
     engine::{
         ir::lang::sexp::did_you_mean,
         models::{builtin::Builtin, onnx},
@@ -12,6 +12,9 @@ use crate::{
     fault::{Fault, input},
     program::{NamedTensors, ProgramArgs, onnx_fault},
 };
+
+/// An array of more elements says no shape.
+const MOST_OF_SHAPES: usize = 64;
 
 impl ProgramArgs {
     /// Gives dimensions that have no number the one that arrays for inputs and parameters have there.
@@ -29,6 +32,7 @@ impl ProgramArgs {
             return Ok(());
         }
         let params = self.given_params()?;
+        self.decide(given)?;
         if given.is_empty() && params.is_empty() {
             return Ok(());
         }
@@ -73,6 +77,20 @@ impl ProgramArgs {
         }
     }
 
+    /// Remembers the arrays that an ONNX file is imported with: those for inputs with a default, and those that may say shapes.
+    fn decide(&mut self, given: &NamedTensors) -> Result<(), Fault> {
+        if given.is_empty() || !self.is_onnx() {
+            return Ok(());
+        }
+        let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
+        self.decided.given =
+            model.defaults().map(|(name, _)| name.to_string()).filter(|name| given.contains_key(name)).collect();
+        let says_shapes = |value: &Tensor| !value.dtype().is_float() && value.count() <= MOST_OF_SHAPES;
+        let known = given.iter().filter(|(_, value)| says_shapes(value));
+        self.decided.known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(())
+    }
+
     /// The inputs and parameters of a file, and the shapes of those whose extents may be open.
     fn ports(&self) -> Result<Vec<(String, Option<Shape>)>, Fault> {
         if self.is_onnx() {
@@ -80,7 +98,7 @@ impl ProgramArgs {
             let shape = |(name, port): (&str, Result<&onnx::ModelPort, &str>)| {
                 (name.to_string(), port.ok().and_then(|port| port.shape.clone()))
             };
-            return Ok(model.inputs().map(shape).collect());
+            return Ok(model.inputs().chain(model.defaults()).map(shape).collect());
         }
         let graph = self.parsed()?;
         let open = graph.symbols();
@@ -102,7 +120,7 @@ pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault 
 }
 
 /// The number that a dimension's only symbol must have for the dimension to be an extent.
-fn solve(dim: &Dim, extent: usize) -> Option<(String, i64)> {
+pub fn solve(dim: &Dim, extent: usize) -> Option<(String, i64)> {
     let symbols = dim.symbols();
     let [symbol] = &symbols[..] else { return None };
     let name = symbol.name.to_string();

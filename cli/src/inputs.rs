@@ -1,6 +1,9 @@
 //! Values of inputs and parameters: arrays from files, and random numbers that a program can take.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use eutectic::{
@@ -13,7 +16,7 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
-    infer::no_input,
+    infer::{no_input, solve},
     npy,
     program::{NamedTensors, ProgramArgs},
     timing::progress,
@@ -64,8 +67,11 @@ impl ProgramArgs {
     /// # Errors
     /// When a given value is for no input of the graph, or of another type.
     pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
+        let bound = at_lengths(graph, &given)?;
+        let graph = bound.as_ref().unwrap_or(graph);
         let inputs: Vec<(&str, NodeId)> = graph.named("input").collect();
-        if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
+        let is_known = |name: &str| self.decided.known.contains_key(name);
+        if let Some(name) = given.keys().find(|name| !inputs.iter().any(|(n, _)| n == name) && !is_known(name)) {
             let inputs: Vec<_> = inputs.iter().map(|(name, id)| (*name, graph.ty(*id))).collect();
             return Err(no_input(name, &inputs));
         }
@@ -110,6 +116,38 @@ impl ProgramArgs {
     }
 }
 
+/// A graph with extents at run time at the lengths that arrays have; where none tells, at the longest.
+///
+/// # Errors
+/// When an array has a length that is out of bounds.
+fn at_lengths(graph: &Graph, given: &NamedTensors) -> Result<Option<Graph>, Fault> {
+    let extents = graph.extents();
+    if extents.is_empty() {
+        return Ok(None);
+    }
+    let mut lengths = BTreeMap::new();
+    for (name, id) in graph.named("input") {
+        let (Some(shape), Some(value)) = (graph.shape(id), given.get(name)) else { continue };
+        if shape.rank() != value.dims().len() {
+            continue;
+        }
+        for (dim, &extent) in shape.iter().zip(value.dims()) {
+            let Some((symbol, length)) = solve(dim, extent) else { continue };
+            let Some((least, most)) = extents.iter().find(|e| *e.name == *symbol).and_then(|e| e.bounds) else { continue };
+            if !(least..=most).contains(&length) {
+                let problem = format!("input `{name}` is {}, but {} was given", graph.ty(id), value.ty());
+                return Err(input(problem, format!("{symbol} is {least} to {most}; give an array within these bounds")));
+            }
+            lengths.entry(symbol).or_insert(length);
+        }
+    }
+    for extent in extents {
+        let (_, most) = extent.bounds.unwrap_or_default();
+        lengths.entry(extent.name.to_string()).or_insert(most);
+    }
+    graph.bind(&lengths).map(Some).map_err(|e| input(e.problem, e.help))
+}
+
 /// Which nodes a result depends on.
 fn what_is_read(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.len()];
@@ -134,6 +172,9 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
         // Conversions keep an id what it is; arithmetic does not.
         same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
+        if let Some(ids) = node.op.def().ids {
+            least = usize::try_from(ids(&node.attrs).extent).ok().into_iter().chain(least).min();
+        }
         let Class::View(view) = node.op.def().class else { continue };
         let shapes: Vec<Shape> = node.operands.iter().filter_map(|o| graph.shape(*o).cloned()).collect();
         let Some(shape) = graph.shape(id) else { continue };

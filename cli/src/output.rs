@@ -8,7 +8,10 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::fault::{Fault, input};
+use crate::{
+    fault::{Fault, input},
+    table::plain,
+};
 
 /// A file that is being written.
 pub struct OutputFile {
@@ -27,6 +30,11 @@ enum OutputTarget {
 /// Whether a path means stdin or stdout.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Tells a user on stderr of something that is no error.
+pub fn warn(text: &str) {
+    anstream::eprintln!("warning: {}", plain(text));
 }
 
 /// Refuses several things that each would be what stdout gets.

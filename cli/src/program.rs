@@ -2,7 +2,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -21,7 +21,7 @@ use eutectic::{
             builtin::{self, BUILTINS, Builtin},
             minilm,
             nn::Form,
-            onnx::{self, OnnxError},
+            onnx::{self, ImportOptions, OnnxError},
             random_weights,
             vision::{Vision, VisionModel},
         },
@@ -78,9 +78,24 @@ pub struct ProgramArgs {
     /// Where random parameters and inputs start from
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,
+    /// How often a loop of an ONNX file runs at most, where only a condition ends it, which depends on inputs
+    #[arg(long, value_name = "N", default_value_t = onnx::MOST_TIMES, value_parser = whole::<usize>)]
+    pub most_times: usize,
+    /// What arrays decide about an ONNX file.
+    #[arg(skip)]
+    pub decided: Decided,
     /// What stdin gave, where the model is `-`: it can be read once only.
     #[arg(skip)]
     pub stdin: OnceCell<Vec<u8>>,
+}
+
+/// What arrays for inputs decide when an ONNX file is imported.
+#[derive(Clone, Debug, Default)]
+pub struct Decided {
+    /// The inputs with a default that are given.
+    pub given: BTreeSet<String>,
+    /// Values of inputs that may decide about shapes. They are compiled in where they do.
+    pub known: NamedTensors,
 }
 
 /// In which ops a built-in model is written.
@@ -141,6 +156,8 @@ impl ProgramArgs {
             params: Vec::new(),
             random: true,
             seed: 1,
+            most_times: onnx::MOST_TIMES,
+            decided: Decided::default(),
             stdin: OnceCell::new(),
         }
     }
@@ -182,7 +199,11 @@ impl ProgramArgs {
         let graph = match (self.builtin(), self.opened()?) {
             (Some(builtin), _) => self.built(builtin)?,
             (_, Some(opened)) => opened.model.graph(self.form(), self.images()).map_err(Fault::input)?,
-            _ if self.is_onnx() => self.import()?.graph,
+            _ if self.is_onnx() => {
+                let imported = self.import()?;
+                imported.warnings().iter().for_each(|warning| output::warn(warning));
+                imported.graph
+            }
             _ => self.read()?,
         };
         let unfit = |e: GraphError| input(format!("{}: {}", self.model.display(), e.problem), e.help);
@@ -322,8 +343,26 @@ impl ProgramArgs {
 
     fn import(&self) -> Result<onnx::Imported, Fault> {
         self.only_for_builtin()?;
-        let shapes = self.shapes()?;
-        onnx::Model::open(&self.model).and_then(|model| model.import(&shapes)).map_err(onnx_fault)
+        let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
+        let Decided { given, known } = &self.decided;
+        let (shapes, most_times) = (self.shapes()?, self.most_times);
+        let mut options =
+            ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
+        let first = match model.import_as(&options) {
+            Err(error @ OnnxError::Unsupported { .. }) if !known.is_empty() => error,
+            result => return result.map_err(onnx_fault),
+        };
+        options.fixed.clone_from(known);
+        let mut imported = model.import_as(&options).map_err(|_| onnx_fault(first))?;
+        // What decides about nothing stays an input.
+        for name in known.keys() {
+            let value = options.fixed.remove(name);
+            match model.import_as(&options) {
+                Ok(less) => imported = less,
+                Err(_) => options.fixed.extend(value.map(|value| (name.clone(), value))),
+            }
+        }
+        Ok(imported)
     }
 
     /// The numbers given for dimensions.
@@ -399,11 +438,18 @@ impl ProgramArgs {
 
     fn bind(&self, graph: &Graph) -> Result<Graph, Fault> {
         let place = self.model.display();
-        let symbols = graph.symbols();
+        let (symbols, extents) = (graph.symbols(), graph.extents());
         let known: Vec<&str> = symbols.iter().map(|s| &**s).collect();
-        if let Some((name, _)) = self.shape.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let help = suggestion(name, "it has", known.iter().copied());
-            return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
+        for (name, number) in self.shape.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            let Some(extent) = extents.iter().find(|extent| *extent.name == **name) else {
+                let help = suggestion(name, "it has", known.iter().copied().chain(extents.iter().map(|e| &*e.name)));
+                return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
+            };
+            let (least, most) = extent.bounds.unwrap_or_default();
+            if !(least..=most).contains(number) {
+                let problem = format!("--shape {name}={number}: in {place}, {name} is {least} to {most}");
+                return Err(input(problem, "give a number within these bounds, or leave it out"));
+            }
         }
         let values = self.shapes()?;
         let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();

@@ -54,6 +54,52 @@ fn dimensions_follow_from_arrays() {
     assert!(eutectic(["bench", onnx, "--input", &x, "--iters", "1"]).good().contains("f32[7 12]"));
 }
 
+const KEYS: &str = r#"
+(graph "keys"
+  (dim S :least 2 :most 9)
+  (input keys f32[2 S 4])
+  (input mask f32[S])
+  (output y (add (mul keys 2.0) (reshape mask :shape [S 1]))))
+"#;
+
+#[test]
+fn an_extent_at_run_time_is_that_of_the_arrays() {
+    let dir = Dir::new();
+    let utf8 = |path: std::path::PathBuf| path.into_os_string().into_string().expect("UTF-8");
+    let graph = utf8(dir.file("keys.graph", KEYS));
+    let json = |args: &[&str]| -> Value {
+        let run = eutectic([&["run", &graph, "--format", "json"], args].concat()).good();
+        serde_json::from_str(&run).expect("JSON")
+    };
+    for length in [2, 7, 9] {
+        let keys = utf8(dir.file("keys.npy", npy(&[2, length, 4], (0..8 * length).map(|n| n as f32))));
+        let mask = utf8(dir.file("mask.npy", npy(&[length], (0..length).map(|n| 100.0 * n as f32))));
+        let (keys, mask) = (format!("keys=@{keys}"), format!("mask=@{mask}"));
+        let shape = format!("S={length}");
+        for args in [&["--input", &keys, "--input", &mask][..], &["--input", &keys, "--input", &mask, "--shape", &shape]] {
+            let output = &json(args)["outputs"][0];
+            assert_eq!(output["type"], format!("f32[2 {length} 4]"));
+            let last = 2.0 * (8 * length - 1) as f64 + 100.0 * (length - 1) as f64;
+            assert_eq!(output["values"][8 * length - 1].as_f64(), Some(last), "{args:?}");
+        }
+        // What is not given is as long as what is.
+        assert_eq!(json(&["--input", &keys])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
+        assert_eq!(json(&["--shape", &shape])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
+        eutectic(["bench", &graph, "--input", &keys, "--iters", "1"]).good();
+    }
+    assert_eq!(json(&[])["outputs"][0]["type"], "f32[2 9 4]");
+    eutectic(["bench", &graph, "--shape", "S=3", "--iters", "1"]).good();
+    let [keys, long, mask] = [("keys", vec![2, 7, 4]), ("keys", vec![2, 10, 4]), ("mask", vec![3])].map(|(name, dims)| {
+        let count = dims.iter().product();
+        let file = format!("{name}{count}.npy");
+        format!("{name}=@{}", utf8(dir.file(&file, npy(&dims, vec![1.0; count]))))
+    });
+    eutectic(["run", &graph, "--input", &long]).refused(&["input `keys` is f32[2 S 4], but f32[2 10 4]", "S is 2 to 9"]);
+    eutectic(["run", &graph, "--input", &keys, "--input", &mask]).refused(&["input `mask` is f32[7], but f32[3]"]);
+    eutectic(["run", &graph, "--shape", "S=10"]).refused(&["--shape S=10", "S is 2 to 9"]);
+    eutectic(["run", &graph, "--shape", "T=3"]).refused(&["--shape T", "no such dimension", "it has S"]);
+}
+
 #[test]
 fn a_dimension_has_one_number() {
     let dir = Dir::new();

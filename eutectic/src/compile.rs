@@ -326,7 +326,7 @@ impl Compiler {
     }
 
     /// Each part, cut into blocks.
-    fn outlined(&self, units: &PlanUnits<'_>) -> Vec<Outlined> {
+    pub(crate) fn outlined(&self, units: &PlanUnits<'_>) -> Vec<Outlined> {
         let of =
             |graph: &Cow<'_, Graph>| if self.options.outline { outline::outline(graph) } else { outline::whole(graph) };
         units.graphs.iter().map(of).collect()
@@ -441,12 +441,16 @@ impl Planned {
 }
 
 /// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
-fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
+pub(crate) fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
     let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
     graph.fits()?;
     graph.computes()?;
-    Ok(graph)
+    // Before the graph is cut into parts, which do not see who reads their results.
+    match graph.observed() {
+        Cow::Owned(observed) => Ok(Cow::Owned(observed)),
+        Cow::Borrowed(_) => Ok(graph),
+    }
 }
 
 /// The results for all of some items, computed in parallel; of several errors, the first in order.

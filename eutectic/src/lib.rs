@@ -87,6 +87,7 @@ mod session;
 #[cfg(feature = "text")]
 mod text;
 mod units;
+pub mod verify;
 
 pub use backends::{BACKENDS, Listed};
 pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};

@@ -20,10 +20,10 @@ use crate::Error;
 pub(crate) struct PlanUnits<'g> {
     /// The parts.
     pub graphs: Vec<Cow<'g, Graph>>,
-    tree: UnitTree<'g>,
+    pub tree: UnitTree<'g>,
 }
 
-enum UnitTree<'g> {
+pub(crate) enum UnitTree<'g> {
     /// A part.
     Whole(usize),
     /// Stages, and what runs between them.
@@ -31,12 +31,14 @@ enum UnitTree<'g> {
 }
 
 /// A graph with loops.
-struct CutGraph<'g> {
-    graph: Cow<'g, Graph>,
-    staged: Staged,
+pub(crate) struct CutGraph<'g> {
+    pub graph: Cow<'g, Graph>,
+    /// Where it is cut.
+    pub staged: Staged,
     /// The part of each stage that computes something.
-    stages: Vec<Option<usize>>,
-    bodies: Vec<UnitTree<'g>>,
+    pub stages: Vec<Option<usize>>,
+    /// The bodies of its loops.
+    pub bodies: Vec<UnitTree<'g>>,
 }
 
 impl<'g> PlanUnits<'g> {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{DType, Shape, Tensor, Type, graph::SubGraph};
+use crate::{DType, Shape, Tensor, Type, graph::SubGraph, ops::eval::limits};
 
 /// The attributes of a node: one for each that its op declares, in that order.
 pub type Attrs = SmallVec<[Attr; 2]>;
@@ -14,7 +14,7 @@ pub type Attrs = SmallVec<[Attr; 2]>;
 pub enum Attr {
     /// An integer, or an axis counted from the end (−1 is the last).
     Int(i64),
-    /// A number; compared by its bits, so that nodes can be hashed.
+    /// A number; compared by its bits, so that nodes can be hashed. An integer that no `f64` holds is kept as an `Int`.
     Float(FloatBits),
     /// A truth value.
     Bool(bool),
@@ -51,7 +51,89 @@ impl From<f64> for FloatBits {
     }
 }
 
+/// A number of any element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Number {
+    /// One that an `f64` holds.
+    Float(FloatBits),
+    /// An integer that none holds.
+    Int(i64),
+}
+
+impl Number {
+    /// Returns its value, which an `f64` holds unless it is an `Int`: then it is the nearest one.
+    pub fn get(self) -> f64 {
+        match self {
+            Number::Float(x) => x.get(),
+            Number::Int(n) => n as f64,
+        }
+    }
+
+    /// Returns its value if an `f64` holds it.
+    pub fn float(self) -> Option<f64> {
+        match self {
+            Number::Float(x) => Some(x.get()),
+            Number::Int(_) => None,
+        }
+    }
+
+    /// Returns it as an integer, truncated and saturated.
+    pub fn int(self) -> i64 {
+        match self {
+            Number::Float(x) => x.get() as i64,
+            Number::Int(n) => n,
+        }
+    }
+
+    /// Returns it as a tensor without axes, rounded or saturated to the element type.
+    pub fn tensor(self, dtype: DType) -> Tensor {
+        match self {
+            Number::Float(x) => Tensor::from_f64(dtype, &[], [x.get()]),
+            Number::Int(n) => {
+                let (least, most) = limits(dtype);
+                Tensor::from_i64(dtype, &[], [n.clamp(least, most)])
+            }
+        }
+    }
+}
+
+impl From<f64> for Number {
+    fn from(x: f64) -> Number {
+        Number::Float(x.into())
+    }
+}
+
+impl From<i64> for Number {
+    fn from(n: i64) -> Number {
+        if (n as f64) as i128 == i128::from(n) { (n as f64).into() } else { Number::Int(n) }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Attr::from(*self), f)
+    }
+}
+
+impl From<Number> for Attr {
+    fn from(n: Number) -> Attr {
+        match n {
+            Number::Float(x) => Attr::Float(x),
+            Number::Int(n) => Attr::Int(n),
+        }
+    }
+}
+
 impl Attr {
+    /// The number of a `Float` or an `Int`, exactly.
+    pub fn number(&self) -> Option<Number> {
+        match self {
+            Attr::Float(x) => Some(Number::Float(*x)),
+            Attr::Int(n) => Some((*n).into()),
+            _ => None,
+        }
+    }
+
     /// The integer, if it is one.
     pub fn int(&self) -> Option<i64> {
         match self {

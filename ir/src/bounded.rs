@@ -16,7 +16,7 @@ mod sum;
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-pub use softmax::hides;
+pub use softmax::{hides, hiding};
 pub use sum::BoundedSum;
 
 use crate::DType;

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use half::{bf16, f16};
+
 /// The type of one tensor element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
@@ -78,6 +80,17 @@ impl DType {
         match self.significand_bits() {
             0 => 0.0,
             bits => (0.5_f64).powi(bits as i32),
+        }
+    }
+
+    /// The least and the greatest positive normal number of a floating type; zeros otherwise.
+    pub fn normal_range(self) -> (f64, f64) {
+        match self {
+            DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+            DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
+            DType::F16 => (f64::from(f16::MIN_POSITIVE), f64::from(f16::MAX)),
+            DType::Bf16 => (f64::from(bf16::MIN_POSITIVE), f64::from(bf16::MAX)),
+            _ => (0.0, 0.0),
         }
     }
 

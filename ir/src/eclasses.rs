@@ -32,6 +32,8 @@ pub struct EClass {
     pub constant: bool,
     /// The value of all its elements, where they are known to be equal.
     pub scalar: Option<f64>,
+    /// The discontinuous op that observes its rounding, where one does: kernels round it to its type even where they do not store it.
+    pub observer: Option<Op>,
     /// The model parts that it stems from: the first is the one that made it.
     pub origins: Vec<Origin>,
 }
@@ -56,6 +58,8 @@ pub struct EClasses {
     pub bundles: Vec<Bundle>,
     /// How many nodes the program has that anything depends on.
     pub program: usize,
+    /// Whether kernels round every 16-bit value to its type, even where they do not store it; else only those that are observed.
+    pub rounds_all: bool,
 }
 
 impl EClasses {
@@ -78,10 +82,11 @@ impl EClasses {
                 nodes: legal.then_some(enode).into_iter().collect(),
                 constant,
                 scalar: None,
+                observer: node.observer,
                 origins: vec![node.origin.clone()],
             });
         }
         let outputs = graph.results().map(|(_, id)| id.0 as usize).collect();
-        EClasses { program: classes.len(), classes, outputs, bundles: Vec::new() }
+        EClasses { program: classes.len(), classes, outputs, bundles: Vec::new(), rounds_all: false }
     }
 }

@@ -76,6 +76,8 @@ pub struct Node {
     pub ty: Type,
     /// The model part that made it.
     pub origin: Origin,
+    /// The discontinuous op that observes its rounding, if one is known to ([`Graph::observed`]).
+    pub observer: Option<Op>,
 }
 
 /// What is wrong with a node that was to be added: which op, of what, where, and what would be right.
@@ -233,8 +235,18 @@ impl Graph {
         self.known(op, operands)?;
         let (op, attrs, ty) = self.check(op, operands, attrs, &origin)?;
         self.names.extend(name_of(op, &attrs));
-        self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin });
+        self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin, observer: None });
         Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    /// Says which op observes the rounding of a value.
+    pub fn set_observer(&mut self, id: NodeId, observer: Option<Op>) {
+        self.nodes[id.0 as usize].observer = observer;
+    }
+
+    /// Replaces the attributes of a node by others that give it the same type.
+    pub(crate) fn set_attrs(&mut self, id: NodeId, attrs: Attrs) {
+        self.nodes[id.0 as usize].attrs = attrs;
     }
 
     /// Refuses nodes for which a graph has no room, before any of them is made.

@@ -7,8 +7,8 @@ use crate::{
     graph::Node,
     index::{Index, flatten},
     ops::{
-        Leaf, Loop, Piece, ViewCall, ViewMap,
-        eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, offsets},
+        Ids, Leaf, Loop, OutOfRange, Piece, ViewCall, ViewMap,
+        eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, limits, offsets},
     },
 };
 
@@ -22,12 +22,10 @@ pub enum InterpError {
     #[error("dimension {0} has no value; bind the graph's symbols first")]
     Unbound(String),
     /// An index that was read from a tensor lies outside the axis that it indexes.
-    #[error("index {index} is out of range for an axis of {extent}, read by `{op}` (value {}) in {origin}", .node.0)]
+    #[error("cannot compute `{op}` (value {}) at {origin}: {problem}", .node.0)]
     IndexOutOfRange {
-        /// The index.
-        index: i64,
-        /// The extent of the axis.
-        extent: usize,
+        /// The index, and the legal ones.
+        problem: OutOfRange,
         /// The op that reads.
         op: String,
         /// The node.
@@ -54,15 +52,41 @@ pub fn interpret<S: Scalar>(
     graph: &Graph,
     given: &dyn Fn(&str) -> Option<Tensor>,
 ) -> Result<Vec<Value<S>>, InterpError> {
+    interpret_as(graph, given, |value| value)
+}
+
+/// As [`interpret`], with each result of each op rounded to its element type.
+///
+/// # Errors
+/// As [`interpret`].
+pub fn interpret_rounded(
+    graph: &Graph,
+    given: &dyn Fn(&str) -> Option<Tensor>,
+) -> Result<Vec<Value<f64>>, InterpError> {
+    interpret_as(graph, given, Value::rounded)
+}
+
+fn interpret_as<S: Scalar>(
+    graph: &Graph,
+    given: &dyn Fn(&str) -> Option<Tensor>,
+    keep: Keep<S>,
+) -> Result<Vec<Value<S>>, InterpError> {
     if let Some(symbol) = graph.all_symbols().first() {
         return Err(InterpError::Unbound(symbol.to_string()));
     }
     let leaves = leaves(graph, given)?;
-    run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor))
+    run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor), keep)
 }
 
+/// What becomes of the result of an op before others read it.
+type Keep<S> = fn(Value<S>) -> Value<S>;
+
 /// The results of a graph, whose leaves have the values that `leaf` gives; nothing for what is computed.
-fn run<S: Scalar>(graph: &Graph, leaf: &dyn Fn(NodeId) -> Option<Value<S>>) -> Result<Vec<Value<S>>, InterpError> {
+fn run<S: Scalar>(
+    graph: &Graph,
+    leaf: &dyn Fn(NodeId) -> Option<Value<S>>,
+    keep: Keep<S>,
+) -> Result<Vec<Value<S>>, InterpError> {
     let last_use = last_uses(graph);
     let mut values: Vec<Vec<Value<S>>> = vec![Vec::new(); graph.len()];
     for (id, node) in graph.nodes() {
@@ -77,7 +101,7 @@ fn run<S: Scalar>(graph: &Graph, leaf: &dyn Fn(NodeId) -> Option<Value<S>>) -> R
             _ => {
                 let operands: SmallVec<[&Value<S>; 4]> =
                     node.operands.iter().map(|o| &values[o.0 as usize][0]).collect();
-                evaluate(id, node, &operands)?
+                evaluate_as(id, node, &operands, keep)?
             }
         };
         for operand in &node.operands {
@@ -135,43 +159,75 @@ fn projected<S: Scalar>(node: &Node, parts: &[Value<S>]) -> Value<S> {
 /// # Errors
 /// When an index read from a tensor is out of range.
 pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
-    match (node.op.def().eval, node.op.def().class) {
-        (Eval::Elements(eval), _) => Ok(vec![pointwise(&eval, node, operands)]),
-        (Eval::Tensors(eval), _) => Ok(S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty })),
-        (_, Class::View(map)) => {
-            view(map, node, operands).map(|v| vec![v]).map_err(|(index, extent)| InterpError::IndexOutOfRange {
-                index,
-                extent,
-                op: node.op.to_string(),
-                node: id,
-                origin: node.origin.clone(),
-            })
+    evaluate_as(id, node, operands, |value| value)
+}
+
+/// As [`evaluate`], with each result rounded to its element type, those of ops in bodies included.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_rounded(id: NodeId, node: &Node, operands: &[&Value<f64>]) -> Result<Vec<Value<f64>>, InterpError> {
+    evaluate_as(id, node, operands, Value::rounded)
+}
+
+fn evaluate_as<S: Scalar>(
+    id: NodeId,
+    node: &Node,
+    operands: &[&Value<S>],
+    keep: Keep<S>,
+) -> Result<Vec<Value<S>>, InterpError> {
+    let out_of_range = |problem| InterpError::IndexOutOfRange {
+        problem,
+        op: node.op.to_string(),
+        node: id,
+        origin: node.origin.clone(),
+    };
+    let results = match (node.op.def().eval, node.op.def().class) {
+        (Eval::Elements(eval), _) => {
+            let elements = operands.first().into_iter().flat_map(|x| (0..x.count()).map(|i| x.get(i)));
+            match node.op.out_of_range(&node.attrs, elements) {
+                Some(problem) => return Err(out_of_range(problem)),
+                None => vec![pointwise(&eval, node, operands)],
+            }
         }
-        (_, Class::Loop) => repeated(node, operands),
-        _ => Ok(vec![iota(node)]),
-    }
+        (Eval::Tensors(eval), _) => S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty }),
+        (_, Class::View(map)) => vec![view(map, node, operands).map_err(out_of_range)?],
+        (_, Class::Loop) => return repeated(node, operands, keep),
+        _ => vec![iota(node)],
+    };
+    Ok(results.into_iter().map(keep).collect())
 }
 
 /// The results of a loop: the body, so many times.
-fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
-    let Loop { body, times, carried, scanned } =
-        Loop::of(&node.attrs).expect("the graph was checked when it was built");
+fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Result<Vec<Value<S>>, InterpError> {
+    let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
+    let (times, carried, scanned) = (of.times, of.carried, of.scanned);
+    let frozen = of.condition.map(|condition| of.frozen(condition).expect("the graph was checked when it was built"));
+    let (body, starts): (&Graph, &[usize]) =
+        frozen.as_ref().map_or((&**of.body, &[]), |frozen| (&frozen.graph, frozen.starts.as_slice()));
+    let starts: Vec<&Value<S>> = starts.iter().map(|at| operands[*at]).collect();
+    let operands = &[operands, starts.as_slice()].concat();
     let inputs: Vec<NodeId> = body.named("input").map(|(_, id)| id).collect();
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
+        // Where it is not certain whether the loop goes on, the frozen body decides value by value.
+        if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
+            break;
+        }
         let given = |at: usize| match at {
             at if at < carried => last[at].clone(),
             at if at < carried + scanned => part(operands[at], time),
             at => operands[at].clone(),
         };
-        let mut results = run(body, &|id| match inputs.iter().position(|input| *input == id) {
+        let leaf = |id| match inputs.iter().position(|input| *input == id) {
             Some(at) => Some(given(at)),
             None => match (body.node(id).op.def().class, body.node(id).attrs.first()) {
                 (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(Value::from_tensor(tensor)),
                 _ => None,
             },
-        })?;
+        };
+        let mut results = run(body, &leaf, keep)?;
         all.iter_mut().zip(results.drain(carried..)).for_each(|(all, one)| all.push(one));
         last = results;
     }
@@ -222,8 +278,8 @@ fn iota<S: Scalar>(node: &Node) -> Value<S> {
     Value::from_elements(dtype, &dims, elements)
 }
 
-/// Reads a view through its index map; the error is an index out of range and the extent of its axis.
-fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, (i64, usize)> {
+/// Reads a view through its index map; the error is an index out of range.
+fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, OutOfRange> {
     let (dtype, dims) = result(node);
     let extents: Vec<_> = operands.iter().map(|x| x.dims.clone()).collect();
     let at: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -232,8 +288,8 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
     let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: &shape, at: &at, domain: &dims };
     let access = map(&call).expect("maps follow everything but extents at run time");
     let fill = access.fill.map(|x| match dtype.is_float() {
-        true => Element::Real(S::element(x, dtype)),
-        false => Element::Int(Some(x as i64)),
+        true => Element::Real(S::element(x.get(), dtype)),
+        false => Element::Int(Some(x.int().clamp(limits(dtype).0, limits(dtype).1))),
     });
     let pieces: Vec<_> = access.pieces.iter().map(|piece| ReadyPiece::new(piece, &extents, dims.len())).collect();
     if let ([ReadyPiece { affine: Some((strides, start)), piece, .. }], None) = (pieces.as_slice(), &fill) {
@@ -284,12 +340,15 @@ impl ReadyPiece<'_> {
         ReadyPiece { piece, offset, affine, via }
     }
 
-    fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, (i64, usize)> {
+    fn at<S: Scalar>(&self, point: &[usize], operands: &[&Value<S>]) -> Result<Element<S>, OutOfRange> {
         let mut chosen = 0;
         if let Some((operand, at, extent)) = &self.via {
             match operands[*operand].get(at.eval(point, &|_| 0) as usize) {
                 Element::Int(Some(n)) if (0..*extent as i64).contains(&n) => chosen = n,
-                Element::Int(Some(n)) => return Err((n, *extent)),
+                Element::Int(Some(id)) => {
+                    let ids = Ids { extent: *extent as i64, from_end: false };
+                    return Err(OutOfRange { id, ids });
+                }
                 // Rounding decides which element is read: none of them is right for sure.
                 _ => return Ok(Element::open(operands[self.piece.operand].dtype)),
             }

@@ -5,10 +5,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{
-    DType,
-    round::{to_bf16, to_f16},
-};
+use crate::{DType, round::rounded};
 
 /// All values from `low` to `high`, and NaN where that is possible. Truth values are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,13 +56,8 @@ impl Interval {
             let held = self.low.abs().max(self.high.abs()) < 2_f64.powi(53);
             return if held && !self.nan && self.low >= any.low && self.high <= any.high { self } else { any };
         }
-        let round = |x: f64| match dtype {
-            DType::F32 => f64::from(x as f32),
-            DType::F16 => to_f16(x).to_f64(),
-            DType::Bf16 => to_bf16(x).to_f64(),
-            _ => x,
-        };
-        Interval { low: self.low.min(round(self.low)), high: self.high.max(round(self.high)), nan: self.nan }
+        let (low, high) = (rounded(self.low, dtype), rounded(self.high, dtype));
+        Interval { low: self.low.min(low), high: self.high.max(high), nan: self.nan }
     }
 
     /// A function of two numbers whose extremes are at the corners; where it is NaN at one, the others bound what else it can be.

@@ -5,6 +5,29 @@
 
 use half::{bf16, f16};
 
+use crate::DType;
+
+/// Rounds a number to a floating element type, as a tensor of that type keeps it.
+pub fn rounded(x: f64, dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(x as f32),
+        DType::F16 => to_f16(x).to_f64(),
+        DType::Bf16 => to_bf16(x).to_f64(),
+        _ => x,
+    }
+}
+
+/// Returns a number that rounds to the element of a floating type that is nearest to an integer. An `f64` nearest to the integer would be
+/// rounded twice.
+pub fn of_integer(n: i64, dtype: DType) -> f64 {
+    let near = n as f64;
+    if dtype == DType::F64 || near as i128 == i128::from(n) {
+        return near;
+    }
+    let away = (near as i128).abs() > i128::from(n).abs();
+    f64::from_bits((near.to_bits() - u64::from(away)) | 1)
+}
+
 /// The `f16` nearest to a number, that with an even significand where two are.
 pub fn to_f16(x: f64) -> f16 {
     f16::from_f32(to_odd(x))
@@ -58,5 +81,24 @@ mod tests {
             assert_eq!(round(f64::from_bits(1)), 0);
         }
         assert!(to_f16(f64::NAN).is_nan() && to_bf16(-f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn integers_round_once() {
+        let near = [24, 25, 53, 54, 60, 62].map(|bits| 1_i64 << bits);
+        let steps = [24, 8].map(|digits| move |n: i64| n >> digits);
+        for n in near.into_iter().flat_map(|n| steps.map(|step| [n + step(n), n + step(n) + 1, n + step(n) - 1])) {
+            for n in n.into_iter().flat_map(|n| [n, -n]) {
+                assert_eq!(of_integer(n, DType::F64), n as f64);
+                assert_eq!(rounded(of_integer(n, DType::F32), DType::F32), f64::from(n as f32), "{n}");
+                let up = rounded(of_integer(n, DType::Bf16), DType::Bf16) as i128;
+                let low = 1_i128 << (n.unsigned_abs().ilog2() - 7);
+                let (down, rest) = (i128::from(n.abs()) / low, i128::from(n.abs()) % low);
+                let want = down + i128::from(2 * rest > low || 2 * rest == low && down % 2 == 1);
+                assert_eq!(up.abs(), want * low, "{n}");
+            }
+        }
+        assert_eq!(of_integer(i64::MAX, DType::F32), 2_f64.powi(63).next_down());
+        assert_eq!(of_integer(i64::MIN, DType::F32), -2_f64.powi(63));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    DType,
+    DType, functions,
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
 };
 
@@ -70,7 +70,7 @@ pub trait Scalar:
 
     /// The natural logarithm.
     fn ln(self) -> Self {
-        self.monotone(f64::ln, 4.0, 2.0)
+        self.monotone(f64::ln, 4.0, 0.0)
     }
 
     /// √x.
@@ -95,22 +95,22 @@ pub trait Scalar:
 
     /// The arc tangent.
     fn atan(self) -> Self {
-        self.gentle(f64::atan, 4.0, 2.0)
+        self.gentle(f64::atan, 4.0, 0.0)
     }
 
     /// The hyperbolic tangent.
     fn tanh(self) -> Self {
-        self.monotone(f64::tanh, 4.0, 2.0)
+        self.monotone(f64::tanh, 4.0, 0.0)
     }
 
     /// The error function.
     fn erf(self) -> Self {
-        self.monotone(libm::erf, 4.0, 2.0)
+        self.monotone(functions::erf, 4.0, 0.0)
     }
 
     /// 1/(1 + e⁻ˣ).
     fn sigmoid(self) -> Self {
-        self.monotone(|x| 1.0 / (1.0 + (-x).exp()), 4.0, 2.0)
+        self.monotone(functions::sigmoid, 4.0, 0.0)
     }
 
     /// The same, from a kernel whose formula is another one and off by up to so many units in the last place.

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::{
     DType, Type,
-    round::{to_bf16, to_f16},
+    round::{of_integer, to_bf16, to_f16},
 };
 
 /// A dense row-major tensor in host memory, cheap to clone.
@@ -73,7 +73,7 @@ impl Tensor {
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
     }
 
-    /// A tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1).
+    /// A tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1) or rounded once to a floating type.
     ///
     /// # Panics
     /// As [`Tensor::from_f64`].
@@ -85,7 +85,7 @@ impl Tensor {
                 DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 => {
                     bytes.extend(&n.to_le_bytes()[..dtype.size()]);
                 }
-                float => bytes.extend_from_slice(Tensor::from_f64(float, &[], [n as f64]).bytes()),
+                float => bytes.extend_from_slice(Tensor::from_f64(float, &[], [of_integer(n, float)]).bytes()),
             }
         }
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")

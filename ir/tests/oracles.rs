@@ -197,6 +197,7 @@ fn errors_say_where() {
         _ => Some(Tensor::from_f64(DType::F32, &[3, 2], (0..6).map(f64::from))),
     };
     let error = interpret::<f64>(&graph, &given).unwrap_err();
-    assert!(matches!(error, InterpError::IndexOutOfRange { index: -1, extent: 3, .. }));
+    let InterpError::IndexOutOfRange { problem, .. } = &error else { panic!("{error}") };
+    assert_eq!((problem.id, problem.ids.extent), (-1, 3));
     assert!(error.to_string().contains("embeddings"), "{error}");
 }

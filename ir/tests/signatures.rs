@@ -1,7 +1,7 @@
 //! Every op evaluates whatever its signature admits, to what its signature says, within the bounds that it states.
 
 use eutectic_ir::{
-    Bounded, DType, Graph, Op, Tensor, Type, interpret,
+    Attr, Bounded, DType, Graph, Op, Tensor, Type, interpret,
     lang::Source,
     ops::eval::{Data, Value},
     text::{Style, parse, print},
@@ -32,9 +32,16 @@ impl Random {
     }
 }
 
+/// How many ids are legal, where an op checks them.
+fn ids(op: Op, attrs: &[Attr]) -> Option<i64> {
+    op.def().ids.map(|ids| ids(attrs).extent)
+}
+
 /// A graph of one op on inputs, all its results being outputs, and tensors for the inputs.
 fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
-    let (attrs, types) = op.sample(&mut |n| random.below(n))?;
+    // No id names an element of an axis without any.
+    let (attrs, types) = std::iter::repeat_with(|| op.sample(&mut |n| random.below(n)))
+        .find(|sampled| sampled.as_ref().is_none_or(|(attrs, _)| ids(op, attrs) != Some(0)))??;
     let mut graph = Graph::new(op.name());
     let ids: Vec<_> =
         types.iter().enumerate().map(|(i, t)| graph.input(&format!("x{i}"), t.clone()).unwrap()).collect();
@@ -53,7 +60,7 @@ fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
     let axis = attrs.first().and_then(|a| a.int()).unwrap_or(0);
     let extent =
         types.first().and_then(|t| t.as_tensor()).and_then(|(_, s)| s.position(axis).map(|at| s[at].known().unwrap()));
-    let most = if op.name() == "gather" { extent.unwrap_or(1) } else { 20 };
+    let most = if op.name() == "gather" { extent.unwrap_or(1) } else { ids(op, &attrs).unwrap_or(20) };
     let tensors = types.iter().map(|t| random.tensor(t, most)).collect();
     Some((graph, tensors))
 }

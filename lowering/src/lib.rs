@@ -7,7 +7,7 @@
 
 pub mod apart;
 pub mod build;
-mod copy;
+pub mod copy;
 mod domain;
 mod join;
 mod kernels;

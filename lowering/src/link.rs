@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use eutectic_backend::{Buffer, BufferId, Kernel, Limits, Part, Place, Program, Step};
+use eutectic_backend::{Buffer, BufferId, Exit, Kernel, Limits, Part, Place, Program, Step};
 use eutectic_ir::{DType, Graph, NodeId, Origin, Type};
 use rustc_hash::FxHashMap;
 
@@ -361,7 +361,12 @@ impl Linker<'_> {
         // Where states are at last, whatever their buffers are until then.
         let cells = buffers.clone();
         let kept = kept_in_outputs(program, |at| moving.iter().any(|port| port.buffer == at));
+        let exits = self.program.exits.len();
         for time in 0..of.times {
+            if let Some(condition) = of.condition.filter(|_| !program.run.is_empty()) {
+                let (before, unless) = (self.program.run.len(), states[condition]);
+                self.program.exits.push(Exit { before, unless, to: before });
+            }
             // Before the parts move on: what was carried into this time is the part that the last time left.
             for KeptState { state, part, .. } in kept.iter().filter(|_| time > 0) {
                 buffers[*state] = buffers[*part];
@@ -387,6 +392,8 @@ impl Linker<'_> {
                 self.steps.push(name);
             }
         }
+        let end = self.program.run.len();
+        self.program.exits[exits..].iter_mut().for_each(|exit| exit.to = end);
         for (buffers, dtype, extents, strides) in apart {
             self.copies(&copy_rows(dtype, extents, strides), buffers, &of.origin);
         }

@@ -196,11 +196,12 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
             let guards: String = l.guards.iter().map(|g| format!(" if {}", guard(g, value))).collect();
             format!("load:{} s{}[{}]{guards}", l.dtype, slot(l.slot), l.at.text(value))
         }
-        Instr::Constant { value, dtype } => format!("{:?}:{dtype}", value.get()),
+        Instr::Constant { value, dtype } => format!("{value}:{dtype}"),
         Instr::Coordinate { index, dtype } => format!("coordinate:{dtype} {}", index.text(value)),
-        Instr::Within { extent, guards, dtype, .. } => {
+        Instr::Within { extent, from_end, guards, dtype, .. } => {
             let guards: String = guards.iter().map(|g| format!(" if {}", guard(g, value))).collect();
-            format!("within:{dtype} 0..{extent}{guards}")
+            let from = if *from_end { format!("-{extent}") } else { "0".into() };
+            format!("within:{dtype} {from}..{extent}{guards}")
         }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
         Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),
@@ -212,7 +213,7 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
                 .iter()
                 .map(|(g, _)| g.iter().map(|g| guard(g, value)).collect::<Vec<_>>().join(" and "))
                 .collect();
-            format!("select:{dtype} [{}] else {:?}", guards.join("; "), fill.get())
+            format!("select:{dtype} [{}] else {fill}", guards.join("; "))
         }
     }
 }

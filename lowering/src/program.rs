@@ -100,6 +100,8 @@ struct BuiltKernel {
     reads: usize,
     /// The slots that a part of another class is written to, with that class.
     parts: Vec<(usize, ClassId)>,
+    /// The class that asks for each check of ids.
+    checks: Vec<ClassId>,
     /// Whether it is part of the load program.
     load: bool,
 }
@@ -164,11 +166,11 @@ impl Lowering<'_> {
     fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let (mut kernels, positions) = (Vec::new(), Positions::default());
         for (parts, _) in &block.searched.priced.kernels {
-            let KernelOfClasses { kernel, classes, reads, parts: of_kernel } =
+            let KernelOfClasses { kernel, classes, reads, parts: of_kernel, checks } =
                 build::kernel(&block.classes, &block.searched.plan, parts, &positions, usize::MAX)
                     .map_err(|problem| LowerError { origin: origin_of(block, parts.stores[0], call), problem })?;
             let kernel = self.kernel(kernel);
-            kernels.push(BuiltKernel { kernel, classes, reads, parts: of_kernel, load: parts.load });
+            kernels.push(BuiltKernel { kernel, classes, reads, parts: of_kernel, checks, load: parts.load });
         }
         let mut given = FxHashMap::default();
         for class in kernels.iter().flat_map(|k| k.classes[..k.reads].iter().chain(k.parts.iter().map(|p| &p.1))) {
@@ -235,7 +237,8 @@ impl Lowering<'_> {
                     }
                 }
             }
-            let step = Step::new(built.kernel, buffers, origin);
+            let checks = built.checks.iter().map(|&class| origin_of(block, class, call)).collect();
+            let step = Step { checks, ..Step::new(built.kernel, buffers, origin) };
             if built.load {
                 self.program.load.push(step);
             } else {

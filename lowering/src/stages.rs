@@ -35,6 +35,8 @@ pub struct StagedLoop {
     pub scanned: Vec<NodeId>,
     /// What the other inputs are.
     pub captured: Vec<NodeId>,
+    /// The state that says whether it goes on: a body leaves all of them as they are once it is false.
+    pub condition: Option<usize>,
     /// The values that take each result out: of states, then of outputs.
     pub results: Vec<Vec<NodeId>>,
     /// Its place in the model.
@@ -162,13 +164,17 @@ impl<'g> StageCut<'g> {
     /// A loop with its body.
     fn staged(&self, id: NodeId) -> Result<StagedLoop, GraphError> {
         let node = self.graph.node(id);
-        let Loop { body, times, carried: states, scanned } =
-            Loop::of(&node.attrs).expect("the graph was checked when it was built");
+        let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
+        let (times, states, scanned) = (of.times, of.carried, of.scanned);
+        let frozen = of.condition.map(|condition| of.frozen(condition)).transpose()?;
+        let body: &Graph = frozen.as_ref().map_or(of.body, |frozen| &frozen.graph);
+        let starts = frozen.iter().flat_map(|frozen| &frozen.starts).map(|at| node.operands[*at]);
+        let operands: Vec<NodeId> = node.operands.iter().copied().chain(starts).collect();
         let mut own = Graph::new(body.name.clone());
         let mut new: FxHashMap<NodeId, NodeId> = FxHashMap::default();
         let (mut constants, mut captured) = (FxHashMap::default(), Vec::new());
         for (at, (_, input)) in body.named("input").enumerate() {
-            let (operand, ty) = (node.operands[at], body.ty(input).clone());
+            let (operand, ty) = (operands[at], body.ty(input).clone());
             let leaf = if at < states {
                 own.state(&carried(at), ty)?
             } else if at < states + scanned {
@@ -179,6 +185,7 @@ impl<'g> StageCut<'g> {
             } else {
                 self.copy(&mut own, &mut constants, operand, &|_| None)?
             };
+            own.set_observer(leaf, body.node(input).observer);
             new.insert(input, leaf);
         }
         for (id, inner) in body.nodes() {
@@ -206,6 +213,7 @@ impl<'g> StageCut<'g> {
             starts: node.operands[..states].to_vec(),
             scanned: node.operands[states..states + scanned].to_vec(),
             captured,
+            condition: of.condition,
             results,
             origin: node.origin.clone(),
         })
@@ -290,7 +298,11 @@ impl<'g> StageCut<'g> {
         }
         for id in needed {
             let made = match comes_in(id) {
-                Some(name) => to.input(&name, self.graph.ty(id).clone())?,
+                Some(name) => {
+                    let made = to.input(&name, self.graph.ty(id).clone())?;
+                    to.set_observer(made, self.graph.node(id).observer);
+                    made
+                }
                 None => {
                     let operands: Vec<NodeId> = self.graph.node(id).operands.iter().map(|o| new[o]).collect();
                     again(to, self.graph, id, &operands)?
@@ -306,5 +318,7 @@ impl<'g> StageCut<'g> {
 fn again(to: &mut Graph, from: &Graph, id: NodeId, operands: &[NodeId]) -> Result<NodeId, GraphError> {
     let node = from.node(id);
     let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.iter().cloned()).collect();
-    to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())
+    let made = to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())?;
+    to.set_observer(made, node.observer);
+    Ok(made)
 }

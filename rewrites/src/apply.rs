@@ -30,10 +30,12 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
 }
 
 /// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
-/// would go on to spell it as sums and products.
+/// would go on to spell it as sums and products. Nor is a value that is computed once worth a rule that brings constants together, so that
+/// they are computed once: sums of ten constants have more orders than a search has time for.
 pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
-    one_root && egraph[class].data.scalar.is_some()
+    let data = &egraph[class].data;
+    one_root && (data.scalar.is_some() || data.constant && compiled.pattern.gathers_constants())
 }
 
 /// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself: that is never the
@@ -61,6 +63,7 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
     }
     for (root, top) in roots.iter().zip(&recipe.tops) {
         let top = match top {
+            Ref::Class(n) if hides_rounding(egraph, *root, variables[*n]) => continue,
             Ref::Class(n) => variables[*n],
             Ref::Instr(n) => nodes[*n].1,
             Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
@@ -68,6 +71,16 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
         changed |= egraph.union(*root, top);
     }
     Some(Made { nodes, changed })
+}
+
+/// Whether an observed class would be united with one that other rules than `exact` ones may have changed: a value behind a sum, such as
+/// that of one element, which is that element.
+fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
+    let top = &egraph[top];
+    egraph[root].data.observer.is_some()
+        && top.data.observer.is_none()
+        && top.data.scalar.is_none()
+        && top.nodes.iter().all(|node| node.op.hands_on())
 }
 
 /// A node with the first two operands the other way round if only that is there and the op is commutative: nothing says of the two that

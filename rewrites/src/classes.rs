@@ -18,6 +18,7 @@ use crate::{
     egraph::{EGraph, Head, InternedNode, TypeId},
     log::{Log, canonical},
     recipe::Compiled,
+    ruleset::RuleSet,
 };
 use std::sync::Arc;
 
@@ -40,8 +41,9 @@ pub(crate) fn extract(
     outputs: &[Id],
     program: &[(Option<Id>, Origin)],
     log: &Log,
-    rules: &[Arc<Compiled>],
+    rules: &RuleSet,
 ) -> Extracted {
+    let (rules, rounds_all) = (&rules.rules, rules.rounds_all);
     let outputs: Vec<Id> = outputs.iter().map(|o| egraph.find(*o)).collect();
     let usable = Usable::of(egraph, &outputs);
     let ops: Vec<(Op, u64)> = head_hashes(egraph);
@@ -70,6 +72,7 @@ pub(crate) fn extract(
             nodes: sorted.iter().map(number).collect(),
             constant: data.constant,
             scalar: data.scalar,
+            observer: data.observer,
             origins: from,
         });
         nodes.push(sorted);
@@ -77,7 +80,8 @@ pub(crate) fn extract(
     let outputs = outputs.iter().map(|o| walk.number[o]).collect();
     let bundles = bundles(egraph, log, rules, &walk.number, &nodes);
     let program = program.iter().filter(|(live, _)| live.is_some()).count();
-    Extracted { classes: EClasses { classes, outputs, bundles, program }, number: walk.number, nodes }
+    let classes = EClasses { classes, outputs, bundles, program, rounds_all };
+    Extracted { classes, number: walk.number, nodes }
 }
 
 impl Usable {
@@ -92,7 +96,10 @@ impl Usable {
             // A node that reads its own class (a reshape to the same shape) computes nothing.
             let reads_itself = |n: &InternedNode| n.children.iter().any(|c| egraph.find(*c) == class);
             let usable = |n: &&InternedNode| is_legal(egraph, n) && !reads_itself(n);
-            let legal: Vec<InternedNode> = egraph[class].nodes.iter().filter(usable).cloned().collect();
+            let mut legal: Vec<InternedNode> = egraph[class].nodes.iter().filter(usable).cloned().collect();
+            if egraph[class].data.observer.is_some() {
+                once_each(egraph, &mut legal);
+            }
             for child in legal.iter().flat_map(|n| n.children.iter()) {
                 let child = egraph.find(*child);
                 if seen.insert(child) {
@@ -139,6 +146,13 @@ impl Usable {
     }
 }
 
+/// Keeps one of the nodes that differ only in whether they are observed.
+fn once_each(egraph: &EGraph, nodes: &mut Vec<InternedNode>) {
+    let mut seen = FxHashSet::default();
+    let facts = &egraph.analysis;
+    nodes.retain(|n| seen.insert((n.op, facts.attrs(n.head).clone(), canonical(egraph, &n.children))));
+}
+
 fn is_legal(egraph: &EGraph, node: &InternedNode) -> bool {
     let types: Vec<TypeId> = node.children.iter().map(|c| egraph[*c].data.ty).collect();
     egraph.analysis.is_legal(node.head, &types)
@@ -153,7 +167,14 @@ fn hash_of(value: &impl Hash) -> u64 {
 /// Op and hash of each head; by the op's name, because op numbers depend on where the table lists them.
 fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     let facts = &egraph.analysis;
-    let of = |n: u32| (facts.op(Head(n)), hash_of(&(facts.op(Head(n)).name(), facts.attrs(Head(n)))));
+    let of = |n: u32| {
+        let (op, attrs) = (facts.op(Head(n)), facts.attrs(Head(n)));
+        let hash = match facts.observer(Head(n)) {
+            None => hash_of(&(op.name(), attrs)),
+            Some(observer) => hash_of(&(op.name(), attrs, observer.name())),
+        };
+        (op, hash)
+    };
     (0..facts.heads() as u32).map(of).collect()
 }
 

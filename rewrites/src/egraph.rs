@@ -9,6 +9,7 @@ use std::{fmt, rc::Rc};
 use egg::{DidMerge, Id, Language};
 use eutectic_ir::{
     Attr, Attrs, Class, DType, Op, Tensor, Type,
+    attr::Number,
     index::Index,
     lang::{Mismatch, Signature},
     ops::{Access, Piece, ViewCall, ViewMap},
@@ -82,6 +83,8 @@ pub struct ClassData {
     pub constant: bool,
     /// The value of all elements, where they are known to be equal.
     pub scalar: Option<f64>,
+    /// The discontinuous op that observes its rounding, where one does: only `exact` rules apply to it.
+    pub observer: Option<Op>,
     /// The first node of the program that it stems from: order and provenance. Outside the lattice: it never
     /// propagates to other classes.
     pub(crate) rank: u32,
@@ -95,7 +98,8 @@ type TypedHead = (Head, SmallVec<[TypeId; 4]>);
 /// The interners, and the analysis.
 #[derive(Debug, Default)]
 pub struct Facts {
-    heads: IndexSet<(Op, Attrs), FxBuildHasher>,
+    /// With the op that observes a node's rounding: nodes of observed values and of others are never one, so neither are their classes.
+    heads: IndexSet<(Op, Attrs, Option<Op>), FxBuildHasher>,
     types: IndexSet<Type, FxBuildHasher>,
     inferred: FxHashMap<TypedHead, Result<TypeId, String>>,
     legal: FxHashMap<Op, Option<Rc<Signature>>>,
@@ -138,11 +142,24 @@ impl Facts {
     }
 
     pub(crate) fn head(&mut self, op: Op, attrs: Attrs) -> Head {
-        Head(self.heads.insert_full((op, attrs)).0 as u32)
+        Head(self.heads.insert_full((op, attrs, None)).0 as u32)
     }
 
-    pub(crate) fn find_head(&self, op: Op, attrs: &Attrs) -> Option<Head> {
-        self.heads.get_index_of(&(op, attrs.clone())).map(|n| Head(n as u32))
+    /// The head of a node that an op observes. Ops that hand no rounding on have one head, whoever reads them.
+    pub(crate) fn observed(&mut self, head: Head, observer: Option<Op>) -> Head {
+        let (op, attrs, _) = &self.heads[head.0 as usize];
+        let key = (*op, attrs.clone(), observer.filter(|_| op.hands_on()));
+        Head(self.heads.insert_full(key).0 as u32)
+    }
+
+    pub(crate) fn find_head(&self, op: Op, attrs: &Attrs, observer: Option<Op>) -> Option<Head> {
+        let key = (op, attrs.clone(), observer.filter(|_| op.hands_on()));
+        self.heads.get_index_of(&key).map(|n| Head(n as u32))
+    }
+
+    /// The op that observes the rounding of a node with this head.
+    pub(crate) fn observer(&self, head: Head) -> Option<Op> {
+        self.heads[head.0 as usize].2
     }
 
     pub(crate) fn op(&self, head: Head) -> Op {
@@ -172,7 +189,7 @@ impl Facts {
         }
         let ty = {
             let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
-            let (op, attrs) = &self.heads[head.0 as usize];
+            let (op, attrs, _) = &self.heads[head.0 as usize];
             op.infer(attrs, &types).map_err(|m: Mismatch| m.describe(&op.signature().scope))
         };
         let ty = ty.map(|ty| self.type_id(ty));
@@ -213,7 +230,7 @@ impl Facts {
     /// Whether kernels take a node in this form.
     pub(crate) fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
-        let (op, attrs) = &self.heads[head.0 as usize];
+        let (op, attrs, _) = &self.heads[head.0 as usize];
         op.is_legal(attrs, &types)
     }
 }
@@ -240,7 +257,8 @@ impl egg::Analysis<InternedNode> for Facts {
         if let (Some(scalar), Some(dtype)) = (scalar, facts.ty(ty).dtype()) {
             facts.know(scalar, dtype);
         }
-        ClassData { ty, constant, scalar, rank: facts.rank, stamp: facts.now }
+        let observer = facts.observer(node.head);
+        ClassData { ty, constant, scalar, observer, rank: facts.rank, stamp: facts.now }
     }
 
     fn remake(egraph: &mut EGraph, node: &InternedNode, id: Id) -> ClassData {
@@ -259,9 +277,13 @@ impl egg::Analysis<InternedNode> for Facts {
             (Some(x), Some(y)) => Some(if x.total_cmp(&y).is_le() { x } else { y }),
             (x, y) => x.or(y),
         };
-        let differs = |d: &ClassData| d.constant != constant || d.scalar.map(f64::to_bits) != scalar.map(f64::to_bits);
+        let observer = a.observer.into_iter().chain(b.observer).min();
+        let differs = |d: &ClassData| {
+            d.constant != constant || d.scalar.map(f64::to_bits) != scalar.map(f64::to_bits) || d.observer != observer
+        };
         let changed = DidMerge(differs(a), differs(&b));
-        (a.constant, a.scalar, a.rank, a.stamp) = (constant, scalar, a.rank.min(b.rank), self.now);
+        (a.constant, a.scalar, a.observer) = (constant, scalar, observer);
+        (a.rank, a.stamp) = (a.rank.min(b.rank), self.now);
         changed
     }
 
@@ -329,14 +351,20 @@ fn scalar_of(
         Class::Pointwise => {
             let value = |(x, t): (&Option<f64>, &TypeId)| Some(((*x)?, facts.ty(*t).dtype()?));
             let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
-            node.op.fold(attrs, &values, facts.ty(ty).dtype()?)
+            let (dtype, zero) =
+                (facts.ty(ty).dtype()?, || values.iter().any(|(x, _)| *x == 0.0 && x.is_sign_negative()));
+            // What kernels approximate is left to them: a constant is the same whoever computes it.
+            if !node.op.is_settled(values.iter().map(|(_, of)| *of), dtype, zero) {
+                return None;
+            }
+            node.op.fold(attrs, &values, dtype)
         }
         Class::View(read) => {
             if scalars.iter().all(Option::is_none) {
                 return None;
             }
             let access = access(facts, read, node, operands, ty)?;
-            let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Some));
+            let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Number::float));
             let first = values.next()??;
             values.all(|v| v.is_some_and(|v| v.to_bits() == first.to_bits())).then_some(first)
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use eutectic_ir::{
-    Attr, DType, Shape, Type,
+    Attr, DType, Op, Shape, Type,
     lang::{
         Bindings, Mismatch, RelationCall, TypePattern,
         typing::{Bound, DimPattern, DimsPattern, SlotKind, Status, VarId},
@@ -15,7 +15,7 @@ use crate::{
     expr::{Expr, Wanted},
     instantiate::{Instantiator, NoInstance, Ref},
     pattern::{Pat, Pattern, unbound},
-    rule::{AttrTerm, AttrVariable, OpTerm, Phase, Rule, Term, VariableKind},
+    rule::{AttrTerm, AttrVariable, Contract, OpTerm, Phase, Rule, Term, VariableKind},
 };
 
 /// What a match looks like to the guard: no classes, so that alike layers ask the same question.
@@ -52,8 +52,23 @@ pub(crate) enum GuardMisfit {
     Attr(Attr),
     /// A number has this value.
     Number(f64),
+    /// This op observes the rounding of the root, which the rule may change.
+    Observed(Op),
     /// The left side, typed as it is written, does not have the types that were matched.
     Left,
+}
+
+impl NoMatch {
+    /// The op that observes the root, where nothing else keeps the rule from it.
+    pub fn observer(&self) -> Option<Op> {
+        match self {
+            NoMatch::Mismatch(misfit, _) => match **misfit {
+                GuardMisfit::Observed(observer) => Some(observer),
+                _ => None,
+            },
+            NoMatch::Unsolved(..) => None,
+        }
+    }
 }
 
 impl GuardMisfit {
@@ -89,6 +104,13 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     let bindings = bind(rule, pattern, facts, sight)?;
     let members = [bindings];
     same_types(rule, pattern, facts, sight, &members)?;
+    if rule.phase != Phase::Legalize && rule.contract != Contract::Exact {
+        for (root, at) in rule.roots.iter().zip(&pattern.roots) {
+            if let Some(observer) = facts.observer(sight.heads[*at]) {
+                return Err(GuardMisfit::Observed(observer).at(&root.span));
+            }
+        }
+    }
     let [bindings] = members;
     Ok(bindings)
 }

@@ -66,7 +66,7 @@ impl Probe {
 
     /// The rule as a set of its own.
     pub fn rules(&self) -> RuleSet {
-        RuleSet { rules: self.forms.clone() }
+        RuleSet { rules: self.forms.clone(), rounds_all: false }
     }
 
     /// The probe of a changed rule, whose left side is still matched as it was: a mutant.

@@ -168,9 +168,16 @@ impl<'a> Instantiator<'a> {
             Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
             _ => Tensor::from_f64(dtype, &[], [value.get()]),
         };
-        // 1/10⁻⁵ is no f16, and ½ no integer.
+        // 1/10⁻⁵ is no f16, ½ no integer, and 10⁻³⁰·10⁻³⁰ would be 0.
         let held = tensor.to_f64()[0];
-        let fits = if dtype.is_float() { held.is_finite() || !value.get().is_finite() } else { held == value.get() };
+        let computed = matches!(expr, Expr::Call(..));
+        let fits = match dtype.is_float() {
+            true if computed && value.get() != 0.0 && value.get().is_finite() => {
+                held.is_finite() && held.abs() >= dtype.normal_range().0
+            }
+            true => held.is_finite() || !value.get().is_finite(),
+            false => held == value.get(),
+        };
         if !fits {
             return Err(NoInstance::Inapplicable);
         }
@@ -373,7 +380,9 @@ impl<'a> Instantiator<'a> {
         match term {
             AttrTerm::Value(value) => Ok(value.clone()),
             AttrTerm::Slot(slot) => match bindings.get(*slot) {
-                Some(Bound::Attr(Attr::Int(n))) if kind == AttrKind::Float => Ok((*n as f64).into()),
+                Some(Bound::Attr(attr @ Attr::Int(_))) if kind == AttrKind::Float => {
+                    attr.number().map(Attr::from).ok_or(NoInstance::Inapplicable)
+                }
                 Some(Bound::Attr(attr)) => Ok(attr.clone()),
                 Some(Bound::DType(dtype)) => Ok((*dtype).into()),
                 _ => Err(NoInstance::Inapplicable),

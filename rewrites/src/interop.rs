@@ -78,8 +78,8 @@ pub fn rewrites(rules: &RuleSet, phase: Phase) -> Vec<Rewrite<InternedNode, Fact
 
 /// The rules without `group` and `once` rules: those that [`rewrites`] hands over.
 pub fn single(rules: &RuleSet) -> RuleSet {
-    let rules = rules.rules.iter().filter(|c| !c.rule.group && !c.rule.once).cloned().collect();
-    RuleSet { rules }
+    let chosen = rules.rules.iter().filter(|c| !c.rule.group && !c.rule.once).cloned().collect();
+    RuleSet { rules: chosen, rounds_all: rules.rounds_all }
 }
 
 /// A rule as one of egg's.

@@ -170,7 +170,7 @@ pub use circles::circles;
 pub use engine::{EngineLimits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};
-pub use optimize::{Applied, Options, RewriteError, Rewritten, optimize};
+pub use optimize::{Applied, Observed, Options, RewriteError, Rewritten, optimize};
 pub use rule::{Contract, Phase, Rule};
 pub use ruleset::{Choice, Fp, LoadError, Precision, RuleSet};
 pub use sample::{Choices, Sample, draw};

@@ -56,6 +56,8 @@ pub struct Rewritten {
     pub statistics: Vec<RuleStatistics>,
     /// Every application of a rule, in order.
     pub applications: Vec<Applied>,
+    /// Where a rule was kept from a value, because a discontinuous op observes it.
+    pub withheld: Vec<Observed>,
     /// The application that made each node first, by class and node; none for those of the program itself.
     makers: Vec<Vec<Option<usize>>>,
 }
@@ -77,6 +79,17 @@ pub struct Applied {
     pub changed: bool,
     /// The applications that made what it matched.
     pub after: Vec<usize>,
+}
+
+/// A rule that was not applied, because a discontinuous op observes the value that it would change.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// The class of the value, where it is still needed.
+    pub class: Option<ClassId>,
+    /// The op.
+    pub observer: Op,
 }
 
 impl Rewritten {
@@ -106,10 +119,11 @@ impl Rewritten {
 /// # Errors
 /// When dims are unbound, a rule turns out to be wrong, or a part of the program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
+    let graph = &*graph.observed();
     let (engine, program, phases) = saturate(graph, rules, options)?;
-    let Engine { egraph, log, statistics, .. } = engine;
+    let Engine { egraph, log, statistics, withheld, .. } = engine;
     let outputs: Vec<Id> = graph.results().filter_map(|(_, node)| program[node.0 as usize].0).collect();
-    let extracted = classes::extract(&egraph, &outputs, &program, &log, &rules.rules);
+    let extracted = classes::extract(&egraph, &outputs, &program, &log, rules);
     legal(graph, &egraph, &program, &extracted)?;
     let given = program
         .iter()
@@ -118,7 +132,13 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
     let given: Vec<InternedNode> = given.filter_map(|(_, node)| original(&egraph, &program, node)).collect();
     let makers = log.makers(&egraph, given.into_iter());
     let class_of = program.iter().map(|(id, _)| extracted.number.get(&egraph.find((*id)?)).copied()).collect();
+    let withheld = withheld.iter().map(|one| Observed {
+        rule: rules.rules[one.rule].rule.name.clone(),
+        class: extracted.number.get(&egraph.find(one.root)).copied(),
+        observer: one.observer,
+    });
     Ok(Rewritten {
+        withheld: withheld.collect(),
         class_of,
         phases,
         statistics: merged(statistics),
@@ -141,7 +161,7 @@ pub(crate) fn saturate<'r>(
     rules: &'r RuleSet,
     options: &Options,
 ) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
-    let (egraph, program) = start(graph)?;
+    let (egraph, program) = start(&graph.observed())?;
     let mut engine = Engine::new(egraph, &rules.rules, options.limits);
     let mut phases = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
@@ -186,6 +206,7 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     for (id, node) in nodes {
         let at = live[id.0 as usize].then(|| {
             let head = egraph.analysis.head(node.op, node.attrs.clone());
+            let head = egraph.analysis.observed(head, node.observer);
             let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
             egraph.analysis.rank = id.0;
             egraph.add(InternedNode { head, op: node.op, children: children.expect("operands of live nodes are live") })
@@ -198,7 +219,7 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
 
 /// A node of the graph as it stands in the e-graph.
 fn original(egraph: &EGraph, program: &LiveNodes, node: &eutectic_ir::graph::Node) -> Option<InternedNode> {
-    let head = egraph.analysis.find_head(node.op, &node.attrs)?;
+    let head = egraph.analysis.find_head(node.op, &node.attrs, node.observer)?;
     let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
     Some(InternedNode { head, op: node.op, children: children? })
 }

@@ -165,6 +165,15 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// Whether some tensor variables stand for constants only, and others need not.
+    pub fn gathers_constants(&self) -> bool {
+        let is = |constant: bool| {
+            let of = |node: &usize| matches!(self.nodes[*node], Pat::Tensor { constant: of, .. } if of == constant);
+            self.tensors.iter().any(of)
+        };
+        is(true) && is(false)
+    }
+
     /// A number in a term that an equal term stands for is matched where that one is.
     fn share_numbers(&mut self, rule: &Rule) {
         let mut used = vec![false; self.nodes.len()];

@@ -30,6 +30,22 @@ pub(crate) struct Recipe {
     pub tops: SmallVec<[Ref; 2]>,
 }
 
+impl Recipe {
+    /// Makes what a top hands on observed where the root that it replaces is.
+    fn observe(&mut self, facts: &mut Facts, top: usize, root: crate::egraph::Head) {
+        let Some(observer) = facts.observer(root) else { return };
+        let mut open: SmallVec<[Ref; 4]> = SmallVec::from_slice(&[self.tops[top]]);
+        while let Some(next) = open.pop() {
+            let Ref::Instr(at) = next else { continue };
+            let instr = &mut self.instrs[at];
+            if facts.op(instr.head).hands_on() && facts.ty(instr.ty).dtype().is_some_and(DType::is_float) {
+                instr.head = facts.observed(instr.head, Some(observer));
+                open.extend(instr.args.iter().copied());
+            }
+        }
+    }
+}
+
 impl Compiled {
     /// The recipe for a match; of several members where the rule is a group. `Ok(None)`: a value does not work out.
     ///
@@ -75,7 +91,12 @@ impl Compiled {
                 tops.push(top);
             }
         }
-        Ok(Some(Recipe { instrs: builder.instrs, tops }))
+        let mut recipe = Recipe { instrs: builder.instrs, tops };
+        let observers = sights.iter().flat_map(|sight| self.pattern.roots.iter().map(|root| sight.heads[*root]));
+        for (top, head) in observers.enumerate() {
+            recipe.observe(facts, top, head);
+        }
+        Ok(Some(recipe))
     }
 }
 

@@ -24,6 +24,8 @@ const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded.r
 pub struct RuleSet {
     /// Each legal form of a rule's left side is one of these.
     pub(crate) rules: Vec<Arc<Compiled>>,
+    /// Whether they were chosen for `--fp exact`: then kernels round every 16-bit value to its type, even where they do not store it.
+    pub(crate) rounds_all: bool,
 }
 
 /// Why rules could not be loaded or chosen.
@@ -217,7 +219,7 @@ impl RuleSet {
             }
         }
         errors.extend(duplicates(&mut rules));
-        (RuleSet { rules }, errors)
+        (RuleSet { rules, rounds_all: false }, errors)
     }
 
     /// This set and another.
@@ -252,7 +254,8 @@ impl RuleSet {
             };
             admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
         };
-        Ok(RuleSet { rules: self.rules.iter().filter(stays).cloned().collect() })
+        let rules = self.rules.iter().filter(stays).cloned().collect();
+        Ok(RuleSet { rules, rounds_all: choice.fp == Fp::Exact })
     }
 
     /// What a pattern that no rule matches may mean: a pack, where it is a glob; a name, also without its pack.

@@ -266,6 +266,10 @@ impl GuardMisfit {
             GuardMisfit::Type(mismatch) => mismatch.describe(&rule.scope),
             GuardMisfit::Attr(value) => format!("the attribute is {value}"),
             GuardMisfit::Number(value) => format!("the number is {value}"),
+            GuardMisfit::Observed(observer) => format!(
+                "`{observer}` observes this value, so only `exact` rules apply; this one promises {}",
+                rule.contract
+            ),
             GuardMisfit::Left => "what matches has other types than the left side as it is written".into(),
         }
     }

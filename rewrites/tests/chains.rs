@@ -76,7 +76,7 @@ fn twice_the_steps_are_twice_the_work() {
         };
         let ((nodes, matches), (more_nodes, more_matches)) = (size(40), size(80));
         assert!(more_nodes < nodes * 9 / 4, "{name}: {nodes} e-nodes of 40 steps, {more_nodes} of 80");
-        assert!(more_matches < matches * 9 / 4, "{name}: {matches} matches of 40 steps, {more_matches} of 80");
+        assert!(more_matches <= matches * 9 / 4, "{name}: {matches} matches of 40 steps, {more_matches} of 80");
     }
 }
 

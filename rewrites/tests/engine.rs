@@ -248,20 +248,23 @@ fn limits_stop_a_run_and_say_so() {
 
 #[test]
 fn a_number_that_the_type_does_not_hold_is_not_made() {
-    let quotient = |dtype| {
-        let mut graph = Graph::new("x/10⁻⁵");
+    let forms = |dtype, factor| {
+        let mut graph = Graph::new("(x·c)·c");
         let x = graph.input("x", Type::tensor(dtype, &[2])).unwrap();
-        let c = graph.constant(Tensor::from_f64(dtype, &[], [1e-5])).unwrap();
-        let y = graph.apply("div", &[x, c], &[]).unwrap();
+        let c = graph.constant(Tensor::from_f64(dtype, &[], [factor])).unwrap();
+        let y = graph.apply("mul", &[x, c], &[]).unwrap();
+        let y = graph.apply("mul", &[y, c], &[]).unwrap();
         graph.output("y", y).unwrap();
         let done =
             optimize(&graph, &RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap(), &Options::default())
                 .unwrap();
         ops(&done.classes, done.classes.outputs[0])
     };
-    assert!(quotient(DType::F32).contains(&"mul"));
-    // 10⁵ is ∞ there, and 0·∞ is not a number.
-    assert_eq!(quotient(DType::F16), ["div"]);
+    assert_eq!(forms(DType::F32, 1e4), ["mul", "mul"]);
+    // 10⁸ is ∞ there, and 0·∞ is not a number.
+    assert_eq!(forms(DType::F16, 1e4), ["mul"]);
+    // 10⁻⁶⁰ is 0, which x = 10³⁰ is not after it.
+    assert_eq!(forms(DType::F32, 1e-30), ["mul"]);
 }
 
 #[test]
@@ -326,4 +329,49 @@ fn forms_of_operands_do_not_multiply() {
     let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
     let done = optimize(&graph, &rules, &Options::default()).unwrap();
     assert!(done.phases.iter().all(|p| p.stop == Stop::Saturated && p.nodes < 100), "{:?}", done.phases);
+}
+
+/// The forms that are found of floor((x·a)·b) and of exp((x·a)·b), and of a program that has both.
+#[test]
+fn observed_values_keep_their_rounding() {
+    let product = |graph: &mut Graph, x, of: &str| {
+        let numbers = [0.3, 0.7].map(|n| graph.constant(Tensor::from_f64(DType::F32, &[], [n])).unwrap());
+        let y = numbers.iter().fold(x, |y, c| graph.apply("mul", &[y, *c], &[]).unwrap());
+        let z = graph.apply(of, &[y], &[]).unwrap();
+        graph.output(of, z).unwrap();
+        y
+    };
+    let forms = |ops_of: &[&str]| {
+        let mut graph = Graph::new("(x·a)·b");
+        let x = graph.input("x", Type::tensor(DType::F32, &[2])).unwrap();
+        let y = ops_of.iter().map(|of| product(&mut graph, x, of)).last().unwrap();
+        let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+        let done = optimize(&graph, &rules, &Options::default()).unwrap();
+        let class = &done.classes.classes[done.class(y).unwrap()];
+        (class.nodes.len(), class.observer.map(|op| op.name()))
+    };
+    assert_eq!(forms(&["exp"]), (2, None));
+    assert_eq!(forms(&["floor"]), (1, Some("floor")));
+    // One value, whoever else reads it.
+    assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
+}
+
+/// x·1 is x by an exact rule, so the two quotients are equal; the one that nobody observes must not lend the other its forms.
+#[test]
+fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
+    let mut graph = Graph::new("two quotients");
+    let x = graph.input("x", Type::tensor(DType::F32, &[2])).unwrap();
+    let [one, a, b] = [1.0, 0.3, 0.7].map(|n| graph.constant(Tensor::from_f64(DType::F32, &[], [n])).unwrap());
+    let same = graph.apply("mul", &[x, one], &[]).unwrap();
+    let [seen, free] = [same, x].map(|x| {
+        let y = graph.apply("mul", &[x, a], &[]).unwrap();
+        graph.apply("mul", &[y, b], &[]).unwrap()
+    });
+    let y = graph.apply("floor", &[seen], &[]).unwrap();
+    graph.output("y", y).unwrap();
+    graph.output("z", free).unwrap();
+    let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+    let done = optimize(&graph, &rules, &Options::default()).unwrap();
+    let forms = |node| done.classes.classes[done.class(node).unwrap()].nodes.len();
+    assert_eq!((forms(seen), forms(free)), (1, 2));
 }

@@ -4,7 +4,7 @@ use eutectic_ir::{DType, Origin, Type};
 
 use crate::{
     kernel::Slot,
-    program::{Buffer, BufferId, InPlace, Part, Place, Program, Step},
+    program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step},
 };
 
 impl Program {
@@ -29,7 +29,20 @@ impl Program {
                 }
             }
         }
+        let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
+        problems.extend(exits.map(|exit| (Origin::default(), format!("no exit can be before step {}", exit.before))));
+        if !self.exits.is_sorted_by_key(|exit| exit.before) {
+            problems.push((Origin::default(), "exits are not in order".into()));
+        }
         problems
+    }
+
+    /// Whether it leads forwards, by a truth value that runs compute.
+    fn is_exit(&self, exit: &Exit) -> bool {
+        let decides = |buffer: &Buffer| {
+            buffer.dtype == DType::Bool && buffer.count == 1 && matches!(buffer.place, Place::Arena(_))
+        };
+        exit.before < exit.to && exit.to <= self.run.len() && self.buffers.get(exit.unless).is_some_and(decides)
     }
 
     fn has_place(&self, buffer: &Buffer) -> bool {

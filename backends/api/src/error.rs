@@ -1,6 +1,6 @@
 //! What goes wrong between lowering and a device.
 
-use eutectic_ir::Origin;
+use eutectic_ir::{Origin, ops::OutOfRange};
 
 /// Why a backend could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -24,13 +24,11 @@ pub enum BackendError {
         problem: String,
     },
     /// An index that was read from a tensor lies outside the axis that it indexes.
-    #[error("index {index} is out of range for an axis of {extent} in {origin}")]
+    #[error("cannot read or write by index at {origin}: {problem}")]
     IndexOutOfRange {
-        /// The index.
-        index: i64,
-        /// The extent of the axis.
-        extent: usize,
-        /// The model part that reads.
+        /// The index as it was given, and the legal ones.
+        problem: OutOfRange,
+        /// The model part that reads or writes.
         origin: Origin,
     },
     /// Parameters that must be given again, because they were let go when what is computed from them was there.

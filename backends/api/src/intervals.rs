@@ -54,7 +54,8 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
                 let range = within(index, bounds);
                 Interval::new(range.start as f64, (range.end - 1) as f64).of(*dtype)
             }
-            Instr::Within { arg, .. } => values[*arg],
+            Instr::Within { arg, from_end: false, .. } => values[*arg],
+            Instr::Within { dtype, .. } => Interval::any(*dtype),
             Instr::Map { op, args, dtype, .. } => match *args.as_slice() {
                 [a] => (op.def().interval)(&[values[a]], *dtype),
                 [a, b] => (op.def().interval)(&[values[a], values[b]], *dtype),
@@ -131,7 +132,7 @@ mod tests {
         for instr in &nest.instrs {
             let value = match instr {
                 Instr::Coordinate { index, .. } => index.eval(&point, &|_| 0) as f64,
-                Instr::Constant { value, dtype } => Tensor::from_f64(*dtype, &[], [value.get()]).to_f64()[0],
+                Instr::Constant { value, dtype } => value.tensor(*dtype).to_f64()[0],
                 Instr::Map { op, attrs, args, dtype } => {
                     let args: Vec<_> = args.iter().map(|&a| values[a]).collect();
                     op.fold(attrs, &args, *dtype).expect("small numbers")

@@ -12,6 +12,8 @@ use eutectic_ir::{
 pub type Slot = usize;
 /// The number of an instruction in a [`Body`].
 pub type ValueId = usize;
+/// The number of a check of ids that cannot fail, or that no op asks for.
+pub const NO_CHECK: usize = u32::MAX as usize;
 /// Holds where the index lies in the range.
 pub type Guard = (Index, Range<i64>);
 
@@ -52,7 +54,8 @@ pub enum AnchorKernel {
     },
     /// `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
     /// over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
-    /// group of any number of axes. A key whose bias is −∞ is left out, whatever its score is.
+    /// group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
+    /// that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
     Attention {
         /// Over `[b.. s.. d..]`; one result.
         query: Body,
@@ -115,6 +118,15 @@ pub enum EmptyRow {
     Zeros,
     /// NaN, as the primitives give.
     Nan,
+    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
+    Guarded,
+}
+
+impl EmptyRow {
+    /// Whether a bias of −∞ hides a key instead of being added to its score.
+    pub fn selects(self) -> bool {
+        self != EmptyRow::Guarded
+    }
 }
 
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
@@ -154,7 +166,7 @@ pub enum Instr {
     /// The same number everywhere.
     Constant {
         /// By its bits, so that kernels can be compared.
-        value: eutectic_ir::attr::FloatBits,
+        value: eutectic_ir::attr::Number,
         /// Its element type.
         dtype: DType,
     },
@@ -165,12 +177,17 @@ pub enum Instr {
         /// Its element type.
         dtype: DType,
     },
-    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails.
+    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails and names the integer as it was
+    /// given. Where it fails, it is 0.
     Within {
         /// The integer.
         arg: ValueId,
         /// How many there are.
         extent: Dim,
+        /// Whether integers from −extent on are legal too, and count from the end.
+        from_end: bool,
+        /// Which of the kernel's checks it is: steps say where each one is from.
+        check: usize,
         /// Where it counts; elsewhere it may be anything.
         guards: Vec<Guard>,
         /// Its element type.
@@ -212,7 +229,7 @@ pub enum Instr {
         /// The pieces.
         pieces: Vec<(Vec<Guard>, ValueId)>,
         /// What is there if no piece applies.
-        fill: eutectic_ir::attr::FloatBits,
+        fill: eutectic_ir::attr::Number,
         /// Element type.
         dtype: DType,
     },

@@ -35,9 +35,10 @@ pub mod windows;
 pub use backend::{Backend, Cost};
 pub use error::{BackendError, Refusal};
 pub use kernel::{
-    AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, Slot, Store, ValueId,
+    AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Guard, Instr, Kernel, Load, NO_CHECK, Slot, Store,
+    ValueId,
 };
 pub use limits::{DTypes, Limits};
-pub use program::{Buffer, BufferId, InPlace, Part, Place, Program, Step};
+pub use program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step};
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 pub use setup::Setup;

@@ -41,9 +41,7 @@ pub fn flatten_pieces(instrs: &mut [Instr]) {
             // Where no piece of the inner selection holds, the next one of the outer would count instead of what fills it.
             let is_last_chance = || pieces[at + 1..].iter().all(|(later, _)| exclude(outer, later));
             match &instrs[*inner] {
-                Instr::Select { pieces: of_inner, fill: other, .. }
-                    if fill.get().to_bits() == other.get().to_bits() && is_last_chance() =>
-                {
+                Instr::Select { pieces: of_inner, fill: other, .. } if fill == other && is_last_chance() => {
                     all.extend(of_inner.iter().map(|(guards, value)| ([guards.as_slice(), outer].concat(), *value)));
                 }
                 _ => all.push((outer.clone(), *inner)),
@@ -63,7 +61,7 @@ fn exclude(some: &[Guard], others: &[Guard]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::{DType, Op, attr::FloatBits, index::Index};
+    use eutectic_ir::{DType, Op, attr::Number, index::Index};
 
     use super::*;
     use crate::kernel::Load;
@@ -90,7 +88,7 @@ mod tests {
         let guard = |axis| (Index::coord(axis), 1..4);
         let select = |guards, value, fill: f64| Instr::Select {
             pieces: vec![(guards, value)],
-            fill: FloatBits::from(fill),
+            fill: Number::from(fill),
             dtype: DType::F32,
         };
         let mut instrs = [load(), select(vec![guard(0)], 0, 0.0), select(vec![guard(1)], 1, 0.0)];
@@ -99,7 +97,7 @@ mod tests {
         // What is concatenated in turn; the last piece of the outer selection does not exclude the ones before, but nothing follows it.
         let between = |range| (Index::coord(0), range);
         let several =
-            |pieces: Vec<(Vec<_>, usize)>| Instr::Select { pieces, fill: FloatBits::from(0.0), dtype: DType::F32 };
+            |pieces: Vec<(Vec<_>, usize)>| Instr::Select { pieces, fill: Number::from(0.0), dtype: DType::F32 };
         let inner = || several(vec![(vec![between(0..2)], 0), (vec![between(2..4)], 1)]);
         let outer = |from| several(vec![(vec![between(0..4)], 2), (vec![between(from..8)], 3)]);
         let mut instrs = [load(), load(), inner(), load(), outer(4)];

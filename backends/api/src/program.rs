@@ -59,6 +59,8 @@ pub struct Step {
     pub in_place: Vec<InPlace>,
     /// The model part that it mainly stems from.
     pub origin: Origin,
+    /// The model part of each check of ids in the kernel, by number.
+    pub checks: Vec<Origin>,
 }
 
 /// A slot of a step that is written over one that is read: both begin at the same byte, and each point of the kernel reads there only what
@@ -74,7 +76,12 @@ pub struct InPlace {
 impl Step {
     /// A step that writes nothing over what it reads.
     pub fn new(kernel: usize, buffers: Vec<BufferId>, origin: Origin) -> Step {
-        Step { kernel, buffers, in_place: Vec::new(), origin }
+        Step { kernel, buffers, in_place: Vec::new(), origin, checks: Vec::new() }
+    }
+
+    /// The model part of one of the kernel's checks of ids.
+    pub fn origin_of_check(&self, check: usize) -> &Origin {
+        self.checks.get(check).unwrap_or(&self.origin)
     }
 
     /// The same, with a slot written over one that it reads.
@@ -83,6 +90,17 @@ impl Step {
         self.in_place.push(InPlace { read, written });
         self
     }
+}
+
+/// Where a run may go on later than at the next step. A backend may ignore it: the steps that are passed over change nothing then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Before which step of the run program it is decided.
+    pub before: usize,
+    /// The truth value that decides: steps are passed over where it is false.
+    pub unless: BufferId,
+    /// The step that is next in that case, or as many as there are.
+    pub to: usize,
 }
 
 /// A lowered program, ready for a backend.
@@ -98,6 +116,8 @@ pub struct Program {
     pub load: Vec<Step>,
     /// Run each time.
     pub run: Vec<Step>,
+    /// Where runs may pass over steps, in the order of the steps that they stand before.
+    pub exits: Vec<Exit>,
     /// Bytes of the arena that the load program fills.
     pub load_bytes: usize,
     /// Bytes of the arena of a run: the peak of what is alive at once.

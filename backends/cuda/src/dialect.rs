@@ -1,7 +1,10 @@
 //! CUDA C++, over the functions of `text/prelude.cu`.
 
 use eutectic_gpu::dialect::{Dialect, Team};
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Reduction},
+};
 
 /// The dialect.
 pub struct CudaC;
@@ -97,6 +100,10 @@ impl Dialect for CudaC {
         }
     }
 
+    fn integer(&self, n: i64) -> String {
+        if n == i64::MIN { "(-9223372036854775807ll - 1)".into() } else { format!("({n}ll)") }
+    }
+
     fn literal(&self, value: f64, dtype: DType) -> String {
         match dtype {
             DType::F64 if value.is_finite() => format!("({value:?})"),
@@ -106,8 +113,7 @@ impl Dialect for CudaC {
                 other => format!("as_float({:#x}u)", other.to_bits()),
             },
             DType::Bool => (value != 0.0).to_string(),
-            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807ll - 1)".into(),
-            DType::I64 => format!("({}ll)", value as i64),
+            DType::I64 => self.integer(value as i64),
             _ => format!("({})({}ll)", self.register(dtype), value as i64),
         }
     }
@@ -131,7 +137,6 @@ impl Dialect for CudaC {
         Some(match name {
             // Functions whose result's type follows from no argument's.
             "saturate" => format!("saturate<{}>", self.register(dtype)),
-            "erfc" => "erfc_of".into(),
             // Narrow types wrap by themselves.
             "wrap" => self.conversion(self.register(dtype)),
             _ => name.into(),
@@ -201,7 +206,8 @@ impl Dialect for CudaC {
         format!("{{ Pack<{ty}, {lanes}> pack; {sets}store_pack<{lanes}>(s{}, {at}, pack); }}", slot.0)
     }
 
-    fn within(&self, (index, _): (&str, DType), extent: usize, counts: &str) -> String {
-        format!("within({index}, {extent}, {counts}, fault, step)")
+    fn within(&self, (index, _): (&str, DType), ids: Ids, check: usize, counts: &str) -> String {
+        let (extent, back) = (ids.extent, if ids.from_end { ids.extent } else { 0 });
+        format!("within({index}, {extent}, {back}, {counts}, fault, step, {check})")
     }
 }

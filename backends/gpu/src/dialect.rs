@@ -1,6 +1,10 @@
 //! What the languages that kernels are printed in differ in: types, literals, accesses to memory.
 
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    attr::Number,
+    ops::{Ids, Reduction},
+};
 
 /// Which threads of a block work on one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,17 @@ pub trait Dialect: Send + Sync {
 
     /// A number of that type.
     fn literal(&self, value: f64, dtype: DType) -> String;
+
+    /// An integer of 64 bits.
+    fn integer(&self, n: i64) -> String;
+
+    /// A number of any type.
+    fn number(&self, value: Number, dtype: DType) -> String {
+        match value {
+            Number::Int(n) if dtype == DType::I64 => self.integer(n),
+            value => self.literal(value.get(), dtype),
+        }
+    }
 
     /// Templates for ops on 16-bit floats, before those of the table: by functions that are right to as many bits and cheaper.
     fn short(&self) -> &'static [(&'static str, &'static str)] {
@@ -142,6 +157,6 @@ pub trait Dialect: Send + Sync {
     /// A statement that writes neighbours, the first at a multiple of their number.
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
 
-    /// An index that was read, of a type, if it is in range where it counts; otherwise 0, and the fault is reported.
-    fn within(&self, index: (&str, DType), extent: usize, counts: &str) -> String;
+    /// The place that an index of a type names, if it is in range where it counts; otherwise 0, and the fault is reported with the number of the check.
+    fn within(&self, index: (&str, DType), ids: Ids, check: usize, counts: &str) -> String;
 }

@@ -4,7 +4,7 @@ use eutectic_backend::{Guard, Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
-    ops::Writes,
+    ops::{Ids, Writes},
 };
 
 use crate::{dialect::Dialect, lanes::SplitAxis, ops};
@@ -117,7 +117,7 @@ impl<'a> Emitter<'a> {
         instr.args().into_iter().for_each(|arg| _ = self.value(arg));
         let names = match instr {
             Instr::Load(load) => self.load(id, load),
-            Instr::Constant { value, dtype } => vec![self.dialect.literal(value.get(), *dtype)],
+            Instr::Constant { value, dtype } => vec![self.dialect.number(*value, *dtype)],
             _ => {
                 let values = (0..self.width(id)).map(|lane| self.expression(id, lane)).collect::<Vec<_>>();
                 values.into_iter().map(|value| self.declare(instr.dtype(), &value)).collect()
@@ -141,11 +141,11 @@ impl<'a> Emitter<'a> {
                 let at = self.index(&at[lane % at.len()], lane);
                 self.dialect.convert(self.dialect.register(*dtype), &at)
             }
-            Instr::Within { arg, extent, guards, dtype } => {
+            Instr::Within { arg, extent, from_end, check, guards, dtype } => {
                 let of = self.nest.instrs[*arg].dtype();
                 let (arg, when) = (self.lane(*arg, lane), self.condition(guards, lane));
-                let extent = extent.capacity().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let index = self.dialect.within((&arg, of), extent, &when);
+                let ids = Ids { extent: extent.capacity().unwrap_or(0), from_end: *from_end };
+                let index = self.dialect.within((&arg, of), ids, *check, &when);
                 self.dialect.convert(self.dialect.register(*dtype), &index)
             }
             Instr::Map { op, attrs, args, dtype } => {
@@ -157,7 +157,7 @@ impl<'a> Emitter<'a> {
                 })
             }
             Instr::Select { pieces, fill, dtype } => {
-                let fill = self.dialect.literal(fill.get(), *dtype);
+                let fill = self.dialect.number(*fill, *dtype);
                 pieces.iter().rev().fold(fill, |otherwise, (guards, value)| {
                     let (value, when) = (self.lane(*value, lane), self.condition(guards, lane));
                     if when == "true" { value } else { self.dialect.choose(&when, &value, &otherwise) }

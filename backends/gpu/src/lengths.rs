@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, NO_CHECK, Store, ValueId};
 use eutectic_ir::{
     DType, Dim, Op, Symbol,
     index::{Atom, Index},
@@ -41,7 +41,7 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
             operand(lhs, depth..depth + axes.depth, 0.0);
             operand(rhs, axes.batch..axes.batch + axes.depth, 0.0);
         }
-        AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
+        AnchorKernel::Attention { query, key, value, bias, axes, empty, .. } => {
             let (of_keys, of_scores) = (axes.batch..axes.batch + axes.keys, axes.batch + axes.queries);
             let lengths = key.lengths.iter().filter(|(axis, _)| of_keys.contains(axis));
             let lengths: Vec<_> = lengths.map(|(axis, length)| (axis + axes.queries, length.clone())).collect();
@@ -52,7 +52,8 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
                 *bias = Some(Body { domain, lengths, instrs: vec![nothing], results: vec![0] });
             }
             operand(query, 0..0, 0.0);
-            operand(key, 0..0, 0.0);
+            // What was never written may make a score NaN, which shows where the bias is added to it.
+            operand(key, if empty.selects() { 0..0 } else { of_keys.clone() }, 0.0);
             // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
             operand(value, of_keys, 0.0);
             if let Some(bias) = bias {
@@ -163,7 +164,8 @@ impl<'a> Writer<'a> {
         }
         let arg = value.expect("a product has a factor");
         let extent = Dim::Known(product.capacity().unwrap_or(FAR).saturating_add(1));
-        let id = self.push(Instr::Within { arg, extent, guards: Vec::new(), dtype: LENGTH });
+        let (from_end, check, guards) = (false, NO_CHECK, Vec::new());
+        let id = self.push(Instr::Within { arg, extent, from_end, check, guards, dtype: LENGTH });
         self.known.push((product.clone(), id));
         id
     }

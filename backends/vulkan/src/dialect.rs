@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use eutectic_gpu::dialect::{Dialect, Team};
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    DType,
+    ops::{Ids, Reduction},
+};
 
 use crate::{
     access::{BufferAccess, FAULT},
@@ -113,12 +116,12 @@ impl Wgsl {
 const REPORT: &str = "var<storage, read_write> fault: array<atomic<u32>, 8>;
 struct Arguments { number: u32 }
 var<immediate> arguments: Arguments;
-fn report(low: u32, high: u32, extent: u32) {
+fn report(low: u32, high: u32, check: u32) {
     if (atomicExchange(&fault[0], 1u) == 0u) {
         atomicStore(&fault[2], arguments.number);
         atomicStore(&fault[4], low);
         atomicStore(&fault[5], high);
-        atomicStore(&fault[6], extent);
+        atomicStore(&fault[6], check);
     }
 }
 ";
@@ -132,6 +135,10 @@ impl Dialect for Wgsl {
         register(dtype)
     }
 
+    fn integer(&self, n: i64) -> String {
+        if n == i64::MIN { "(-9223372036854775807li - 1li)".into() } else { format!("({n}li)") }
+    }
+
     fn literal(&self, value: f64, dtype: DType) -> String {
         match dtype {
             DType::F64 if (value as f32).is_finite() || value.is_finite() => format!("({value:?}lf)"),
@@ -141,8 +148,7 @@ impl Dialect for Wgsl {
                 other => format!("of_bits({:#x}u)", other.to_bits()),
             },
             DType::Bool => (value != 0.0).to_string(),
-            DType::I64 if value as i64 == i64::MIN => "(-9223372036854775807li - 1li)".into(),
-            DType::I64 => format!("({}li)", value as i64),
+            DType::I64 => self.integer(value as i64),
             DType::U8 | DType::U32 => format!("{}u", value as u32),
             DType::I8 | DType::I32 => format!("i32({})", value as i32),
             _ => unreachable!("all other types are floats"),
@@ -341,8 +347,9 @@ impl Dialect for Wgsl {
         format!("{{ {} }}", statements.join(" "))
     }
 
-    fn within(&self, (index, dtype): (&str, DType), extent: usize, counts: &str) -> String {
-        format!("within_{}({index}, {}({extent}), {counts})", suffix(dtype), register(dtype))
+    fn within(&self, (index, dtype): (&str, DType), ids: Ids, check: usize, counts: &str) -> String {
+        let (ty, extent, back) = (register(dtype), ids.extent, if ids.from_end { ids.extent } else { 0 });
+        format!("within_{}({index}, {ty}({extent}), {ty}({back}), {check}u, {counts})", suffix(dtype))
     }
 }
 

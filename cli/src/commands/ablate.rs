@@ -5,6 +5,7 @@ use std::io::{Write, stdout};
 use eutectic::{
     Compiler, Error, Graph, RuleSet, Session, Tensor,
     engine::{lowering::print, rewrites::Choice},
+    verify::minimal,
 };
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use crate::{
     args::{Compile, Format, print_json, whole},
     fault::{Fault, in_one_line, input},
     files,
+    inputs::InputFiles,
     program::{NamedTensors, ProgramArgs},
     table::{lines, seconds, several, table},
     timing::{Contender, Times, Warmup, interleaved, progress},
@@ -22,6 +24,8 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     program: ProgramArgs,
+    #[command(flatten)]
+    inputs: InputFiles,
     #[command(flatten)]
     compile: Compile,
     /// Looks for the smallest set of rules with which the result differs from the one without by more than --tolerance
@@ -63,11 +67,15 @@ struct AblationRow {
 /// # Errors
 /// When the program cannot be compiled or run with all rules.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    files::read_stdin_once(args.program.reads().chain(args.compile.device.reads()))?;
+    let reads = args.program.reads().chain(args.inputs.reads());
+    files::read_stdin_once(reads.chain(args.compile.device.reads()))?;
     let compiler = args.compile.compiler()?;
-    let graph = args.program.graph()?;
-    let (params, _) = args.program.params(&graph)?;
-    let inputs = args.program.inputs(&graph, NamedTensors::new())?;
+    let given = args.inputs.read()?;
+    let mut program = args.program.clone();
+    program.infer(&given)?;
+    let graph = program.graph()?;
+    let (params, _) = program.params(&graph)?;
+    let inputs = program.inputs(&graph, given)?;
     let ablation = Ablation { args, compiler, graph, params, inputs };
     if args.bisect { ablation.bisect() } else { ablation.each() }
 }
@@ -216,29 +224,6 @@ impl Ablation<'_> {
     }
 }
 
-/// A subset that still makes the difference and of which no rule can be left out (delta debugging; Zeller and Hildebrandt, 2002).
-fn minimal(mut rules: Vec<String>, differs: &dyn Fn(&[String]) -> Result<bool, Fault>) -> Result<Vec<String>, Fault> {
-    let mut parts = 2;
-    while rules.len() > 1 {
-        let size = rules.len().div_ceil(parts);
-        let mut smaller = None;
-        for at in (0..rules.len()).step_by(size) {
-            let end = (at + size).min(rules.len());
-            let rest = [&rules[..at], &rules[end..]].concat();
-            if differs(&rest)? {
-                smaller = Some(rest);
-                break;
-            }
-        }
-        match smaller {
-            Some(rest) => (rules, parts) = (rest, parts.saturating_sub(1).max(2)),
-            None if size == 1 => break,
-            None => parts = (2 * parts).min(rules.len()),
-        }
-    }
-    Ok(rules)
-}
-
 /// The largest difference of two results, relative to the largest finite element of the first.
 fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     let elements = |of: &[Tensor]| of.iter().flat_map(Tensor::to_f64).collect::<Vec<_>>();
@@ -307,15 +292,6 @@ fn print(rows: &[AblationRow], all: &Trial, out: &mut dyn Write) -> Result<(), F
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_smallest_set_is_found() {
-        let rules: Vec<String> = (0..23).map(|n| format!("r{n}")).collect();
-        let needs =
-            |wanted: &'static [&str]| move |some: &[String]| Ok(wanted.iter().all(|w| some.iter().any(|s| s == w)));
-        assert_eq!(minimal(rules.clone(), &needs(&["r7"])).unwrap(), ["r7"]);
-        assert_eq!(minimal(rules, &needs(&["r0", "r11", "r22"])).unwrap(), ["r0", "r11", "r22"]);
-    }
 
     #[test]
     fn differences_are_relative_and_see_nan() {

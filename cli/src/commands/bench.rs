@@ -213,10 +213,11 @@ impl<'a> Bench<'a> {
 
     /// Times runs into buffers that are reused; gives the first output.
     fn measure(&mut self, session: &mut Session) -> Result<Option<Tensor>, Fault> {
-        let first = session.run_named(|name| self.inputs.get(name).cloned())?.into_iter().next();
-        let program = session.program();
-        let names: Vec<String> = program.inputs.iter().map(|(name, _)| name.clone()).collect();
-        let sizes: Vec<usize> = program.outputs.iter().map(|(_, ty)| ty.bytes()).collect();
+        let results = session.run_named(|name| self.inputs.get(name).cloned())?;
+        // Of the lengths of the inputs.
+        let sizes: Vec<usize> = results.iter().map(|tensor| tensor.bytes().len()).collect();
+        let first = results.into_iter().next();
+        let names: Vec<String> = session.program().inputs.iter().map(|(name, _)| name.clone()).collect();
         let host = |bytes: usize| session.buffer(bytes, Memory::Host);
         let mut outputs: Vec<Box<dyn DeviceBuffer>> = sizes.into_iter().map(host).collect::<Result<_, _>>()?;
         let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();

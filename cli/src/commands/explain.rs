@@ -76,7 +76,16 @@ struct Explanation {
     of: (usize, usize),
     report: KernelReport,
     steps: Vec<RuleRun>,
+    withheld: Vec<WithheldRule>,
     reads: Vec<Read>,
+}
+
+/// A rule that was kept from a value of the kernel, and the op that observes this value.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct WithheldRule {
+    rule: String,
+    observer: &'static str,
+    origin: String,
 }
 
 /// Rule applications in a row, of one rule to one model part.
@@ -172,6 +181,7 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
                 of: (stretch.block, at),
                 report: report.clone(),
                 steps: steps(compiler, planned, stretch.block, at),
+                withheld: withheld(planned, stretch.block, at),
                 reads: apart[stretch.block].iter().filter(|pair| pair.to == at).map(read).collect(),
             });
         }
@@ -209,6 +219,18 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
         }
     }
     steps
+}
+
+/// The rules that observers kept from what a kernel computes.
+fn withheld(planned: &Planned, block: usize, kernel: usize) -> Vec<WithheldRule> {
+    let (rewritten, of) = (&planned.rewritten[block], &planned.blocks[block]);
+    let computed = &of.searched.priced.kernels[kernel].0.interior;
+    let here = rewritten.withheld.iter().filter_map(|one| {
+        let class = one.class.filter(|class| computed.contains(class))?;
+        let origin = of.classes.classes[class].origins.first().map_or(String::new(), ToString::to_string);
+        Some(WithheldRule { rule: one.rule.to_string(), observer: one.observer.name(), origin })
+    });
+    here.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Plans the program again without each of the rules that led to some kernels.
@@ -315,6 +337,10 @@ impl Explanation {
         if self.steps.is_empty() {
             writeln!(out, "  {}", faint("no rule: the program says so itself"))?;
         }
+        for WithheldRule { rule, observer, origin } in &self.withheld {
+            let line = format!("  {rule} is not applied in {origin}: `{observer}` observes this value");
+            writeln!(out, "{}", hanging(line, 5))?;
+        }
         for same in self
             .report
             .fused
@@ -338,6 +364,7 @@ impl Explanation {
                     "gain": gains.get(&s.base).map(Without::json) })
         };
         let fused = |f: &FusedOp| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain });
+        let withheld = |w: &WithheldRule| json!({ "rule": w.rule, "observer": w.observer, "origin": w.origin });
         let read = |r: &Read| {
             let (joined, reason) = match &r.why {
                 Reason::Dearer(difference) => (Some(*difference), None),
@@ -352,6 +379,7 @@ impl Explanation {
             "predicted_s": self.report.cost.seconds, "bytes": self.report.cost.bytes, "flops": self.report.cost.flops,
             "rules": self.steps.iter().map(step).collect::<Vec<_>>(),
             "fused": self.report.fused.iter().map(fused).collect::<Vec<_>>(),
+            "not_applied": self.withheld.iter().map(withheld).collect::<Vec<_>>(),
             "reads": self.reads.iter().map(read).collect::<Vec<_>>(),
         })
     }

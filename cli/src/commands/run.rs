@@ -3,6 +3,7 @@
 #[cfg_attr(not(feature = "vision"), path = "run/no_pictures.rs")]
 mod picture;
 mod texts;
+mod verify;
 mod vision;
 
 use std::{
@@ -42,6 +43,8 @@ Examples:
   eutectic run sam --preset vit-b --weights sam_vit_b.pth --image photo.jpg \\
       --point 320,200 --out mask.png
   eutectic run sam --weights FOLDER --image photo.png --out embedding.npy
+  # is the result that of the program as written, and if not, whose fault is it?
+  eutectic run model.onnx --input x=@x.npy --rules my-rules --verify
   # random parameters
   eutectic run sam --preset vit-b --input pixels=@x.npy --output embedding.npy
 
@@ -67,6 +70,10 @@ pub struct Args {
     /// principal components beside it; may be repeated (sam)
     #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     results: Vec<PathBuf>,
+    /// Runs the program as written too, on the same inputs, and compares all results; where they differ by more than rounding explains, names
+    /// the rule and the first kernel that differs. Exit code 1 where they do
+    #[arg(help_heading = None, long)]
+    verify: bool,
     #[command(flatten)]
     inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
@@ -97,7 +104,11 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{flag}: {} takes no images", args.job.program.model.display());
         return Err(input(problem, "sam does; the outputs of other models go where --output says"));
     }
-    if args.texts.is_empty() { run_graph(args) } else { texts::run(args) }
+    if args.texts.is_empty() {
+        return run_graph(args);
+    }
+    verify::takes_no_texts(args)?;
+    texts::run(args)
 }
 
 /// `X,Y`.
@@ -117,6 +128,10 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
     let mut program = args.job.program.clone();
     program.infer(&given)?;
     let graph = program.graph()?;
+    if args.verify {
+        let (params, inputs) = (program.params(&graph)?, program.inputs(&graph, given)?);
+        return verify::run(args, &compiler, &graph, &params, &inputs);
+    }
     let files = output_files(args, graph.outputs())?;
     // What has no room here is refused before numbers are made for it.
     let bar = progress("compiling", None);

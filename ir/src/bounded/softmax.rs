@@ -20,7 +20,12 @@ fn least_hiding(unit: f64) -> f64 {
 /// Whether a number stands for −∞ among scores of a type: each of them added to it rounds to the number itself, so that a row that is
 /// masked throughout is uniform. The type is that in which kernels compute, which for 16-bit elements is `f32`.
 pub fn hides(number: f64, dtype: DType) -> bool {
-    number <= least_hiding(computing(dtype).unit_roundoff())
+    number <= hiding(dtype)
+}
+
+/// Returns the greatest number that [`hides`] scores of a type.
+pub fn hiding(dtype: DType) -> f64 {
+    least_hiding(computing(dtype).unit_roundoff())
 }
 
 /// The probabilities of a row. Where scores are off by much, so are the exponentials and their sum, and nothing could be said of their

@@ -10,7 +10,7 @@ use super::{
     op,
     pointwise::{ACTIVATIONS, activate, short},
 };
-use crate::{DType, Scalar, Type, scalar::ExactSum};
+use crate::{DType, Scalar, Type, bounded::hides, scalar::ExactSum};
 
 /// Attributes of everything with attention in it.
 pub(super) const SCALE: AttrDef = attr("scale", Float);
@@ -18,7 +18,7 @@ pub(super) const SOFTCAP: AttrDef = attr_or("softcap", Float, Default::Float(0.0
 pub(super) const MASK: AttrDef = attr("mask", Word(&["none", "causal", "window", "keep", "additive"]));
 pub(super) const WINDOW: AttrDef = attr_or("window", Int, Default::Int(0));
 
-const EMPTY: AttrDef = attr_or("empty", Word(&["nan", "zeros"]), Default::Word("nan"));
+const EMPTY: AttrDef = attr_or("empty", Word(&["nan", "zeros", "guarded"]), Default::Word("nan"));
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
@@ -28,8 +28,10 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "attention",
             "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
-             A row whose scores are all −∞ gives NaN or zeros, as `empty` says; of a score that is not finite under a bias of \
-             −∞, NaN may show.",
+             A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias that stands for \
+             −∞ (−2¹¹⁷ and less, in `f64` −2¹⁴⁶) replaces the score. A row whose scores are all −∞ gives NaN or zeros, as \
+             `empty` says. With `guarded`, a row gives zeros if one of its weights is NaN; the bias is then added to every \
+             score and hides nothing.",
             Class::Anchor(Anchor::Attention),
             "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[A..]? -> F[B.. S E] (broadcasts-to A [B.. S T])",
             tensors!(attention),
@@ -52,8 +54,8 @@ pub(super) const OPS: &[OpDef] = &[
         flops: attention_flops,
         ..op(
             "sdpa",
-            "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false (a row of \
-             false gives zeros; of a score that is not finite, NaN may show); `additive` is added to the scaled scores; \
+            "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false: neither key nor \
+             value is read, and a row of false gives zeros; `additive` is the bias of `attention`; \
              `causal`: key j is visible to query i where j ≤ i + (T − S); `window`: of these, the last `window` keys, the \
              query's own included.",
             Class::Composite,
@@ -111,9 +113,32 @@ struct AttentionHead<'a, S> {
     value: HeadMatrix<'a, S>,
     scale: S,
     softcap: f64,
-    zeros: bool,
+    empty: EmptyScores,
+    /// The element type.
+    dtype: DType,
     /// What kernels may round the weights to: matrix units take them so, and a softmax that is stored has them so.
     weights: &'a dyn Fn(S) -> S,
+}
+
+/// The result of a row that has no weights.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EmptyScores {
+    /// NaN where every score is −∞.
+    Nan,
+    /// Zeros where every score is −∞.
+    Zeros,
+    /// Zeros where a weight is NaN; the bias hides no key.
+    Guarded,
+}
+
+impl EmptyScores {
+    fn read(attr: &crate::Attr) -> EmptyScores {
+        match attr.word() {
+            Some("zeros") => EmptyScores::Zeros,
+            Some("guarded") => EmptyScores::Guarded,
+            _ => EmptyScores::Nan,
+        }
+    }
 }
 
 /// A matrix of a tensor's two inner axes.
@@ -137,46 +162,69 @@ impl<'a, S: Scalar> HeadMatrix<'a, S> {
     }
 }
 
+/// A score, and whether its key is hidden, so that its value is not read.
+#[derive(Clone, Copy)]
+struct KeyScore<S> {
+    score: S,
+    hidden: bool,
+}
+
 impl<S: Scalar> AttentionHead<'_, S> {
     fn attend(&self, bias: impl Fn(usize, usize) -> ScoreBias<S>, result: &mut Vec<S>) {
         for (i, q) in self.query.rows().enumerate() {
-            let scores: Vec<S> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
+            let keys: Vec<_> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
+            let scores: Vec<S> = keys.iter().map(|key| key.score).collect();
+            // Kernels divide the weights by their sum, or what they add up to, which may overflow where the result does not.
+            let (weights, total) = powers(&scores);
             let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
-            if self.zeros && empty {
+            let gives_zeros = match self.empty {
+                _ if scores.is_empty() => true,
+                EmptyScores::Nan => false,
+                EmptyScores::Zeros => empty,
+                EmptyScores::Guarded => total.value().is_nan(),
+            };
+            if gives_zeros {
                 let zero = S::exact(0.0);
                 let sure = scores.iter().all(|s| s.certain().is_some());
                 let nothing = if sure { zero } else { zero.either(S::exact(f64::NAN)) };
                 result.extend(std::iter::repeat_n(nothing, self.value.columns));
                 continue;
             }
-            // Kernels divide the weights by their sum, or what they add up to, which may overflow where the result does not.
-            let (weights, total) = powers(&scores);
             let mut sums = vec![(S::Sum::default(), S::Sum::default()); self.value.columns];
-            for (weight, row) in weights.into_iter().zip(self.value.rows()) {
+            let read = keys.into_iter().zip(weights).zip(self.value.rows()).filter(|((key, _), _)| !key.hidden);
+            for ((_, weight), row) in read {
                 let (share, weight) = ((self.weights)(weight / total), (self.weights)(weight));
                 for ((before, after), &v) in sums.iter_mut().zip(row) {
                     before.add_product(share, v);
                     after.add_product(weight, v);
                 }
             }
-            result.extend(sums.iter().map(|(before, after)| before.total().either(after.total() / total)));
+            // Where every key is hidden, the weights are NaN, and there is no product with them.
+            let none = |sum: S| if empty { S::exact(f64::NAN) } else { sum };
+            result.extend(sums.iter().map(|(before, after)| none(before.total().either(after.total() / total))));
         }
     }
 
-    fn score(&self, q: &[S], k: &[S], bias: ScoreBias<S>) -> S {
-        let hidden = S::exact(f64::NEG_INFINITY);
-        let mut sum = S::Sum::default();
-        q.iter().zip(k).for_each(|(&x, &y)| sum.add_product(x, y));
-        let score = sum.total() * self.scale;
-        let cap = S::exact(self.softcap);
-        let score = if self.softcap == 0.0 { score } else { (score / cap).tanh() * cap };
+    fn score(&self, q: &[S], k: &[S], bias: ScoreBias<S>) -> KeyScore<S> {
+        let lowest = S::exact(f64::NEG_INFINITY);
+        let selects = self.empty != EmptyScores::Guarded;
+        let score = || {
+            let mut sum = S::Sum::default();
+            q.iter().zip(k).for_each(|(&x, &y)| sum.add_product(x, y));
+            let score = sum.total() * self.scale;
+            let cap = S::exact(self.softcap);
+            if self.softcap == 0.0 { score } else { (score / cap).tanh() * cap }
+        };
+        let seen = |score| KeyScore { score, hidden: false };
         match bias {
-            // Kernels leave a key out or add −∞ to its score, which makes NaN of one that overflowed.
-            ScoreBias::Term(x) if x.certain() == Some(f64::NEG_INFINITY) => (score + x).either(hidden),
-            ScoreBias::Term(x) => score + x,
-            ScoreBias::Visible(None) => score.either(hidden),
-            ScoreBias::Visible(Some(false)) => hidden.either(score + hidden),
-            ScoreBias::Visible(Some(true)) => score,
+            ScoreBias::Visible(Some(false)) => KeyScore { score: lowest, hidden: true },
+            ScoreBias::Visible(Some(true)) => seen(score()),
+            ScoreBias::Visible(None) => seen(score().either(lowest)),
+            ScoreBias::Term(x) if selects && hides(x.value(), self.dtype) => match x.certain() {
+                Some(bias) => KeyScore { score: x, hidden: bias == f64::NEG_INFINITY },
+                None => seen(x.either(score() + x)),
+            },
+            ScoreBias::Term(x) => seen(score() + x),
         }
     }
 }
@@ -185,7 +233,7 @@ impl<S: Scalar> AttentionHead<'_, S> {
 fn heads<S: Scalar>(
     call: &OpCall<'_, S>,
     share: usize,
-    zeros: bool,
+    empty: EmptyScores,
     weights: fn(S, DType) -> S,
     bias: impl Fn(usize, usize, usize) -> ScoreBias<S>,
 ) -> Vec<Value<S>> {
@@ -200,7 +248,8 @@ fn heads<S: Scalar>(
             value: HeadMatrix::of(v, n / share),
             scale: call.number(0),
             softcap: call.attrs[1].float().unwrap_or(0.0),
-            zeros,
+            empty,
+            dtype,
             weights: &weights,
         };
         head.attend(|i, j| bias(n, i, j), &mut result);
@@ -231,8 +280,7 @@ fn attention_tf32<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
 fn attend<S: Scalar>(call: &OpCall<'_, S>, weights: fn(S, DType) -> S) -> Vec<Value<S>> {
     let at = bias_offsets(call);
     let bias = call.operands.get(3).map(|b| b.reals());
-    let zeros = call.attrs[2].word() == Some("zeros");
-    heads(call, 1, zeros, weights, |n, i, j| {
+    heads(call, 1, EmptyScores::read(&call.attrs[2]), weights, |n, i, j| {
         bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(n, i, j)]))
     })
 }
@@ -246,7 +294,8 @@ pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let distance = move |i: usize, j: usize| i as i64 + ahead - j as i64;
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
-    heads(call, share.max(1), kind != "additive", S::store, |n, i, j| match mask {
+    let empty = if kind == "additive" { EmptyScores::Nan } else { EmptyScores::Zeros };
+    heads(call, share.max(1), empty, S::store, |n, i, j| match mask {
         Some(Data::Real(m)) => ScoreBias::Term(m[at(n, i, j)]),
         Some(Data::Int(m)) => ScoreBias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
         None if window > 0 => ScoreBias::Visible(Some((0..window).contains(&distance(i, j)))),

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::Op;
 use crate::{
     Attr, Attrs, DType, Dim, Type,
+    attr::Number,
     lang::sexp::{did_you_mean, suggestion},
 };
 
@@ -155,7 +156,7 @@ impl AttrKind {
                 }
                 Attr::Ints(axes)
             }
-            (AttrKind::Float, Attr::Int(n)) => Attr::from(n as f64),
+            (AttrKind::Float, Attr::Int(n)) => Number::from(n).into(),
             (AttrKind::Word(words), Attr::Word(w)) if words.contains(&&*w) => Attr::Word(w),
             (AttrKind::Shape, Attr::Ints(dims)) if dims.iter().all(|d| *d >= 0) => {
                 Attr::Shape(dims.into_iter().collect())

@@ -2,6 +2,7 @@
 
 use crate::{
     Attr, Shape,
+    attr::Number,
     index::{Atom, Index},
 };
 
@@ -110,7 +111,7 @@ pub struct Access {
     /// The pieces.
     pub pieces: Vec<Piece>,
     /// What is there if no piece applies (the value of a pad); `None` where the pieces cover everything.
-    pub fill: Option<f64>,
+    pub fill: Option<Number>,
 }
 
 /// One piece of an [`Access`].

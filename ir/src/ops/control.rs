@@ -1,7 +1,9 @@
 //! Loops: a body that runs so many times, each time on what it carried the last time.
 
+use rustc_hash::FxHashMap;
+
 use super::{AttrKind::*, Class, Default, OpDef, attr, attr_or, eval::Eval, op};
-use crate::{Attr, Dim, Shape, Type, graph::SubGraph, lang::Mismatch};
+use crate::{Attr, DType, Dim, Graph, GraphError, NodeId, Shape, Type, graph::SubGraph, lang::Mismatch};
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     attrs: &[
@@ -9,12 +11,14 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
         attr("times", Int),
         attr_or("carried", Int, Default::Int(0)),
         attr_or("scanned", Int, Default::Int(0)),
+        attr_or("while", Int, Default::Int(-1)),
     ],
     ..op(
         "loop",
         "Runs the body `times` times, one after the other. Its first inputs are the `carried` values, which its first outputs are for \
          the next time; then come the `scanned` ones, of which each time has its part along the outermost axis; the others are the \
-         same each time. The results are what is carried at last, then each other output of all times, along a new outermost axis.",
+         same each time. The results are what is carried at last, then each other output of all times, along a new outermost axis. \
+         `while` is the number of a carried truth value: the loop ends before `times` where that is false, and has no other outputs.",
         Class::Loop,
         "",
         Eval::Given,
@@ -31,15 +35,74 @@ pub struct Loop<'a> {
     pub carried: usize,
     /// How many are given part by part.
     pub scanned: usize,
+    /// Which carried truth value says whether it goes on.
+    pub condition: Option<usize>,
 }
 
 impl<'a> Loop<'a> {
     /// Of a node's attributes; nothing where they are none of a loop.
     pub fn of(attrs: &'a [Attr]) -> Option<Loop<'a>> {
-        let [body, times, carried, scanned] = attrs else { return None };
+        let [body, times, carried, scanned, condition] = attrs else { return None };
         let count = |attr: &Attr| attr.int().and_then(|n| usize::try_from(n).ok());
-        Some(Loop { body: body.graph()?, times: count(times)?, carried: count(carried)?, scanned: count(scanned)? })
+        let condition = match condition.int()? {
+            -1 => None,
+            n => Some(usize::try_from(n).ok()?),
+        };
+        let (body, times, carried, scanned) = (body.graph()?, count(times)?, count(carried)?, count(scanned)?);
+        Some(Loop { body, times, carried, scanned, condition })
     }
+
+    /// A body that leaves what is carried as it is once the condition is false, so that it may run more often than the loop. Its inputs
+    /// are those of the body, then what the carried integers started with: ids of a time that does not count must be legal.
+    ///
+    /// # Errors
+    /// When the body would be too large.
+    pub fn frozen(&self, condition: usize) -> Result<FrozenBody, GraphError> {
+        let mut graph = Graph::new(self.body.name.clone());
+        let inputs: Vec<NodeId> = self.body.named("input").map(|(_, id)| id).collect();
+        let mut given = Vec::with_capacity(inputs.len());
+        for (name, id) in self.body.named("input") {
+            given.push(graph.input(name, self.body.ty(id).clone())?);
+        }
+        let (runs, last) = (given[condition], given.clone());
+        let mut starts = Vec::new();
+        for (at, id) in inputs[..self.carried].iter().enumerate() {
+            let ty = self.body.ty(*id);
+            if ty.dtype().is_some_and(DType::is_int) {
+                let start = graph.input(&format!("start {at}"), ty.clone())?;
+                given[at] = graph.apply("where", &[runs, given[at], start], &[])?;
+                starts.push(at);
+            }
+        }
+        let mut new: FxHashMap<NodeId, NodeId> = inputs.into_iter().zip(given).collect();
+        for (id, node) in self.body.nodes() {
+            if !new.contains_key(&id) {
+                let names = node.op.def().attrs.iter().map(|a| a.name);
+                let attrs: Vec<(&str, Attr)> = names.zip(node.attrs.iter().cloned()).collect();
+                let operands: Vec<NodeId> = node.operands.iter().map(|o| new[o]).collect();
+                let made = graph.apply_at(node.op.name(), &operands, &attrs, node.origin.clone())?;
+                new.insert(id, made);
+            }
+        }
+        for (at, (name, id)) in self.body.outputs().iter().enumerate() {
+            let next = new[id];
+            let kept = match at {
+                _ if at == condition => graph.apply("and", &[runs, next], &[])?,
+                _ if next == last[at] => next,
+                _ => graph.apply("where", &[runs, next, last[at]], &[])?,
+            };
+            graph.output(name, kept)?;
+        }
+        Ok(FrozenBody { graph, starts })
+    }
+}
+
+/// See [`Loop::frozen`].
+pub struct FrozenBody {
+    /// The body.
+    pub graph: Graph,
+    /// The carried values whose starts its last inputs are.
+    pub starts: Vec<usize>,
 }
 
 fn wrong<T>(problem: String) -> Result<T, Mismatch> {
@@ -48,8 +111,8 @@ fn wrong<T>(problem: String) -> Result<T, Mismatch> {
 
 /// The types of a loop's results.
 pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
-    let Some(Loop { body, times, carried, scanned }) = Loop::of(attrs) else {
-        return wrong("a loop has a body, and numbers that are not negative".into());
+    let Some(Loop { body, times, carried, scanned, condition }) = Loop::of(attrs) else {
+        return wrong("a loop has a body, and numbers that are not negative; `while` is -1 or the number of a carried value".into());
     };
     let name = &body.name;
     if let Some((kind, (leaf, _))) =
@@ -85,6 +148,15 @@ pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch
                 "`{name}` carries {input}, which is {ty}, and gives {output}, which is {}",
                 body.ty(*id)
             ));
+        }
+    }
+    if let Some(condition) = condition {
+        let ty = inputs[..carried].get(condition).map(|(_, ty)| *ty);
+        if ty != Some(&Type::tensor(DType::Bool, &[])) {
+            return wrong(format!("`while` is {condition}, but that is no carried truth value of `{name}`"));
+        }
+        if outputs.len() > carried {
+            return wrong(format!("`{name}` gives an output each time, but `while` says how often it runs: carry it"));
         }
     }
     let last = inputs[..carried].iter().map(|(_, ty)| Ok((*ty).clone()));

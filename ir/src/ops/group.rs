@@ -85,7 +85,8 @@ impl Group {
     fn admits(self, op: Op) -> bool {
         let def = op.def();
         let fits = match self.kind {
-            Kind::Pointwise => matches!(def.class, Class::Pointwise),
+            // An op that can fail is not moved to where it would be computed of other elements.
+            Kind::Pointwise => matches!(def.class, Class::Pointwise) && def.ids.is_none(),
             Kind::Monotone => def.traits.contains(&Trait::Monotone),
             Kind::Odd => def.traits.contains(&Trait::Odd),
             Kind::Even => def.traits.contains(&Trait::Even),
@@ -120,6 +121,7 @@ mod tests {
 
     #[test]
     fn functions_have_the_traits_that_they_declare() {
+        let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
         let values: Vec<f64> = (-400..=400).map(|n| f64::from(n) / 32.0).collect();
         for op in Op::all().filter(|op| !op.def().traits.is_empty()) {
             let attrs = op.attributes(&[], &[]).unwrap_or_else(|_| panic!("{op} has attributes without defaults"));
@@ -129,8 +131,8 @@ mod tests {
                 for of in op.def().traits {
                     match of {
                         Trait::Monotone => assert!(f(x) <= f(y), "{op} at {x}"),
-                        Trait::Odd => assert_eq!(f(-x), -f(x), "{op} at {x}"),
-                        Trait::Even => assert_eq!(f(-x), f(x), "{op} at {x}"),
+                        Trait::Odd => assert!(same(f(-x), -f(x)), "{op} at {x}"),
+                        Trait::Even => assert!(same(f(-x), f(x)), "{op} at {x}"),
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! Leaves: values that no other value goes into.
 
-use super::{AttrKind::*, Class, Leaf, OpDef, attr, eval::Eval, op};
+use super::{AttrKind::*, Class, Leaf, OpDef, Rounding, attr, eval::Eval, op};
 
 pub(super) const OPS: &[OpDef] = &[
     leaf(
@@ -41,5 +41,5 @@ const fn leaf(
     attrs: &'static [super::AttrDef],
     signature: &'static str,
 ) -> OpDef {
-    OpDef { attrs, ..op(name, doc, Class::Leaf(leaf), signature, Eval::Given) }
+    OpDef { attrs, rounding: Rounding::Correct, ..op(name, doc, Class::Leaf(leaf), signature, Eval::Given) }
 }

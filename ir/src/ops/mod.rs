@@ -12,6 +12,7 @@ mod control;
 mod convolution;
 pub mod eval;
 mod group;
+mod ids;
 mod layer;
 mod leaf;
 mod normalisation;
@@ -19,6 +20,7 @@ mod pointwise;
 mod project;
 mod ranking;
 mod reduction;
+mod rounding;
 mod sample;
 mod update;
 mod view;
@@ -27,7 +29,9 @@ pub use attributes::{AttrDef, AttrKind, Default};
 pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap, Writes};
 pub use control::Loop;
 pub use group::{Group, Trait};
+pub use ids::{Ids, OutOfRange};
 pub(crate) use normalisation::probabilities;
+pub use rounding::Rounding;
 
 use std::{fmt, sync::OnceLock};
 
@@ -47,6 +51,7 @@ const FAMILIES: &[&[OpDef]] = &[
     leaf::OPS,
     pointwise::OPS,
     view::OPS,
+    ids::OPS,
     update::OPS,
     contraction::OPS,
     convolution::OPS,
@@ -78,10 +83,17 @@ pub struct OpDef {
     pub commutative: bool,
     /// What a pointwise op of one operand does to order and sign.
     pub traits: &'static [Trait],
+    /// Which integers its operand may have, where any other is an error: no rule moves or folds such an op, and kernels check each element.
+    pub ids: Option<fn(&[Attr]) -> Ids>,
+    /// Whether all kernels give the same bits for floats.
+    pub rounding: Rounding,
     /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
     pub along: Option<i64>,
     /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
     pub prologue: &'static [&'static str],
+    /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand and result.
+    /// Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds more digits.
+    pub observes: fn(DType, DType) -> bool,
     /// The reference evaluation.
     pub eval: Eval,
     /// What it gives where its operands are known to lie in intervals.
@@ -183,8 +195,19 @@ impl Op {
         self.signature().bind(attrs, operands)
     }
 
+    /// The first of the elements of its operand that is out of range, where the op checks them.
+    pub fn out_of_range<S>(self, attrs: &[Attr], operand: impl IntoIterator<Item = Element<S>>) -> Option<OutOfRange> {
+        let ids = self.def().ids?(attrs);
+        let wrong = |element| match element {
+            Element::Int(Some(id)) if ids.place(id).is_none() => Some(OutOfRange { id, ids }),
+            _ => None,
+        };
+        operand.into_iter().find_map(wrong)
+    }
+
     /// The value of a pointwise op of scalars, rounded to the element type of the result; `None` for other ops and
-    /// for integers that an `f64` does not hold.
+    /// for integers that an `f64` does not hold, or that are out of range. Kernels may give another one, unless [`Op::is_settled`] says
+    /// that they do not.
     pub fn fold(self, attrs: &[Attr], operands: &[(f64, DType)], result: DType) -> Option<f64> {
         let Eval::Elements(eval) = self.def().eval else { return None };
         let element = |&(x, dtype): &(f64, DType)| match dtype.is_float() {
@@ -192,6 +215,9 @@ impl Op {
             false => exact_int(x).map(|n| Element::Int(Some(n))),
         };
         let operands: SmallVec<[Element<f64>; 3]> = operands.iter().map(element).collect::<Option<_>>()?;
+        if self.out_of_range(attrs, operands.iter().copied()).is_some() {
+            return None;
+        }
         match (eval.exact)(&operands, attrs, result).store(result) {
             Element::Real(x) => Tensor::from_f64(result, &[], [x]).to_f64().pop(),
             Element::Int(n) => n.map(|n| n as f64).filter(|&x| exact_int(x).is_some()),
@@ -240,8 +266,11 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         legal: "",
         commutative: false,
         traits: &[],
+        ids: None,
+        rounding: Rounding::Approximate,
         along: None,
         prologue: &[],
+        observes: |_, _| false,
         eval,
         interval: interval::any,
         flops: |_, _| 0.0,
@@ -278,6 +307,11 @@ mod tests {
         assert_eq!(fold("div", &[(1.0, DType::I64), (0.0, DType::I64)], DType::I64), Some(0.0));
         assert_eq!(fold("pow", &[(3.0, DType::I64), (39.0, DType::I64)], DType::I64), None);
         assert_eq!(fold("matmul", &[half, half], DType::F32), None);
+        let id = |id: f64| {
+            let attrs = [Attr::from(3), Attr::from(true)];
+            Op::named("checked-id").unwrap().fold(&attrs, &[(id, DType::I64)], DType::I64)
+        };
+        assert_eq!([id(-1.0), id(2.0), id(3.0), id(-4.0)], [Some(2.0), Some(2.0), None, None]);
     }
 
     #[test]

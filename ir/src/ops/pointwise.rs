@@ -2,18 +2,19 @@
 
 use std::{
     cmp::Ordering::{self, *},
-    f64::consts::{FRAC_1_SQRT_2, PI},
+    f64::consts::PI,
 };
 
 use super::{
     AttrKind::*,
     Class, Default, OpDef,
+    Rounding::*,
     Trait::{self, *},
     attr, each,
     eval::{Element, Whole, elements, limits},
     op,
 };
-use crate::{Scalar, interval};
+use crate::{Scalar, functions, interval, round::of_integer};
 
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
@@ -36,9 +37,16 @@ macro_rules! unary {
     ($name:literal, $doc:literal, $flops:literal, $method:ident) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().$method()))
     };
+    // A function that kernels compute within 4 ulp.
+    ($name:literal, $doc:literal, $flops:literal, function $f:path) => {
+        unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().monotone($f, 4.0, 0.0)))
+    };
     // A function that jumps.
     ($name:literal, $doc:literal, step $f:path) => {
-        unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f)))
+        OpDef {
+            observes: always,
+            ..correct(unary!($name, $doc, "float", 1, |x, _, _| Element::Real(x[0].real().step($f))))
+        }
     };
 }
 
@@ -49,6 +57,7 @@ macro_rules! binary {
         OpDef {
             legal: concat!("(F ", $class, ") F[A..] F[A..] -> ", $result, "[A..]"),
             commutative: $commutative,
+            rounding: Correct,
             flops: each::<$flops>,
             ..op(
                 $name,
@@ -66,6 +75,7 @@ macro_rules! binary {
     // Comparison: for which orders it holds (`None`: one is NaN).
     ($name:literal, $doc:literal, $commutative:literal, $($order:pat_param)|+) => {
         OpDef {
+            observes: always,
             interval: |x, _| interval::compare(x, |o| matches!(o, $($order)|+)),
             ..binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
         }
@@ -75,27 +85,32 @@ macro_rules! binary {
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
         interval: interval::neg,
+        rounding: Correct,
         ..with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg)))
     },
     with(
         &[Even],
-        unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
+        correct(unary!("abs", "|x|; integers wrap.", "number", 1, |x, _, _| number(
             x,
             |a| a.gentle(f64::abs, 0.0, 0.0),
             i64::wrapping_abs
-        )),
+        ))),
     ),
-    with(
-        &[Monotone, Odd],
-        unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
+    OpDef {
+        rounding: Correct,
+        traits: &[Monotone, Odd],
+        observes: always,
+        ..unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
             number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
-        }),
-    ),
+        })
+    },
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
+    with(&[Monotone], unary!("expm1", "eˣ − 1, without cancellation near 0.", 10, function f64::exp_m1)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
-    unary!("sqrt", "√x: NaN below 0.", 4, sqrt),
+    unary!("log1p", "log(1 + x), also of small x: −∞ at −1, NaN below.", 12, function f64::ln_1p),
+    correct(unary!("sqrt", "√x: NaN below 0.", 4, sqrt)),
     unary!("rsqrt", "1/√x.", 4, rsqrt),
-    unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real())),
+    correct(unary!("reciprocal", "1/x.", "float", 4, |x, _, _| Element::Real(S::exact(1.0) / x[0].real()))),
     with(&[Odd], unary!("sin", "The sine of x radians.", 8, sin)),
     with(&[Even], unary!("cos", "The cosine of x radians.", 8, cos)),
     with(
@@ -105,13 +120,23 @@ pub(super) const OPS: &[OpDef] = &[
         }),
     ),
     with(&[Monotone, Odd], unary!("atan", "The arc tangent in radians.", 16, atan)),
+    with(&[Odd], unary!("asin", "The arc sine in radians: NaN beyond ±1.", 24, function f64::asin)),
+    unary!("acos", "The arc cosine in radians: NaN beyond ±1.", 24, function f64::acos),
+    with(&[Monotone, Odd], unary!("sinh", "The hyperbolic sine (eˣ − e⁻ˣ)/2.", 16, function f64::sinh)),
+    with(&[Even], unary!("cosh", "The hyperbolic cosine (eˣ + e⁻ˣ)/2.", 16, function f64::cosh)),
     with(&[Monotone, Odd], unary!("tanh", "The hyperbolic tangent.", 10, tanh)),
+    with(&[Monotone, Odd], unary!("asinh", "The inverse hyperbolic sine.", 24, function functions::asinh)),
+    unary!("acosh", "The inverse hyperbolic cosine: NaN below 1.", 24, function functions::acosh),
+    with(
+        &[Odd],
+        unary!("atanh", "The inverse hyperbolic tangent: ±∞ at ±1, NaN beyond.", 24, function functions::atanh),
+    ),
     with(&[Monotone, Odd], unary!("erf", "The error function 2/√π ∫₀ˣ e^(−t²) dt.", 16, erf)),
     with(&[Monotone], unary!("sigmoid", "1/(1 + e⁻ˣ).", 10, sigmoid)),
     with(
         &[Monotone],
         unary!("softplus", "log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).", "float", 20, |x, _, _| {
-            Element::Real(x[0].real().gentle(|v| v.max(0.0) + (-v.abs()).exp().ln_1p(), 6.0, 2.0))
+            Element::Real(x[0].real().monotone(functions::softplus, 4.0, 0.0))
         }),
     ),
     with(&[Monotone], unary!("floor", "The largest integer not above x.", step f64::floor)),
@@ -131,6 +156,8 @@ pub(super) const OPS: &[OpDef] = &[
         ),
     ),
     OpDef {
+        observes: always,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "is-nan",
@@ -142,6 +169,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::not,
+        rounding: Correct,
         ..unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
     },
     OpDef { interval: interval::add, ..binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add) },
@@ -159,33 +187,41 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::max,
+        rounding: OpenZero,
         ..binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max)
     },
     OpDef {
         interval: interval::min,
+        rounding: OpenZero,
         ..binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min)
     },
-    binary!(
-        "pow",
-        "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
-        false,
-        20,
-        S::pow,
-        integer_power
-    ),
-    binary!(
-        "mod",
-        "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
-        false,
-        6,
-        S::modulo,
-        |a, b| if b == 0 {
-            0
-        } else {
-            let r = a.wrapping_rem(b);
-            if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
-        }
-    ),
+    OpDef {
+        rounding: Approximate,
+        ..binary!(
+            "pow",
+            "aᵇ; integers wrap, and a negative power is 1/a⁻ᵇ, truncated (0 for a = 0).",
+            false,
+            20,
+            S::pow,
+            integer_power
+        )
+    },
+    OpDef {
+        observes: always,
+        ..binary!(
+            "mod",
+            "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
+            false,
+            6,
+            S::modulo,
+            |a, b| if b == 0 {
+                0
+            } else {
+                let r = a.wrapping_rem(b);
+                if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+            }
+        )
+    },
     OpDef {
         interval: interval::and,
         ..binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b))
@@ -204,6 +240,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         legal: "(F any) bool[A..] F[A..] F[A..] -> F[A..]",
         interval: interval::select,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "where",
@@ -215,7 +252,9 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         attrs: &[attr("to", DType)],
+        observes: |from, to| !to.is_float() || to.unit_roundoff() < from.unit_roundoff(),
         interval: interval::cast,
+        rounding: Correct,
         flops: each::<1>,
         ..op(
             "cast",
@@ -239,6 +278,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         traits: &[Monotone],
+        rounding: OpenZero,
         attrs: &[attr_or_infinite("min", f64::NEG_INFINITY), attr_or_infinite("max", f64::INFINITY)],
         ..unary!("clamp", "min(max(x, :min), :max); NaN stays.", "float", 2, |x, attrs, _| {
             let bound = |n: usize| S::exact(attrs[n].float().unwrap_or(f64::NAN));
@@ -247,9 +287,18 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
+/// Says of a discontinuous op that it observes operands of every type.
+fn always(_: crate::DType, _: crate::DType) -> bool {
+    true
+}
+
 /// The op `tf32`: 2¹³ values of `f32` become one.
 pub(super) fn short<S: Scalar>(x: S) -> S {
     x.gentle(|v| v, 8192.0, 0.0)
+}
+
+const fn correct(def: OpDef) -> OpDef {
+    OpDef { rounding: Correct, ..def }
 }
 
 const fn with(traits: &'static [Trait], def: OpDef) -> OpDef {
@@ -309,7 +358,7 @@ fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
             let whole = move |v: f64| (v as i64).clamp(low, high);
             Element::Int(a.step(move |v| whole(v) as f64).certain().map(|_| whole(a.value())))
         }
-        Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(n as f64, to)),
+        Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(of_integer(n, to), to)),
         Element::Int(None) => Element::open(to),
         Element::Int(n) => Element::Int(n),
     }
@@ -339,15 +388,14 @@ fn power_of(mut a: i64, mut b: i64) -> i64 {
 
 /// The activation of that name.
 pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
-    let (one, half) = (S::exact(1.0), S::exact(0.5));
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
         // x·Φ(x): a kernel of its own need not be as good as x/2·(1 + erf(x/√2)) is near 0, nor as bad as that is in the tail.
-        "gelu-erf" => x * x.monotone(|x| 0.5 * libm::erfc(-x * FRAC_1_SQRT_2), 4.0, 2.0),
+        "gelu-erf" => x * x.monotone(functions::normal_distribution, 4.0, 2.0),
         "gelu-tanh" => {
-            let inner = S::exact((2.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
-            (x * half * (one + inner.tanh())).plus_ulps(8.0)
+            let twice = S::exact((8.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
+            (x * twice.sigmoid()).plus_ulps(8.0)
         }
         "silu" => (x * x.sigmoid()).plus_ulps(1.0),
         "sigmoid" => x.sigmoid(),

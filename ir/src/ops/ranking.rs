@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{
     Anchor,
     AttrKind::*,
-    Class, Default, OpDef, attr, attr_or,
+    Class, Default, OpDef, Rounding, attr, attr_or,
     eval::{Data, Element, OpCall, Value, Whole, tensors},
     op, read,
 };
@@ -13,11 +13,14 @@ use crate::Scalar;
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     attrs: &[attr("most", Int), attr_or("descending", Bool, Default::Bool(false))],
+    observes: |_, _| true,
+    rounding: Rounding::Correct,
     flops: read::<16>,
     ..op(
         "ranking",
         "How many elements of its row, along the last axis, come before each: those that are smaller, or larger where `descending` says \
-         so, and equal ones that are there before it. NaN is larger than all numbers. Of what comes after the first `most`, it is `most`.",
+         so, and equal ones that are there before it. NaN is larger than all numbers, and NaN are equal, as for NumPy's sort. Of what comes \
+         after the first `most`, it is `most`.",
         Class::Anchor(Anchor::Ranking),
         "(F number) F[B.. D] -> i32[B.. D]",
         tensors!(ranking),

@@ -3,7 +3,7 @@
 use super::{
     Anchor, AttrDef,
     AttrKind::*,
-    Class, Default, OpDef, Reduction, attr, attr_or,
+    Class, Default, OpDef, Reduction, Rounding, attr, attr_or,
     eval::{Data, Element, Eval, OpCall, Value, Whole, limits, offsets, tensors},
     op, read,
 };
@@ -35,18 +35,24 @@ pub(super) const OPS: &[OpDef] = &[
         Reduction::Product,
         tensors!(product),
     ),
-    anchor(
-        "reduce-max",
-        "The largest over the axes; NaN if one is NaN, the type's least for no elements.",
-        Reduction::Max,
-        tensors!(greatest),
-    ),
-    anchor(
-        "reduce-min",
-        "The smallest over the axes; NaN if one is NaN, the type's greatest for no elements.",
-        Reduction::Min,
-        tensors!(least),
-    ),
+    OpDef {
+        rounding: Rounding::OpenZero,
+        ..anchor(
+            "reduce-max",
+            "The largest over the axes; NaN if one is NaN, the type's least for no elements.",
+            Reduction::Max,
+            tensors!(greatest),
+        )
+    },
+    OpDef {
+        rounding: Rounding::OpenZero,
+        ..anchor(
+            "reduce-min",
+            "The smallest over the axes; NaN if one is NaN, the type's greatest for no elements.",
+            Reduction::Min,
+            tensors!(least),
+        )
+    },
     OpDef {
         attrs: ATTRS,
         flops: read::<1>,

@@ -1,4 +1,5 @@
-//! Tensors with a part of them written anew.
+//! Tensors with a part of them written anew. What would lie outside of the tensor is left out, because rules make these ops of selections
+//! that say so; where it is to be an error, `checked-id` comes before.
 
 use super::{
     AttrKind::*,

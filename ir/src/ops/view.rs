@@ -130,7 +130,7 @@ fn slice(call: &ViewCall<'_>) -> Result<Access, String> {
 fn pad(call: &ViewCall<'_>) -> Result<Access, String> {
     let (axis, before) = (axis(call, 0), int(call, 1));
     let end = &Dim::Known(before) + &call.operands[0][axis];
-    Ok(Access { pieces: vec![part(call.at, axis, &Dim::Known(before), &end, 0)], fill: call.attrs[3].float() })
+    Ok(Access { pieces: vec![part(call.at, axis, &Dim::Known(before), &end, 0)], fill: call.attrs[3].number() })
 }
 
 fn window(call: &ViewCall<'_>) -> Result<Access, String> {

@@ -40,6 +40,7 @@ struct NodeKey {
     op: Op,
     attrs: Attrs,
     operands: SmallVec<[u32; 3]>,
+    observer: Option<Op>,
 }
 
 impl<'a, 'g> Partition<'a, 'g> {
@@ -158,7 +159,8 @@ impl BodyBuilder<'_, '_, '_> {
                 true => self.outside(next),
                 false => {
                     let operands = operands.iter().map(|o| self.numbers[o]).collect();
-                    self.add(NodeKey { op: node.op, attrs: node.attrs.clone(), operands }, next)
+                    let (attrs, observer) = (node.attrs.clone(), node.observer);
+                    self.add(NodeKey { op: node.op, attrs, operands, observer }, next)
                 }
             };
             self.numbers.insert(next, number);
@@ -176,10 +178,10 @@ impl BodyBuilder<'_, '_, '_> {
 
     fn transpose(&mut self, perm: &[i64], operand: u32, stands_for: NodeId) -> u32 {
         let op = Op::named("transpose").expect("the op table has transposes");
-        self.add(
-            NodeKey { op, attrs: [Attr::from(perm)].into_iter().collect(), operands: SmallVec::from_slice(&[operand]) },
-            stands_for,
-        )
+        let attrs = [Attr::from(perm)].into_iter().collect();
+        // A view of an observed value is observed: the two are read alike.
+        let observer = self.body.nodes[operand as usize].key.observer;
+        self.add(NodeKey { op, attrs, operands: SmallVec::from_slice(&[operand]), observer }, stands_for)
     }
 
     /// The number of a value that comes out, in the order of axes in which it is stored.
@@ -218,7 +220,8 @@ impl BodyBuilder<'_, '_, '_> {
         let name = format!("{name}{}", list.len());
         list.push(id);
         let attrs = [Attr::from(name.as_str()), Attr::Type(ty)].into_iter().collect();
-        let leaf = self.add(NodeKey { op, attrs, operands: SmallVec::new() }, id);
+        let observer = self.segments.analysis.graph.node(id).observer;
+        let leaf = self.add(NodeKey { op, attrs, operands: SmallVec::new(), observer }, id);
         let Some(perm) = order else { return leaf };
         let rank = perm.len() as i64;
         let place = |axis: i64| perm.iter().position(|&p| p == axis).map_or(axis, |at| at as i64 - rank);
@@ -263,7 +266,8 @@ impl OutlinedBody {
                 key.op.def().attrs.iter().zip(&key.attrs).map(|(def, attr)| (def.name, attr.clone())).collect();
             let operands: SmallVec<[NodeId; 4]> = key.operands.iter().map(|n| NodeId(*n)).collect();
             let origin = graph.node(*stands_for).origin.clone();
-            block.apply_at(key.op.name(), &operands, &attrs, origin).expect("a node of a graph that was checked");
+            let made = block.apply_at(key.op.name(), &operands, &attrs, origin);
+            block.set_observer(made.expect("a node of a graph that was checked"), key.observer);
         }
         for (i, result) in self.results.iter().enumerate() {
             block.output(&format!("out{i}"), NodeId(*result)).expect("a tensor, under a name of its own");

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::control;
 use crate::{
     Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
+    attr::Number,
     dim::MOST_TERMS,
     graph::SubGraph,
     lang::{
@@ -301,7 +302,7 @@ impl<'a> Parser<'a> {
         let (atom, before) = (first.atom(), self.errors.len());
         let read = match def.kind {
             AttrKind::Int | AttrKind::Axis => atom.and_then(|a| a.parse().ok()).map(Attr::Int),
-            AttrKind::Float => atom.and_then(|a| a.parse::<f64>().ok()).map(Attr::from),
+            AttrKind::Float => atom.and_then(number),
             AttrKind::Bool => atom.and_then(|a| a.parse().ok()).map(Attr::Bool),
             AttrKind::Word(words) => atom.filter(|a| words.contains(a)).map(Attr::from),
             AttrKind::Name => text(first).map(Attr::from),
@@ -418,6 +419,12 @@ impl<'a> Parser<'a> {
 
 /// The most bytes that `...` fills: text that is short should not ask for memory without bound.
 const MAX_FILLED: usize = 1 << 30;
+
+/// A number; an integer that no `f64` holds keeps all its digits.
+fn number(atom: &str) -> Option<Attr> {
+    let whole = atom.parse::<i64>().ok().map(Number::from).filter(|n| n.float().is_none());
+    whole.or_else(|| atom.parse::<f64>().ok().map(Number::from)).map(Attr::from)
+}
 
 fn integers(sexp: &Sexp) -> Option<SmallVec<[i64; 6]>> {
     match &sexp.kind {

@@ -35,6 +35,8 @@ pub struct KernelOfClasses {
     pub reads: usize,
     /// The slots of which a part is written, each with the class that the rest is of.
     pub parts: Vec<(usize, ClassId)>,
+    /// The class that asks for each check of ids, by number.
+    pub checks: Vec<ClassId>,
 }
 
 /// Builds the description of one kernel of a plan, in normal form. `positions` is what was learnt of ids from kernels of the same e-graph;
@@ -54,9 +56,20 @@ pub fn kernel(
         return Err(format!("it would compute more than {MOST_CLASSES} ops"));
     }
     let interior = parts.interior.iter().copied().collect();
-    let (above, slots) = (FxHashSet::default(), Vec::new());
-    let mut builder =
-        KernelBuilder { classes, plan, parts, positions, instrs, interior, above, slots, anchor: None, row: None };
+    let (above, slots, checks) = (FxHashSet::default(), Vec::new(), Vec::new());
+    let mut builder = KernelBuilder {
+        classes,
+        plan,
+        parts,
+        positions,
+        instrs,
+        interior,
+        above,
+        slots,
+        checks,
+        anchor: None,
+        row: None,
+    };
     builder.build()
 }
 
@@ -166,6 +179,7 @@ impl<'a> KernelBuilder<'a> {
                 softcap: number("softcap"),
                 empty: match attr(node, "empty").and_then(Attr::word) {
                     Some("zeros") => EmptyRow::Zeros,
+                    Some("guarded") => EmptyRow::Guarded,
                     _ => EmptyRow::Nan,
                 },
             }),
@@ -198,7 +212,7 @@ impl<'a> KernelBuilder<'a> {
             .collect::<Result<_, _>>()?;
         let mut kernel = Kernel { anchor, body: scope.body, stores, slots };
         kernel.normalise();
-        Ok(KernelOfClasses { kernel, classes, reads, parts })
+        Ok(KernelOfClasses { kernel, classes, reads, parts, checks: std::mem::take(&mut self.checks) })
     }
 }
 

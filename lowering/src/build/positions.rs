@@ -9,7 +9,7 @@ use eutectic_ir::{
     Attr, Graph, NodeId, Tensor,
     eclasses::{ClassId, EClasses, ENode},
     index::Index,
-    interp::interpret,
+    interp::interpret_rounded,
     ops::{
         Class, Leaf,
         eval::{Value, offsets},
@@ -104,7 +104,7 @@ fn evaluated(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> 
     let mut graph = Graph::new("ids");
     let ids = added(classes, plan, class, &mut graph, &mut FxHashMap::default())?;
     graph.output("ids", ids).ok()?;
-    interpret::<f64>(&graph, &|_| None).ok()?.first().map(Value::to_tensor)
+    interpret_rounded(&graph, &|_| None).ok()?.first().map(Value::to_tensor)
 }
 
 /// Adds what a class is computed by to a graph. `known` are the classes that were met: none where one is still on the way, as the choices
@@ -135,6 +135,11 @@ fn added(
             (Class::Leaf(Leaf::Iota) | Class::Pointwise | Class::View(_), _) => {
                 let add = |&operand: &ClassId| added(classes, plan, operand, graph, known);
                 let operands = node.operands.iter().map(add).collect::<Option<Vec<_>>>()?;
+                // Kernels might look up other ids.
+                let dtypes = node.operands.iter().filter_map(|&operand| classes.classes[operand].ty.dtype());
+                if !node.op.is_settled(dtypes, c.ty.dtype()?, || true) {
+                    return None;
+                }
                 let names = def.attrs.iter().map(|attr| attr.name);
                 let attrs: Vec<(&str, Attr)> = names.zip(node.attrs.iter().cloned()).collect();
                 graph.apply(def.name, &operands, &attrs).ok()?

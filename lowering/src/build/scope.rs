@@ -28,6 +28,8 @@ pub(super) struct KernelBuilder<'a> {
     pub above: FxHashSet<ClassId>,
     /// Classes that are read, in the order of first use.
     pub slots: Vec<ClassId>,
+    /// The class of the op that asks for each check of ids, by number.
+    pub checks: Vec<ClassId>,
     /// The contraction-like anchor.
     pub anchor: Option<ClassId>,
     /// The axis of the domain that runs along a row, and its extent, in a row group.

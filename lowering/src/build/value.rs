@@ -2,8 +2,8 @@
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
-    Attr, Dim, Shape,
-    eclasses::{ClassId, ENode},
+    Attr, Attrs, Dim, Op, Shape,
+    eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
     ops::{Access, Anchor, Class, Leaf},
 };
@@ -36,12 +36,29 @@ impl KernelBuilder<'_> {
             }
             let instr = self.compute(class, place, scope)?;
             match instr {
-                ClassValue::Instr(instr) => scope.push(*instr)?,
+                ClassValue::Instr(instr) => {
+                    let value = scope.push(*instr)?;
+                    self.rounded(class, value, scope)?
+                }
                 ClassValue::Value(value) => value,
             }
         };
         scope.values.insert(key, value);
         Ok(value)
+    }
+
+    /// Rounds a computed 16-bit value to its type, where someone sees whether it was: registers hold 32 bits of it. A conversion to the
+    /// type that a value has already is that rounding.
+    fn rounded(&self, class: ClassId, value: ValueId, scope: &mut BodyScope) -> Result<ValueId, String> {
+        let dtype = scope.body.instrs[value].dtype();
+        let computes = matches!(self.node(class).op.def().class, Class::Pointwise | Class::Anchor(_));
+        let seen = self.classes.rounds_all || self.classes.classes[class].observer.is_some();
+        if !(computes && seen && dtype.is_float() && dtype.size() == 2) {
+            return Ok(value);
+        }
+        let op = Op::named("cast").ok_or("there is no op `cast`")?;
+        let attrs = Attrs::from_iter([Attr::DType(dtype)]);
+        scope.push(Instr::Map { op, attrs, args: vec![value], dtype })
     }
 
     fn load(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ValueId, String> {
@@ -60,13 +77,18 @@ impl KernelBuilder<'_> {
         let node = self.node(class);
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not computed")?;
         match node.op.def().class {
+            Class::Pointwise if node.op.def().ids.is_some() => {
+                let ids = node.op.def().ids.expect("it is one that checks")(&node.attrs);
+                let arg = self.value(node.operands[0], place, scope)?;
+                self.within(class, (arg, Dim::Known(ids.extent), ids.from_end), guards, scope).map(ClassValue::Value)
+            }
             Class::Pointwise => {
                 let args = node.operands.iter().map(|&c| self.value(c, place, scope)).collect::<Result<_, _>>()?;
                 Ok(ClassValue::from(Instr::Map { op: node.op, attrs: node.attrs.clone(), args, dtype }))
             }
             Class::View(_) => {
                 let access = self.access(class, at, &scope.body.domain)?;
-                self.read(node, access, guards, dtype, scope)
+                self.read(class, access, guards, scope)
             }
             Class::Leaf(Leaf::Iota) => {
                 let axis = attr(node, "axis").and_then(Attr::int).unwrap_or(-1);
@@ -142,12 +164,13 @@ impl KernelBuilder<'_> {
 
     fn read(
         &mut self,
-        node: &ENode,
+        class: ClassId,
         access: Access,
         guards: &[Guard],
-        dtype: eutectic_ir::DType,
         scope: &mut BodyScope,
     ) -> Result<ClassValue, String> {
+        let node = self.node(class);
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not read")?;
         let mut pieces = Vec::new();
         for piece in access.pieces {
             let Some((own, guards)) = narrowed(guards, piece.guards, &scope.body.domain) else { continue };
@@ -160,8 +183,7 @@ impl KernelBuilder<'_> {
                     None => {
                         let of_ids = scope.place(ids_at, guards.clone());
                         let arg = self.value(node.operands[ids], &of_ids, scope)?;
-                        let dtype = scope.body.instrs[arg].dtype();
-                        let id = scope.push(Instr::Within { arg, extent, guards: guards.clone(), dtype })?;
+                        let id = self.within(class, (arg, extent, false), &guards, scope)?;
                         Index::atom(Atom::Value(id))
                     }
                 };
@@ -172,9 +194,39 @@ impl KernelBuilder<'_> {
         }
         match (pieces.as_slice(), access.fill) {
             ([(guards, value)], _) if guards.is_empty() => Ok(ClassValue::Value(*value)),
-            ([], fill) => Ok(ClassValue::from(Instr::Constant { value: fill.unwrap_or(0.0).into(), dtype })),
-            (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0).into(), dtype })),
+            ([], fill) => Ok(ClassValue::from(Instr::Constant { value: fill.unwrap_or(0.0.into()), dtype })),
+            (_, fill) => Ok(ClassValue::from(Instr::Select { pieces, fill: fill.unwrap_or(0.0.into()), dtype })),
         }
+    }
+
+    /// An id that is checked where guards hold; the number of the check is that of the class. An id that was checked so already is not
+    /// checked again.
+    fn within(
+        &mut self,
+        class: ClassId,
+        (arg, extent, from_end): (ValueId, Dim, bool),
+        guards: &[Guard],
+        scope: &mut BodyScope,
+    ) -> Result<ValueId, String> {
+        if let Instr::Within { extent: known, guards: under, .. } = &scope.body.instrs[arg]
+            && !from_end
+            && *known == extent
+            && under.iter().all(|guard| guards.contains(guard))
+        {
+            return Ok(arg);
+        }
+        let dtype = scope.body.instrs[arg].dtype();
+        let instr =
+            |check| Instr::Within { arg, extent: extent.clone(), from_end, check, guards: guards.to_vec(), dtype };
+        // One check serves all that read by it.
+        if let Some(known) = (0..self.checks.len()).find_map(|check| scope.numbers.get(&instr(check)).copied()) {
+            return Ok(known);
+        }
+        let check = self.checks.iter().position(|of| *of == class).unwrap_or_else(|| {
+            self.checks.push(class);
+            self.checks.len() - 1
+        });
+        scope.push(instr(check))
     }
 
     /// The id that a class of them has at a place, where that follows from the place and lies in an axis.

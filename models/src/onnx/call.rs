@@ -1,10 +1,10 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::SubGraph};
+use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
-    import::{Importer, LoopBody},
+    import::{Carried, Importer, LoopBody},
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
     types::dtype,
 };
@@ -175,16 +175,43 @@ impl<'c, 'm> NodeCall<'c, 'm> {
 
     /// In a body, a value of what is around it.
     pub fn around(&mut self, value: NodeId) -> NodeResult {
-        self.importer.given(value)
+        self.importer.taken_in(value)
     }
 
-    /// The results of a loop.
+    /// The most times of a loop of which nobody says how often it runs.
+    pub fn most_times(&self) -> usize {
+        self.importer.most_times
+    }
+
+    /// In a body, how often the loop runs where that follows from what is known: see [`Importer::turns`].
+    pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
+        self.importer.turns(number, carried, most)
+    }
+
+    /// The value where the truth value is false; where it is true, runs end with an error in that place.
+    pub fn unless(&mut self, fails: NodeId, x: NodeId, place: &str) -> NodeResult {
+        let checked = Origin::new(format!("{}: {place}", self.origin));
+        let part = std::mem::replace(&mut self.origin, checked);
+        let mut build = || {
+            let dims = self.dims(x);
+            let one = self.op("reshape", &[x], &[("shape", shape(&[&[1], dims.as_slice()].concat()))])?;
+            let at = self.cast(fails, DType::I64)?;
+            // Only the number 0 is one of an axis of one element.
+            self.op("gather", &[one, at], &[("axis", 0.into())])
+        };
+        let checked = build();
+        self.origin = part;
+        checked
+    }
+
+    /// The results of a loop; `condition` is the number of the carried truth value that ends it.
     pub fn looped(
         &mut self,
         body: LoopBody,
         times: usize,
         starts: &[NodeId],
         scanned: &[NodeId],
+        condition: Option<usize>,
     ) -> Result<Vec<NodeId>, NodeError> {
         let operands = [starts, scanned, &body.captured].concat();
         let count = body.graph.outputs().len() as i64;
@@ -193,6 +220,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
             ("times", (times as i64).into()),
             ("carried", (starts.len() as i64).into()),
             ("scanned", (scanned.len() as i64).into()),
+            ("while", condition.map_or(-1, |at| at as i64).into()),
         ];
         let all = self.op("loop", &operands, &attrs)?;
         (0..count).map(|at| self.op("get", &[all], &[("index", at.into())])).collect()
@@ -205,15 +233,21 @@ impl<'c, 'm> NodeCall<'c, 'm> {
 
     /// The values of an input that must not depend on the model's inputs, because shapes depend on it.
     pub fn known(&self, at: usize) -> Result<Tensor, NodeError> {
-        self.value(self.input(at)?).ok_or_else(|| {
+        self.evaluated(self.input(at)?)?.ok_or_else(|| {
             let name = self.node.input.get(at).map_or("", |n| n);
             NodeError(format!("its input `{name}` depends on the model's inputs, but decides about shapes"))
         })
     }
 
-    /// The value, where it does not depend on the model's inputs.
+    /// The value, where it does not depend on the model's inputs: for decisions, not for the program. Where kernels approximate, it is
+    /// the correctly rounded one.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
         self.importer.value(id)
+    }
+
+    /// The value, where it is known and kernels give the same bits.
+    pub fn settled(&self, id: NodeId) -> Option<Tensor> {
+        self.importer.settled(id)
     }
 
     /// As [`NodeCall::value`], of values that are too large to be evaluated unless a node asks for them.
@@ -234,13 +268,29 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         }
     }
 
+    /// One element of a known input.
+    fn known_element(&self, at: usize) -> Result<Tensor, NodeError> {
+        let value = self.known(at)?;
+        match value.count() {
+            1 => Ok(value),
+            n => Err(NodeError(format!("its input {at} has {n} elements, not one"))),
+        }
+    }
+
     /// One number of a known input.
     pub fn known_number(&self, at: usize) -> Result<f64, NodeError> {
-        let values = self.known(at)?.to_f64();
-        match values.as_slice() {
-            [x] => Ok(*x),
-            _ => Err(NodeError(format!("its input {at} has {} elements, not one", values.len()))),
-        }
+        Ok(self.known_element(at)?.to_f64()[0])
+    }
+
+    /// One integer of a known input; a float is truncated.
+    pub fn known_int(&self, at: usize) -> Result<i64, NodeError> {
+        Ok(self.known_element(at)?.to_i64()[0])
+    }
+
+    /// One number of a known input, exactly.
+    pub fn known_exactly(&self, at: usize) -> Result<Number, NodeError> {
+        let value = self.known_element(at)?;
+        Ok(if value.dtype().is_float() { value.to_f64()[0].into() } else { value.to_i64()[0].into() })
     }
 }
 
@@ -287,6 +337,20 @@ impl NodeCall<'_, '_> {
         self.importer.apply(op, operands, attrs, &self.origin)
     }
 
+    /// A check that ids are legal, under the name of the node, because users look for that.
+    pub fn checked_id(&mut self, ids: NodeId, legal: Ids) -> NodeResult {
+        let names =
+            [self.node.name().rsplit('/').next().unwrap_or(""), self.node.output.first().map_or("", |name| name)];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("(no name)");
+        let origin = match self.origin.path() {
+            "" => Origin::new(name),
+            part if part == name => self.origin.clone(),
+            part => Origin::new(format!("{part}.{name}")),
+        };
+        let attrs = [("extent", legal.extent.into()), ("from-end", legal.from_end.into())];
+        self.importer.apply("checked-id", &[ids], &attrs, &origin)
+    }
+
     /// An op of ours without attributes.
     pub fn apply<const N: usize>(&mut self, op: &str, operands: [NodeId; N]) -> NodeResult {
         self.op(op, &operands, &[])
@@ -298,17 +362,17 @@ impl NodeCall<'_, '_> {
     }
 
     /// A number of that element type, without axes.
-    pub fn number_of(&mut self, value: f64, dtype: DType) -> NodeResult {
-        self.importer.constant(Tensor::from_f64(dtype, &[], [value]))
+    pub fn number_of(&mut self, value: impl Into<Number>, dtype: DType) -> NodeResult {
+        self.importer.constant(value.into().tensor(dtype))
     }
 
     /// A number with the element type of `like`.
-    pub fn number(&mut self, value: f64, like: NodeId) -> NodeResult {
+    pub fn number(&mut self, value: impl Into<Number>, like: NodeId) -> NodeResult {
         self.number_of(value, self.dtype(like))
     }
 
     /// An op of ours on a value and a number.
-    pub fn with(&mut self, op: &str, x: NodeId, number: f64) -> NodeResult {
+    pub fn with(&mut self, op: &str, x: NodeId, number: impl Into<Number>) -> NodeResult {
         let number = self.number(number, x)?;
         self.apply(op, [x, number])
     }

@@ -49,6 +49,16 @@ pub enum OnnxError {
         /// Those that there are.
         known: Vec<String>,
     },
+    /// An input was to be given in each run, but the file has no value for it.
+    #[error("{}: no input with a default is named {name}", .path.display())]
+    NoDefault {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// What the reader does not map to ops of ours: everything at once.
     #[error("{}: not supported:{}", .path.display(), lines(&Unsupported::grouped(.problems)))]
     Unsupported {

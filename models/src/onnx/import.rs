@@ -1,20 +1,27 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eutectic_ir::{
-    Attr, Class, DType, Graph, NodeId, Origin, Tensor, Type,
-    interp::evaluate,
+    Attr, Class, DType, Dim, Graph, NodeId, Origin, Tensor, Type,
+    interp::evaluate_rounded,
     ops::{Leaf, eval::Value},
 };
 
+pub(super) use turns::Carried;
+
 use super::{
-    Model, OnnxError, StoredTensor, Unsupported,
+    ImportOptions, Imported, Model, OnnxError, StoredTensor, Unsupported,
     call::NodeCall,
     error::NodeError,
     is_own,
+    TWICE,
     ops::{self, Build},
-    proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
+    proto::{FunctionProto, GraphProto, NodeProto, TensorProto, ValueInfoProto},
+    repeated_names,
+    types::ModelPort,
 };
 
 /// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
@@ -37,10 +44,18 @@ struct NamedValues {
     values: HashMap<String, Option<NodeId>>,
 }
 
+/// A value that does not depend on inputs or parameters.
+struct Known {
+    /// Each op that it is computed by was rounded to its element type.
+    value: Value<f64>,
+    /// Whether all kernels give the same bits, so that it may stand in the program.
+    settled: bool,
+}
+
 /// A graph around the body of a loop that is being read.
 struct Around {
     graph: Graph,
-    known: HashMap<NodeId, Value<f64>>,
+    known: HashMap<NodeId, Known>,
     /// What the body reads of the graph, and the body's inputs for that.
     captured: Vec<(NodeId, NodeId)>,
 }
@@ -57,8 +72,8 @@ pub(super) struct Importer<'m> {
     model: &'m Model,
     pub graph: Graph,
     params: BTreeMap<String, StoredTensor>,
-    /// Values that do not depend on inputs or parameters, and are small.
-    known: HashMap<NodeId, Value<f64>>,
+    /// Those that are small.
+    known: HashMap<NodeId, Known>,
     scopes: Vec<NamedValues>,
     /// The graphs around the body that is being read, the outermost one first.
     around: Vec<Around>,
@@ -66,7 +81,11 @@ pub(super) struct Importer<'m> {
     part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
     depth: usize,
+    /// The most times of a loop of which nobody says how often it runs.
+    pub most_times: usize,
     problems: Vec<Unsupported>,
+    /// What a user should know of a file that is read nevertheless.
+    warnings: Vec<String>,
     /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
     short: Vec<String>,
 }
@@ -77,9 +96,8 @@ pub(super) struct Importer<'m> {
 /// Everything that has no counterpart.
 pub(super) fn import(
     model: &Model,
-    shapes: &BTreeMap<String, i64>,
-    fixed: &BTreeMap<String, Tensor>,
-) -> Result<(Graph, BTreeMap<String, StoredTensor>), OnnxError> {
+    options: &ImportOptions,
+) -> Result<Imported, OnnxError> {
     let graph = model.graph();
     let mut importer = Importer {
         model,
@@ -90,12 +108,14 @@ pub(super) fn import(
         around: Vec::new(),
         part: None,
         depth: 0,
+        most_times: options.most_times,
         problems: Vec::new(),
+        warnings: Vec::new(),
         short: Vec::new(),
     };
-    importer.leaves(shapes, fixed);
+    importer.leaves(options);
     importer.nodes(&graph.node, model.opset);
-    importer.outputs(graph);
+    importer.outputs(graph, &options.shapes);
     if let (Some(problem), Some(short)) = (importer.problems.first_mut(), importer.short.first()) {
         problem.why = format!("{}; before it, {short}", problem.why);
     }
@@ -103,7 +123,8 @@ pub(super) fn import(
         return Err(OnnxError::Unsupported { path: model.path.clone(), problems: importer.problems });
     }
     importer.graph.prune();
-    Ok((importer.graph, importer.params))
+    let Importer { graph, params, warnings, .. } = importer;
+    Ok(Imported { graph, path: model.path.clone(), params, warnings })
 }
 
 /// Visits every node, those of subgraphs included.
@@ -117,38 +138,78 @@ pub(super) fn each_node(nodes: &[NodeProto], visit: &mut dyn FnMut(&NodeProto)) 
 }
 
 impl<'m> Importer<'m> {
-    fn leaves(&mut self, shapes: &BTreeMap<String, i64>, fixed: &BTreeMap<String, Tensor>) {
+    fn leaves(&mut self, options: &ImportOptions) {
         let model = self.model;
         for (name, port) in &model.inputs {
-            let input = port.as_ref().map_err(|why| NodeError(why.clone())).and_then(|port| {
-                let ty = port.bind(shapes).map_err(NodeError)?;
-                in_memory(&ty)?;
-                match fixed.get(name) {
-                    Some(value) if value.ty() != ty => {
-                        Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
-                    }
-                    Some(value) => self.constant(value.clone()),
-                    None => Ok(self.graph.input(name, ty)?),
-                }
-            });
-            let input = input.map_err(|why| self.problem("input", name, why));
-            self.define(name, input.ok());
+            let port = port.as_ref().map_err(|why| NodeError(why.clone()));
+            let ty = port.and_then(|port| Ok(port.bind(&options.shapes)?));
+            self.given(name, ty, options);
         }
         for (name, stored) in &model.stored {
-            if let Ok(stored) = stored {
-                let value = self.stored(name, stored).map_err(|why| self.problem("initializer", name, why));
-                self.define(name, value.ok());
+            let Ok(stored) = stored else { continue };
+            match model.defaults.get(name) {
+                Some(port) if options.gives(name) => {
+                    let port = port.as_ref().map_err(|why| NodeError(why.clone()));
+                    let ty = port.and_then(|port| Ok(port.bind_like(&options.shapes, &stored.ty())?));
+                    self.given(name, ty, options);
+                }
+                _ => {
+                    let value = self.stored(name, stored).map_err(|why| self.problem("initializer", name, why));
+                    self.define(name, value.ok());
+                }
             }
         }
     }
 
-    fn outputs(&mut self, graph: &GraphProto) {
+    /// An input of the model: one of the graph, or a constant where its value is known.
+    fn given(&mut self, name: &str, ty: Result<Type, NodeError>, options: &ImportOptions) {
+        let input = ty.and_then(|ty| {
+            in_memory(&ty)?;
+            match options.fixed.get(name) {
+                Some(value) if value.ty() != ty => {
+                    Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
+                }
+                Some(value) => self.constant(value.clone()),
+                None => Ok(self.graph.input(name, ty)?),
+            }
+        });
+        let input = input.map_err(|why| self.problem("input", name, why));
+        self.define(name, input.ok());
+    }
+
+    /// Compares an output with its declaration. As in ONNX Runtime, another element type is an error, and of another shape the user is
+    /// warned: the computed one counts.
+    fn declared(
+        &mut self,
+        output: &ValueInfoProto,
+        value: NodeId,
+        shapes: &BTreeMap<String, i64>,
+    ) -> Result<(), NodeError> {
+        let (Ok(port), ty) = (ModelPort::read(output), self.graph.ty(value)) else { return Ok(()) };
+        let Type::Tensor(dtype, shape) = ty else { return Ok(()) };
+        if port.dtype != *dtype {
+            return Err(NodeError(format!("it is declared as {port}, but its nodes compute {ty}; correct the declaration")));
+        }
+        let number = |dim: &Dim| dim.bind(&|name| shapes.get(name).map(|n| Dim::Known(*n))).known().filter(|n| *n >= 0);
+        let differs = port.shape.as_ref().is_some_and(|declared| {
+            let another = |(declared, made): (&Dim, &Dim)| number(declared).is_some_and(|n| made.known() != Some(n));
+            declared.rank() != shape.rank() || declared.iter().zip(shape.iter()).any(another)
+        });
+        if differs {
+            let name = output.name();
+            self.warnings.push(format!("the output `{name}` is declared as {port}, but its nodes compute {ty}; that counts"));
+        }
+        Ok(())
+    }
+
+    fn outputs(&mut self, graph: &GraphProto, shapes: &BTreeMap<String, i64>) {
         for output in &graph.output {
             let name = output.name();
             match self.lookup(name) {
                 Ok(Some(Some(value))) => {
-                    if let Err(error) = self.graph.output(name, value) {
-                        self.problem("output", name, error.into());
+                    let made = self.graph.output(name, value).map_err(NodeError::from);
+                    if let Err(why) = made.and_then(|()| self.declared(output, value, shapes)) {
+                        self.problem("output", name, why);
                     }
                 }
                 Ok(Some(None)) => {}
@@ -196,21 +257,25 @@ impl<'m> Importer<'m> {
         }
         let graph = inner.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
         let node = outer.graph.node(value);
+        let known = outer.known.get(&value);
         let constant = match node.attrs.first() {
             Some(Attr::Tensor(tensor)) if matches!(node.op.def().class, Class::Leaf(_)) => Some(tensor.clone()),
-            _ => outer.known.get(&value).map(Value::to_tensor),
+            _ => known.filter(|known| known.settled).map(|known| known.value.to_tensor()),
         };
-        if let Some(tensor) = constant {
-            let known = Value::from_tensor(&tensor);
-            let id = graph.constant(tensor)?;
-            let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
-            if known.count() <= LARGEST_KNOWN {
-                known_there.insert(id, known);
+        let (known, id) = match constant {
+            Some(tensor) => {
+                let known = Known { value: Value::from_tensor(&tensor), settled: true };
+                (Some(known), graph.constant(tensor)?)
             }
-            return Ok(id);
-        }
-        let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
-        outer.captured.push((value, id));
+            None => {
+                let known = known.map(|known| Known { value: known.value.clone(), settled: false });
+                let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
+                outer.captured.push((value, id));
+                (known, id)
+            }
+        };
+        let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
+        known_there.extend(known.filter(|known| known.value.count() <= LARGEST_KNOWN).map(|known| (id, known)));
         Ok(id)
     }
 
@@ -232,7 +297,7 @@ impl<'m> Importer<'m> {
     }
 
     /// A value of the graph around the body that is being read, in it.
-    pub fn given(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
+    pub fn taken_in(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
         self.capture(value, self.around.len() - 1)
     }
 
@@ -344,8 +409,10 @@ impl<'m> Importer<'m> {
     /// The outputs of a subgraph, whose names go to the innermost scope.
     fn inner(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
+        let twice = repeated_names(graph);
         for tensor in &graph.initializer {
             let value = StoredTensor::read(tensor, &self.model.folder)
+                .and_then(|stored| if twice.contains(tensor.name()) { Err(TWICE.into()) } else { Ok(stored) })
                 .map_err(NodeError)
                 .and_then(|stored| self.stored(tensor.name(), &stored))
                 .map_err(|why| self.problem("initializer", tensor.name(), why));
@@ -408,16 +475,22 @@ impl<'m> Importer<'m> {
 
     /// A constant.
     pub fn constant(&mut self, tensor: Tensor) -> Result<NodeId, NodeError> {
-        let value = (tensor.count() <= LARGEST_KNOWN).then(|| Value::from_tensor(&tensor));
+        let small = tensor.count() <= LARGEST_KNOWN;
+        let known = small.then(|| Known { value: Value::from_tensor(&tensor), settled: true });
         let id = self.graph.constant(tensor)?;
-        self.known.extend(value.map(|value| (id, value)));
+        self.known.extend(known.map(|known| (id, known)));
         Ok(id)
+    }
+
+    /// As [`Importer::value`], where all kernels give the same bits.
+    pub fn settled(&self, id: NodeId) -> Option<Tensor> {
+        if self.known.get(&id).is_some_and(|known| !known.settled) { None } else { self.value(id) }
     }
 
     /// The value, where it does not depend on inputs: evaluated on the way, or a tensor of the file.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
-        if let Some(value) = self.known.get(&id) {
-            return Some(value.to_tensor());
+        if let Some(known) = self.known.get(&id) {
+            return Some(known.value.to_tensor());
         }
         let node = self.graph.node(id);
         match (node.op.def().class, node.attrs.first()) {
@@ -453,9 +526,10 @@ impl<'m> Importer<'m> {
                 Some(tensor) => Value::from_tensor(&tensor),
                 None => {
                     let node = self.graph.node(at);
-                    let operands = node.operands.iter().map(|o| done.get(o).or_else(|| self.known.get(o)));
+                    let known = |o| self.known.get(o).map(|known| &known.value);
+                    let operands = node.operands.iter().map(|o| done.get(o).or_else(|| known(o)));
                     let Some(operands) = operands.collect::<Option<Vec<&Value<f64>>>>() else { return Ok(None) };
-                    let Some(value) = evaluate(at, node, &operands)?.pop() else { return Ok(None) };
+                    let Some(value) = evaluate_rounded(at, node, &operands)?.pop() else { return Ok(None) };
                     value
                 }
             };
@@ -464,7 +538,7 @@ impl<'m> Importer<'m> {
         Ok(done.get(&id).map(Value::to_tensor))
     }
 
-    /// Applies an op of ours. Of known operands the result is known too; a single number becomes a constant, because
+    /// Applies an op of ours. Of known operands the result is known too; a single number that is settled becomes a constant, because
     /// that is where rules look for numbers.
     pub fn apply(
         &mut self,
@@ -476,14 +550,18 @@ impl<'m> Importer<'m> {
         let id = self.graph.apply_at(op, operands, attrs, origin.clone())?;
         let node = self.graph.node(id);
         in_memory(&node.ty)?;
-        let values: Option<Vec<&Value<f64>>> = operands.iter().map(|o| self.known.get(o)).collect();
+        let known: Option<Vec<&Known>> = operands.iter().map(|o| self.known.get(o)).collect();
         let small = matches!(node.ty, Type::Tensor(..)) && node.ty.count() <= LARGEST_KNOWN;
-        let Some(values) = values.filter(|_| small) else { return Ok(id) };
-        let Some(value) = evaluate(id, node, &values)?.pop() else { return Ok(id) };
-        if value.count() == 1 {
+        let Some(known) = known.filter(|_| small) else { return Ok(id) };
+        let values: Vec<&Value<f64>> = known.iter().map(|known| &known.value).collect();
+        let Some(value) = evaluate_rounded(id, node, &values)?.pop() else { return Ok(id) };
+        let zero = || values.iter().any(|value| value.has_negative_zero());
+        let op_settles = node.op.is_settled(values.iter().map(|value| value.dtype), value.dtype, zero);
+        let settled = op_settles && known.iter().all(|known| known.settled);
+        if settled && value.count() == 1 {
             return self.constant(value.to_tensor());
         }
-        self.known.insert(id, value);
+        self.known.insert(id, Known { value, settled });
         Ok(id)
     }
 }

@@ -15,7 +15,7 @@ mod stored;
 mod types;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     path::{Path, PathBuf},
 };
@@ -28,6 +28,9 @@ use prost::{Message, bytes::Bytes};
 use proto::{GraphProto, ModelProto};
 pub use stored::StoredTensor;
 pub use types::ModelPort;
+
+/// The first version of the format in which a tensor of the file that is an input is a default.
+const FIRST_WITH_DEFAULTS: i64 = 4;
 
 /// The newest version of the op set that the table of ops was written for.
 pub const NEWEST_OPSET: i64 = 27;
@@ -44,9 +47,41 @@ pub struct Model {
     opset: i64,
     /// With the name, and what is wrong where a program cannot have such an input.
     inputs: Vec<(String, Result<ModelPort, String>)>,
+    /// The inputs that have a value in the file, which counts where none is given.
+    defaults: BTreeMap<String, Result<ModelPort, String>>,
     /// What is wrong with a tensor that cannot be used is told when the model is imported.
     stored: BTreeMap<String, Result<StoredTensor, String>>,
 }
+
+/// What is decided when a model becomes a graph.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Numbers of open dimensions.
+    pub shapes: BTreeMap<String, i64>,
+    /// Inputs whose values are known now: they are constants, so that shapes may depend on them.
+    pub fixed: BTreeMap<String, Tensor>,
+    /// Inputs with a default that are given a value in each run ([`Model::defaults`]). Others are what the file says.
+    pub given: BTreeSet<String>,
+    /// How often a loop runs at most, where only a condition ends it and depends on inputs. A run that would go on is an error.
+    pub most_times: usize,
+}
+
+impl Default for ImportOptions {
+    fn default() -> ImportOptions {
+        let (shapes, fixed, given) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        ImportOptions { shapes, fixed, given, most_times: MOST_TIMES }
+    }
+}
+
+impl ImportOptions {
+    /// Whether an input that has a default gets another value.
+    fn gives(&self, name: &str) -> bool {
+        self.given.contains(name) || self.fixed.contains_key(name)
+    }
+}
+
+/// See [`ImportOptions::most_times`].
+pub const MOST_TIMES: usize = 1024;
 
 /// A model as a graph.
 #[derive(Debug)]
@@ -55,6 +90,7 @@ pub struct Imported {
     pub graph: Graph,
     path: PathBuf,
     params: BTreeMap<String, StoredTensor>,
+    warnings: Vec<String>,
 }
 
 /// What is in a file.
@@ -117,8 +153,13 @@ impl Model {
         let folder = Folder::of(&path);
         let stored = tensors(graph, &folder);
         let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
-        let inputs = given.map(|info| (info.name().to_string(), ModelPort::read(info))).collect();
-        Ok(Model { inputs, stored, opset, path, folder, proto })
+        let port = |info: &proto::ValueInfoProto| (info.name().to_string(), ModelPort::read(info));
+        let inputs = given.map(port).collect();
+        // Before version 4 of the format, every tensor had to be listed as an input.
+        let may_be_given = proto.ir_version() >= FIRST_WITH_DEFAULTS;
+        let defaults = graph.input.iter().filter(|info| may_be_given && stored.contains_key(info.name()));
+        let defaults = defaults.map(port).collect();
+        Ok(Model { inputs, defaults, stored, opset, path, folder, proto })
     }
 
     fn graph(&self) -> &GraphProto {
@@ -138,6 +179,11 @@ impl Model {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
+    /// The inputs that have a value in the file: a run may give another one ([`ImportOptions::given`]).
+    pub fn defaults(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
+        self.defaults.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
+    }
+
     /// The graph for these numbers of its open dimensions. No values of parameters are needed for that.
     ///
     /// # Errors
@@ -155,11 +201,27 @@ impl Model {
         shapes: &BTreeMap<String, i64>,
         fixed: &BTreeMap<String, Tensor>,
     ) -> Result<Imported, OnnxError> {
-        let known = self.symbols();
+        self.import_as(&ImportOptions { shapes: shapes.clone(), fixed: fixed.clone(), ..ImportOptions::default() })
+    }
+
+    /// As [`Model::import`], with everything that can be decided.
+    ///
+    /// # Errors
+    /// As [`Model::import_with`]; when an input is given that has no default.
+    pub fn import_as(&self, options: &ImportOptions) -> Result<Imported, OnnxError> {
+        let shapes = &options.shapes;
+        let mut known = self.symbols();
+        let open: Vec<_> = known.iter().filter(|name| !shapes.contains_key(*name)).cloned().collect();
+        for (_, port) in self.defaults.iter().filter(|(name, _)| options.gives(name)) {
+            known.extend(port.iter().flat_map(ModelPort::symbols));
+        }
         if let Some(name) = shapes.keys().find(|name| !known.contains(name)) {
             return Err(OnnxError::NoSuchDim { path: self.path.clone(), name: name.clone(), known });
         }
-        let open: Vec<_> = known.into_iter().filter(|name| !shapes.contains_key(name)).collect();
+        if let Some(name) = options.given.iter().find(|name| !self.defaults.contains_key(*name)) {
+            let known = self.defaults.keys().cloned().collect();
+            return Err(OnnxError::NoDefault { path: self.path.clone(), name: name.clone(), known });
+        }
         if !open.is_empty() {
             return Err(OnnxError::Unbound { path: self.path.clone(), open });
         }
@@ -168,8 +230,7 @@ impl Model {
         if !problems.is_empty() {
             return Err(OnnxError::Tensors { path: self.path.clone(), problems });
         }
-        let (graph, params) = import::import(self, shapes, fixed)?;
-        Ok(Imported { graph, path: self.path.clone(), params })
+        import::import(self, options)
     }
 
     /// The nodes whose op has no mapping, whatever their attributes and shapes.
@@ -238,6 +299,11 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
 }
 
 impl Imported {
+    /// What a user should know: outputs whose declared shape is not the computed one.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// The value of each parameter.
     ///
     /// # Errors
@@ -269,7 +335,20 @@ fn is_own(domain: &str) -> bool {
 fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<StoredTensor, String>> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
     let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse".into())));
-    graph.initializer.iter().map(|t| (t.name().to_string(), StoredTensor::read(t, folder))).chain(sparse).collect()
+    let twice = repeated_names(graph).into_iter().map(|name| (name.to_string(), Err(TWICE.into())));
+    let dense = graph.initializer.iter().map(|t| (t.name().to_string(), StoredTensor::read(t, folder)));
+    dense.chain(sparse).chain(twice).collect()
+}
+
+/// What is wrong with a tensor of a name that another one has.
+const TWICE: &str = "the file has two tensors of that name; remove or rename one of them";
+
+/// The names that more than one tensor of a graph has.
+fn repeated_names(graph: &GraphProto) -> BTreeSet<&str> {
+    let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
+    let mut names: Vec<&str> = graph.initializer.iter().chain(sparse).map(|t| t.name()).collect();
+    names.sort_unstable();
+    names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ impl External {
         let offset = number("offset").transpose()?.unwrap_or(0);
         let size = Type::tensor(dtype, dims).bytes();
         match number("length").transpose()? {
-            Some(length) if length != size => Err(format!("it takes {size} bytes, its external data has {length}")),
+            // Some writers leave the length out, others say 0: the tensor takes the bytes that its type needs.
+            Some(length) if length != size && length != 0 => Err(format!("it takes {size} bytes, its external data has {length}")),
             _ => Ok(External { folder: folder.clone(), location, offset }),
         }
     }

@@ -1,6 +1,11 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
 mod decompositions;
+mod elementary;
+mod files;
+mod forms;
+mod ids;
+mod loops;
 mod pairs;
 mod resize;
 mod scatter;

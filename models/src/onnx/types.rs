@@ -73,6 +73,25 @@ impl ModelPort {
     }
 }
 
+impl ModelPort {
+    /// As [`ModelPort::bind`]; what has no number is as in a type that the file has a value of.
+    ///
+    /// # Errors
+    /// As [`ModelPort::bind`].
+    pub(super) fn bind_like(&self, values: &BTreeMap<String, i64>, like: &Type) -> Result<Type, String> {
+        let extents = like.dims().unwrap_or_default();
+        let Some(shape) = self.shape.as_ref().filter(|shape| shape.rank() == extents.len()) else {
+            return Ok(like.clone());
+        };
+        let mut values = values.clone();
+        for (dim, extent) in shape.iter().zip(extents) {
+            let [symbol] = &dim.symbols()[..] else { continue };
+            values.entry(symbol.name.to_string()).or_insert(extent as i64);
+        }
+        self.bind(&values)
+    }
+}
+
 impl std::fmt::Display for ModelPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.shape {

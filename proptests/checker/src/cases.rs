@@ -362,7 +362,13 @@ pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) ->
     loop {
         let values = values::draw(&sides.written, manner, most, random);
         match evaluated(&sides.written, &values) {
-            Err(InterpError::IndexOutOfRange { extent, .. }) if most.is_none_or(|m| m > extent) => most = Some(extent),
+            Err(InterpError::IndexOutOfRange { problem, .. }) => {
+                let extent = usize::try_from(problem.ids.extent).unwrap_or(0);
+                if most.is_some_and(|m| m <= extent) {
+                    return values;
+                }
+                most = Some(extent);
+            }
             _ => return values,
         }
     }

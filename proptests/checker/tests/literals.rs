@@ -76,6 +76,7 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
             one: None,
             zero: false,
             literals: Vec::new(),
+            ends: Vec::new(),
             dtypes: vec![dtype],
             relations_first: true,
             ops: Vec::new(),

@@ -75,7 +75,7 @@ fn right_rules_are_not_refuted() {
 
 /// Rules whose mutants show in few values only: rows that are −∞ throughout, scores far below the others, numbers that f16 rounds.
 const SUBTLE: [&str; 5] = [
-    "fuse/safe-softmax",
+    "fuse/attention-guarded-bias",
     "fuse/mask-where-finite",
     "fuse/mask-where-ten-thousand",
     "f16/attention",

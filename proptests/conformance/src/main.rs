@@ -18,7 +18,7 @@ use clap::Parser;
 use eutectic::{BACKENDS, Listed, Setup};
 use eutectic_conformance::{
     device::Device,
-    suites::{SUITES, Verdict, models, onnx, verdict},
+    suites::{SUITES, Verdict, models, numbers, onnx, verdict},
 };
 
 /// Checks that a backend computes what programs say
@@ -125,9 +125,10 @@ impl Args {
     /// Those that were asked for; the ones that take longest come last in the suites, and are started first.
     fn checks(&self) -> Vec<Named<'_>> {
         type OfFolder = fn(&Device, &Path);
-        let of_models: [(&str, OfFolder, &Option<PathBuf>); 4] = [
+        let of_models: [(&str, OfFolder, &Option<PathBuf>); 5] = [
             ("models/bert", models::bert, &self.golden),
             ("models/sam", models::sam, &self.golden),
+            ("models/numbers", numbers::numbers, &self.golden),
             ("models/sentences", models::sentences, &self.minilm),
             ("models/onnx", onnx::nodes, &self.onnx),
         ];

@@ -9,10 +9,12 @@ use eutectic_backend::{
     extents::Placement,
 };
 use eutectic_ir::{
-    DType, Origin, Tensor,
+    DType, Tensor,
+    attr::Number,
+    bounded::hides,
     index::Index,
     ops::{
-        Reduction, Writes,
+        Ids, OutOfRange, Reduction, Writes,
         eval::{Element, Eval, Value},
     },
 };
@@ -259,7 +261,7 @@ fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Co
         }
         let kernel = &program.kernels[step.kernel].at(&program.lengths(lengths));
         let slots: Vec<&Elements> = step.buffers.iter().map(|&b| &contents[b]).collect();
-        let stored = run_kernel(kernel, &slots, &step.origin)?;
+        let stored = run_kernel(kernel, &slots, step)?;
         for (store, values) in kernel.stores.iter().zip(stored) {
             let buffer = step.buffers[store.slot];
             if let Some((whole, range)) = part(buffer) {
@@ -272,9 +274,9 @@ fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Co
 }
 
 /// Every store's buffer, as the kernel leaves it.
-fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<Vec<Elements>, BackendError> {
+fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<Elements>, BackendError> {
     let operands = kernel.operands().into_iter().map(|body| {
-        let mut eval = Evaluator::new(body, slots, origin, 0, &[]);
+        let mut eval = Evaluator::new(body, slots, step, 0, &[]);
         points(&body.domain).map(|point| Ok(number(eval.value(body.results[0], &point)?))).collect()
     });
     let operands: Vec<Vec<f64>> = operands.collect::<Result<_, BackendError>>()?;
@@ -290,11 +292,12 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], origin: &Origin) -> Result<V
             let [batch, queries, columns] = extents(&kernel.body.domain, [axes.batch, axes.queries, axes.columns]);
             let [.., depth] = extents(&query.domain, [axes.batch, axes.queries, axes.depth]);
             let [_, keys, _] = extents(&key.domain, [axes.batch, axes.keys, axes.depth]);
-            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty };
+            let dtype = key.instrs[key.results[0]].dtype();
+            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty, dtype };
             (attention(&operands, [batch, queries, keys, depth, columns], &scores), 0)
         }
     };
-    let mut eval = Evaluator::new(&kernel.body, slots, origin, row_axes, &anchor);
+    let mut eval = Evaluator::new(&kernel.body, slots, step, row_axes, &anchor);
     // What no point writes stays.
     let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
     // What is the same along a row is stored even if the row is empty.
@@ -352,7 +355,7 @@ fn number(element: Element<f64>) -> f64 {
 struct Evaluator<'a> {
     body: &'a Body,
     slots: &'a [&'a Elements],
-    origin: &'a Origin,
+    step: &'a Step,
     row_axes: usize,
     anchor: &'a [f64],
     /// Reductions that were computed already, by the point outside the row.
@@ -360,8 +363,8 @@ struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    fn new(body: &'a Body, slots: &'a [&'a Elements], origin: &'a Origin, row_axes: usize, anchor: &'a [f64]) -> Self {
-        Evaluator { body, slots, origin, row_axes, anchor, rows: HashMap::new() }
+    fn new(body: &'a Body, slots: &'a [&'a Elements], step: &'a Step, row_axes: usize, anchor: &'a [f64]) -> Self {
+        Evaluator { body, slots, step, row_axes, anchor, rows: HashMap::new() }
     }
 
     fn value(&mut self, id: ValueId, point: &[usize]) -> Result<Element<f64>, BackendError> {
@@ -375,15 +378,20 @@ impl<'a> Evaluator<'a> {
                 let at = if self.hold(&load.guards, point)? { self.at(&load.at, point)? } else { 0 };
                 Ok(self.slots[load.slot][at as usize])
             }
-            Instr::Constant { value, dtype } => Ok(constant(value.get(), *dtype)),
+            Instr::Constant { value, dtype } => Ok(constant(*value, *dtype)),
             Instr::Coordinate { index, dtype } => Ok(constant(self.at(index, point)? as f64, *dtype)),
-            Instr::Within { arg, extent, guards, .. } => {
+            Instr::Within { arg, extent, from_end, guards, check, dtype } => {
                 let element = self.value(*arg, point)?;
-                let (index, extent) = (number(element) as i64, extent.capacity().unwrap_or(0) as usize);
-                if self.hold(guards, point)? && !(0..extent as i64).contains(&index) {
-                    return Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() });
+                let Element::Int(Some(id)) = element else { unreachable!("ids are integers") };
+                let ids = Ids { extent: extent.capacity().unwrap_or(0), from_end: *from_end };
+                match ids.place(id) {
+                    Some(at) => Ok(Element::Int(Some(at)).store(*dtype)),
+                    None if self.hold(guards, point)? => {
+                        let origin = self.step.origin_of_check(*check).clone();
+                        Err(BackendError::IndexOutOfRange { problem: OutOfRange { id, ids }, origin })
+                    }
+                    None => Ok(Element::Int(Some(0))),
                 }
-                Ok(element)
             }
             Instr::Map { op, attrs, args, dtype } => {
                 let args = args.iter().map(|&a| self.value(a, point)).collect::<Result<Vec<_>, _>>()?;
@@ -418,7 +426,7 @@ impl<'a> Evaluator<'a> {
                         return self.value(*value, point);
                     }
                 }
-                Ok(constant(fill.get(), *dtype))
+                Ok(constant(*fill, *dtype))
             }
         }
     }
@@ -475,8 +483,8 @@ fn combined(how: Reduction, values: impl IntoIterator<Item = Element<f64>>, dtyp
     element.store(dtype)
 }
 
-fn constant(x: f64, dtype: DType) -> Element<f64> {
-    if dtype.is_float() { Element::Real(x).store(dtype) } else { Element::Int(Some(x as i64)) }
+fn constant(x: Number, dtype: DType) -> Element<f64> {
+    if dtype.is_float() { Element::Real(x.get()).store(dtype) } else { Element::Int(Some(x.int())) }
 }
 
 fn fold(how: Reduction, values: impl Iterator<Item = f64>) -> f64 {
@@ -523,31 +531,38 @@ struct Scores {
     scale: f64,
     softcap: f64,
     empty: EmptyRow,
+    dtype: DType,
 }
 
 fn attention(operands: &[Vec<f64>], [batch, rows, keys, depth, width]: [usize; 5], how: &Scores) -> Vec<f64> {
     let mut out = Vec::with_capacity(batch * rows * width);
     for b in 0..batch {
         for s in 0..rows {
+            let biases = |t: usize| operands.get(3).map_or(0.0, |bias| bias[(b * rows + s) * keys + t]);
+            let read = |t: &usize| !how.empty.selects() || biases(*t) != f64::NEG_INFINITY;
             let score = |t: usize| {
                 let dot: f64 = (0..depth)
                     .map(|d| operands[0][(b * rows + s) * depth + d] * operands[1][(b * keys + t) * depth + d])
                     .sum();
                 let x = dot * how.scale;
                 let x = if how.softcap == 0.0 { x } else { how.softcap * (x / how.softcap).tanh() };
-                match operands.get(3).map(|bias| bias[(b * rows + s) * keys + t]) {
-                    Some(f64::NEG_INFINITY) => f64::NEG_INFINITY,
-                    bias => x + bias.unwrap_or(0.0),
-                }
+                let bias = biases(t);
+                if how.empty.selects() && hides(bias, how.dtype) { bias } else { x + bias }
             };
             let scores: Vec<f64> = (0..keys).map(score).collect();
             let most = fold(Reduction::Max, scores.iter().copied());
             let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
             let total: f64 = weights.iter().sum();
             for e in 0..width {
-                let sum: f64 = (0..keys).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
-                let empty = most == f64::NEG_INFINITY && (how.empty == EmptyRow::Zeros || keys == 0);
-                out.push(if empty { 0.0 } else { sum / total });
+                let sum: f64 =
+                    (0..keys).filter(read).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
+                let zeros = match how.empty {
+                    _ if keys == 0 => true,
+                    EmptyRow::Nan => false,
+                    EmptyRow::Zeros => most == f64::NEG_INFINITY,
+                    EmptyRow::Guarded => total.is_nan(),
+                };
+                out.push(if zeros { 0.0 } else { sum / total });
             }
         }
     }

@@ -2,15 +2,17 @@
 
 use anyhow::{Context, anyhow};
 use eutectic::{
-    Compiler, Error, Graph, RuleSet, Strategy,
-    engine::rewrites::{Choice, LoadError, Options, Phase, Stop, optimize},
+    Compiler, Error, Graph, RuleSet, Strategy, Tensor,
+    engine::rewrites::{Choice, Fp, LoadError, Options, Phase, Stop, optimize},
+    packs,
 };
 use proptest::{
     prelude::*,
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use eutectic_checker::run::check;
+use eutectic_checker::run::{check, values};
+use eutectic_ir::{Class, Op, ops::Anchor};
 
 use crate::{
     device::Device,
@@ -52,6 +54,43 @@ impl Sweep<'_> {
     pub fn programs(&self, way: Way, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         let agrees = |case: Case| self.agrees(way, &case.graph, case.seed);
         each(count, steps, seed, agrees).map_err(|e| anyhow!("{way:?}: {e}"))
+    }
+
+    /// Checks of random programs that `--fp exact` gives the bits of op-by-op execution; the first that fails is shrunk.
+    ///
+    /// # Errors
+    /// The failure, for people.
+    pub fn bits(&self, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
+        let rules = packs(self.compiler.backend())?.choose(&Choice { fp: Fp::Exact, ..Choice::default() })?;
+        let exact = self.compiler.clone().with_rules(rules);
+        each(count, steps, seed, |case: Case| {
+            // The order of a sum or product is its kernel's, and a composite op is defined in several ways.
+            let has_one_result = |op: Op| match op.def().class {
+                Class::Composite => false,
+                Class::Anchor(Anchor::Ranking) => true,
+                Class::Anchor(_) => op.hands_on(),
+                _ => true,
+            };
+            if !case.graph.nodes().all(|(_, node)| has_one_result(node.op)) {
+                return Ok(());
+            }
+            let given = values(&case.graph, case.seed);
+            let run = |strategy| -> Result<Vec<Tensor>, Error> {
+                let mut session = exact.clone().with_strategy(strategy).compile(&case.graph)?;
+                session.load_named(&given)?;
+                session.run_named(&given)
+            };
+            let (fused, apart) = (run(Strategy::Local)?, run(Strategy::Unfused)?);
+            for ((name, _), (a, b)) in case.graph.outputs().iter().zip(fused.iter().zip(&apart)) {
+                let (x, y) = (a.to_f64(), b.to_f64());
+                let differs = |at: &usize| x[*at] != y[*at] && !(x[*at].is_nan() && y[*at].is_nan());
+                if let Some(at) = (0..x.len()).find(differs) {
+                    return Err(anyhow!("{name}: element {at} is {} fused, and {} op by op", x[at], y[at]));
+                }
+            }
+            self.device.judge();
+            Ok(())
+        })
     }
 
     /// Checks of so many programs that all rules together come to rest on them, within the limits.

@@ -40,6 +40,7 @@ macro_rules! suites {
 suites! {
     ops on ALL,
     kernels on ALL,
+    masks on ALL,
     gathers on ALL,
     groups on ALL,
     products on ALL,

@@ -9,11 +9,11 @@ use eutectic_ir::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Engine, Found};
+use super::{Engine, Found, Withheld};
 use crate::{
     apply::is_settled,
     egraph::classes_of,
-    guard::{NoMatch, Sight, guard},
+    guard::{Sight, guard},
     pattern::Match,
     recipe::Compiled,
     rule::{Phase, VariableKind},
@@ -147,15 +147,20 @@ impl Engine<'_> {
         let compiled = &self.rules[rule];
         let sight = Sight::of(&compiled.pattern, &self.egraph, found);
         let key = (rule as u32, sight);
-        if let Some(known) = self.guards.get(&key) {
-            return known.clone();
-        }
-        let bindings = match guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1) {
-            Ok(bindings) => Some(Rc::new(bindings)),
-            Err(NoMatch::Mismatch(..) | NoMatch::Unsolved(..)) => None,
+        let admitted = match self.guards.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let admitted = guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1);
+                let admitted = admitted.map(Rc::new).map_err(|no_match| no_match.observer());
+                self.guards.insert(key, admitted.clone());
+                admitted
+            }
         };
-        self.guards.insert(key, bindings.clone());
-        bindings
+        if let Err(Some(observer)) = admitted {
+            let root = found.classes[compiled.pattern.roots[0]];
+            self.withheld.push(Withheld { rule, root, observer });
+        }
+        admitted.ok()
     }
 
     /// The maximal sets of members that agree in all that the right side does not splat.

@@ -140,15 +140,26 @@ struct Spent {
     held: bool,
 }
 
+/// A match that a rule was kept from, because an op observes the value that it would change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Withheld {
+    pub rule: usize,
+    pub root: Id,
+    pub observer: Op,
+}
+
 type MatchKey = (u32, SmallVec<[Sight; 1]>);
 
 pub(crate) struct Engine<'r> {
     pub egraph: EGraph,
     pub log: Log,
     pub statistics: Vec<RuleStatistics>,
+    /// The matches that observers kept rules from.
+    pub withheld: Vec<Withheld>,
     rules: &'r [Arc<Compiled>],
     limits: EngineLimits,
-    guards: FxHashMap<(u32, Sight), Option<Rc<Bindings>>>,
+    /// What each match comes to; an error tells of the op that observes its root, if that alone is in the way.
+    guards: FxHashMap<(u32, Sight), Result<Rc<Bindings>, Option<Op>>>,
     recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,
     /// How often each rule was applied to what stems from each node of the program.
@@ -171,6 +182,7 @@ impl<'r> Engine<'r> {
             egraph,
             log: Log::default(),
             statistics: rules.iter().map(statistics).collect(),
+            withheld: Vec::new(),
             rules,
             limits,
             guards: FxHashMap::default(),

@@ -79,6 +79,7 @@ fn compute(
                 operands: Default::default(),
                 ty: ty.clone(),
                 origin: Origin::default(),
+                observer: None,
             };
             let operands: Vec<_> = operands.iter().map(|v| &v[0]).collect();
             evaluate(NodeId(0), &graph_node, &operands).unwrap()

@@ -23,7 +23,7 @@ fn composites_are_what_their_parts_are() {
             let x = input(b, "x", &[2, 5]);
             b.with("log-softmax", &[x], &[("axis", (-1).into())])
         }),
-        ("mean of outer axes", "mul", |b| {
+        ("mean of outer axes", "div", |b| {
             let x = input(b, "x", &[2, 3, 4]);
             b.with("reduce-mean", &[x], &[("axes", ints(&[0, 1])), ("keep", false.into())])
         }),

@@ -34,7 +34,7 @@ fn views_and_neutral_elements_disappear() {
     let x = input(&mut b, "x", &[2, 3, 4]);
     let (zero, one) = (b.scalar(0.0), b.scalar(1.0));
     let y = b.with("transpose", &[x], &[("perm", ints(&[1, 2, 0]))]);
-    let y = b.op("add", &[y, zero]);
+    let y = b.op("sub", &[y, zero]);
     let y = b.with("transpose", &[y], &[("perm", ints(&[2, 0, 1]))]);
     let y = b.op("mul", &[one, y]);
     let y = b.with("reshape", &[y], &[("shape", dims(&[6, 4]))]);

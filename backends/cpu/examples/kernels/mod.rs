@@ -1,8 +1,8 @@
 //! Kernels as programs have them, and programs of one kernel with data: what is measured.
 
 use eutectic_backend::{
-    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Guard, Instr, Kernel, Load, Place, Program, Session,
-    Step, Store,
+    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Instr, Kernel, Load, Place, Program, Session, Step,
+    Store,
 };
 use eutectic_cpu::Cpu;
 use eutectic_ir::{
@@ -135,7 +135,8 @@ pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let at = Load { slot: 4, at: Index::coord(0), guards: Vec::new(), dtype: DType::I64 };
     let arg = push(&mut b, Instr::Load(at));
-    let id = push(&mut b, Instr::Within { arg, extent: words.into(), guards: Vec::<Guard>::new(), dtype: DType::I64 });
+    let (extent, from_end, check, guards, dtype) = (words.into(), false, 0, Vec::new(), DType::I64);
+    let id = push(&mut b, Instr::Within { arg, extent, from_end, check, guards, dtype });
     let x = load(&mut b, 0, Index::atom(Atom::Value(id)).times(n as i64).plus(&Index::coord(1)));
     let x = normalised(&mut b, x, n);
     let stores = vec![Store::new(3, dense(&[m, n]), x)];

@@ -123,7 +123,7 @@ impl Gathered {
         let fill = fill.unwrap_or(0.0);
         let hides = fill == 0.0 && map.guards.iter().any(|guard| matches!(guard.along, Along::Outer(..)));
         let sliding = Sliding::new(&map, high);
-        Some(Gathered { slot: load.slot, map, fill: number(fill, acc), hides, sliding })
+        Some(Gathered { slot: load.slot, map, fill: number(fill.into(), acc), hides, sliding })
     }
 
     /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms

@@ -11,6 +11,13 @@ pub struct Matrix {
     pub columns: isize,
 }
 
+impl Matrix {
+    /// Returns the address of a row's first element.
+    pub fn row<T>(&self, row: usize) -> *mut u8 {
+        self.at.cast::<T>().wrapping_offset(row as isize * self.rows).cast()
+    }
+}
+
 /// Rows, columns or terms that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {

@@ -10,6 +10,7 @@ mod bias;
 mod epilogue;
 mod operands;
 mod packing;
+mod poisoned;
 mod runs;
 mod shared_keys;
 
@@ -20,7 +21,7 @@ use eutectic_backend::{
     grouped::{COLUMNS, Grouped, ROWS},
     intervals::Visibility,
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, bounded::hiding};
 
 pub use self::runs::query_block;
 use self::{
@@ -145,8 +146,9 @@ struct KeyBlock<'a, T> {
     others: Option<&'a Runs>,
     key: Right<'a>,
     value: Right<'a>,
-    /// What products add to each row of scores, if anything.
+    /// The bias, where it is one row for all queries, and whether products may add it: it replaces no score.
     row: *const T,
+    adds_row: bool,
     /// Which strips of queries are past keys already.
     begun: StripSet,
     /// The number of the query that the block begins with, and which of those from there on are computed.
@@ -254,7 +256,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             target: (body.groups[1..] == [1, 1]).then(|| Operand::target(&body.nest, acc, slots)).flatten(),
             epilogue,
             layout: ScratchLayout::default(),
-            softmax: Softmax::new(form.softcap, isa),
+            softmax: Softmax::new(form.softcap, if form.empty.selects() { hiding(acc) } else { f64::NAN }, isa),
             scale: T::of(form.scale),
             empty: form.empty,
             added: slots.added(),
@@ -328,7 +330,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             let next = (rows > STRIP && n + 1 < self.grid.count()).then(|| self.grid.tile(n + 1));
             let number = first / self.grid.len()[self.batch] * self.grid.len()[self.batch].div_ceil(STRIP);
             let visibility = |strip: Range<usize>, block: usize| match &self.bias {
-                Some(bias) => bias.visibility(runs.strips(strip).map(|strip| number + strip), block),
+                Some(bias) => match bias.visibility(runs.strips(strip).map(|strip| number + strip), block) {
+                    // A score that is NaN shows under a bias that hides nothing.
+                    Visibility::Hidden if !self.empty.selects() => Visibility::Mixed,
+                    visibility => visibility,
+                },
                 None => Visibility::Plain,
             };
             let mut begun = 0;
@@ -342,7 +348,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 let others = others.as_ref();
                 let [key, value] = self.pack(launch, point, (rows, of_block, others), scratch);
                 let row = self.bias.as_ref().and_then(|bias| bias.row(launch, point, from..from + keys, scratch));
-                let row = row.map_or(std::ptr::null(), |row| row.cast());
+                let row = row.map_or(std::ptr::null(), |row| row.cast::<T>());
+                let adds_row = row.is_null() || {
+                    let row = std::slice::from_raw_parts(row, keys);
+                    !row.iter().fold(false, |any, &bias| any | self.softmax.hides(bias))
+                };
                 let ask = begun == 0;
                 let mut block = KeyBlock {
                     from,
@@ -351,6 +361,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                     key,
                     value,
                     row,
+                    adds_row,
                     begun,
                     first,
                     runs: &runs,
@@ -371,7 +382,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 begun = block.begun;
             }
             for strip in strips() {
-                self.divide(strip.clone(), output, largest, sums);
+                for r in strip.clone().filter(|&r| self.divide(self.row(output, r), largest[r], sums[r])) {
+                    let query = Matrix { at: queries.row::<T>(r), ..queries };
+                    let place = runs.of(r..r + 1).next().map_or(0, |(_, queries)| first + queries.start);
+                    self.attend_again(launch, point, (place, query), self.row(output, r), scratch);
+                }
                 if direct.is_none() {
                     let row = self.columns * size_of::<T>();
                     let at = output.at.add(strip.start * row);
@@ -396,13 +411,13 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         block: &mut KeyBlock<'_, T>,
         scratch: *mut u8,
     ) {
-        let &mut KeyBlock { from, keys, others, key, value, row, first: block_first, runs, queries, output, .. } =
-            block;
+        let &mut KeyBlock { from, keys, others, key, value, first: block_first, runs, queries, output, .. } = block;
         let different = others.map_or(keys, |others| others.len() + 1);
         let begun = block.begun >> number & 1 == 1;
         block.begun |= 1 << number;
         let bias = self.bias.as_ref().filter(|_| visibility == Visibility::Mixed);
-        let row = if bias.is_some() { row } else { std::ptr::null() };
+        let row = if bias.is_some() { block.row } else { std::ptr::null() };
+        let by_products = if block.adds_row { row } else { std::ptr::null() };
         let first = queries.rows * (strip.start * size_of::<T>()) as isize;
         let query = Matrix { at: queries.at.wrapping_offset(first), ..queries };
         // SAFETY: passed on from the caller.
@@ -410,19 +425,22 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             let products = scratch.add(self.layout.products);
             let weights = Matrix { at: scratch.add(self.layout.scores), rows: keys as isize, columns: 1 };
             let extents = Extents { m: strip.len(), n: different, k: self.depth };
-            let scaled = SumFinish { bias: row, ..SumFinish::scaled(self.scale) };
+            let scaled = SumFinish { bias: by_products, ..SumFinish::scaled(self.scale) };
             self.blockings[0].run(extents, weights, (query.into(), key), scaled, products);
             let scores = std::slice::from_raw_parts_mut(weights.at.cast::<T>(), strip.len() * keys);
             if let Some(others) = others {
                 scores.chunks_exact_mut(keys).for_each(|scores| shared_keys::spread(scores, others));
             }
             self.softmax.cap(scores);
+            if !row.is_null() && by_products.is_null() {
+                let row = std::slice::from_raw_parts(row, keys);
+                scores.chunks_exact_mut(keys).for_each(|scores| self.softmax.add(scores, row));
+            }
             if let Some(bias) = bias.filter(|bias| !bias.is_row) {
-                let add = |line: &mut [T], bias: &[T]| self.softmax.add(line, bias);
                 for (of_strip, queries) in runs.of(strip.clone()) {
                     let scores = &mut scores[of_strip * keys..];
                     let queries = block_first + queries.start..block_first + queries.end;
-                    bias.add(launch, point, (queries, from..from + keys), scores, &add, scratch);
+                    bias.add(launch, point, (queries, from..from + keys), scores, &self.softmax, scratch);
                 }
             }
             for (r, scores) in strip.clone().zip(scores.chunks_exact_mut(keys)) {
@@ -451,22 +469,22 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         unsafe { std::slice::from_raw_parts_mut(at, self.columns) }
     }
 
-    /// Divides some queries' output by their sums of weights.
-    ///
-    /// # Safety
-    /// The output must have these rows.
-    unsafe fn divide(&self, strip: Range<usize>, output: Matrix, largest: &[T], sums: &[T]) {
-        for r in strip {
-            // SAFETY: passed on from the caller.
-            let out = unsafe { self.row(output, r) };
-            // Beside a NaN, whose sum is one too, a row is not empty.
-            if largest[r] == T::of(f64::NEG_INFINITY) && sums[r] == T::of(0.0) {
-                let zeros = self.empty == EmptyRow::Zeros || self.keys == 0;
-                out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
-            } else {
-                self.softmax.scale(out, T::of(1.0).over(sums[r]));
-            }
+    /// Divides a query's output by its sum of weights. Returns whether a value that the bias hides may have made it NaN.
+    fn divide(&self, out: &mut [T], largest: T, sum: T) -> bool {
+        // A row whose sum is NaN has a score that is NaN, and is not empty.
+        let empty = largest == T::of(f64::NEG_INFINITY) && sum == T::of(0.0);
+        let zeros = match self.empty {
+            _ if self.keys == 0 => true,
+            EmptyRow::Nan => false,
+            EmptyRow::Zeros => empty,
+            EmptyRow::Guarded => empty || sum.is_nan(),
+        };
+        if zeros || empty {
+            out.fill(T::of(if zeros { 0.0 } else { f64::NAN }));
+            return false;
         }
+        let is_nan = self.softmax.finish(out, T::of(1.0).over(sum));
+        is_nan && self.bias.is_some() && self.empty.selects() && !sum.is_nan()
     }
 }
 

@@ -2,28 +2,42 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
+use eutectic_backend::NO_CHECK;
+use eutectic_ir::ops::{Ids, OutOfRange};
+
 /// The first index out of range, if any.
 #[derive(Debug, Default)]
 pub struct IndexFault {
     set: AtomicBool,
     index: AtomicI64,
-    extent: AtomicUsize,
+    extent: AtomicI64,
+    from_end: AtomicBool,
+    check: AtomicUsize,
 }
 
 impl IndexFault {
     /// Reports an index; the first one stays.
-    pub fn report(&self, index: i64, extent: usize) {
+    pub fn report(&self, OutOfRange { id, ids }: OutOfRange, check: usize) {
         if !self.set.swap(true, Ordering::AcqRel) {
-            self.index.store(index, Ordering::Release);
-            self.extent.store(extent, Ordering::Release);
+            self.index.store(id, Ordering::Release);
+            self.extent.store(ids.extent, Ordering::Release);
+            self.from_end.store(ids.from_end, Ordering::Release);
+            self.check.store(check, Ordering::Release);
         }
     }
 
-    /// Takes the report. Call it when no worker runs.
-    pub fn take(&self) -> Option<(i64, usize)> {
+    /// Reports an access outside of a buffer of so many elements: memory is looked after at each access, whatever was checked before.
+    pub fn report_access(&self, at: i64, count: usize) {
+        self.report(OutOfRange { id: at, ids: Ids { extent: count as i64, from_end: false } }, NO_CHECK);
+    }
+
+    /// Takes the report, with the number of the check. Call it when no worker runs.
+    pub fn take(&self) -> Option<(OutOfRange, usize)> {
         self.set.load(Ordering::Acquire).then(|| {
             self.set.store(false, Ordering::Release);
-            (self.index.load(Ordering::Acquire), self.extent.load(Ordering::Acquire))
+            let ids =
+                Ids { extent: self.extent.load(Ordering::Acquire), from_end: self.from_end.load(Ordering::Acquire) };
+            (OutOfRange { id: self.index.load(Ordering::Acquire), ids }, self.check.load(Ordering::Acquire))
         })
     }
 }

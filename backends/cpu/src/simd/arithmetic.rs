@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use eutectic_ir::functions;
+
 use super::{
     elementary,
     level::{Baseline, Level},
@@ -69,7 +71,13 @@ macro_rules! floats {
             fn modulo(self, b: $t) -> $t {
                 // The remainder of a division that truncates is exact; it only has the wrong sign sometimes.
                 let r = self % b;
-                if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+                if r == 0.0 {
+                    r.copysign(b)
+                } else if (r < 0.0) != (b < 0.0) {
+                    r + b
+                } else {
+                    r
+                }
             }
             #[inline(always)]
             fn power(self, b: $t) -> $t {
@@ -258,20 +266,27 @@ macro_rules! elementary {
 elementary! {
     LONG = true;
     Exp(x, k, L) { elementary::exp::<L>(x) } { x.exp() }
+    Expm1(x, k, L) { elementary::expm1::<L>(x) } { x.exp_m1() }
     Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
+    Log1p(x, k, L) { elementary::log1p::<L>(x) } { x.ln_1p() }
     Sin(x, k, L) { elementary::sin(x) } up to elementary::FEW_TURNS { x.sin() }
     Cos(x, k, L) { elementary::cos(x) } up to elementary::FEW_TURNS { x.cos() }
     Tan(x, k, L) { elementary::tan(x) } up to elementary::FEW_TURNS { x.tan() }
     Atan(x, k, L) { elementary::atan(x) } { x.atan() }
+    Asin(x, k, L) { elementary::asin(x) } { x.asin() }
+    Acos(x, k, L) { elementary::acos(x) } { x.acos() }
+    Sinh(x, k, L) { elementary::sinh(x) } { x.sinh() }
+    Cosh(x, k, L) { elementary::cosh(x) } { x.cosh() }
+    Asinh(x, k, L) { elementary::asinh(x) } { functions::asinh(x) }
+    Acosh(x, k, L) { elementary::acosh(x) } { functions::acosh(x) }
+    Atanh(x, k, L) { elementary::atanh(x) } { functions::atanh(x) }
     Tanh(x, k, L) { elementary::tanh::<L>(x) } { x.tanh() }
-    Erf(x, k, L) { elementary::erf::<L>(x) } { libm::erf(x) }
-    Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { 1.0 / (1.0 + (-x).exp()) }
-    Softplus(x, k, L) { elementary::softplus::<L>(x) } { x.max(0.0) + (-x.abs()).exp().ln_1p() }
-    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
-    GeluTanh(x, k, L)
-        { elementary::gelu_tanh::<L>(x) }
-        { let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x); x / (1.0 + (-2.0 * u).exp()) }
-    Silu(x, k, L) { elementary::silu::<L>(x) } { x / (1.0 + (-x).exp()) }
+    Erf(x, k, L) { elementary::erf::<L>(x) } { functions::erf(x) }
+    Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { functions::sigmoid(x) }
+    Softplus(x, k, L) { elementary::softplus::<L>(x) } { functions::softplus(x) }
+    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * functions::normal_distribution(x) }
+    GeluTanh(x, k, L) { elementary::gelu_tanh::<L>(x) } { elementary::gelu_tanh_f64(x) }
+    Silu(x, k, L) { elementary::silu::<L>(x) } { elementary::silu_f64(x) }
 }
 
 elementary! {

@@ -3,7 +3,10 @@
 
 use std::marker::PhantomData;
 
-use eutectic_ir::DType;
+use eutectic_ir::{
+    DType,
+    round::{of_integer, to_bf16, to_f16},
+};
 use half::{bf16, f16};
 
 use super::{
@@ -78,6 +81,30 @@ impl<S: RegisterElement> Unary for Truth<S> {
     }
 }
 
+/// A type whose elements become `f64` so that rounding that to a shorter type is rounding the element.
+trait Wide: Copy {
+    fn wide(self) -> f64;
+}
+
+macro_rules! wide {
+    ($($s:ty),*) => {$(
+        impl Wide for $s {
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                f64::from(self)
+            }
+        }
+    )*};
+}
+wide!(f64, f32, i8, u8, i32, u32);
+
+impl Wide for i64 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        of_integer(self, DType::F32)
+    }
+}
+
 /// A 16-bit float type.
 trait Half: Copy {
     fn narrow(x: f64) -> Self;
@@ -85,11 +112,11 @@ trait Half: Copy {
     fn widen(self) -> f32;
 }
 macro_rules! halves {
-    ($($t:ty),*) => {$(
+    ($($t:ty: $narrow:path),*) => {$(
         impl Half for $t {
             #[inline(always)]
             fn narrow(x: f64) -> $t {
-                <$t>::from_f64(x)
+                $narrow(x)
             }
             #[inline(always)]
             fn narrow_f32(x: f32) -> $t {
@@ -102,16 +129,16 @@ macro_rules! halves {
         }
     )*};
 }
-halves!(f16, bf16);
+halves!(f16: to_f16, bf16: to_bf16);
 
 /// To a 16-bit float, held as `f32`: one rounding, from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
-impl<S: ConvertTo<f64> + Copy, H: Half> Unary for Rounded<S, H> {
+impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     type In = S;
     type Out = f32;
     #[inline(always)]
     fn eval<L: Level>(x: S, _: [f64; 2]) -> f32 {
-        H::narrow(x.to()).widen()
+        H::narrow(x.wide()).widen()
     }
 }
 
@@ -160,6 +187,7 @@ pub fn register(dtype: DType) -> DType {
 pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     fn of<
         S: RegisterElement
+            + Wide
             + ConvertTo<f32>
             + ConvertTo<f64>
             + ConvertTo<i8>

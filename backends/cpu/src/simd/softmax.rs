@@ -107,10 +107,22 @@ unsafe fn scale_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) {
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
-unsafe fn add_run<T: AttentionElement, L: Level>(row: &mut [T], other: &[T]) {
-    for (x, &y) in row.iter_mut().zip(other) {
-        *x = x.plus(y);
+unsafe fn add_run<T: AttentionElement, L: Level>(row: &mut [T], bias: &[T], hiding: T) {
+    for (x, &y) in row.iter_mut().zip(bias) {
+        *x = if y <= hiding { y } else { x.plus(y) };
     }
+}
+
+/// # Safety
+/// The machine must have the level's instruction set.
+#[inline(always)]
+unsafe fn finish_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) -> bool {
+    let mut is_nan = false;
+    for x in row {
+        *x = x.times(by);
+        is_nan |= x.is_nan();
+    }
+    is_nan
 }
 
 per_level! {
@@ -127,7 +139,11 @@ per_level! {
 }
 per_level! {
     /// See [`Softmax::add`].
-    add<T: AttentionElement>(row: &mut [T], other: &[T]) = add_run
+    add<T: AttentionElement>(row: &mut [T], bias: &[T], hiding: T) = add_run
+}
+per_level! {
+    /// See [`Softmax::finish`].
+    finish<T: AttentionElement>(row: &mut [T], by: T) -> bool = finish_run
 }
 
 /// The steps of a running softmax, resolved for an instruction-set level.
@@ -135,22 +151,27 @@ per_level! {
 pub struct Softmax<T> {
     bound: T,
     capped: bool,
+    /// A bias up to this number replaces the score; none does where it is NaN.
+    hiding: T,
     step: unsafe fn(&mut [T], &mut T, &mut T) -> T,
     cap: unsafe fn(&mut [T], T),
     scale: unsafe fn(&mut [T], T),
-    add: unsafe fn(&mut [T], &[T]),
+    add: unsafe fn(&mut [T], &[T], T),
+    finish: unsafe fn(&mut [T], T) -> bool,
 }
 
 impl<T: AttentionElement> Softmax<T> {
-    /// With scores bounded by `softcap`, if that is not 0. The machine must have `isa`.
-    pub fn new(softcap: f64, isa: Isa) -> Softmax<T> {
+    /// With scores bounded by `softcap`, if that is not 0, where a bias up to `hiding` replaces the score. The machine must have `isa`.
+    pub fn new(softcap: f64, hiding: f64, isa: Isa) -> Softmax<T> {
         Softmax {
             bound: T::of(softcap),
             capped: softcap != 0.0,
+            hiding: T::of(hiding),
             step: step::<T>(isa),
             cap: cap::<T>(isa),
             scale: scale::<T>(isa),
             add: add::<T>(isa),
+            finish: finish::<T>(isa),
         }
     }
 
@@ -175,9 +196,27 @@ impl<T: AttentionElement> Softmax<T> {
         unsafe { (self.scale)(row, by) }
     }
 
-    /// Adds a row to another.
-    pub fn add(&self, row: &mut [T], other: &[T]) {
+    /// Multiplies a row by a number; returns whether one of the products is NaN.
+    pub fn finish(&self, row: &mut [T], by: T) -> bool {
         // SAFETY: as above.
-        unsafe { (self.add)(row, other) }
+        unsafe { (self.finish)(row, by) }
+    }
+
+    /// Adds a bias to a row of scores: a bias that hides a score replaces it.
+    pub fn add(&self, scores: &mut [T], bias: &[T]) {
+        // SAFETY: as above.
+        unsafe { (self.add)(scores, bias, self.hiding) }
+    }
+
+    /// Adds the same bias to a row of scores.
+    pub fn add_same(&self, scores: &mut [T], bias: T) {
+        for score in scores {
+            *score = if self.hides(bias) { bias } else { score.plus(bias) };
+        }
+    }
+
+    /// Whether a bias replaces the score.
+    pub fn hides(&self, bias: T) -> bool {
+        bias <= self.hiding
     }
 }

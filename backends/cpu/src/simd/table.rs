@@ -174,7 +174,9 @@ macro_rules! float_entries {
         fn $name() -> Vec<NamedKernel> {
             vec![
                 <$v>::one::<Exp<$t>>("exp"),
+                <$v>::one::<Expm1<$t>>("expm1"),
                 <$v>::one::<Log<$t>>("log"),
+                <$v>::one::<Log1p<$t>>("log1p"),
                 <$v>::one::<Sqrt<$t>>("sqrt"),
                 <$v>::one::<Rsqrt<$t>>("rsqrt"),
                 <$v>::one::<Reciprocal<$t>>("reciprocal"),
@@ -182,6 +184,13 @@ macro_rules! float_entries {
                 <$v>::one::<Cos<$t>>("cos"),
                 <$v>::one::<Tan<$t>>("tan"),
                 <$v>::one::<Atan<$t>>("atan"),
+                <$v>::one::<Asin<$t>>("asin"),
+                <$v>::one::<Acos<$t>>("acos"),
+                <$v>::one::<Sinh<$t>>("sinh"),
+                <$v>::one::<Cosh<$t>>("cosh"),
+                <$v>::one::<Asinh<$t>>("asinh"),
+                <$v>::one::<Acosh<$t>>("acosh"),
+                <$v>::one::<Atanh<$t>>("atanh"),
                 <$v>::one::<Tanh<$t>>("tanh"),
                 <$v>::one::<Erf<$t>>("erf"),
                 <$v>::one::<Sigmoid<$t>>("sigmoid"),

@@ -7,7 +7,11 @@ use eutectic_backend::{
     reach::together,
     reductions::RowValues,
 };
-use eutectic_ir::{DType, ops::Writes};
+use eutectic_ir::{
+    DType,
+    attr::Number,
+    ops::{Ids, Writes},
+};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -185,7 +189,7 @@ impl TileCompiler<'_> {
             Instr::Load(load) => self.load(load),
             Instr::Constant { value, .. } => {
                 let step = self.push(TileStep::Ready, dtype, 0);
-                self.program.values[step].constant = Some(number(value.get(), instr.dtype()));
+                self.program.values[step].constant = Some(number(*value, instr.dtype()));
                 step
             }
             Instr::Coordinate { index, .. } => match self.access(index) {
@@ -198,14 +202,15 @@ impl TileCompiler<'_> {
                 }
                 Err(why) => self.problem(why, dtype),
             },
-            Instr::Within { arg, extent, guards, .. } => {
+            Instr::Within { arg, extent, from_end, check, guards, .. } => {
                 let arg = self.at(*arg);
                 let (guards, of_guards) = self.guards(guards);
                 let mask = self.mask(arg) | of_guards;
-                let Some(extent) = extent.known().and_then(|n| usize::try_from(n).ok()) else {
+                let Some(extent) = extent.known().filter(|&n| n >= 0) else {
                     return self.problem(format!("an index into an axis of {extent}"), dtype);
                 };
-                self.push(TileStep::Within { arg, extent, guards }, dtype, mask)
+                let ids = Ids { extent, from_end: *from_end };
+                self.push(TileStep::Within { arg, ids, check: *check, guards }, dtype, mask)
             }
             Instr::Map { op, attrs, args, dtype: result } => {
                 let places: Vec<_> = args.iter().map(|&a| self.at(a)).collect();
@@ -232,7 +237,7 @@ impl TileCompiler<'_> {
                 let mask = self.mask(arg) & !self.program.row;
                 self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
             }
-            Instr::Select { pieces, fill, .. } => self.select(pieces, number(fill.get(), instr.dtype()), dtype),
+            Instr::Select { pieces, fill, .. } => self.select(pieces, number(*fill, instr.dtype()), dtype),
         }
     }
 
@@ -461,8 +466,8 @@ fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
 }
 
 /// A number as a register holds it for an element type.
-pub fn number(x: f64, dtype: DType) -> Word {
-    let tensor = eutectic_ir::Tensor::from_f64(dtype, &[], [x]);
+pub fn number(x: Number, dtype: DType) -> Word {
+    let tensor = x.tensor(dtype);
     let tensor = match dtype {
         DType::F16 | DType::Bf16 => eutectic_ir::Tensor::from_f64(DType::F32, &[], tensor.to_f64()),
         _ => tensor,

@@ -1,6 +1,6 @@
 //! What a tile program is.
 
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Ids};
 
 use super::{
     access::{CompiledAccess, TileGuard},
@@ -88,12 +88,14 @@ pub enum TileStep {
         /// How lines of it are read where runs are short.
         lines: Option<Box<GatherLines>>,
     },
-    /// The same integer, which must lie in `0..extent` where all guards hold.
+    /// The place that an integer names, which must be one where all guards hold.
     Within {
         /// The integer.
         arg: usize,
-        /// How many there are.
-        extent: usize,
+        /// Which integers are legal.
+        ids: Ids,
+        /// The number of the check in the kernel.
+        check: usize,
         /// Where it counts.
         guards: Vec<TileGuard>,
     },

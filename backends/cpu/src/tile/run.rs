@@ -1,6 +1,7 @@
 //! Running a tile program on one tile.
 
 mod gather;
+mod ids;
 mod points;
 mod walk;
 
@@ -16,6 +17,7 @@ use crate::simd::{
     prefetch::Prefetch,
     stream::{LINE, prefetch},
 };
+use ids::IdCheck;
 
 /// A program at work on a tile.
 struct TileRun<'a> {
@@ -219,8 +221,9 @@ impl TileRun<'_> {
                     }
                     self.point_to(id, register);
                 }
-                TileStep::Within { arg, extent, guards } => {
-                    self.check(*arg, *extent, guards, value.mask, register);
+                TileStep::Within { arg, ids, check, guards } => {
+                    let check = IdCheck { arg: *arg, ids: *ids, check: *check, guards };
+                    self.check(&check, value.mask, register);
                     self.point_to(id, register);
                 }
                 TileStep::Coordinate(access) => {

@@ -49,6 +49,8 @@ pub struct AttentionProblem<'a> {
     /// The type of operands as matrix units take them.
     pub unit: Option<UnitElement>,
     constants: String,
+    /// Whether the bias hides keys.
+    hides: bool,
     shares: Shares,
     stored: Option<StoredQueries>,
 }
@@ -69,11 +71,13 @@ impl<'a> AttentionProblem<'a> {
         let ([b, s, d], t, e) = ([0, 1, 2].map(|n| nests[0].domain[n]), nests[1].domain[1], nests[2].domain[2]);
         let constants = format!(
             "#define OPERANDS 3\n#define HAS_BIAS {}\nconstexpr int B = {b}, QUERIES = {s}, KEYS = {t}, DEPTH = {d}, COLUMNS = {e};\n\
-             constexpr double SCALE = {:?}, SOFTCAP = {:?};\nconstexpr bool EMPTY_IS_ZERO = {};\ntemplate <int WHICH> struct Operand;\n",
+             constexpr double SCALE = {:?}, SOFTCAP = {:?};\nconstexpr bool EMPTY_IS_ZERO = {}, GUARDED = {};\n\
+             template <int WHICH> struct Operand;\n",
             u8::from(bias.is_some()),
             scale.get(),
             softcap.get(),
             *empty == EmptyRow::Zeros,
+            *empty == EmptyRow::Guarded,
         );
         Some(AttentionProblem {
             shape,
@@ -86,6 +90,7 @@ impl<'a> AttentionProblem<'a> {
             sum: if is_wide { "double" } else { "float" },
             unit: UnitElement::of(&[query, key, value]).filter(|_| !is_wide && d <= 256 && e <= 256),
             constants,
+            hides: empty.selects(),
             stored: StoredQueries::of(kernel),
             shares: bias.as_ref().map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
         })
@@ -182,7 +187,8 @@ impl<'a> AttentionProblem<'a> {
         let mut bias_lanes = 1;
         let mut sees = None;
         if let Some((nest, result)) = &self.bias {
-            sees = seen(nest, *result, [bq, bt]);
+            // Where the bias is added to every score, no tile is left out.
+            sees = if self.hides { seen(nest, *result, [bq, bt]) } else { None };
             let printed = match units {
                 Units::Warpgroups(groups) => {
                     let room = groups.room(bt, e.max(1).next_multiple_of(16));
@@ -191,9 +197,10 @@ impl<'a> AttentionProblem<'a> {
                 Units::Warps(resident) => {
                     score_bias::bias(nest, *result, slots, bt, self.warps_room(bq, bt, resident))?
                 }
-                Units::Threads if few => self.bias(nest, *result, 1)?,
-                Units::Threads => self.bias(nest, *result, bt / 16)?,
+                Units::Threads if few => self.bias("bias", nest, *result, 1)?,
+                Units::Threads => self.bias("bias", nest, *result, bt / 16)?,
             };
+            methods += &self.bias("one_bias", nest, *result, 1)?.methods;
             before += &printed.before;
             methods += &printed.methods;
             bias_lanes = printed.lanes;
@@ -260,7 +267,7 @@ impl<'a> AttentionProblem<'a> {
         }
     }
 
-    fn bias(&self, nest: &Nest, result: usize, most: usize) -> Result<PrintedBias, Vec<String>> {
+    fn bias(&self, name: &str, nest: &Nest, result: usize, most: usize) -> Result<PrintedBias, Vec<String>> {
         let slots = &self.kernel.slots;
         let lanes = SplitAxis::best(nest, slots, 2, most);
         let mut emitter = Emitter::new(&CudaC, slots, nest, &["b", "s", "t"], lanes, "v");
@@ -271,7 +278,7 @@ impl<'a> AttentionProblem<'a> {
         if !emitter.problems.is_empty() {
             return Err(emitter.problems);
         }
-        let methods = method(&format!("void bias(int b, int s, int t, {}* out)", self.sum), &emitter.text);
+        let methods = method(&format!("void {name}(int b, int s, int t, {}* out)", self.sum), &emitter.text);
         Ok(PrintedBias { before: String::new(), methods, lanes: lanes.count })
     }
 }

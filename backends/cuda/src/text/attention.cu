@@ -3,6 +3,13 @@
 
 template <class T> FN T nothing() { return (T)as_float(0xff800000u); }
 
+// Whether a bias replaces the score: scores up to 2^92 are lost beside it. Under guards it is added to each score.
+template <class T> FN bool hides(T bias) {
+    if constexpr (GUARDED) return false;
+    else if constexpr (sizeof(T) == 8) return bias <= (T)-89202980794122492566142873090593446023921664.0;
+    else return bias <= -166153499473114484112975882535043072.0f;
+}
+
 // The score of a product of query and key, in some unit.
 template <class T> FN T score(T product, T unit) {
     if constexpr (SOFTCAP != 0.0) return (T)SOFTCAP * unit * tanh(product * (T)(SCALE / SOFTCAP));
@@ -18,15 +25,67 @@ template <int BT, int SPLITS> FN void share_keys(int block, int split, int& firs
     last = end < last ? end : last;
 }
 
+// An element of an operand by itself.
+template <int WHICH> FN typename Operand<WHICH>::T element(const Slots& s, int b, int o, int k) {
+    using O = Operand<WHICH>;
+    typename O::T out[O::LANES], own = 0;
+    evaluate<WHICH>(s, b, O::ALONG ? o : o / O::LANES, O::ALONG ? k / O::LANES : k, out);
+#pragma unroll
+    for (int v = 0; v < O::LANES; v++)
+        if ((O::ALONG ? k : o) % O::LANES == v) own = out[v];
+    return own;
+}
+
+// Some columns of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times NaN or infinity is NaN.
+template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at, int e, T* out) {
+#if HAS_BIAS
+    const int query = s.query_of(b, at);
+    T most = nothing<T>(), total = 0, sums[LANES] = {};
+#pragma unroll 1
+    for (int t = 0; t < KEYS; t++) {
+        T x[1];
+        s.one_bias(b, query, t, x);
+        if (x[0] == nothing<T>()) continue;
+        if (!hides(x[0])) {
+            T product = 0;
+#pragma unroll 1
+            for (int d = 0; d < DEPTH; d++) product += (T)element<0>(s, b, at, d) * (T)element<1>(s, b, t, d);
+            x[0] += score(product, (T)1);
+        }
+        const T now = max_of(most, x[0]), base = now == nothing<T>() ? (T)0 : now, scale = exp(most - base), weight = exp(x[0] - base);
+        total = total * scale + weight;
+#pragma unroll
+        for (int n = 0; n < LANES; n++) sums[n] = sums[n] * scale + weight * (T)element<2>(s, b, e + n, t);
+        most = now;
+    }
+#pragma unroll
+    for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
+#endif
+}
+// Where it would be printed many times, it is a function.
+template <class T, int LANES> APART void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
+
 // Of some columns of a stored query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
 // in memory of the kernel's own.
-template <int SPLITS, int LANES, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
+template <int SPLITS, int LANES, bool CALLS = false, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
     if (at >= s.stored_queries(b) || e >= COLUMNS) return;
     if constexpr (SPLITS == 1) {
-        const bool empty = most == nothing<T>() && (EMPTY_IS_ZERO || KEYS == 0);
+        const bool none = most == nothing<T>(), zeros = none && (EMPTY_IS_ZERO || KEYS == 0) || GUARDED && (none || total != total);
         T out[LANES];
 #pragma unroll
-        for (int n = 0; n < LANES; n++) out[n] = empty ? (T)0 : sums[n] / total;
+        for (int n = 0; n < LANES; n++) out[n] = zeros ? (T)0 : sums[n] / total;
+        if constexpr (HAS_BIAS && !GUARDED) {
+            bool poisoned = false;
+#pragma unroll
+            for (int n = 0; n < LANES; n++) poisoned |= out[n] != out[n];
+            if (poisoned && !none && total == total) {
+                T again[LANES];
+                if constexpr (CALLS) call_again<T, LANES>(s, b, at, e, again);
+                else attend_again<T, LANES>(s, b, at, e, again);
+#pragma unroll
+                for (int n = 0; n < LANES; n++) out[n] = again[n];
+            }
+        }
         s.epilogue(b, at, e / LANES, out);
     } else {
         const i64 row = ((i64)split * B + b) * QUERIES + at;
@@ -124,8 +183,8 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                     for (int n = 0; n < BIAS; n++) {
                         // A hidden key is left out, whatever its score is.
-                        const bool hidden = t + n >= KEYS || bias[n] == nothing<T>();
-                        x[i][j + n] = hidden ? nothing<T>() : score(x[i][j + n], (T)1) + bias[n];
+                        const T seen = hides(bias[n]) ? bias[n] : score(x[i][j + n], (T)1) + bias[n];
+                        x[i][j + n] = t + n >= KEYS ? nothing<T>() : seen;
                     }
                 }
                 T now = most[i];
@@ -177,7 +236,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
         for (int i = 0; i < 4; i++) {
             const int at = s0 + ty * 4 + i;
 #pragma unroll
-            for (int e = 0; e < FOURS; e += LANES) deliver<SPLITS, LANES>(s, split, b, at, e0 + e / 4 * 64 + tx * 4 + e % 4, &sums[i][e], most[i], total[i]);
+            for (int e = 0; e < FOURS; e += LANES) deliver<SPLITS, LANES, true>(s, split, b, at, e0 + e / 4 * 64 + tx * 4 + e % 4, &sums[i][e], most[i], total[i]);
             if constexpr (REST > 0) {
                 // Neighbouring threads have what is stored together.
                 constexpr int SHARE = LANES > REST ? LANES / REST : 1;
@@ -186,7 +245,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
                 for (int n = 0; n < SHARE * REST; n++) rest[n] = n < REST ? sums[i][FOURS + n] : shuffle(sums[i][FOURS + n % REST], n / REST);
 #pragma unroll
                 for (int e = 0; e < SHARE * REST; e += LANES)
-                    if (tx % SHARE == 0) deliver<SPLITS, LANES>(s, split, b, at, e0 + FOURS * 16 + tx * REST + e, rest + e, most[i], total[i]);
+                    if (tx % SHARE == 0) deliver<SPLITS, LANES, true>(s, split, b, at, e0 + FOURS * 16 + tx * REST + e, rest + e, most[i], total[i]);
             }
         }
     }

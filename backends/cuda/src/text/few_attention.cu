@@ -78,8 +78,8 @@ template <class T, int BT, int THREADS, int SPLITS, int LANES> FN void attend_fe
                     if (t < last) s.bias(b, s.query_of(b, q), t, bias);
 #endif
                     // A hidden key is left out, whatever its score is.
-                    const bool hidden = t >= last || bias[0] == nothing<T>();
-                    x[j] = hidden ? nothing<T>() : score(scores[q * BT + j * 32 + lane], (T)1) + bias[0];
+                    const T seen = hides(bias[0]) ? bias[0] : score(scores[q * BT + j * 32 + lane], (T)1) + bias[0];
+                    x[j] = t >= last ? nothing<T>() : seen;
                     now = max_of(now, x[j]);
                 }
 #pragma unroll

@@ -2,6 +2,7 @@
 
 #define FN static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
+#define APART static __device__ __noinline__
 #define KERNEL(THREADS, BLOCKS) extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #define PARAMETER const __grid_constant__
 #define CONSTANT static __constant__

@@ -18,6 +18,9 @@ template <class T> FN T wrap_mul(T a, T b) {
     if constexpr (IsFloat<T>::value) return a * b;
     else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
 }
+// The product of an op is rounded: the compiler must not make one operation of it and a sum that reads it.
+FN float mul_of(float a, float b) { return __fmul_rn(a, b); }
+FN double mul_of(double a, double b) { return __dmul_rn(a, b); }
 template <class T> FN T choose(bool when, T a, T b) { return when ? a : b; }
 template <class T> FN T max_of(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> FN T min_of(T a, T b) { return a < b || a != a ? a : b; }
@@ -51,22 +54,25 @@ template <class T> FN T power_of(T a, T b) {
     }
     return product;
 }
-template <class T> FN T gelu_tanh(T x) {
-    T u = (T)0.79788456080286536 * (x + (T)0.044715 * x * x * x);
-    return x / ((T)1 + exp((T)-2 * u));
+template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
+// x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root.
+template <class T> FN T gated(T x, T v) {
+    if (v < (T)-80) { const T root = exp((T)0.5 * v); return (x * root) * root; }
+    return x / ((T)1 + exp(-v));
 }
-// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3), for z = |x|; what is lost in squaring goes into the exponential. CUDA's own has branches.
-FN float erfc_of(float x) {
-    const float z = smaller(fabs(x), 10.5f);
-    const float t = inverse(z + 3.0f), q = (z - 3.0f) * t;
-    float p = fma(fma(fma(-0.0003315915f, q, -0.00049534085f), q, 0.0030772053f), q, -0.001220758f);
-    p = fma(fma(fma(p, q, -0.026837409f), q, 0.11952821f), q, -0.31046638f);
-    p = fma(fma(fma(p, q, 0.5902283f), q, -0.8833945f), q, 1.0740069f);
-    const float square = z * z, e = exp(-square);
-    const float tail = fma(-fma(z, z, -square), e, e) * (p * t);
-    return x < 0 ? 2.0f - tail : tail;
+template <class T> FN T gelu_tanh(T x) { return gated(x, (T)1.5957691216057308 * (x + (T)0.044715 * x * x * x)); }
+// x·Φ(x) within 8 units in the last place, with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|; what is lost in
+// squaring goes into the exponential. Where Φ is subnormal, below −12.9, it has fewer bits.
+FN float gelu_erf(float x) {
+    const float c = 4.2426405f, a = smaller(fabs(x), 14.5f);
+    const float t = inverse(a + c), q = (a - c) * t;
+    float p = fma(fma(fma(0.00010716314f, q, 0.0022760262f), q, -0.0011038812f), q, -0.019068785f);
+    p = fma(fma(fma(fma(fma(p, q, 0.084562376f), q, -0.21951781f), q, 0.4173515f), q, -0.62465477f), q, 0.7594376f);
+    const float square = a * a, e = exp(-0.5f * square);
+    const float tail = fma(-0.5f * fma(a, a, -square), e, e) * (p * t);
+    return x * (x < 0 ? (x < -14.5f ? 0.0f : tail) : 1.0f - tail);
 }
-FN double erfc_of(double x) { return erfc(x); }
+FN double gelu_erf(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752); }
 // For 16-bit results, of relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z), erfc(z) · exp(z²) / 2 is t · P(t) within
 // 5·10⁻⁵ of itself, P by interpolation at Chebyshev's nodes for z up to 9.
 FN float quick_gelu_erf(float x) {
@@ -93,11 +99,13 @@ template <class T, class X> FN T saturate(X x) {
 template <class I> FN I floor_div(I x, I by) { I q = x / by; return x % by < 0 ? q - 1 : q; }
 template <class I> FN I floor_mod(I x, I by) { I r = x % by; return r < 0 ? r + by : r; }
 
-struct Fault { u64 is_set; i64 step, index, extent; };
-template <class I> FN i64 within(I index, i64 extent, bool counts, Fault* fault, i64 step) {
-    if (index >= (I)0 && (u64)index < (u64)extent) return (i64)index;
+struct Fault { u64 is_set; i64 step, index, check; };
+// Ids from −`back` to −1 count from the end.
+template <class I> FN i64 within(I index, i64 extent, i64 back, bool counts, Fault* fault, i64 step, i64 check) {
+    const i64 at = index < (I)0 ? (i64)index + back : (i64)index;
+    if ((u64)at < (u64)extent) return at;
     if (counts && atomicCAS(&fault->is_set, (u64)0, (u64)1) == 0) {
-        fault->step = step; fault->index = (i64)index; fault->extent = extent;
+        fault->step = step; fault->index = (i64)index; fault->check = check;
     }
     return 0;
 }

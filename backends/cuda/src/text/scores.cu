@@ -46,7 +46,7 @@ template <int BT, int WIDTH, int BIAS, bool LAST, bool MIXED>
 FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[WIDTH / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
     // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
     constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
-    constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : LOG_2_E;
+    constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : 1.0f;
     const int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
@@ -66,10 +66,10 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
 #pragma unroll
                 for (int n = 0; n < BIAS; n++) {
                     float& y = x[j * 4 + row * 2 + h + n];
-                    if constexpr (!RISES) y = score(y, 1.0f);
+                    if constexpr (!RISES) y = score(y, LOG_2_E);
 #if HAS_BIAS
-                    // A hidden key is left out, whatever its score is.
-                    if constexpr (MIXED) y = bias[n] == nothing<float>() ? bias[n] : y + bias[n];
+                    // A hidden key is left out, whatever its score is. The least number would not be finite in another unit.
+                    if constexpr (MIXED) y = hides(bias[n]) ? bias[n] : fma(bias[n], LOG_2_E, y);
 #endif
                     if (LAST && t + n >= KEYS) y = nothing<float>();
                     now = max_of(now, y);

@@ -6,7 +6,10 @@ use eutectic_backend::{
     BackendError, Instr, Kernel, Memory, Place, Port, Program, Refusal, Step,
     hazards::{MemoryRange, MemorySpace, hazards},
 };
-use eutectic_ir::{Origin, Symbol, Type};
+use eutectic_ir::{
+    Dim, Origin, Symbol, Type,
+    ops::{Ids, OutOfRange},
+};
 
 use crate::{
     bounds::outside,
@@ -42,6 +45,8 @@ pub struct BoundStep {
     pub stores: Vec<usize>,
     /// Its model part.
     pub origin: Origin,
+    /// Its model part of each check of ids, by number.
+    pub checks: Vec<Origin>,
 }
 
 /// A kernel's launches, compiled.
@@ -69,6 +74,8 @@ pub struct Code<D: Device> {
     pub workspace: usize,
     /// Whether a step reads indices from tensors.
     pub faults: bool,
+    /// The checks of ids of each kernel: the number, the extent, and whether negative ids count from the end.
+    checks: Vec<Vec<(usize, Dim, bool)>>,
     /// The program, if extents of it are told by runs.
     pub varying: Option<Program>,
     /// The extents that kernels read, each with its byte: those of a kernel side by side.
@@ -201,8 +208,8 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         sources: step.buffers.iter().map(|&id| sources[id]).chain(places[step.kernel]).collect(),
         stores: program.kernels[step.kernel].stores.iter().map(|s| s.slot).collect(),
         origin: step.origin.clone(),
+        checks: step.checks.clone(),
     };
-    let reads = |instr: &Instr| matches!(instr, Instr::Within { .. });
     // All steps that need memory of their own have the same.
     let workspace = |kernel: usize| kernels[kernel].iter().map(|(launch, _)| launch.workspace).max().unwrap_or(0);
     let waits = |steps: &[Step]| {
@@ -215,6 +222,7 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         hazards(steps.iter().map(touched))
     };
     let waits = [waits(&program.load), waits(&program.run)];
+    let checks: Vec<Vec<_>> = program.kernels.iter().map(checks).collect();
     Ok(Code {
         device: device.clone(),
         load: program.load.iter().map(bind).collect(),
@@ -231,9 +239,19 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         workspace: (0..kernels.len()).map(workspace).max().unwrap_or(0),
         varying: (!program.extents.is_empty()).then(|| program.clone()),
         lengths,
-        faults: program.kernels.iter().flat_map(Kernel::bodies).flat_map(|body| &body.instrs).any(reads),
+        faults: checks.iter().any(|checks| !checks.is_empty()),
+        checks,
         kernels,
     })
+}
+
+/// The checks of ids in a kernel.
+fn checks(kernel: &Kernel) -> Vec<(usize, Dim, bool)> {
+    let check = |instr: &Instr| match instr {
+        Instr::Within { extent, from_end, check, .. } => Some((*check, extent.clone(), *from_end)),
+        _ => None,
+    };
+    kernel.bodies().into_iter().flat_map(|body| &body.instrs).filter_map(check).collect()
 }
 
 impl<D: Device> Code<D> {
@@ -274,16 +292,17 @@ impl<D: Device> Code<D> {
         self.varying.as_ref().map_or_else(Vec::new, Program::most)
     }
 
-    /// The axis that a step of a run of some lengths reads at an index which is beyond it, and not beyond the longest.
-    fn extent(&self, step: Option<&BoundStep>, lengths: &[usize]) -> Option<usize> {
-        let program = self.varying.as_ref()?;
-        let kernel = &program.kernels[step?.kernel];
-        let within = |i: &Instr| match i {
-            Instr::Within { extent, .. } if extent.varies() => extent.bind(&program.lengths(lengths)).known(),
-            _ => None,
+    /// The ids that are legal in a run of some lengths for a check of a step, and whether their number varies.
+    fn ids(&self, step: &BoundStep, check: usize, lengths: &[usize]) -> Option<(Ids, bool)> {
+        let lengths = self.varying.as_ref().map(|program| program.lengths(lengths));
+        let bound = |extent: &Dim| match &lengths {
+            Some(lengths) => extent.bind(lengths).known(),
+            None => extent.known(),
         };
-        let extents = kernel.bodies().into_iter().flat_map(|body| &body.instrs).filter_map(within);
-        extents.min().and_then(|n| usize::try_from(n).ok())
+        let checks = self.checks[step.kernel].iter().find(|known| known.0 == check);
+        checks.map(|(_, extent, from_end)| {
+            (Ids { extent: bound(extent).unwrap_or(0), from_end: *from_end }, extent.varies())
+        })
     }
 
     /// What a run of some lengths reported, if an index was out of range; the report is taken.
@@ -304,13 +323,17 @@ impl<D: Device> Code<D> {
             return Ok(());
         }
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
-        let step = steps.get(word(1) as usize);
-        let origin = step.map_or_else(Origin::default, |step| step.origin.clone());
-        let (index, extent) = (word(2), word(3) as usize);
-        let (index, extent) = match self.extent(step, lengths) {
-            Some(length) if index >= FAR => (index - FAR, length),
-            _ => (index, extent),
+        let (id, check) = (word(2), usize::try_from(word(3)).unwrap_or(usize::MAX));
+        let Some(step) = steps.get(word(1) as usize) else {
+            return Err(BackendError::Device(format!("id {id} is out of range in a step that there is not")));
         };
-        Err(BackendError::IndexOutOfRange { index, extent, origin })
+        let origin = step.checks.get(check).unwrap_or(&step.origin).clone();
+        let problem = match self.ids(step, check, lengths) {
+            // Beyond the end of an axis that varies, ids are moved.
+            Some((ids, true)) if id >= FAR => OutOfRange { id: id - FAR, ids },
+            Some((ids, _)) => OutOfRange { id, ids },
+            None => return Err(BackendError::Device(format!("id {id} is out of range at {origin}"))),
+        };
+        Err(BackendError::IndexOutOfRange { problem, origin })
     }
 }

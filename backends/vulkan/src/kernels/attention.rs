@@ -43,9 +43,11 @@ impl AttentionProblem<'_> {
         let AttentionTile { queries: bq, keys: bt, columns: be, threads, .. } = *tile;
         let most = if tile.way == AttentionWay::Units { EIGHT } else { 4 };
         let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, &query_of("m"))?;
-        let queries = self.functions();
+        let queries = self.functions() + &self.sum_of_seen()?;
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
-        let sees = self.bias.as_ref().and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));
+        // Where the bias is added to every score, no tile is left out.
+        let bias = self.bias.as_ref().filter(|_| self.empty.selects());
+        let sees = bias.and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));
         let (blocks, chunks) = (s.div_ceil(bq), e.div_ceil(be));
         // Sums, the largest score and the weights' total of each row and part.
         let partial = |parts: usize| parts * b * s * (e + 2);
@@ -124,7 +126,7 @@ impl AttentionProblem<'_> {
         );
         (0..lanes).for_each(|n| add += &format!("s{n} += w * {};\n", load(&format!("of_part + at_n + {n}"))));
         body += &dialect.in_turns(("part", "0"), parts, 1, TURNS, &add);
-        body += &epilogue.at(|lane| self.finished(&format!("s{lane}")));
+        body += &self.finish(epilogue, |lane| format!("s{lane}"));
         Ok(body + "}\n")
     }
 }

@@ -7,7 +7,7 @@ use eutectic_gpu::{
     lanes::SplitAxis,
     stored_queries::{StoredQueries, query_of},
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, bounded::hiding};
 
 use super::{
     matrices::may_end_within,
@@ -30,8 +30,8 @@ pub struct AttentionProblem<'a> {
     pub bias: Option<(Nest, usize)>,
     pub scale: f64,
     pub softcap: f64,
-    /// Whether a row without keys gives zeros.
-    pub zeros: bool,
+    /// What a row without weights gives.
+    pub empty: EmptyRow,
     /// Which queries are stored, if not all.
     pub stored: Option<StoredQueries>,
 }
@@ -93,7 +93,7 @@ impl AttentionPoints<'_> {
             let of_row = [store(&format!("row_at + {e}"), "most"), store(&format!("row_at + {}", e + 1), "total")];
             text += &format!("if (at_n == 0) {{ {} }}\n", of_row.concat());
         } else {
-            text += &self.epilogue.at(|lane| self.problem.finished(&sum(lane)));
+            text += &self.problem.finish(self.epilogue, sum);
         }
         text + "}\n"
     }
@@ -124,7 +124,7 @@ impl<'a> AttentionProblem<'a> {
             bias,
             scale: scale.get(),
             softcap: softcap.get(),
-            zeros: *empty == EmptyRow::Zeros || t == 0,
+            empty: if t == 0 { EmptyRow::Zeros } else { *empty },
             stored: StoredQueries::of(kernel),
         })
     }
@@ -167,10 +167,86 @@ impl<'a> AttentionProblem<'a> {
         self.dialect.function(name, sum, sum).ok_or_else(|| vec![format!("attention in {sum}: `{name}` on {sum}")])
     }
 
-    /// A sum over its weights' total.
-    pub fn finished(&self, sum: &str) -> String {
-        let empty = if self.zeros { format!("most == {}", self.nothing()) } else { "false".into() };
-        format!("select({sum} / total, {}(0), {empty})", register(self.sum))
+    /// Whether the bias hides keys, instead of being added to every score.
+    pub fn hides_keys(&self) -> bool {
+        self.bias.is_some() && self.empty.selects()
+    }
+
+    /// Statements for sums from column `at_n` of row `m` on, which are divided by their weights' total.
+    pub fn finish(&self, epilogue: &Epilogue, sum: impl Fn(usize) -> String) -> String {
+        let (ty, nothing) = (register(self.sum), self.nothing());
+        let zeros = match self.empty {
+            EmptyRow::Nan => "false".into(),
+            EmptyRow::Zeros => format!("most == {nothing}"),
+            EmptyRow::Guarded => format!("most == {nothing} || !(total == total)"),
+        };
+        let mut text = format!("let is_zero = {zeros};\n");
+        for lane in 0..epilogue.lanes() {
+            text += &format!("var result{lane} = select({} / total, {ty}(0), is_zero);\n", sum(lane));
+            if self.hides_keys() {
+                text += &format!(
+                    "if (!(result{lane} == result{lane}) && total == total && most != {nothing}) {{\n\
+                     result{lane} = sum_of_seen(b, m, at_n + {lane});\n}}\n"
+                );
+            }
+        }
+        text + &epilogue.at(|lane| format!("result{lane}"))
+    }
+
+    /// The function that computes a column of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times
+    /// NaN or an infinity is NaN.
+    ///
+    /// # Errors
+    /// What cannot be printed.
+    pub fn sum_of_seen(&self) -> Result<String, Vec<String>> {
+        let Some((bias, result)) = self.bias.as_ref().filter(|_| self.hides_keys()) else { return Ok(String::new()) };
+        let (ty, nothing, [.., t, d, _]) = (register(self.sum), self.nothing(), self.extents);
+        let (max, exp) = (self.function("max_of")?, self.function("exp")?);
+        // Statements that leave an element in a variable.
+        let element = |nest: &Nest, result: usize, names: [&str; 3], variable: &str| {
+            let lanes = SplitAxis { axis: 2, count: 1 };
+            let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &names, lanes, "v");
+            let value = emitter.lane(result, 0);
+            let text = format!("{{\n{}{variable} = {ty}({value});\n}}\n", emitter.text);
+            if emitter.problems.is_empty() { Ok(text) } else { Err(emitter.problems) }
+        };
+        let [query, key, value] = &self.operands;
+        let place = self.stored.as_ref().map_or("m".into(), |_| query_of("m"));
+        Ok(format!(
+            "fn sum_of_seen(b: i32, m: i32, n: i32) -> {ty} {{\nlet s = query_of(b, m);\nvar most = {nothing};\nvar total = {ty}(0);\n\
+             var sum = {ty}(0);\nvar x: {ty};\nvar y: {ty};\nvar more: {ty};\nfor (var t = 0; t < {t}; t += 1) {{\n{}\
+             if (more == {nothing}) {{ continue; }}\nvar product = {ty}(0);\nfor (var d = 0; d < {d}; d += 1) {{\n{}{}product += x * y;\n}}\n\
+             let score = {};\nlet with_bias = {};\n\
+             let next = {max}(most, with_bias);\nlet base = select(next, {ty}(0), next == {nothing});\nlet scale = {exp}(most - base);\n\
+             let weight = {exp}(with_bias - base);\nmost = next;\n{}total = total * scale + weight;\nsum = sum * scale + weight * y;\n}}\n\
+             return sum / total;\n}}\n",
+            element(bias, *result, ["b", "s", "t"], "more")?,
+            element(&query.0, query.1, ["b", &place, "d"], "x")?,
+            element(&key.0, key.1, ["b", "t", "d"], "y")?,
+            self.score("product")?,
+            self.with_bias("score", "more", ["", ""]),
+            element(&value.0, value.1, ["b", "t", "n"], "y")?,
+        ))
+    }
+
+    /// The score of a product of query and key.
+    fn score(&self, product: &str) -> Result<String, Vec<String>> {
+        match self.softcap {
+            0.0 => Ok(format!("{product} * {}", self.number(self.scale))),
+            cap => {
+                let (tanh, cap, by) = (self.function("tanh")?, self.number(cap), self.number(self.scale / cap));
+                Ok(format!("{cap} * {tanh}({product} * {by})"))
+            }
+        }
+    }
+
+    /// A score, or a vector of them, with the bias: one that stands for −∞ replaces it, and is selected by a condition of its lanes.
+    fn with_bias(&self, score: &str, bias: &str, splat: [&str; 2]) -> String {
+        if !self.hides_keys() {
+            return format!("{score} + {bias}");
+        }
+        let [open, close] = splat;
+        format!("select({score} + {bias}, {bias}, {bias} <= {open}{}{close})", self.number(hiding(self.sum)))
     }
 
     /// Statements that make the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of the tile from `t0` on; of their products
@@ -182,11 +258,11 @@ impl<'a> AttentionProblem<'a> {
         let (nothing, ty, keys) = (self.nothing(), register(self.sum), self.extents[2]);
         let hidden = format!("vec4<{ty}>({nothing})");
         let mut text = match self.softcap {
-            0.0 => format!("var scores = x * {};\n", self.number(self.scale)),
-            cap => {
-                let (tanh, cap, by) = (self.function("tanh")?, self.number(cap), self.number(self.scale / cap));
-                let each = ["x", "y", "z", "w"].map(|lane| format!("{tanh}(x.{lane} * {by})")).join(", ");
-                format!("var scores = {cap} * vec4<{ty}>({each});\n")
+            0.0 => format!("var scores = {};\n", self.score("x")?),
+            _ => {
+                let each = ["x.x", "x.y", "x.z", "x.w"].map(|lane| self.score(lane));
+                let each = each.into_iter().collect::<Result<Vec<_>, _>>()?.join(", ");
+                format!("var scores = vec4<{ty}>({each});\n")
             }
         };
         let may_end = may_end_within(keys, tile.keys);
@@ -204,14 +280,16 @@ impl<'a> AttentionProblem<'a> {
             let with_bias = match count {
                 1 => format!(
                     "for (var j = 0; j < {KEYS}; j += 1) {{\nif (t + j < end) {{\nlet keys = t + j;\n{evaluated}let more = {more};\n\
-                     scores[j] = select(scores[j] + more, {nothing}, more == {nothing});\n}}\n}}\n"
+                     scores[j] = {};\n}}\n}}\n",
+                    self.with_bias("scores[j]", "more", ["", ""])
                 ),
                 _ => {
                     // Beyond the end is read what the last keys read.
                     let t = if may_end { format!("min(t, {})", keys.saturating_sub(KEYS)) } else { "t".into() };
                     format!(
                         "let keys = i32(u32({t}) / {KEYS}u);\n{evaluated}let more = vec4<{ty}>({more});\n\
-                         scores = select(scores + more, {hidden}, more == {hidden});\n"
+                         scores = {};\n",
+                        self.with_bias("scores", "more", [&format!("vec4<{ty}>("), ")"])
                     )
                 }
             };

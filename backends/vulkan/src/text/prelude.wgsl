@@ -20,13 +20,14 @@ fn div_of_f32(a: f32, b: f32) -> f32 {
 }
 fn sign_of_f32(x: f32) -> f32 { return select(copysign_f32(1.0, x), x, x == 0.0 || !(x == x)); }
 // x = n·ln 2 + r, |r| ≤ ln 2 / 2; `tail` is added to r. 1.5·2²³ leaves no bits for fractions, and n in the low ones: conversions are slow.
-struct Reduced { y: f32, n: i32 }
+struct Reduced { y: f32, n: i32, rest: f32 }
 fn reduced(x: f32, tail: f32) -> Reduced {
     let shifted = fma(x, 1.442695, 12582912.0);
     let n = shifted - 12582912.0;
     let r = fma(n, 0.00021219444, fma(n, -0.6933594, x)) + tail;
     let p = fma(fma(fma(fma(0.0013812307, r, 0.008369408), r, 0.04166847), r, 0.16666515), r, 0.49999994);
-    return Reduced(1.0 + fma(r * r, p, r), bitcast<i32>(shifted) - 0x4b400000);
+    let rest = fma(r * r, p, r);
+    return Reduced(1.0 + rest, bitcast<i32>(shifted) - 0x4b400000, rest);
 }
 // y·2ⁿ in two steps, so that results between the least and the largest float come out.
 fn scaled(y: f32, n: i32) -> f32 {
@@ -37,30 +38,106 @@ fn exp_f32(x: f32) -> f32 {
     let part = reduced(clamp(x, -104.0, 89.0), 0.0);
     return select(scaled(part.y, part.n), x, !(x == x));
 }
-// ln x = 2ᵉ·m with m in √½..√2, f = m − 1, s = f/(2 + f): ln m = 2s + s³·P(s²) = f − (f²/2 − s·(f²/2 + s²·P(s²))).
+// 2ⁿ·(1 + rest) − 1 by one rounding; half of it is finite wherever it is.
+fn expm1_f32(x: f32) -> f32 {
+    let part = reduced(clamp(x, -20.0, 89.0), 0.0);
+    let half = bitcast<f32>((part.n + 126) << 23u);
+    let y = 2.0 * fma(part.rest, half, half - 0.5);
+    return select(copysign_f32(select(y, part.rest, part.n == 0), x), x, !(x == x));
+}
+// ln(2ᵉ·m) with m in √½..√2, f = m − 1, s = f/(2 + f): ln m = 2s + s³·P(s²) = f − (f²/2 − s·(f²/2 + s²·P(s²))).
+fn log_of(f: f32, e: f32) -> f32 {
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let p = z * fma(fma(fma(0.2358982, z, 0.28536928), z, 0.4000034), z, 0.6666666);
+    let half = 0.5 * f * f;
+    return fma(e, 0.6933594, f - (half - fma(s, half + p, e * -0.00021219444)));
+}
 fn log_f32(x: f32) -> f32 {
     let tiny = x < 1.1754944e-38;
     let bits = bitcast<u32>(select(x, x * 33554432.0, tiny)) - 0x3f3504f3u;
     let e = f32(bitcast<i32>(bits) >> 23u) - select(0.0, 25.0, tiny);
     let f = bitcast<f32>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0;
-    let s = f / (2.0 + f);
-    let z = s * s;
-    let p = z * fma(fma(fma(0.2358982, z, 0.28536928), z, 0.4000034), z, 0.6666666);
-    let half = 0.5 * f * f;
-    var y = fma(e, 0.6933594, f - (half - fma(s, half + p, e * -0.00021219444)));
+    var y = log_of(f, e);
     y = select(y, x, bitcast<u32>(x) == 0x7f800000u);
     y = select(y, of_bits(0xff800000u), x == 0.0);
     return select(y, of_bits(0x7fc00000u), x < 0.0 || !(x == x));
 }
+// What is lost in adding 1 goes into the logarithm.
 fn log1p_f32(x: f32) -> f32 {
     let u = 1.0 + x;
-    return select(log_f32(u) * (x / (u - 1.0)), x, u == 1.0);
+    let lost = x - (u - 1.0);
+    let bits = bitcast<u32>(u) - 0x3f3504f3u;
+    let e = bitcast<i32>(bits) >> 23u;
+    let f = fma(0.5 * lost, bitcast<f32>((128 - e) << 23u), bitcast<f32>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0);
+    var y = log_of(f, f32(e));
+    y = select(y, x, u == 1.0 || bitcast<u32>(x) == 0x7f800000u);
+    y = select(y, of_bits(0xff800000u), x == -1.0);
+    return select(y, of_bits(0x7fc00000u), x < -1.0 || !(x == x));
+}
+fn sinh_f32(x: f32) -> f32 {
+    let a = abs(x);
+    let z = x * x;
+    let small = fma(fma(fma(fma(2.8175026e-6, z, 0.00019836056), z, 0.0083333507), z, 0.16666667) * z, a, a);
+    let part = reduced(min(a, 90.0), 0.0);
+    let half = scaled(part.y, part.n - 1);
+    return select(copysign_f32(select(half - 0.25 / half, small, a < 1.0), x), x, !(x == x));
+}
+fn cosh_f32(x: f32) -> f32 {
+    let part = reduced(min(abs(x), 90.0), 0.0);
+    let half = scaled(part.y, part.n - 1);
+    return select(half + 0.25 / half, x, !(x == x));
+}
+// log(1 + a + a²/(1 + √(a² + 1))) within 3 units in the last place, of large a log a + ln 2.
+fn asinh_f32(x: f32) -> f32 {
+    let a = abs(x);
+    let near = log1p_f32(a + a * a / (1.0 + sqrt(fma(a, a, 1.0))));
+    return copysign_f32(select(near, log_f32(a) + 0.6931472, a > 4096.0), x);
+}
+fn acosh_f32(x: f32) -> f32 {
+    let d = x - 1.0;
+    let y = select(log1p_f32(d + sqrt(d * (d + 2.0))), log_f32(x) + 0.6931472, x > 4096.0);
+    return select(y, of_bits(0x7fc00000u), x < 1.0);
+}
+fn atanh_f32(x: f32) -> f32 {
+    let a = abs(x);
+    let y = select(0.5 * log1p_f32(2.0 * a / (1.0 - a)), of_bits(0x7f800000u), a == 1.0);
+    return select(copysign_f32(y, x), of_bits(0x7fc00000u), a > 1.0);
+}
+// Of a ≤ 1/2, beside a.
+fn asin_rest(a: f32) -> f32 {
+    let z = a * a;
+    return fma(fma(fma(fma(0.0422305, z, 0.024141013), z, 0.04547834), z, 0.07495233), z, 0.16666754) * z * a;
+}
+fn asin_f32(x: f32) -> f32 {
+    let a = abs(x);
+    let far = a > 0.5;
+    let root = select(a, sqrt(0.5 * (1.0 - a)), far);
+    let y = root + asin_rest(root);
+    return select(copysign_f32(select(y, fma(-2.0, y, 1.5707964), far), x), of_bits(0x7fc00000u), !(a <= 1.0));
+}
+fn acos_f32(x: f32) -> f32 {
+    let a = abs(x);
+    let far = a > 0.5;
+    let root = select(a, sqrt(0.5 * (1.0 - a)), far);
+    let y = root + asin_rest(root);
+    let near = 1.5707964 - select(y, -y, x < 0.0);
+    return select(select(near, select(2.0 * y, fma(-2.0, y, 3.1415927), x < 0.0), far), of_bits(0x7fc00000u), !(a <= 1.0));
+}
+fn sigmoid_f32(x: f32) -> f32 {
+    let e = exp_f32(-abs(x));
+    return select(1.0, e, x < 0.0) / (1.0 + e);
+}
+// x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root, if any.
+fn gated_f32(x: f32, v: f32) -> f32 {
+    let root = exp_f32(0.5 * v);
+    return select(x / (1.0 + exp_f32(-v)), (x * root) * root, v < -80.0);
 }
 fn tanh_f32(x: f32) -> f32 {
     let z = x * x;
     let p = fma(fma(fma(fma(-0.0059057646, z, 0.020805292), z, -0.053786655), z, 0.13331959), z, -0.333333);
-    let large = copysign_f32(1.0 - 2.0 / (1.0 + exp_f32(2.0 * abs(x))), x);
-    return select(select(large, fma(x * z, p, x), abs(x) < 0.6), x, !(x == x));
+    let large = 1.0 - 2.0 / (1.0 + exp_f32(2.0 * abs(x)));
+    return select(copysign_f32(select(large, fma(x * z, p, x), abs(x) < 0.6), x), x, !(x == x));
 }
 // erfc z for z ≥ 0: e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3).
 fn erfc_positive(x: f32) -> f32 {
@@ -74,9 +151,17 @@ fn erfc_positive(x: f32) -> f32 {
     let part = reduced(-square, -fma(z, z, -square));
     return select(scaled(part.y * (p * t), part.n), x, !(x == x));
 }
-fn erfc_f32(x: f32) -> f32 {
-    let tail = erfc_positive(abs(x));
-    return select(tail, 2.0 - tail, x < 0.0);
+// x·Φ(x) with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|. Where Φ is subnormal, below −12.9, it has fewer bits.
+fn gelu_erf_f32(x: f32) -> f32 {
+    let a = min(abs(x), 14.5);
+    let t = 1.0 / (a + 4.2426405);
+    let q = (a - 4.2426405) * t;
+    var p = fma(fma(fma(0.00010716314, q, 0.0022760262), q, -0.0011038812), q, -0.019068785);
+    p = fma(fma(fma(fma(fma(p, q, 0.084562376), q, -0.21951781), q, 0.4173515), q, -0.62465477), q, 0.7594376);
+    let square = a * a;
+    let part = reduced(-0.5 * square, -0.5 * fma(a, a, -square));
+    let tail = select(scaled(part.y * (p * t), part.n), 0.0, x < -14.5);
+    return select(x * select(1.0 - tail, tail, x < 0.0), x, !(x == x));
 }
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
@@ -85,10 +170,7 @@ fn erf_f32(x: f32) -> f32 {
     let large = copysign_f32(1.0 - erfc_positive(abs(x)), x);
     return select(select(large, x * p, abs(x) < 0.8), x, !(x == x));
 }
-fn gelu_tanh_f32(x: f32) -> f32 {
-    let u = 0.7978846 * (x + 0.044715 * x * x * x);
-    return x / (1.0 + exp_f32(-2.0 * u));
-}
+fn gelu_tanh_f32(x: f32) -> f32 { return gated_f32(x, 1.5957691 * (x + 0.044715 * x * x * x)); }
 // x = q·π/2 + r: by three parts of π/2 where the quotient is small, else by the bits of 2/π that count (Payne and Hanek 1983).
 struct Turned { r: f32, q: u32 }
 fn turned(x: f32) -> Turned {
@@ -151,7 +233,7 @@ fn cosine_near(r: f32) -> f32 {
 fn sin_f32(x: f32) -> f32 {
     let part = turned(x);
     let y = select(sine_near(part.r), cosine_near(part.r), (part.q & 1u) == 1u);
-    return select(y, -y, (part.q & 2u) == 2u);
+    return select(select(y, -y, (part.q & 2u) == 2u), x, x == 0.0);
 }
 fn cos_f32(x: f32) -> f32 {
     let part = turned(x);
@@ -162,7 +244,7 @@ fn tan_f32(x: f32) -> f32 {
     let part = turned(x);
     let s = sine_near(part.r);
     let c = cosine_near(part.r);
-    return select(s / c, -c / s, (part.q & 1u) == 1u);
+    return select(select(s / c, -c / s, (part.q & 1u) == 1u), x, x == 0.0);
 }
 fn atan_f32(x: f32) -> f32 {
     let a = abs(x);
@@ -265,6 +347,8 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
     let r = a - b * trunc(a / b);
     return select(r, r + b, r != $T(0) && (r < $T(0)) != (b < $T(0)));
 }
+// A device may make one operation of a product and a sum that reads it: WGSL has no word against that.
+fn mul_of_$D(a: $T, b: $T) -> $T { return a * b; }
 fn Sum_$D(a: $T, b: $T) -> $T { return a + b; }
 fn Product_$D(a: $T, b: $T) -> $T { return a * b; }
 
@@ -404,23 +488,25 @@ fn four_$D(a: $T, b: $T, c: $T, d: $T) -> u32 {
 }
 
 //# i8 i32
-fn within_$D(index: i32, extent: i32, counts: bool) -> i32 {
-    if (index >= 0 && index < extent) { return index; }
-    if (counts) { report(u32(index), u32(index >> 31u), u32(extent)); }
+fn within_$D(index: i32, extent: i32, back: i32, check: u32, counts: bool) -> i32 {
+    let at = select(index, index + back, index < 0);
+    if (at >= 0 && at < extent) { return at; }
+    if (counts) { report(u32(index), u32(index >> 31u), check); }
     return 0;
 }
 
 //# i64
-fn within_i64(index: i64, extent: i64, counts: bool) -> i32 {
-    if (index >= 0li && index < extent) { return i32(index); }
-    if (counts) { report(u32(index & 0xffffffffli), u32((index >> 32u) & 0xffffffffli), u32(extent)); }
+fn within_i64(index: i64, extent: i64, back: i64, check: u32, counts: bool) -> i32 {
+    let at = select(index, index + back, index < 0li);
+    if (at >= 0li && at < extent) { return i32(at); }
+    if (counts) { report(u32(index & 0xffffffffli), u32((index >> 32u) & 0xffffffffli), check); }
     return 0;
 }
 
 //# u8 u32
-fn within_$D(index: $T, extent: $T, counts: bool) -> i32 {
+fn within_$D(index: $T, extent: $T, back: $T, check: u32, counts: bool) -> i32 {
     if (index < extent) { return i32(index); }
-    if (counts) { report(index, 0u, extent); }
+    if (counts) { report(index, 0u, check); }
     return 0;
 }
 

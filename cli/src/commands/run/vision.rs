@@ -13,7 +13,7 @@ use eutectic::{
     },
 };
 
-use super::{Args, output_files, picture::SeenImage, print_results};
+use super::{Args, output_files, picture::SeenImage, print_results, verify};
 use crate::{
     args::Format,
     fault::{Fault, input},
@@ -51,6 +51,12 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     given.extend(prompt(args, seen.as_ref()));
     let inputs = program.inputs(&graph, given)?;
+    if args.verify {
+        if !args.results.is_empty() {
+            return Err(input("--verify compares numbers and draws nothing", "leave out --out, or --verify"));
+        }
+        return verify::run(args, &args.job.compile.compiler()?, &graph, &(params, source), &inputs);
+    }
     let outputs = output_files(args, graph.outputs())?;
     let bar = progress("compiling and running", None);
     let mut session = args.job.compile.compiler()?.compile(&graph)?;

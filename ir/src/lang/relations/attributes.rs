@@ -19,6 +19,15 @@ fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, 
     }
 }
 
+/// Whether a quotient by a number is the product with its reciprocal, to the last bit.
+fn inverts(x: f64, dtype: DType) -> bool {
+    let (least, most) = dtype.normal_range();
+    let normal = |x: f64| x.is_normal() && (least..=most).contains(&x.abs());
+    // A power of two has no digits but the first.
+    let power = x.to_bits() << 12 == 0;
+    power && normal(x) && normal(1.0 / x)
+}
+
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
         name: "dtype",
@@ -125,6 +134,22 @@ pub(super) const RELATIONS: &[Relation] = &[
             let all = [f64::NEG_INFINITY, f64::from(f32::MIN), f64::MIN, -2_f64.powi(117), -2_f64.powi(146)];
             let hiding: Vec<f64> = all.into_iter().filter(|x| hides(*x, dtype)).collect();
             let number = *sampler.of(&hiding);
+            sampler.set_attr(&args[0], number)
+        },
+    },
+    Relation {
+        name: "inverts",
+        doc: "The number is a power of two, or minus one, and its reciprocal is a normal number of element type F: x/c and x·(1/c) are equal.",
+        parameters: &["number", "F"],
+        solve: |args, bindings| {
+            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
+            guarded(&args[0], bindings, |x| inverts(x, *dtype), &format!("has no exact reciprocal in {dtype}"))
+        },
+        sample: |args, sampler| {
+            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            sampler.dtype_of(slot)?;
+            let number = *sampler.of(&[1.0, 2.0, -8.0, 0.25, 1024.0, -0.5]);
             sampler.set_attr(&args[0], number)
         },
     },

@@ -74,8 +74,7 @@ fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> 
     let x = c.input(0)?;
     let below = c.with("lt", x, 0.0)?;
     let inner = if width == 1.0 { x } else { c.with("div", x, width)? };
-    let power = c.apply("exp", [inner])?;
-    let bend = c.with("sub", power, 1.0)?;
+    let bend = c.apply("expm1", [inner])?;
     let bend = c.with("mul", bend, alpha)?;
     let both = c.apply("where", [below, bend, x])?;
     if scale == 1.0 { Ok(both) } else { c.with("mul", both, scale) }
@@ -150,7 +149,7 @@ fn clip(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let bounds = [(1, f64::NEG_INFINITY), (2, f64::INFINITY)];
     let number = |c: &NodeCall<'_, '_>, (at, open): (usize, f64)| match c.optional(at) {
-        Some(id) => c.value(id).and_then(|t| t.to_f64().first().copied()),
+        Some(id) => c.settled(id).and_then(|t| t.to_f64().first().copied()),
         None => Some(open),
     };
     if let (Some(low), Some(high)) = (number(c, bounds[0]), number(c, bounds[1]))

@@ -44,16 +44,13 @@ pub(super) const OPS: &[OpRow] = &[
     one("Min", 6, |c| all("min", c)),
     one("Sum", 6, |c| all("add", c)),
     one("Mean", 6, mean),
-    one("Asin", 7, |c| {
-        let x = c.input(0)?;
-        asin(c, x)
-    }),
-    one("Acos", 7, acos),
-    one("Sinh", 9, |c| hyperbolic("sub", c)),
-    one("Cosh", 9, |c| hyperbolic("add", c)),
-    one("Asinh", 9, asinh),
-    one("Acosh", 9, acosh),
-    one("Atanh", 9, atanh),
+    same("Asin", 7, "asin"),
+    same("Acos", 7, "acos"),
+    same("Sinh", 9, "sinh"),
+    same("Cosh", 9, "cosh"),
+    same("Asinh", 9, "asinh"),
+    same("Acosh", 9, "acosh"),
+    same("Atanh", 9, "atanh"),
     one("IsInf", 10, is_infinite),
     one("Cast", 6, cast),
     one("CastLike", 15, cast_like),
@@ -79,10 +76,22 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if !c.flag("fmod")? {
         return c.apply("mod", [a, b]);
     }
+    if !c.dtype(a).is_float() {
+        return remainder(c, a, b);
+    }
     // |a| mod |b| is exact where a quotient would be rounded.
     let (sign, a, b) = (c.apply("sign", [a])?, c.apply("abs", [a])?, c.apply("abs", [b])?);
     let rest = c.apply("mod", [a, b])?;
     c.apply("mul", [sign, rest])
+}
+
+/// a − b·(a/b) of integers, 0 where b is 0. No magnitude is taken, as the least integer has none.
+fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
+    let quotient = c.apply("div", [a, b])?;
+    let whole = c.apply("mul", [b, quotient])?;
+    let rest = c.apply("sub", [a, whole])?;
+    let (nothing, zero) = (c.with("eq", b, 0.0)?, c.number(0.0, a)?);
+    c.apply("where", [nothing, zero, rest])
 }
 
 /// A commutative op over any number of inputs.
@@ -95,68 +104,6 @@ fn all(op: &str, c: &mut NodeCall<'_, '_>) -> NodeResult {
 fn mean(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let sum = all("add", c)?;
     c.with("div", sum, c.inputs().len() as f64)
-}
-
-/// atan(x / √(1 − x²)).
-fn asin(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
-    let square = c.apply("mul", [x, x])?;
-    let one = c.number(1.0, x)?;
-    let rest = c.apply("sub", [one, square])?;
-    let root = c.apply("sqrt", [rest])?;
-    let tangent = c.apply("div", [x, root])?;
-    c.apply("atan", [tangent])
-}
-
-/// π/2 − asin x.
-fn acos(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let x = c.input(0)?;
-    let angle = asin(c, x)?;
-    let quarter = c.number(std::f64::consts::FRAC_PI_2, x)?;
-    c.apply("sub", [quarter, angle])
-}
-
-/// (eˣ ∓ e⁻ˣ)/2.
-fn hyperbolic(op: &str, c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let x = c.input(0)?;
-    let up = c.apply("exp", [x])?;
-    let down = c.apply("neg", [x])?;
-    let down = c.apply("exp", [down])?;
-    let both = c.apply(op, [up, down])?;
-    c.with("mul", both, 0.5)
-}
-
-/// sign(x)·log(|x| + √(x² + 1)): no cancellation for negative x.
-fn asinh(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let x = c.input(0)?;
-    let size = c.apply("abs", [x])?;
-    let square = c.apply("mul", [x, x])?;
-    let log = log_of_sum_with_root(c, size, square, 1.0)?;
-    let sign = c.apply("sign", [x])?;
-    c.apply("mul", [sign, log])
-}
-
-/// log(x + √(x² − 1)).
-fn acosh(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let x = c.input(0)?;
-    let square = c.apply("mul", [x, x])?;
-    log_of_sum_with_root(c, x, square, -1.0)
-}
-
-fn log_of_sum_with_root(c: &mut NodeCall<'_, '_>, x: NodeId, square: NodeId, shift: f64) -> NodeResult {
-    let shifted = c.with("add", square, shift)?;
-    let root = c.apply("sqrt", [shifted])?;
-    let sum = c.apply("add", [x, root])?;
-    c.apply("log", [sum])
-}
-
-/// log((1 + x)/(1 − x))/2.
-fn atanh(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let x = c.input(0)?;
-    let one = c.number(1.0, x)?;
-    let (above, below) = (c.apply("add", [one, x])?, c.apply("sub", [one, x])?);
-    let ratio = c.apply("div", [above, below])?;
-    let log = c.apply("log", [ratio])?;
-    c.with("mul", log, 0.5)
 }
 
 fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {

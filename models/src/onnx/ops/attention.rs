@@ -1,13 +1,13 @@
 //! Attention and rotary embedding, as ONNX has them since opset 23.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{Attr, DType, NodeId, ops::Ids};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many, one,
+    OpRow, Outputs, ids, many, one,
 };
 
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
@@ -46,24 +46,27 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let [k, v] = kv;
     let (queries, depth) = (c.dims(q)[2], c.dims(q)[3]);
     let scale = c.float("scale")?.unwrap_or(f64::from(1.0 / (depth as f32).sqrt()));
-    let mut mask = c.optional(3).map(|m| additive(c, m, q)).transpose()?;
     let keys = c.dims(k)[2];
+    let mut mask = c.optional(3);
     if let Some(mask) = &mut mask {
+        if c.dtype(*mask) != DType::Bool {
+            *mask = c.cast(*mask, c.dtype(q))?;
+        }
         *mask = padded(c, *mask, keys)?;
     }
     if c.flag("is_causal")? {
         let visible = causal(c, queries, keys, past)?;
-        let hidden = c.number(f64::NEG_INFINITY, q)?;
-        let shown = mask.map_or_else(|| c.number(0.0, q), Ok)?;
-        mask = Some(c.apply("where", [visible, shown, hidden])?);
+        mask = Some(match mask {
+            None => visible,
+            Some(mask) if c.dtype(mask) == DType::Bool => c.apply("and", [mask, visible])?,
+            Some(mask) => {
+                let hidden = c.number(f64::NEG_INFINITY, q)?;
+                c.apply("where", [visible, mask, hidden])?
+            }
+        });
     }
-    let attrs = [
-        ("scale", scale.into()),
-        ("softcap", c.float_or("softcap", 0.0)?.into()),
-        ("mask", if mask.is_some() { "additive" } else { "none" }.into()),
-    ];
-    let operands: Vec<NodeId> = [Some(q), Some(k), Some(v), mask].into_iter().flatten().collect();
-    let mut result = c.op("sdpa", &operands, &attrs)?;
+    let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
+    let mut result = attend(c, [q, k, v], mask, &attrs)?;
     if flat {
         let [batch, heads, rows, width] = c.dims(result)[..] else { return Err("heads are lost".into()) };
         result = c.transpose(result, &[0, 2, 1, 3])?;
@@ -72,25 +75,50 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![result, k, v])
 }
 
-/// A mask as what is added to the scores: of truth values, 0 where they hold and −∞ elsewhere.
-fn additive(c: &mut NodeCall<'_, '_>, mask: NodeId, like: NodeId) -> NodeResult {
-    if c.dtype(mask) != DType::Bool {
-        return c.cast(mask, c.dtype(like));
+/// Attention under a mask of truth values, which says what is kept, or of numbers, which are added. A query without any key gives zeros.
+fn attend(
+    c: &mut NodeCall<'_, '_>,
+    [q, k, v]: [NodeId; 3],
+    mask: Option<NodeId>,
+    attrs: &[(&str, Attr); 2],
+) -> NodeResult {
+    let sdpa = |c: &mut NodeCall<'_, '_>, operands: &[NodeId], mask: &str| {
+        c.op("sdpa", operands, &[&attrs[..], &[("mask", mask.into())]].concat())
+    };
+    match mask {
+        None => sdpa(c, &[q, k, v], "none"),
+        Some(mask) if c.dtype(mask) == DType::Bool => sdpa(c, &[q, k, v, mask], "keep"),
+        // Under an additive mask, `sdpa` gives NaN to a query whose scores are all −∞, as PyTorch does.
+        Some(mask) => {
+            let heads = c.dims(q)[1];
+            let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);
+            c.op("attention", &[q, k, v, mask], &[&attrs[..], &[("empty", "zeros".into())]].concat())
+        }
     }
-    let (shown, hidden) = (c.number(0.0, like)?, c.number(f64::NEG_INFINITY, like)?);
-    c.apply("where", [mask, shown, hidden])
+}
+
+/// Heads of keys or values, each as often as query heads read it.
+fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
+    let [batch, groups, rows, width] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    if groups == heads || groups == 0 || heads % groups != 0 {
+        return Ok(x);
+    }
+    let apart = c.reshape(x, &[batch, groups, 1, rows, width])?;
+    let each = c.expand(apart, &[batch, groups, heads / groups, rows, width])?;
+    c.reshape(each, &[batch, heads, rows, width])
 }
 
 /// A mask of fewer keys than there are hides the others.
 fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> NodeResult {
     let dims = c.dims(mask);
+    let hidden = if c.dtype(mask) == DType::Bool { 0.0 } else { f64::NEG_INFINITY };
     match dims.last() {
         Some(&n) if n > 1 && n < keys => {
             let attrs = [
                 ("axis", (-1).into()),
                 ("before", 0.into()),
                 ("after", ((keys - n) as i64).into()),
-                ("value", f64::NEG_INFINITY.into()),
+                ("value", hidden.into()),
             ];
             c.op("pad", &[mask], &attrs)
         }
@@ -119,7 +147,11 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut angle = |at: usize| {
         let cache = c.input(at)?;
         let of_tokens = match c.optional(3) {
-            Some(places) => c.op("gather", &[cache, places], &[("axis", 0.into())])?,
+            Some(places) => {
+                let extent = c.dims(cache)[0] as i64;
+                let places = ids::checked(c, places, Ids { extent, from_end: false })?;
+                c.op("gather", &[cache, places], &[("axis", 0.into())])?
+            }
             None => cache,
         };
         // One cache for all texts is repeated.

@@ -12,9 +12,13 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];
 
-/// A vector is a row on the left and a column on the right; its axis is gone from the result.
 fn matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let (mut a, mut b) = (c.input(0)?, c.input(1)?);
+    let (a, b) = (c.input(0)?, c.input(1)?);
+    product_of_matrices(c, a, b)
+}
+
+/// A vector is a row on the left and a column on the right; its axis is gone from the result.
+pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b: NodeId) -> NodeResult {
     let (left, right) = (c.dims(a), c.dims(b));
     if let [k] = left[..] {
         a = c.reshape(a, &[1, k])?;
@@ -99,10 +103,10 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
             ellipsis.iter().copied().chain(once.map(|same| same[0])).collect()
         }
     };
-    let twice = |axes: &[char]| axes.iter().any(|a| axes.iter().filter(|b| a == *b).count() > 1);
-    if terms.iter().any(|t| twice(&t.axes)) || twice(&wanted) {
-        return Err(format!("`{text}` names an axis twice in one operand").into());
+    if let Some((_, _, name)) = pair(&wanted) {
+        return Err(format!("`{text}` names the axis {name} of its result twice").into());
     }
+    let terms: Vec<EinsumTerm> = terms.into_iter().map(|t| diagonal(c, t)).collect::<Result<_, _>>()?;
     let mut terms = terms.into_iter();
     let mut all = terms.next().ok_or("it has no inputs")?;
     let rest: Vec<EinsumTerm> = terms.collect();
@@ -112,6 +116,37 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let all = summed(c, all, &|l| wanted.contains(l))?;
     arranged(c, &all, &wanted)
+}
+
+/// Two axes of the same name.
+fn pair(axes: &[char]) -> Option<(usize, usize, char)> {
+    axes.iter().enumerate().find_map(|(at, name)| {
+        let other = axes[at + 1..].iter().position(|other| other == name)?;
+        Some((at, at + 1 + other, *name))
+    })
+}
+
+/// Of axes with the same name the elements whose coordinates agree, as one axis: a step of n + 1 through the n² elements of two.
+fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm, NodeError> {
+    while let Some((first, second, name)) = pair(&term.axes) {
+        let dims = c.dims(term.value);
+        let n = dims[first];
+        if dims[second] != n {
+            return Err(format!("an operand has the axis {name} twice, with {n} and {} elements", dims[second]).into());
+        }
+        let rest: Vec<usize> = (0..dims.len()).filter(|&axis| axis != first && axis != second).collect();
+        let mut extents: Vec<usize> = rest.iter().map(|&axis| dims[axis]).collect();
+        let ordered = c.transpose(term.value, &[rest.as_slice(), &[first, second]].concat())?;
+        extents.push(n * n);
+        let flat = c.reshape(ordered, &extents)?;
+        let value = match n {
+            0 | 1 => flat,
+            _ => c.slice_by(flat, rest.len(), 0, n, n as i64 + 1)?,
+        };
+        let axes = rest.iter().map(|&axis| term.axes[axis]).chain([name]).collect();
+        term = EinsumTerm { value, axes };
+    }
+    Ok(term)
 }
 
 /// Σ over the axes that are not kept.

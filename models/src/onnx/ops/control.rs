@@ -1,5 +1,6 @@
 //! Branches and loops. A branch whose condition is known is the one that is taken, another one a choice between the results of both.
-//! A loop runs as often as is known when the model is read; its body becomes that of our op `loop`.
+//! A loop runs as often as is known when the model is read, or at most so often and while its condition holds; its body becomes that of
+//! our op `loop`.
 
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
@@ -49,28 +50,47 @@ fn holds(c: &NodeCall<'_, '_>, x: NodeId) -> Option<bool> {
     c.value(x).map(|known| known.to_i64().first() == Some(&1))
 }
 
+/// How often a loop runs at most.
+enum Most {
+    /// So often.
+    Known(usize),
+    /// As often as a value says that is not known, if one does.
+    Open(Option<NodeId>),
+}
+
+impl Most {
+    /// From the first input. A number beyond what programs take is as good as none.
+    fn read(c: &NodeCall<'_, '_>) -> Most {
+        let Some(most) = c.optional(0) else { return Most::Open(None) };
+        match c.value(most).and_then(|known| known.to_i64().first().copied()) {
+            Some(most) => usize::try_from(most.max(0)).ok().filter(|most| *most <= TURNS).map_or(Most::Open(None), Most::Known),
+            None => Most::Open(Some(most)),
+        }
+    }
+}
+
+/// The most times that are counted when the model is read.
+const TURNS: usize = 1 << 24;
+
+/// How the number of times is found.
+enum Ending {
+    /// It is known when the model is read.
+    After(usize),
+    /// A condition says it in each run.
+    While,
+}
+
 /// Inputs: the most times, whether to start at all, what is carried. The body is given the number of the time, the condition, and what
-/// is carried; it says whether to go on. Where that is not known, what is carried stays as it is from the time on when it does not.
+/// is carried; it says whether to go on. Where that follows from what is known, the loop runs as often; else the condition is carried,
+/// and runs end at it.
 fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
-    let most = match c.optional(0) {
-        Some(most) => c.value(most).and_then(|known| known.to_i64().first().copied()),
-        None => None,
-    };
-    let most =
-        most.ok_or("how often it runs is not known when the model is read; give the input that says so a value")?;
+    let most = Most::read(c);
     let start = c.optional(1).map(|start| truth(c, start)).transpose()?;
     let known = start.map_or(Some(true), |start| holds(c, start));
-    let times = if known == Some(false) { 0 } else { usize::try_from(most.max(0)).map_err(|_| "too many times")? };
-    let starts: Vec<NodeId> = (2..).map_while(|at| c.optional(at)).collect();
-    let start = match start {
-        Some(start) => start,
-        None => c.constant(Tensor::from_i64(DType::Bool, &[], [1]))?,
-    };
-    let types: Vec<Type> = starts.iter().map(|value| c.ty(*value)).collect();
-    let number = c.iota(&[times], 0, DType::I64)?;
-    // Whether the body says that it goes on, whatever it is given, shows when it was read.
-    let mut always = false;
-    let mut outputs = 0;
+    let values: Vec<NodeId> = (2..).map_while(|at| c.optional(at)).collect();
+    let types: Vec<Type> = values.iter().map(|value| c.ty(*value)).collect();
+    let known_values: Vec<Option<Tensor>> = values.iter().map(|value| c.value(*value)).collect();
+    let (mut ending, mut outputs) = (Ending::While, 0);
     let body = c.body("body", |c| {
         let runs = c.body_input(Type::tensor(DType::Bool, &[]))?;
         let carried = types.iter().map(|ty| c.body_input(ty.clone())).collect::<Result<Vec<_>, _>>()?;
@@ -78,23 +98,72 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
         let results = c.subgraph_of("body", &[&[number, runs], carried.as_slice()].concat())?;
         let (&goes_on, results) = results.split_first().ok_or("its body does not say whether it goes on")?;
         outputs = results.len();
-        let on = truth(c, goes_on)?;
-        always = known == Some(true) && (goes_on == runs || holds(c, goes_on) == Some(true));
-        if always {
+        let mut on = truth(c, goes_on)?;
+        let always = goes_on == runs || holds(c, goes_on) == Some(true);
+        let count = match (known, &most) {
+            (Some(false), _) => Some(0),
+            (Some(true), Most::Known(most)) if always => Some(*most),
+            (Some(true), Most::Open(None)) if always => return Err("its condition always holds, and it has no count".into()),
+            (Some(true), Most::Known(_) | Most::Open(None)) => {
+                let most = if let Most::Known(most) = most { most } else { TURNS };
+                let given = [(runs, Some(Tensor::from_i64(DType::Bool, &[], [1])))].into_iter();
+                let given = given.chain(carried.iter().copied().zip(known_values));
+                let next: Vec<NodeId> = [on].into_iter().chain(results.iter().copied()).collect();
+                c.turns(number, &given.zip(next).collect::<Vec<_>>(), most).filter(|count| *count < TURNS)
+            }
+            _ => None,
+        };
+        if let Some(count) = count {
+            ending = Ending::After(count);
             return Ok([&[runs], results].concat());
         }
-        let mut next = vec![c.apply("and", [runs, on])?];
-        for (value, last) in results.iter().zip(&carried) {
-            next.push(if c.ty(*value) == c.ty(*last) { c.apply("where", [runs, *value, *last])? } else { *value });
+        if let Most::Open(Some(most)) = most {
+            let next = c.with("add", number, 1.0)?;
+            let within = counted(c, next, most, true)?;
+            on = c.apply("and", [on, within])?;
         }
-        Ok(next)
+        Ok([&[on], results].concat())
     })?;
-    if !always && outputs > starts.len() {
+    let start = match start {
+        Some(start) => start,
+        None => c.constant(Tensor::from_i64(DType::Bool, &[], [1]))?,
+    };
+    if let Ending::After(times) = ending {
+        let number = c.iota(&[times], 0, DType::I64)?;
+        let results = c.looped(body, times, &[&[start], values.as_slice()].concat(), &[number], None)?;
+        return Ok(results[1..].to_vec());
+    }
+    if outputs > values.len() {
         return Err("how often it runs depends on the model's inputs, and so do the shapes of what it collects".into());
     }
-    let starts = [&[start], starts.as_slice()].concat();
-    let results = c.looped(body, times, &starts, &[number])?;
-    Ok(results[1..].to_vec())
+    let start = match most {
+        Most::Open(Some(most)) => {
+            let zero = c.number_of(0.0, DType::I64)?;
+            let within = counted(c, zero, most, false)?;
+            c.apply("and", [start, within])?
+        }
+        _ => start,
+    };
+    let limit = c.most_times();
+    let times = if let Most::Known(most) = most { most.min(limit) } else { limit };
+    let number = c.iota(&[times], 0, DType::I64)?;
+    let results = c.looped(body, times, &[&[start], values.as_slice()].concat(), &[number], Some(0))?;
+    if matches!(most, Most::Known(most) if most == times) {
+        return Ok(results[1..].to_vec());
+    }
+    let why = format!("the condition of the loop still holds after {times} times; allow more times when the model is read");
+    results[1..].iter().map(|result| c.unless(results[0], *result, &why)).collect()
+}
+
+/// Whether a number of a time is below the count, a value of the graph around where it is read `inside` the body.
+fn counted(c: &mut NodeCall<'_, '_>, number: NodeId, most: NodeId, inside: bool) -> NodeResult {
+    let most = if inside { c.around(most)? } else { most };
+    if c.dims(most).iter().product::<usize>() != 1 {
+        return Err(format!("its count is {}, not one number", c.ty(most)).into());
+    }
+    let most = c.cast(most, DType::I64)?;
+    let most = c.reshape(most, &[])?;
+    c.apply("lt", [number, most])
 }
 
 /// Inputs: what is carried, then what is scanned along an axis each, forwards or backwards; outputs likewise.
@@ -125,7 +194,7 @@ fn scan(c: &mut NodeCall<'_, '_>) -> Outputs {
         let given = types.into_iter().map(|ty| c.body_input(ty)).collect::<Result<Vec<_>, _>>()?;
         c.subgraph_of("body", &given)
     })?;
-    let mut results = c.looped(body, times, starts, &parts)?;
+    let mut results = c.looped(body, times, starts, &parts, None)?;
     for (at, (&axis, &direction)) in to_axes.iter().zip(&to_directions).enumerate() {
         let Some(result) = results.get(starts.len() + at).copied() else { continue };
         let rank = c.rank(result);

@@ -25,7 +25,7 @@ pub(super) const OPS: &[OpRow] = &[
         dft(c, axis)
     }),
     one("DFT", 20, |c| {
-        let axis = if c.optional(2).is_some() { c.known_number(2)? as i64 } else { -2 };
+        let axis = if c.optional(2).is_some() { c.known_int(2)? } else { -2 };
         dft(c, axis)
     }),
     one("STFT", 17, stft),

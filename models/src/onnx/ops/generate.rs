@@ -45,15 +45,33 @@ fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// start, start + delta, … before limit.
 fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dtype = c.dtype(c.input(0)?);
-    let [start, limit, delta] = [c.known_number(0)?, c.known_number(1)?, c.known_number(2)?];
-    let count = ((limit - start) / delta).ceil().max(0.0);
-    // No model has such an axis; a step of 0 gets here too.
-    if count >= 1e12 {
-        return Err(format!("a range from {start} to {limit} in steps of {delta}").into());
+    let [start, limit, delta] = [c.known_exactly(0)?, c.known_exactly(1)?, c.known_exactly(2)?];
+    let count = if dtype.is_float() {
+        let count = ((limit.get() - start.get()) / delta.get()).ceil().max(0.0);
+        (count < LONGEST as f64).then_some(count as usize)
+    } else {
+        steps(start.int(), limit.int(), delta.int())
+    };
+    let count = count.ok_or_else(|| format!("a range from {start} to {limit} in steps of {delta}"))?;
+    let steps = c.iota(&[count], 0, dtype)?;
+    let scaled = if delta == 1.0.into() { steps } else { c.with("mul", steps, delta)? };
+    if start == 0.0.into() { Ok(scaled) } else { c.with("add", scaled, start) }
+}
+
+/// The most elements of a range: no model has a longer axis.
+const LONGEST: u64 = 1_000_000_000_000;
+
+/// How many integers there are from `start` to before `limit`; `None` where they are too many, and in steps of 0.
+fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
+    let (far, step) = (i128::from(limit) - i128::from(start), i128::from(delta));
+    if far == 0 || step != 0 && (far < 0) != (step < 0) {
+        return Some(0);
     }
-    let steps = c.iota(&[count as usize], 0, dtype)?;
-    let scaled = if delta == 1.0 { steps } else { c.with("mul", steps, delta)? };
-    if start == 0.0 { Ok(scaled) } else { c.with("add", scaled, start) }
+    let count = far
+        .unsigned_abs()
+        .checked_add(step.unsigned_abs() - u128::from(step != 0))?
+        .checked_div(step.unsigned_abs())?;
+    usize::try_from(count).ok().filter(|_| count < LONGEST.into())
 }
 
 /// 1 where column − row is k.
@@ -65,7 +83,7 @@ fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let k = c.int_or("k", 0)?;
     let (row, column) = (c.iota(&dims, 0, DType::I64)?, c.iota(&dims, 1, DType::I64)?);
-    let diagonal = c.with("add", row, k as f64)?;
+    let diagonal = c.with("add", row, k)?;
     let hit = c.apply("eq", [column, diagonal])?;
     c.cast(hit, dtype)
 }
@@ -75,7 +93,7 @@ fn triangle(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let [.., rows, columns] = dims[..] else { return Err("its input has not two axes".into()) };
-    let k = if c.optional(1).is_some() { c.known_number(1)? } else { 0.0 };
+    let k = if c.optional(1).is_some() { c.known_int(1)? } else { 0 };
     let upper = c.int_or("upper", 1)? != 0;
     let (row, column) = (c.iota(&[rows, columns], 0, DType::I64)?, c.iota(&[rows, columns], 1, DType::I64)?);
     let diagonal = c.with("add", row, k)?;

@@ -1,13 +1,13 @@
 //! Reading by index, and what becomes an index: gathering, the place of an extremum, one-hot vectors.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, NodeId, ops::Ids};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    OpRow, ids, one,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -21,25 +21,23 @@ pub(super) const OPS: &[OpRow] = &[
     one("OneHot", 9, one_hot),
 ];
 
-/// Negative ids count from the end; where none is known to be there, ids are taken as they are.
+/// Negative ids count from the end.
 fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
-    let extent = c.dims(table)[axis] as i64;
-    let known = c.value(ids).map(|known| known.to_i64());
-    if let Some(id) = known.iter().flatten().find(|id| !(-extent..extent).contains(id)) {
-        let hint = "if ids are positions, the sequence is longer than the model's table of positions";
-        return Err(format!("id {id} is none of a table of {extent}; {hint}").into());
-    }
-    let ids = match known {
-        Some(known) if known.iter().all(|&id| id >= 0) => ids,
-        _ => from_start(c, ids, extent as usize)?,
-    };
-    c.op("gather", &[table, ids], &[("axis", (axis as i64).into())])
+    let extent = c.dims(table)[axis];
+    let beyond = c.value(ids).is_some_and(|ids| ids.to_i64().iter().any(|&id| id >= extent as i64));
+    let named = ids::named(c, ids, extent).map_err(|NodeError(why)| match beyond {
+        true => NodeError(format!(
+            "{why}; if ids are positions, the sequence is longer than the model's table of positions"
+        )),
+        false => NodeError(why),
+    })?;
+    c.op("gather", &[table, named], &[("axis", (axis as i64).into())])
 }
 
-/// Where negative ids count from the end.
-pub(super) fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
+/// Where negative ids count from the end, of ids that may be out of range.
+fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
@@ -62,7 +60,7 @@ fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     let ids = c.cast(ids, DType::I64)?;
-    let ids = from_start(c, ids, dims[axis])?;
+    let ids = ids::named(c, ids, dims[axis])?;
     elements_at(c, x, ids, axis)
 }
 
@@ -105,6 +103,9 @@ pub(super) fn rows_at(
         return Err(format!("ids of {depth} coordinates after {batch} batch axes, for {} axes", dims.len()).into());
     }
     let ids = c.cast(ids, DType::I64)?;
+    let legal: Vec<Ids> =
+        dims[batch..batch + depth].iter().map(|&extent| Ids { extent: extent as i64, from_end: true }).collect();
+    ids::known_in_range(c, ids, &legal)?;
     let mut at = c.full(0.0, DType::I64, outer)?;
     let mut stride = 1;
     for i in (0..batch + depth).rev() {
@@ -113,7 +114,7 @@ pub(super) fn rows_at(
         } else {
             let part = c.slice(ids, outer.len(), i - batch, 1)?;
             let part = c.reshape(part, outer)?;
-            from_start(c, part, dims[i])?
+            ids::named(c, part, dims[i])?
         };
         let offset = c.with("mul", coordinate, stride as f64)?;
         at = c.apply("add", [at, offset])?;
@@ -123,11 +124,17 @@ pub(super) fn rows_at(
     Ok((rows, at))
 }
 
-/// The coordinate of the first, or the last, element that is equal to the extremum of its row; `keep` with an extent of 1.
+/// The coordinate of the first, or the last, element that is equal to the extremum of its row, as NumPy has it: where elements are NaN, of
+/// these. The axis is kept with an extent of 1.
 fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;
-    let found = c.apply("eq", [x, extremum])?;
+    let mut found = c.apply("eq", [x, extremum])?;
+    if c.dtype(x).is_float() {
+        // The extremum of a row with NaN is NaN, which nothing is equal to: one of the two finds an element in every row.
+        let is_nan = c.apply("is-nan", [x])?;
+        found = c.apply("or", [found, is_nan])?;
+    }
     let number = counter(dims[axis]);
     let coordinate = c.iota(&dims, axis, number)?;
     let nowhere = c.number_of(if last { -1.0 } else { dims[axis] as f64 }, number)?;
@@ -165,8 +172,8 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
 /// `values` are what stands for off and on; ids outside of the depth are off everywhere.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
-    let depth = c.known_number(1)?;
-    if !(0.0..1e9).contains(&depth) {
+    let depth = c.known_int(1)?;
+    if !(0..1_000_000_000).contains(&depth) {
         return Err(format!("a depth of {depth}").into());
     }
     let mut dims = c.dims(ids);

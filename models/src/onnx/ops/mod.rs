@@ -11,11 +11,14 @@ mod control;
 mod fourier;
 mod generate;
 mod grid_sample;
+mod ids;
 mod index;
+mod integer;
 mod layout;
 mod norm;
 mod other;
 mod pairs;
+mod phases;
 mod placed;
 mod quantize;
 mod recurrent;
@@ -53,6 +56,7 @@ const FAMILIES: &[&[OpRow]] = &[
     grid_sample::OPS,
     fourier::OPS,
     quantize::OPS,
+    integer::OPS,
     other::OPS,
     control::OPS,
     recurrent::OPS,

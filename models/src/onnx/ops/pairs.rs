@@ -42,7 +42,7 @@ fn with_extent(dims: &[usize], axis: usize, extent: usize) -> Vec<usize> {
 
 fn cumulative(c: &mut NodeCall<'_, '_>, monoid: Monoid) -> NodeResult {
     let x = c.input(0)?;
-    let axis = c.axis(c.known_number(1)? as i64, c.rank(x))?;
+    let axis = c.axis(c.known_int(1)?, c.rank(x))?;
     let (reverse, exclusive) = (c.flag("reverse")?, c.flag("exclusive")?);
     running(c, x, axis, monoid, Running { reverse, exclusive })
 }
@@ -102,8 +102,8 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
-    let k = c.known_number(1)?;
-    if !(0.0..=dims[axis] as f64).contains(&k) {
+    let k = c.known_int(1)?;
+    if !(0..=dims[axis] as i64).contains(&k) {
         return Err(format!("the {k} first of {} elements", dims[axis]).into());
     }
     let (k, descending) = (k as usize, c.int_or("largest", 1)? != 0);

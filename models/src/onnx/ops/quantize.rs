@@ -47,17 +47,25 @@ fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
     let zero = param(c, 2, x)?;
     let to = zero.map_or(c.dtype_attr("output_dtype")?.unwrap_or(DType::U8), |zero| c.dtype(zero));
+    let scaled = c.apply("div", [x, scale])?;
+    let number = c.apply("round", [scaled])?;
+    saturated(c, number, zero, to)
+}
+
+/// A whole number plus a zero point, at the limits of the integers where it is beyond them.
+pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>, to: DType) -> NodeResult {
     let (low, high) = match to {
         DType::I8 => (-128.0, 127.0),
         DType::U8 => (0.0, 255.0),
         other => return Err(format!("to elements of type {other}").into()),
     };
-    let scaled = c.apply("div", [x, scale])?;
-    let mut number = c.apply("round", [scaled])?;
-    if let Some(zero) = zero {
-        let zero = c.cast(zero, c.dtype(x))?;
-        number = c.apply("add", [number, zero])?;
-    }
-    let kept = c.op("clamp", &[number], &[("min", low.into()), ("max", high.into())])?;
+    let shifted = match zero {
+        Some(zero) => {
+            let zero = c.cast(zero, c.dtype(number))?;
+            c.apply("add", [number, zero])?
+        }
+        None => number,
+    };
+    let kept = c.op("clamp", &[shifted], &[("min", low.into()), ("max", high.into())])?;
     c.cast(kept, to)
 }

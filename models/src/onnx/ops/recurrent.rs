@@ -158,7 +158,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
             next.push(y);
             Ok(next)
         })?;
-        let mut results = c.looped(body, times, &starts, &scanned)?;
+        let mut results = c.looped(body, times, &starts, &scanned, None)?;
         let y = results.pop().ok_or("a step gives its output")?;
         let y = if reverse { turned(c, y, lengths)? } else { y };
         all.push(c.reshape(y, &[times, 1, batch, hidden])?);
@@ -262,8 +262,7 @@ impl GateFunction {
                 let (limit, other) = match name {
                     "thresholdedrelu" => (self.alpha, c.number(0.0, x)?),
                     "elu" => {
-                        let e = c.apply("exp", [x])?;
-                        let less = c.with("sub", e, 1.0)?;
+                        let less = c.apply("expm1", [x])?;
                         (0.0, c.with("mul", less, self.alpha)?)
                     }
                     _ => (0.0, c.with("mul", x, self.alpha)?),

@@ -1,5 +1,6 @@
-//! Resizing: along each axis a view or a gather (nearest), or a product with a matrix of interpolation weights, which is known when the model
-//! is read. What the modes mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
+//! Resizing: along each axis a view or a gather (nearest), or a weighted sum of the elements that the interpolation names, so that an element
+//! that is not finite shows in its neighbours alone. Which elements and weights these are is known when the model is read. What the modes
+//! mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -27,10 +28,6 @@ pub(super) const OPS: &[OpRow] = &[
     one("Resize", 11, resize),
 ];
 
-/// So many times the elements that make one of the result, where an axis has more: a product with a matrix would take longer. At 32, where 128
-/// elements become 256 before a convolution, reading them one by one took 12 to 27 % more.
-const DENSE: usize = 128;
-
 /// How elements between the given ones come about.
 #[derive(Clone, Copy)]
 enum Interpolation {
@@ -45,9 +42,64 @@ enum Interpolation {
 /// Where an element of the result lies in the input, for its number, the scale, and the extents of input and result.
 type SourcePlace = fn(f64, f64, f64, f64) -> f64;
 
+/// The part of the image that is resized, and the value outside of it.
+struct Crop {
+    /// Where it starts and ends along each axis, of a range from 0 to 1.
+    roi: Vec<[f64; 2]>,
+    outside: f64,
+}
+
+impl Crop {
+    /// All of an axis.
+    const WHOLE: [f64; 2] = [0.0, 1.0];
+
+    /// From the input that says so, whose numbers are the starts of `axes`, then the ends.
+    fn read(c: &NodeCall<'_, '_>, axes: &[usize], rank: usize) -> Result<Option<Crop>, NodeError> {
+        if c.word("coordinate_transformation_mode")? != Some("tf_crop_and_resize") {
+            return Ok(None);
+        }
+        let given = c.known(1)?.to_f64();
+        if given.len() != 2 * axes.len() {
+            return Err(format!("a region of {} numbers for {} axes", given.len(), axes.len()).into());
+        }
+        let mut roi = vec![Crop::WHOLE; rank];
+        axes.iter().enumerate().for_each(|(i, &axis)| roi[axis] = [given[i], given[i + axes.len()]]);
+        Ok(Some(Crop { roi, outside: c.float_or("extrapolation_value", 0.0)? }))
+    }
+
+    /// Where an element of the result lies in an axis.
+    fn place(&self, axis: usize, x: f64, extent: f64, result: f64) -> f64 {
+        let [start, end] = self.roi[axis];
+        let last = extent - 1.0;
+        if result > 1.0 { start * last + x * (end - start) * last / (result - 1.0) } else { 0.5 * (start + end) * last }
+    }
+
+    /// The result with the value outside in the places of elements that lie there along any axis.
+    fn extrapolated(&self, c: &mut NodeCall<'_, '_>, mut result: NodeId, dims: &[usize]) -> NodeResult {
+        for (axis, &extent) in dims.iter().enumerate().filter(|(axis, _)| self.roi[*axis] != Crop::WHOLE) {
+            let count = c.dims(result)[axis];
+            let last = extent as f64 - 1.0;
+            let is_outside = |i: usize| {
+                let at = self.place(axis, i as f64, extent as f64, count as f64);
+                i64::from(!(0.0..=last).contains(&at))
+            };
+            let outside: Vec<i64> = (0..count).map(is_outside).collect();
+            if outside.contains(&1) {
+                let mut shape = vec![1; dims.len()];
+                shape[axis] = count;
+                let mask = c.constant(Tensor::from_i64(DType::Bool, &shape, outside))?;
+                let value = c.number(self.outside, result)?;
+                result = c.apply("where", [mask, value, result])?;
+            }
+        }
+        Ok(result)
+    }
+}
+
 struct Sampling {
     kernel: Interpolation,
     place: SourcePlace,
+    crop: Option<Crop>,
     /// Whether the kernel is widened where the result is smaller.
     antialias: bool,
     /// Whether elements outside count as nothing instead of repeating the edge.
@@ -62,10 +114,10 @@ impl Sampling {
             "linear" => Interpolation::Linear,
             other => return Err(format!("its mode `{other}` is not known").into()),
         };
-        Ok(Sampling { kernel, place: |x, scale, _, _| x / scale, antialias: false, exclude_outside: false })
+        Ok(Sampling { kernel, place: |x, scale, _, _| x / scale, crop: None, antialias: false, exclude_outside: false })
     }
 
-    fn read(c: &NodeCall<'_, '_>) -> Result<Sampling, NodeError> {
+    fn read(c: &NodeCall<'_, '_>, axes: &[usize], rank: usize) -> Result<Sampling, NodeError> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
             "nearest" => Interpolation::Nearest(match c.word("nearest_mode")?.unwrap_or("round_prefer_floor") {
                 "round_prefer_floor" => |rest| rest > 0.5,
@@ -86,6 +138,9 @@ impl Sampling {
             },
             "pytorch_half_pixel" => |x, scale, _, result| if result > 1.0 { (x + 0.5) / scale - 0.5 } else { 0.0 },
             "asymmetric" => |x, scale, _, _| x / scale,
+            "tf_half_pixel_for_nn" => |x, scale, _, _| (x + 0.5) / scale,
+            // The region says where, not the scale.
+            "tf_crop_and_resize" => |x, _, _, _| x,
             "align_corners" => |x, scale, extent, _| match scale * extent {
                 1.0 => 0.0,
                 width => x * (extent - 1.0) / (width - 1.0),
@@ -93,7 +148,7 @@ impl Sampling {
             other => return Err(format!("its coordinates `{other}`").into()),
         };
         let (antialias, exclude_outside) = (c.flag("antialias")?, c.flag("exclude_outside")?);
-        Ok(Sampling { kernel, place, antialias, exclude_outside })
+        Ok(Sampling { kernel, place, crop: Crop::read(c, axes, rank)?, antialias, exclude_outside })
     }
 
     /// Each axis by its scale.
@@ -105,60 +160,45 @@ impl Sampling {
         }
         let mut result = x;
         for (axis, (&scale, &extent)) in scales.iter().zip(&dims).enumerate() {
-            result = self.along(c, result, axis, scale, (extent as f64 * scale) as usize)?;
+            let part = self.crop.as_ref().map_or(1.0, |crop| crop.roi[axis][1] - crop.roi[axis][0]);
+            result = self.along(c, result, axis, scale, (extent as f64 * part * scale) as usize)?;
         }
-        Ok(result)
+        self.extrapolated(c, result, &dims)
+    }
+
+    /// The resized image, with what lies outside of the region.
+    fn extrapolated(&self, c: &mut NodeCall<'_, '_>, result: NodeId, dims: &[usize]) -> NodeResult {
+        self.crop.as_ref().map_or(Ok(result), |crop| crop.extrapolated(c, result, dims))
     }
 
     /// One axis with another extent.
     fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> NodeResult {
         let extent = c.dims(x)[axis];
-        if scale == 1.0 && result == extent {
+        let whole = self.crop.as_ref().is_none_or(|crop| crop.roi[axis] == Crop::WHOLE);
+        if scale == 1.0 && result == extent && whole {
             return Ok(x);
         }
-        // The matrix is made here; no image is that large.
+        // The weights are made here; no image is that large.
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
             return Err(format!("{extent} elements of an axis as {result}").into());
         }
-        let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(i, scale, extent, result)).collect();
+        let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(axis, i, scale, [extent, result])).collect();
         if let Interpolation::Nearest(_) = self.kernel {
             let ids: Vec<usize> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at)).collect();
             return taken(c, x, axis, &ids);
         }
-        let taps = rows.iter().map(Vec::len).max().unwrap_or(0);
-        if taps > 0 && taps * DENSE < extent {
-            return weighted(c, x, axis, rows, taps);
-        }
-        let mut matrix = vec![0.0; result * extent];
-        for (i, row) in rows.into_iter().enumerate() {
-            row.into_iter().for_each(|(at, weight)| matrix[i * extent + at] += weight);
-        }
-        let matrix = c.constant(Tensor::from_f64(c.dtype(x), &[result, extent], matrix))?;
-        let rank = c.rank(x);
-        if axis + 2 == rank {
-            return c.apply("matmul", [matrix, x]);
-        }
-        // The axis goes to the end and back.
-        let there: Vec<usize> = (0..rank).filter(|&a| a != axis).chain([axis]).collect();
-        let back: Vec<usize> = (0..rank)
-            .map(|a| {
-                if a < axis {
-                    a
-                } else if a == axis {
-                    rank - 1
-                } else {
-                    a - 1
-                }
-            })
-            .collect();
-        let (moved, columns) = (c.transpose(x, &there)?, c.transpose(matrix, &[1, 0])?);
-        let product = c.apply("matmul", [moved, columns])?;
-        c.transpose(product, &back)
+        let taps = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        weighted(c, x, axis, rows, taps)
     }
 
     /// Which elements of the axis make element `i` of the result, and with which weights.
-    fn weights(&self, i: usize, scale: f64, extent: usize, result: usize) -> Vec<(usize, f64)> {
-        let at = (self.place)(i as f64, scale, extent as f64, result as f64);
+    fn weights(&self, axis: usize, i: usize, scale: f64, [extent, result]: [usize; 2]) -> Vec<(usize, f64)> {
+        let (x, width, count) = (i as f64, extent as f64, result as f64);
+        let at = match &self.crop {
+            // Elements outside are replaced.
+            Some(crop) => crop.place(axis, x, width, count).clamp(0.0, width - 1.0),
+            None => (self.place)(x, scale, width, count),
+        };
         // On an element, the one to its left is at a distance of 1.
         let (base, rest) = if at.fract() == 0.0 { (at - 1.0, 1.0) } else { (at.floor(), at - at.floor()) };
         let weights = self.kernel.weights(rest, if self.antialias { scale.min(1.0) } else { 1.0 });
@@ -213,7 +253,7 @@ fn weighted(
 }
 
 /// The elements of an axis with these numbers: a view where each is repeated equally often, or where they are evenly apart; else a gather.
-fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
+pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
     let mut dims = c.dims(x);
     let times = ids.len() / dims[axis];
     if times > 0 && times * dims[axis] == ids.len() && ids.iter().enumerate().all(|(i, &id)| id == i / times) {
@@ -260,13 +300,13 @@ impl Interpolation {
 
 /// Scales or sizes, of all axes or of some.
 fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let plan = Sampling::read(c)?;
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axes: Vec<usize> = match c.ints("axes")? {
         Some(axes) => axes.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?,
         None => (0..dims.len()).collect(),
     };
+    let plan = Sampling::read(c, &axes, dims.len())?;
     let sizes = match c.optional(3) {
         Some(_) => c.known_ints(3)?,
         None => Vec::new(),
@@ -299,5 +339,5 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let size = common.map_or(size, |scale| (scale * dims[axis] as f64 + 0.5).floor() as usize);
         result = plan.along(c, result, axis, scale, size)?;
     }
-    Ok(result)
+    plan.extrapolated(c, result, &dims)
 }

@@ -1,15 +1,17 @@
-//! Writing by index. Where the ids do not depend on inputs, places read what goes there ([`Placed`]), and an id that names no place is an
-//! error; of other ids, updates for places that do not exist are left out.
+//! Writing by index. Where the ids do not depend on inputs, places read what goes there ([`Placed`]). An id that names no place is an error.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{
+    DType, NodeId,
+    ops::{Ids, OutOfRange},
+};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow,
-    index::{elements_at, from_start, rows_at},
+    OpRow, ids,
+    index::{elements_at, rows_at},
     one,
     placed::Placed,
 };
@@ -79,7 +81,7 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
         }
     }
     let ids = c.cast(ids, DType::I64)?;
-    let ids = from_start(c, ids, dims[axis])?;
+    let ids = ids::named(c, ids, dims[axis])?;
     let (ids, updates) = (widened(c, ids, &dims, axis, -1.0)?, widened(c, updates, &dims, axis, 0.0)?);
     let [outer, inner] = [&dims[..axis], &dims[axis + 1..]].map(|dims| dims.iter().product::<usize>());
     let [places, count] = [[outer, dims[axis], inner], [outer, given[axis], inner]];
@@ -102,11 +104,11 @@ fn written(
     c.reshape(result, &dims)
 }
 
-/// The coordinate that the id of an update names along an axis of so many places; negative ones count from the end.
-fn coordinate(id: i64, update: usize, axis: usize, extent: usize) -> Result<usize, NodeError> {
-    let at = if id < 0 { id.saturating_add_unsigned(extent as u64) } else { id };
-    let there = usize::try_from(at).ok().filter(|&at| at < extent);
-    there.ok_or_else(|| NodeError(format!("update {update} goes to {id} along axis {axis}, which has {extent} places")))
+/// The coordinate that an id, by its number in a tensor of extents `given`, names along an axis of so many places.
+fn coordinate(id: i64, extent: usize, number: usize, given: &[usize]) -> Result<usize, NodeError> {
+    let ids = Ids { extent: extent as i64, from_end: true };
+    let place = ids.place(id).and_then(|at| usize::try_from(at).ok());
+    place.ok_or_else(|| ids::out_of_range(OutOfRange { id, ids }, number, given))
 }
 
 /// Where elements go in data of these extents, by the ids, of extents `given`, along an axis. Along the others, there
@@ -115,7 +117,7 @@ fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize)
     let place = |(number, &id): (usize, &i64)| {
         let (mut rest, mut place, mut stride) = (number, 0, 1);
         for at in (0..dims.len()).rev() {
-            let here = if at == axis { coordinate(id, number, axis, dims[at])? } else { rest % given[at] };
+            let here = if at == axis { coordinate(id, dims[at], number, given)? } else { rest % given[at] };
             place += here * stride;
             (rest, stride) = (rest / given[at], stride * dims[at]);
         }
@@ -124,13 +126,12 @@ fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize)
     ids.iter().enumerate().map(place).collect()
 }
 
-/// The rows that ids of `dims.len()` coordinates name.
-fn places_of_rows(ids: &[i64], dims: &[usize]) -> Result<Vec<usize>, NodeError> {
+/// The rows that ids of `dims.len()` coordinates name; `given` are the extents of the ids.
+fn places_of_rows(ids: &[i64], given: &[usize], dims: &[usize]) -> Result<Vec<usize>, NodeError> {
     let place = |(number, id): (usize, &[i64])| {
-        id.iter()
-            .zip(dims)
-            .enumerate()
-            .try_fold(0, |place, (axis, (&id, &extent))| Ok(place * extent + coordinate(id, number, axis, extent)?))
+        id.iter().zip(dims).enumerate().try_fold(0, |place, (axis, (&id, &extent))| {
+            Ok(place * extent + coordinate(id, extent, number * dims.len() + axis, given)?)
+        })
     };
     ids.chunks(dims.len().max(1)).enumerate().map(place).collect()
 }
@@ -168,7 +169,7 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let axes = dims.len() + 1 - c.rank(rows);
     if let Some(known) = c.evaluated(ids)?.filter(|_| axes > 0) {
-        let places = places_of_rows(&known.to_i64(), &dims[..axes])?;
+        let places = places_of_rows(&known.to_i64(), &c.dims(ids), &dims[..axes])?;
         if let Some(result) = placed(c, data, updates, axes, &places)? {
             return Ok(result);
         }
@@ -192,22 +193,28 @@ fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if new[axis] == 0 {
         return Ok(data);
     }
+    let linear = match c.word("mode")?.unwrap_or("linear") {
+        "linear" => true,
+        "circular" => false,
+        other => return Err(format!("a mode `{other}`").into()),
+    };
     let place = c.iota(&dims, axis, DType::I64)?;
     let number = match c.optional(2) {
         None => place,
         Some(first) => {
-            let first = c.cast(first, DType::I64)?;
+            let mut first = c.cast(first, DType::I64)?;
+            if linear {
+                // All new rows lie in the cache.
+                let extent = (dims[axis] + 1).saturating_sub(new[axis]) as i64;
+                first = ids::checked(c, first, Ids { extent, from_end: false })?;
+            }
             let mut batch = vec![1; dims.len()];
             batch[0] = dims[0];
             let first = c.reshape(first, &batch)?;
             c.apply("sub", [place, first])?
         }
     };
-    let number = match c.word("mode")?.unwrap_or("linear") {
-        "linear" => number,
-        "circular" => c.with("mod", number, dims[axis] as f64)?,
-        other => return Err(format!("a mode `{other}`").into()),
-    };
+    let number = if linear { number } else { c.with("mod", number, dims[axis] as f64)? };
     let (from, to) = (c.with("ge", number, 0.0)?, c.with("lt", number, new[axis] as f64)?);
     let hit = c.apply("and", [from, to])?;
     let anywhere = c.number_of(0.0, DType::I64)?;

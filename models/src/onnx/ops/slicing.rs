@@ -1,6 +1,6 @@
 //! Parts of a value: slice, split, pad.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{NodeId, attr::Number};
 
 use super::{
     super::{
@@ -8,9 +8,13 @@ use super::{
         error::NodeError,
     },
     OpRow, Outputs, many, one,
+    resize::taken,
 };
 
 pub(super) const OPS: &[OpRow] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
+
+/// At most so many elements of padding are listed one by one.
+const LISTED: i64 = 1 << 24;
 
 /// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.
 fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
@@ -36,24 +40,21 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
         if step > 0 && (extent + 1..i64::from(i32::MAX)).contains(&wanted) {
             c.short(wanted, extent);
         }
-        let len = match step {
+        let distance = match step {
             0 => return Err("a step of 0".into()),
-            1.. => ceil((end - at).max(0), step),
-            i64::MIN => return Err("a step of −2⁶³".into()),
-            _ => ceil((at - end).max(0), -step),
+            // An axis without elements has no first one, from either end.
+            _ if extent == 0 => 0,
+            1.. => end - at,
+            _ => at - end,
         };
+        let len = (distance.max(0) as u64).div_ceil(step.unsigned_abs()) as usize;
         part = match (step, len) {
             (_, 0) => c.slice(part, axis, 0, 0)?,
-            (1, _) => c.slice(part, axis, at as usize, len)?,
+            (1, _) | (_, 1) => c.slice(part, axis, at as usize, len)?,
             _ => c.slice_by(part, axis, at, len, step)?,
         };
     }
     Ok(part)
-}
-
-/// n/by for numbers that are not negative, rounded up.
-fn ceil(n: i64, by: i64) -> usize {
-    (n as u64).div_ceil(by as u64) as usize
 }
 
 /// Into given lengths, or into equal parts, of which the last may be shorter.
@@ -101,8 +102,8 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err(format!("{n} elements of padding").into());
     }
     let value = match c.optional(2) {
-        Some(_) => c.known_number(2)?,
-        None => c.float_or("value", 0.0)?,
+        Some(_) => c.known_exactly(2)?,
+        None => c.float_or("value", 0.0)?.into(),
     };
     let mode = c.word("mode")?.unwrap_or("constant");
     let mut padded = x;
@@ -113,6 +114,11 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
         if left < 0 {
             return Err(format!("more is taken away than the {extent} elements of axis {axis}").into());
         }
+        if mode == "reflect" && extent > 0 && before.max(after) >= left.max(1) {
+            // What is taken away is still there to be reflected, as in torch.
+            padded = repeated(c, padded, axis, [before, after], reflected)?;
+            continue;
+        }
         padded = c.slice(padded, axis, (-before).max(0) as usize, left as usize)?;
         padded = edges(c, padded, axis, [before.max(0) as usize, after.max(0) as usize], mode, value)?;
     }
@@ -121,11 +127,11 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// Zeros before and behind an axis.
 pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> NodeResult {
-    around(c, x, axis, edges, 0.0)
+    around(c, x, axis, edges, 0.0.into())
 }
 
 /// A value before and behind an axis.
-pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: f64) -> NodeResult {
+pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: Number) -> NodeResult {
     if edges == [0, 0] {
         return Ok(x);
     }
@@ -140,21 +146,19 @@ fn edges(
     axis: usize,
     [before, after]: [usize; 2],
     mode: &str,
-    value: f64,
+    value: Number,
 ) -> NodeResult {
     let mut dims = c.dims(x);
     let extent = dims[axis];
     if before + after == 0 {
         return Ok(x);
     }
-    let enough = |needed: usize| match before.max(after) {
-        n if n <= needed => Ok(()),
-        n => Err(NodeError(format!("{n} elements of padding `{mode}` on an axis of {extent}"))),
-    };
+    if extent == 0 && mode != "constant" {
+        return Err(format!("padding `{mode}` repeats elements, and axis {axis} has none").into());
+    }
     let sides: [Option<NodeId>; 2] = match mode {
         "constant" => return around(c, x, axis, [before, after], value),
         "edge" => {
-            enough(if extent == 0 { 0 } else { usize::MAX })?;
             let mut side = |at: usize, n: usize| {
                 let one = c.slice(x, axis, at, 1)?;
                 dims[axis] = n;
@@ -163,19 +167,43 @@ fn edges(
             [side(0, before)?, side(extent - 1, after)?].map(Some)
         }
         "reflect" => {
-            enough(extent.saturating_sub(1))?;
             let mut side = |at: usize, n: usize| match n {
                 0 => Ok::<_, NodeError>(None),
                 n => c.slice_by(x, axis, at as i64, n, -1).map(Some),
             };
             [side(before, before)?, side(extent.saturating_sub(2), after)?]
         }
-        "wrap" => {
-            enough(extent)?;
-            [Some(c.slice(x, axis, extent - before, before)?), Some(c.slice(x, axis, 0, after)?)]
+        "wrap" if before.max(after) > extent => {
+            return repeated(c, x, axis, [before as i64, after as i64], i64::rem_euclid);
         }
+        "wrap" => [Some(c.slice(x, axis, extent - before, before)?), Some(c.slice(x, axis, 0, after)?)],
         other => return Err(format!("its mode `{other}` is not known").into()),
     };
     let parts: Vec<NodeId> = [sides[0], Some(x), sides[1]].into_iter().flatten().collect();
     c.concat(&parts, axis)
+}
+
+/// The element of an axis of `extent` elements that a path back and forth between its ends is at after `at` steps.
+fn reflected(at: i64, extent: i64) -> i64 {
+    let last = extent - 1;
+    // There and back again; an axis of one element has nowhere to go.
+    let way = at.rem_euclid((2 * last).max(1));
+    way.min(2 * last - way)
+}
+
+/// One axis with other ends, made of its elements: `source` maps each place, counted from the first element, to one of `extent`.
+fn repeated(
+    c: &mut NodeCall<'_, '_>,
+    x: NodeId,
+    axis: usize,
+    [before, after]: [i64; 2],
+    source: fn(i64, i64) -> i64,
+) -> NodeResult {
+    let extent = c.dims(x)[axis] as i64;
+    if before.max(after) > LISTED {
+        let sides = format!("{before} and {after} elements of padding on an axis of {extent}");
+        return Err(format!("{sides}: at most {LISTED} that repeat are supported; pad by less").into());
+    }
+    let ids: Vec<usize> = (-before..extent + after).map(|at| source(at, extent) as usize).collect();
+    taken(c, x, axis, &ids)
 }

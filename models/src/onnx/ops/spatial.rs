@@ -8,7 +8,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one, volume,
+    OpRow, one, phases, volume,
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -95,7 +95,7 @@ impl Windows {
     }
 
     /// A row is put before a single axis.
-    fn attrs(&self) -> [(&'static str, Attr); 4] {
+    pub(super) fn attrs(&self) -> [(&'static str, Attr); 4] {
         let pair = |numbers: &[usize], row: usize| -> Attr {
             let first = (numbers.len() == 1).then_some(row);
             first.iter().chain(numbers).map(|&n| n as i64).collect::<Vec<_>>().as_slice().into()
@@ -158,15 +158,20 @@ fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
 
 fn conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
+    convolution(c, x, w, c.optional(2))
+}
+
+/// The convolution of x [N G·I D..] with w [G·O I K..], as the node's attributes say.
+pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: Option<NodeId>) -> NodeResult {
     let (rank, image) = (c.rank(x), image(c, x)?);
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
     let windows = Windows::read(c, &size, &image)?;
     if is_volume(&windows) {
         let y = volume::conv(c, x, w, &windows, groups(c)?)?;
-        return biased(c, y, c.optional(2));
+        return biased(c, y, bias);
     }
     let mut operands = vec![as_image(c, x)?, as_image(c, w)?];
-    operands.extend(c.optional(2));
+    operands.extend(bias);
     let groups = ("groups", (groups(c)? as i64).into());
     let y = c.op("conv", &operands, &[&windows.attrs()[..], &[groups]].concat())?;
     as_input(c, y, rank)
@@ -217,6 +222,10 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let mut y = if is_volume(&windows) {
         volume::conv_transpose(c, x, w, &windows, groups(c)?)?
+    } else if phases::wanted(&windows) {
+        let operands = [as_image(c, x)?, as_image(c, w)?];
+        let y = phases::conv_transpose(c, operands, &windows, groups(c)?)?;
+        as_input(c, y, rank)?
     } else {
         let operands = [as_image(c, x)?, as_image(c, w)?];
         let groups = ("groups", (groups(c)? as i64).into());

@@ -16,7 +16,7 @@ fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: f64) -> 
     for i in 0..n {
         // The axes before are two each by now.
         let axis = first + 2 * i;
-        view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside)?;
+        view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside.into())?;
         let attrs = [("size", windows.size[i]), ("stride", windows.stride[i]), ("dilation", windows.dilation[i])];
         let attrs = attrs.map(|(name, n)| (name, (n as i64).into()));
         view = c.op("window", &[view], &[&[("axis", (axis as i64).into())], &attrs[..]].concat())?;

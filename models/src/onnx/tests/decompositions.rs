@@ -250,7 +250,10 @@ fn a_sequence_longer_than_the_table_is_said_to_be_that() {
         ..Default::default()
     });
     let said = import(&read).unwrap_err().to_string();
-    assert!(said.contains("id 5 is none of a table of 4; if ids are positions, the sequence is longer"), "{said}");
+    assert!(
+        said.contains("id 5 is out of range for an axis of 4") && said.contains("the sequence is longer"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -6,7 +6,8 @@ use super::*;
 
 /// The outputs of a node over `x`, a tensor of these extents, and a number that is known.
 fn outputs(node: NodeProto, dims: &[i64], x: &[f64], number: i64) -> (Vec<Vec<f64>>, usize) {
-    let output = node.output.iter().map(|name| port(name, &[])).collect();
+    let open = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+    let output = node.output.iter().map(open).collect();
     let initializer = vec![integers("n", &[number])];
     let graph =
         GraphProto { input: vec![port("x", dims)], output, initializer, node: vec![node], ..Default::default() };

@@ -153,12 +153,13 @@ fn known_places_that_are_none_are_refused() {
         for (id, place) in [(6, "6"), (-7, "-7"), (i64::MIN, "-9223372036854775808"), (i64::MAX, "9223372036854775807")]
         {
             let rows = Case { dims: vec![6, 2], ids: vec![4, id], given: vec![2, 1], updates: vec![2, 2], axis: None };
-            let told = format!("update 1 goes to {place} along axis 0, which has 6 places");
-            assert!(refusal(&rows, how).contains(&told), "{}", refusal(&rows, how));
+            let told = |at: &str| {
+                format!("id {place} is out of range for an axis of 6; ids must be in -6..6 (element {at} of the ids)")
+            };
+            assert!(refusal(&rows, how).contains(&told("[1, 0]")), "{}", refusal(&rows, how));
             let elements =
                 Case { dims: vec![2, 6], ids: vec![4, id], given: vec![1, 2], updates: vec![1, 2], axis: Some(1) };
-            let told = format!("update 1 goes to {place} along axis 1, which has 6 places");
-            assert!(refusal(&elements, how).contains(&told), "{}", refusal(&elements, how));
+            assert!(refusal(&elements, how).contains(&told("[0, 1]")), "{}", refusal(&elements, how));
         }
         let wide = Case { dims: vec![2, 6], ids: vec![0; 3], given: vec![3, 1], updates: vec![3, 1], axis: Some(1) };
         assert!(refusal(&wide, how).contains("3 ids for 2 places of axis 0"), "{}", refusal(&wide, how));

@@ -145,7 +145,9 @@ fn real_unary(name: &str, attrs: &[Attr], x: f64) -> f64 {
             }
         }
         "exp" => x.exp(),
+        "expm1" => x.exp_m1(),
         "log" => x.ln(),
+        "log1p" => x.ln_1p(),
         "sqrt" => x.sqrt(),
         "rsqrt" => 1.0 / x.sqrt(),
         "reciprocal" => 1.0 / x,
@@ -153,6 +155,13 @@ fn real_unary(name: &str, attrs: &[Attr], x: f64) -> f64 {
         "cos" => x.cos(),
         "tan" => x.tan(),
         "atan" => x.atan(),
+        "asin" => x.asin(),
+        "acos" => x.acos(),
+        "sinh" => x.sinh(),
+        "cosh" => x.cosh(),
+        "asinh" => x.asinh(),
+        "acosh" => x.acosh(),
+        "atanh" => x.atanh(),
         "tanh" => x.tanh(),
         "erf" => libm::erf(x),
         "sigmoid" => sigmoid(x),

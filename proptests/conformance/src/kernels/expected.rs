@@ -1,7 +1,7 @@
 //! The meaning of kernels, point by point, as `eutectic_backend` documents it.
 
 use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel};
-use eutectic_ir::{DType, Tensor, ops::Reduction};
+use eutectic_ir::{DType, Tensor, bounded::hides, ops::Reduction};
 
 use super::elements::{Val, eval, wrap, zero};
 
@@ -42,7 +42,7 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
             extents(&key.domain, [axes.batch, axes.keys, axes.depth]),
             [&operand(query), &operand(key), &operand(value)],
             bias.as_ref().map(operand),
-            (scale.get(), softcap.get(), *empty),
+            (scale.get(), softcap.get(), *empty, key.instrs[key.results[0]].dtype()),
         ),
     };
     let rows = if let AnchorKernel::Rows { axes } = kernel.anchor { axes } else { 0 };
@@ -77,7 +77,7 @@ fn evaluate(body: &Body, buffers: &[Vec<Val>], anchor: &[Val], rows: usize) -> V
         let values = match instr {
             Instr::Anchor { .. } => anchor.to_vec(),
             Instr::Constant { value, dtype } => {
-                let x = Tensor::from_f64(*dtype, &[], [value.get()]);
+                let x = value.tensor(*dtype);
                 vec![values(&x)[0]; domain.iter().product()]
             }
             Instr::Reduce { how, arg, dtype } => {
@@ -107,10 +107,13 @@ fn at_point(instr: &Instr, body: &Body, buffers: &[Vec<Val>], all: &[Vec<Val>], 
             let args: Vec<_> = args.iter().map(|&a| all[a][n]).collect();
             eval(*op, attrs, from, *dtype, &args)
         }
-        Instr::Within { arg, .. } => all[*arg][n],
+        Instr::Within { arg, extent, from_end, .. } => match all[*arg][n].int() {
+            id if *from_end && id < 0 => Val::Int(id + extent.known().expect("kernels of tests have known extents")),
+            id => Val::Int(id),
+        },
         Instr::Select { pieces, fill, dtype } => match pieces.iter().find(|p| holds(&p.0)) {
             Some(piece) => all[piece.1][n],
-            None => values(&Tensor::from_f64(*dtype, &[], [fill.get()]))[0],
+            None => values(&fill.tensor(*dtype))[0],
         },
         _ => unreachable!("not pointwise"),
     }
@@ -159,27 +162,31 @@ fn attention(
     [_, t, d]: [usize; 3],
     [q, k, v]: [&[f64]; 3],
     bias: Option<Vec<f64>>,
-    (scale, softcap, empty): (f64, f64, EmptyRow),
+    (scale, softcap, empty, dtype): (f64, f64, EmptyRow, DType),
 ) -> Vec<Val> {
     let mut out = Vec::new();
     for b in 0..batch {
         for i in 0..s {
+            let biases = |j: usize| bias.as_ref().map_or(0.0, |bias| bias[(b * s + i) * t + j]);
+            let hidden = |j: usize| empty.selects() && biases(j) == f64::NEG_INFINITY;
             let scores: Vec<f64> = (0..t)
                 .map(|j| {
                     let x: f64 = (0..d).map(|l| q[(b * s + i) * d + l] * k[(b * t + j) * d + l]).sum();
                     let x = scale * x;
                     let x = if softcap == 0.0 { x } else { softcap * (x / softcap).tanh() };
-                    x + bias.as_ref().map_or(0.0, |bias| bias[(b * s + i) * t + j])
+                    if empty.selects() && hides(biases(j), dtype) { biases(j) } else { x + biases(j) }
                 })
                 .collect();
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|x| (x - largest).exp()).collect();
             let sum: f64 = weights.iter().sum();
+            let none = scores.iter().all(|x| *x == f64::NEG_INFINITY);
             for c in 0..e {
-                let x: f64 = (0..t).map(|j| weights[j] * v[(b * t + j) * e + c]).sum();
-                out.push(Val::Real(match (largest == f64::NEG_INFINITY, empty) {
-                    (true, EmptyRow::Zeros) => 0.0,
-                    (true, EmptyRow::Nan) => f64::NAN,
+                let x: f64 = (0..t).filter(|&j| !hidden(j)).map(|j| weights[j] * v[(b * t + j) * e + c]).sum();
+                out.push(Val::Real(match empty {
+                    EmptyRow::Zeros if none => 0.0,
+                    EmptyRow::Nan if none => f64::NAN,
+                    EmptyRow::Guarded if sum.is_nan() => 0.0,
                     _ => x / sum,
                 }));
             }

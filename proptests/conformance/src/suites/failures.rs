@@ -95,8 +95,8 @@ fn an_index_out_of_range_ends_one_run(device: &Device) {
                     if worker % 2 == 0 {
                         let wrong = if round % 2 == 0 { ROWS as i64 } else { -(ROWS as i64) - 1 };
                         match run(&mut session, wrong) {
-                            Err(eutectic::Error::Backend(BackendError::IndexOutOfRange { index, extent, .. })) => {
-                                assert_eq!((index, extent), (wrong, ROWS));
+                            Err(eutectic::Error::Backend(BackendError::IndexOutOfRange { problem, .. })) => {
+                                assert_eq!((problem.id, problem.ids.extent), (wrong, ROWS as i64));
                             }
                             other => panic!("it should name the index: {:?}", other.map(|t| t.ty())),
                         }

@@ -33,7 +33,8 @@ fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DT
     let slot = build.tensor(Tensor::from_i64(dtype, &[count], numbers));
     let at = flatten(&axes.iter().map(|&axis| Index::coord(axis)).collect::<Vec<_>>(), &dims);
     let id = build.load(b, slot, at);
-    let id = push(b, Instr::Within { arg: id, extent: extent.into(), guards: Vec::new(), dtype });
+    let (from_end, check, guards) = (false, 0, Vec::new());
+    let id = push(b, Instr::Within { arg: id, extent: extent.into(), from_end, check, guards, dtype });
     Index::atom(Atom::Value(id))
 }
 

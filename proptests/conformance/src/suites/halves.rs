@@ -82,7 +82,10 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
             let slot = build.tensor(eutectic_ir::Tensor::from_f64(DType::I64, &[rows], table));
             let at = flatten(&(0..rank - 1).map(Index::coord).collect::<Vec<_>>(), &domain[..rank - 1]);
             let arg = build.load(&mut b, slot, at);
-            let row = push(&mut b, Instr::Within { arg, extent: 9_usize.into(), guards: vec![], dtype: DType::I64 });
+            let extent = 9_usize.into();
+            let within =
+                Instr::Within { arg, extent, from_end: false, check: 0, guards: vec![], dtype: DType::I64 };
+            let row = push(&mut b, within);
             let slot = build.input(dtype, 9 * domain[rank - 1]);
             let row = Index::atom(eutectic_ir::index::Atom::Value(row)).times(domain[rank - 1] as i64);
             let x = build.load(&mut b, slot, row.plus(&Index::coord(rank - 1)));

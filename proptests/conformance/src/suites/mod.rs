@@ -7,8 +7,11 @@ mod gathers;
 mod graphs;
 mod groups;
 mod halves;
+mod ids;
 mod kernels;
+mod masks;
 pub mod models;
+pub mod numbers;
 pub mod onnx;
 mod ops;
 mod precision;
@@ -49,6 +52,7 @@ use checks;
 pub const SUITES: &[Suite] = &[
     Suite { name: "ops", checks: ops::CHECKS },
     Suite { name: "kernels", checks: kernels::CHECKS },
+    Suite { name: "masks", checks: masks::CHECKS },
     Suite { name: "gathers", checks: gathers::CHECKS },
     Suite { name: "groups", checks: groups::CHECKS },
     Suite { name: "products", checks: products::CHECKS },
@@ -58,6 +62,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
     Suite { name: "scatters", checks: scatters::CHECKS },
+    Suite { name: "ids", checks: ids::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },
     Suite { name: "extents", checks: extents::CHECKS },
     Suite { name: "precision", checks: precision::CHECKS },

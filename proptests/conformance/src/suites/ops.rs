@@ -9,6 +9,7 @@ use eutectic_backend::{AnchorKernel, BackendError, Instr, Load};
 use eutectic_ir::{
     Attr, DType, Tensor,
     index::{Atom, Index},
+    ops::{Ids, OutOfRange},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
@@ -35,12 +36,17 @@ fn tolerance(dtype: DType) -> f64 {
 }
 
 fn functions_of_one_argument(device: &Device) {
-    let floats =
-        ["exp", "sin", "cos", "tan", "atan", "tanh", "erf", "sigmoid", "softplus", "floor", "ceil", "round", "is-nan"];
-    let positive = ["log", "sqrt", "rsqrt", "reciprocal"];
+    let floats = [
+        "exp", "expm1", "sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "tanh", "erf", "sigmoid", "softplus",
+        "floor", "ceil", "round", "is-nan",
+    ];
+    let positive = ["log", "log1p", "sqrt", "rsqrt", "reciprocal"];
+    // Of an argument from −0.9 to 0.9, or from −3 to 3, where some are NaN.
+    let bounded = ["asin", "acos", "atanh", "acosh"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
     let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL));
     let table = table.chain(floats.map(|n| (n, FLOATS))).chain(positive.map(|n| (n, FLOATS)));
+    let table = table.chain(bounded.map(|n| (n, FLOATS)));
     for (name, types) in table {
         for &dtype in types {
             let mut build = Build::new(5);
@@ -50,6 +56,11 @@ fn functions_of_one_argument(device: &Device) {
                 x = map(&mut b, "abs", &[x], dtype);
                 let small = constant(&mut b, 0.125, dtype);
                 x = map(&mut b, "add", &[x, small], dtype);
+            }
+            if bounded.contains(&name) {
+                x = map(&mut b, "tanh", &[x], dtype);
+                let scale = constant(&mut b, if name == "acosh" { 3.0 } else { 0.9 }, dtype);
+                x = map(&mut b, "mul", &[x, scale], dtype);
             }
             let to = if name == "is-nan" { DType::Bool } else { dtype };
             let y = map(&mut b, name, &[x], to);
@@ -165,14 +176,15 @@ fn nan_wins_in_maximum_and_minimum(device: &Device) {
 }
 
 /// table[ids[i] j]
-fn gather(ids: Tensor, rows: usize, columns: usize) -> (eutectic_backend::Kernel, Vec<Tensor>) {
+fn gather(ids: Tensor, (rows, from_end): (usize, bool), columns: usize) -> (eutectic_backend::Kernel, Vec<Tensor>) {
     let mut build = Build::new(2);
     let n = ids.count();
     let mut b = body(&[n, columns]);
     let dtype = ids.dtype();
     let slot = build.tensor(ids);
     let id = build.load(&mut b, slot, Index::coord(0));
-    let id = push(&mut b, Instr::Within { arg: id, extent: rows.into(), guards: Vec::new(), dtype });
+    let (check, guards) = (0, Vec::new());
+    let id = push(&mut b, Instr::Within { arg: id, extent: rows.into(), from_end, check, guards, dtype });
     let table = build.input(DType::F32, rows * columns);
     let at = Index::atom(Atom::Value(id)).times(columns as i64).plus(&Index::coord(1));
     let load = Load { slot: table, at, guards: Vec::new(), dtype: DType::F32 };
@@ -183,15 +195,22 @@ fn gather(ids: Tensor, rows: usize, columns: usize) -> (eutectic_backend::Kernel
 
 fn gathers_read_in_range_only(device: &Device) {
     for dtype in [DType::I64, DType::I32, DType::U8, DType::I8, DType::U32] {
-        let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, 6, 3, 3, 1]), 7, 33);
+        let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, 6, 3, 3, 1]), (7, false), 33);
         device.check(&kernel, &inputs, 0.0);
     }
-    for bad in [7, -1, i64::MAX, i64::MIN] {
-        let (kernel, inputs) = gather(Tensor::from_i64(DType::I64, &[5], [0, 6, bad, 3, 1]), 7, 33);
+    for dtype in [DType::I64, DType::I32, DType::I8] {
+        let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, -7, 3, -1, 6]), (7, true), 33);
+        device.check(&kernel, &inputs, 0.0);
+    }
+    for (bad, from_end) in
+        [7, -1, i64::MAX, i64::MIN].map(|id| (id, false)).into_iter().chain([7, -8, i64::MIN].map(|id| (id, true)))
+    {
+        let (kernel, inputs) = gather(Tensor::from_i64(DType::I64, &[5], [0, 6, bad, 3, 1]), (7, from_end), 33);
         if let Some(run) = device.run(&kernel, &inputs) {
             match run {
-                Err(BackendError::IndexOutOfRange { index, extent: 7, origin }) => {
-                    assert_eq!((index, origin.path()), (bad, "test"));
+                Err(BackendError::IndexOutOfRange { problem, origin }) => {
+                    assert_eq!(problem, OutOfRange { id: bad, ids: Ids { extent: 7, from_end } });
+                    assert_eq!(origin.path(), "test");
                 }
                 other => panic!("{other:?}"),
             }

@@ -138,6 +138,7 @@ pub fn program(with_products: bool) -> Program {
         run,
         load_bytes: 64 + WIDTH * 4,
         arena_bytes: N * 4,
+        exits: Vec::new(),
         parts: std::collections::BTreeMap::new(),
         extents: Vec::new(),
         inputs: vec![port("x", &[ROWS, WIDTH])],

@@ -82,6 +82,7 @@ fn program() -> Program {
         run: vec![step(1, [0, 3, 6]), step(2, [5, 4, 7]), step(3, [5, 0, 5]).over(0, 2)],
         load_bytes: square * 4,
         arena_bytes: 0,
+        exits: Vec::new(),
         parts: std::collections::BTreeMap::new(),
         extents: Vec::new(),
         inputs: vec![port("x", N)],

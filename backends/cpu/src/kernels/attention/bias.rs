@@ -12,7 +12,10 @@ use eutectic_ir::DType;
 use crate::{
     kernels::slots::Slots,
     runtime::thunk::ThunkContext,
-    simd::{Isa, arithmetic::Arithmetic},
+    simd::{
+        Isa,
+        softmax::{AttentionElement, Softmax},
+    },
     tile::{
         self, Frame, MAX_RANK, RowPart, Tile, TileProgram,
         program::{TileStep, TileValue},
@@ -171,17 +174,17 @@ impl Bias {
         row
     }
 
-    /// Adds it to the scores of some queries and keys, a line by `add`.
+    /// Adds it to the scores of some queries and keys.
     ///
     /// # Safety
     /// As [`Bias::row`]; it must be of the scores' type.
-    pub unsafe fn add<T: Arithmetic>(
+    pub unsafe fn add<T: AttentionElement>(
         &self,
         launch: &ThunkContext<'_>,
         batch: &[usize],
         (queries, keys): (Range<usize>, Range<usize>),
         scores: &mut [T],
-        add: &dyn Fn(&mut [T], &[T]),
+        softmax: &Softmax<T>,
         scratch: *mut u8,
     ) {
         let mut add_box = |rows: Range<usize>, columns: Range<usize>, part: Tile| {
@@ -193,8 +196,8 @@ impl Bias {
                 let at = at.cast::<T>().wrapping_offset(r as isize * apart);
                 // SAFETY: as above.
                 match step {
-                    0 => line.iter_mut().for_each(|score| *score = score.plus(unsafe { *at })),
-                    _ => add(line, unsafe { std::slice::from_raw_parts(at, columns.len()) }),
+                    0 => softmax.add_same(line, unsafe { *at }),
+                    _ => softmax.add(line, unsafe { std::slice::from_raw_parts(at, columns.len()) }),
                 }
             }
         };

@@ -60,12 +60,24 @@ pub struct BoundStep {
     /// Whether an operand is packed first in each run.
     pub packs: bool,
     pub origin: Origin,
+    /// Its model part of each check of ids.
+    checks: Vec<Origin>,
+}
+
+/// Where a run may go on later than at the next step.
+pub struct BoundExit {
+    before: usize,
+    /// The slot of the truth value without which steps are passed over.
+    unless: usize,
+    to: usize,
 }
 
 /// Steps in order, with the sources of all of their slots.
 #[derive(Default)]
 pub struct BoundSteps {
     pub steps: Vec<BoundStep>,
+    /// In the order of the steps that they stand before.
+    pub exits: Vec<BoundExit>,
     pub sources: Vec<SlotSource>,
 }
 
@@ -171,7 +183,8 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
     let scratch = thunks.iter().map(|t| t.scratch()).max().unwrap_or(0);
     let mut binder = Binder::new(program, &thunks);
     let load = binder.steps(&program.load, false);
-    let run = binder.steps(&program.run, true);
+    let mut run = binder.steps(&program.run, true);
+    binder.exits(&mut run);
     Ok(Code {
         load,
         run,
@@ -281,9 +294,19 @@ impl<'a> Binder<'a> {
                 in_place: !step.in_place.is_empty(),
                 packs,
                 origin: step.origin.clone(),
+                checks: step.checks.clone(),
             });
         }
         bound
+    }
+
+    /// Where steps of a run are passed over.
+    fn exits(&mut self, run: &mut BoundSteps) {
+        for exit in &self.program.exits {
+            run.exits.push(BoundExit { before: exit.before, unless: run.sources.len(), to: exit.to });
+            run.sources.push(self.sources[exit.unless]);
+            self.read.push(true);
+        }
     }
 }
 
@@ -325,7 +348,10 @@ impl BoundStep {
     /// What went wrong in it, if something did.
     fn report(&self, fault: &IndexFault) -> Result<(), BackendError> {
         match fault.take() {
-            Some((index, extent)) => Err(BackendError::IndexOutOfRange { index, extent, origin: self.origin.clone() }),
+            Some((problem, check)) => {
+                let origin = self.checks.get(check).unwrap_or(&self.origin).clone();
+                Err(BackendError::IndexOutOfRange { problem, origin })
+            }
             None => Ok(()),
         }
     }
@@ -343,9 +369,16 @@ impl BoundSteps {
         wanted: impl Fn(usize) -> bool,
         mut times: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
+        let (mut exits, mut next) = (self.exits.iter().peekable(), 0);
         for (n, step) in self.steps.iter().enumerate() {
+            while let Some(exit) = exits.next_if(|exit| exit.before <= n) {
+                // SAFETY: the slot points to a byte of the arena, and no step is under way.
+                if exit.before >= next && unsafe { *slots[exit.unless].0 } == 0 {
+                    next = exit.to;
+                }
+            }
             let start = times.is_some().then(Instant::now);
-            if wanted(n) {
+            if n >= next && wanted(n) {
                 // SAFETY: passed on from the caller.
                 unsafe { step.run(slots, workers, fault)? };
             }

@@ -135,7 +135,7 @@ impl TileRun<'_> {
                     let outside = |place: i64| place as u64 >= scatter.count as u64 && place != NOWHERE;
                     if places.iter().fold(false, |any, &place| any | outside(place)) {
                         for place in places.iter_mut().filter(|place| outside(**place)) {
-                            self.frame.fault.report(*place, scatter.count);
+                            self.frame.fault.report_access(*place, scatter.count);
                             *place = NOWHERE;
                         }
                     }
@@ -206,7 +206,7 @@ impl TileRun<'_> {
                 // SAFETY: the element lies in the buffer.
                 true => unsafe { buffer.offset(at as isize).read() },
                 false => {
-                    self.frame.fault.report(at, gather.count);
+                    self.frame.fault.report_access(at, gather.count);
                     T::default()
                 }
             };

@@ -2,7 +2,7 @@
 
 use eutectic_ir::DType;
 
-use super::{Gather, TileRun, gather::CHUNK, line};
+use super::{Gather, TileRun, line};
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -77,42 +77,6 @@ impl TileRun<'_> {
     }
 
     /// # Safety
-    /// As [`TileRun::integer`], and the register must be the step's.
-    pub(super) unsafe fn check(
-        &self,
-        arg: usize,
-        extent: usize,
-        guards: &[TileGuard],
-        mask: AxisMask,
-        register: *mut u8,
-    ) {
-        let from = &self.program.values[arg];
-        let size = from.dtype.size();
-        let strides = self.tile.strides(from.mask);
-        let mut to = register;
-        let mut read = [0; CHUNK];
-        self.walk_points(mask, |point, axis, left| {
-            let (holds, ahead) = all_hold(guards, point, axis, &self.reader(point, axis));
-            let n = left.min(ahead).min(CHUNK);
-            // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
-            unsafe {
-                if holds {
-                    read[..n].fill(0);
-                    self.add_integers(arg, point, axis, 1, &mut read[..n]);
-                    let range = 0..extent as i64;
-                    if let Some(index) = read[..n].iter().find(|index| !range.contains(index)) {
-                        self.frame.fault.report(*index, extent);
-                    }
-                }
-                let first = self.at(arg).offset(self.place(&strides, point) * size as isize);
-                line(to, first, strides[axis], n, size);
-                to = to.add(n * size);
-            }
-            n
-        });
-    }
-
-    /// # Safety
     /// As [`TileProgram::run`]; the register must be the step's.
     pub(super) unsafe fn walk(&self, gather: &Gather<'_>, mask: AxisMask, size: usize, register: *mut u8) {
         let mut to = register;
@@ -129,7 +93,8 @@ impl TileRun<'_> {
                 let range = 0..gather.count as i64;
                 let inside = range.contains(&run.value) && range.contains(&last);
                 if !inside {
-                    self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, gather.count);
+                    let at = if range.contains(&run.value) { last } else { run.value };
+                    self.frame.fault.report_access(at, gather.count);
                 }
                 from = inside.then_some((run.value, run.slope));
             }
@@ -169,7 +134,8 @@ impl TileRun<'_> {
             let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
             let range = 0..scatter.count as i64;
             if !range.contains(&run.value) || !range.contains(&last) {
-                self.frame.fault.report(if range.contains(&run.value) { last } else { run.value }, scatter.count);
+                let at = if range.contains(&run.value) { last } else { run.value };
+                self.frame.fault.report_access(at, scatter.count);
                 return n;
             }
             // SAFETY: the run was checked against the buffer; the value's register holds the tile.

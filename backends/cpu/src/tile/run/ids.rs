@@ -1,0 +1,102 @@
+//! Ids that kernels read by: each is checked, brought into the axis, and reported as it was given where it is out of range.
+
+use eutectic_ir::{
+    DType,
+    ops::{Ids, OutOfRange},
+};
+
+use super::TileRun;
+use crate::tile::{
+    access::{TileGuard, all_hold},
+    domain::{AxisMask, MAX_RANK},
+};
+
+/// A check of the integers that a value has.
+pub(super) struct IdCheck<'a> {
+    /// The value.
+    pub arg: usize,
+    /// Which integers are legal.
+    pub ids: Ids,
+    /// The number of the check in the kernel.
+    pub check: usize,
+    /// Where it counts.
+    pub guards: &'a [TileGuard],
+}
+
+/// An integer as registers have it.
+trait Id: Copy + Default {
+    fn wide(self) -> i64;
+    /// Of a number that is an id of the type, or the place of one.
+    fn narrow(wide: i64) -> Self;
+}
+
+macro_rules! ids {
+    ($($ty:ty),*) => {
+        $(impl Id for $ty {
+            fn wide(self) -> i64 {
+                self.into()
+            }
+
+            fn narrow(wide: i64) -> $ty {
+                wide as $ty
+            }
+        })*
+    };
+}
+
+ids!(i8, u8, i32, u32, i64);
+
+impl TileRun<'_> {
+    /// # Safety
+    /// As [`crate::tile::TileProgram::run`]; the argument's step must have been run, and the register must be the step's.
+    pub(super) unsafe fn check(&self, check: &IdCheck<'_>, mask: AxisMask, register: *mut u8) {
+        // SAFETY: passed on from the caller; registers hold elements of the value's type.
+        unsafe {
+            match self.program.values[check.arg].dtype {
+                DType::I8 => self.check_as::<i8>(check, mask, register.cast()),
+                DType::I32 => self.check_as::<i32>(check, mask, register.cast()),
+                DType::U32 => self.check_as::<u32>(check, mask, register.cast()),
+                DType::I64 => self.check_as::<i64>(check, mask, register.cast()),
+                _ => self.check_as::<u8>(check, mask, register),
+            }
+        }
+    }
+
+    unsafe fn check_as<I: Id>(&self, check: &IdCheck<'_>, mask: AxisMask, register: *mut I) {
+        let strides = self.tile.strides(self.program.values[check.arg].mask);
+        let mut to = register;
+        self.walk_points(mask, |point: &[usize; MAX_RANK], axis, left| {
+            let (holds, ahead) = all_hold(check.guards, point, axis, &self.reader(point, axis));
+            let n = left.min(ahead);
+            // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
+            unsafe {
+                let from = self.at(check.arg).cast::<I>().cast_const().offset(self.place(&strides, point));
+                let line = std::slice::from_raw_parts_mut(to, n);
+                match (holds, strides[axis]) {
+                    (false, _) => line.fill(I::default()),
+                    (true, 1) => self.places(check, line, std::slice::from_raw_parts(from, n).iter().copied()),
+                    (true, stride) => self.places(check, line, (0..n).map(|j| from.offset(j as isize * stride).read())),
+                }
+                to = to.add(n);
+            }
+            n
+        });
+    }
+
+    /// The places that ids name; 0 for one that names none, which is reported.
+    fn places<I: Id>(&self, check: &IdCheck<'_>, to: &mut [I], given: impl Iterator<Item = I> + Clone) {
+        let Ids { extent, from_end } = check.ids;
+        let back = if from_end { extent } else { 0 };
+        // Without an end in between, which vectors cannot have.
+        let all = to.iter_mut().zip(given.clone()).fold(true, |all, (to, given)| {
+            let id = given.wide();
+            let at = id.wrapping_add((id >> 63) & back);
+            let inside = (at as u64) < extent as u64;
+            *to = I::narrow(if inside { at } else { 0 });
+            all & inside
+        });
+        if !all && let Some(id) = given.map(I::wide).find(|id| check.ids.place(*id).is_none()) {
+            self.frame.fault.report(OutOfRange { id, ids: check.ids }, check.check);
+        }
+    }
+}

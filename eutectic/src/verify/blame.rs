@@ -1,0 +1,294 @@
+//! Finds the rules and the first kernel that make a program's result another.
+
+use std::collections::BTreeSet;
+
+use eutectic_ir::{Graph, Origin, Tensor, Type};
+use eutectic_rewrites::{Choice, Fp, RuleSet};
+
+use super::{
+    Precision,
+    expected::{Expected, at_lengths},
+    given::Given,
+    judge::{Comparison, Difference, Tolerance, compare},
+    probe::{self, StoredValue},
+    reference::{Reference, all_results},
+    walk::{Visit, Walk},
+};
+use crate::{Compiler, Error, Planned, compile::bound, units::PlanUnits};
+
+/// The most bytes of stored values that are looked at in one run.
+const MOST_BYTES: usize = 1 << 29;
+/// The most sets of rules that are looked for: each of them makes the result wrong by itself.
+const MOST_SETS: usize = 4;
+
+/// Why a result is not that of the program as written.
+#[derive(Clone, Debug)]
+pub struct Blame {
+    /// Which part of the engine is at fault.
+    pub cause: Cause,
+    /// The first kernel, in the order of a run, that stores something else than the program as written has there.
+    pub kernel: Option<BlamedKernel>,
+}
+
+/// Which part of the engine is at fault.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// Rules: without all of these sets the result is right, and with one of them it is not. A rule of a set shows only together with
+    /// the others of that set.
+    Rules(Vec<Vec<String>>),
+    /// No rule: the program that rules made of it is right, and kernels compute something else.
+    Kernels,
+    /// It could not be told, and why.
+    Unknown(String),
+}
+
+/// A kernel that stores something else than the program as written has there.
+#[derive(Clone, Debug)]
+pub struct BlamedKernel {
+    /// The step of a run.
+    pub step: usize,
+    /// The call of a block that it belongs to, and the kernel of that block's plan.
+    pub call: usize,
+    /// See `call`.
+    pub kernel: usize,
+    /// How often it has run before, in a loop.
+    pub time: usize,
+    /// The op of the program whose value is stored.
+    pub op: String,
+    /// The part of the model that the op is of.
+    pub origin: Origin,
+    /// The type of the value.
+    pub ty: Type,
+    /// Where it differs most.
+    pub difference: Difference,
+}
+
+/// A program whose result is not what it should be.
+pub(crate) struct Suspect<'a> {
+    pub compiler: &'a Compiler,
+    pub graph: &'a Graph,
+    pub planned: &'a Planned,
+    pub given: &'a Given,
+    pub want: &'a [Expected],
+    pub tolerance: Tolerance,
+    pub precision: Precision,
+    pub lengths: &'a [(String, usize)],
+}
+
+impl Suspect<'_> {
+    /// Finds out what is at fault.
+    ///
+    /// # Errors
+    /// When the program as written cannot be computed part by part.
+    pub fn blame(&self, reference: &mut Reference) -> Result<Blame, Error> {
+        let kernel = self.first_kernel(reference)?;
+        let cause = if self.rewritten_is_right(reference) { Cause::Kernels } else { self.rules()? };
+        Ok(Blame { cause, kernel })
+    }
+
+    fn value(&self, name: &str) -> Option<Tensor> {
+        self.given.get(0, name)
+    }
+
+    fn is_right(&self, results: &[Tensor]) -> bool {
+        results.iter().zip(self.want).all(|(got, want)| compare(got, want, self.tolerance).is_right())
+    }
+
+    /// Returns whether the program that the rules made, computed op by op, gives the right result.
+    fn rewritten_is_right(&self, reference: &Reference) -> bool {
+        let chosen = self.planned.chosen(self.graph).and_then(|chosen| {
+            let fixed = self.lengths.iter().map(|(name, length)| (name.clone(), *length as i64)).collect();
+            Ok(if self.lengths.is_empty() { chosen } else { chosen.bind(&fixed)? })
+        });
+        let results = chosen.and_then(|chosen| reference.results(&chosen, self.given));
+        results.is_ok_and(|results| {
+            let first: Vec<Tensor> = results.into_iter().map(|mut of| of.lanes.swap_remove(0)).collect();
+            self.is_right(&first)
+        })
+    }
+
+    /// Finds the first step that stores something else than the program as written has there.
+    fn first_kernel(&self, reference: &mut Reference) -> Result<Option<BlamedKernel>, Error> {
+        let stored = probe::stored_values(self.planned)?;
+        let bytes = |of: &StoredValue| self.ty(of).bytes();
+        let mut rest = stored.as_slice();
+        while !rest.is_empty() {
+            let mut sum = 0;
+            let fits = rest.iter().take_while(|of| {
+                sum += bytes(of);
+                sum <= MOST_BYTES
+            });
+            let (here, later) = rest.split_at(fits.count().max(1));
+            rest = later;
+            let tensors = probe::run(self.compiler, self.planned, here, &|name| self.value(name))?;
+            if let Some(found) = self.first_of(reference, here, &tensors)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn ty(&self, stored: &StoredValue) -> &Type {
+        let block = &self.planned.blocks[self.planned.outlined.calls[stored.call].block];
+        &block.classes.classes[stored.class].ty
+    }
+
+    /// Compares stored values with those of the program as written, call by call.
+    fn first_of(
+        &self,
+        reference: &mut Reference,
+        stored: &[StoredValue],
+        tensors: &[Tensor],
+    ) -> Result<Option<BlamedKernel>, Error> {
+        let graph = bound(self.graph)?;
+        let units = PlanUnits::of(&graph)?;
+        let parts = self.compiler.outlined(&units);
+        let mut first: Option<BlamedKernel> = None;
+        let mut times = vec![0; self.planned.outlined.calls.len()];
+        let mut visit = |visit: &Visit<'_>| {
+            let values = reference.block(visit.block, visit.body, visit.leaves, self.given.bounded)?;
+            let time = times[visit.call];
+            times[visit.call] += 1;
+            let of_call = stored.iter().zip(tensors).filter(|(of, _)| of.call == visit.call && of.time == time);
+            for (of, got) in of_call {
+                if first.as_ref().is_some_and(|first| first.step <= of.step) {
+                    continue;
+                }
+                first = self.differs(of, got, visit, &values).or(first.take());
+            }
+            Ok(values)
+        };
+        Walk::new(&units, &parts, self.given, &mut visit).run()?;
+        Ok(first)
+    }
+
+    /// The kernel, if what it stores is not what some node of its class has in the program as written.
+    fn differs(
+        &self,
+        of: &StoredValue,
+        got: &Tensor,
+        visit: &Visit<'_>,
+        values: &[Option<Expected>],
+    ) -> Option<BlamedKernel> {
+        let class_of = &self.planned.rewritten[visit.block].class_of;
+        let nodes = visit.body.nodes().zip(class_of).filter(|(_, class)| **class == Some(of.class));
+        nodes.filter_map(|((id, node), _)| Some((node, values[id.0 as usize].as_ref()?))).find_map(|(node, want)| {
+            let Comparison { outside, largest, .. } = compare(got, want, self.tolerance);
+            let difference = largest.filter(|_| outside > 0)?;
+            let names = &self.planned.outlined.calls[of.call].origins;
+            let origin = names.iter().find(|(from, _)| *from == node.origin).map_or(&node.origin, |(_, to)| to);
+            Some(BlamedKernel {
+                step: of.step,
+                call: of.call,
+                kernel: of.kernel,
+                time: of.time,
+                op: node.op.to_string(),
+                origin: origin.clone(),
+                ty: at_lengths(&node.ty, self.lengths),
+                difference,
+            })
+        })
+    }
+
+    /// Finds the rules without which the result is right.
+    fn rules(&self) -> Result<Cause, Error> {
+        let rules = self.compiler.rules();
+        let defines: BTreeSet<&str> = rules.iter().filter(|r| r.defines_an_op()).map(|r| &*r.name).collect();
+        let fired = self.planned.rewritten.iter().flat_map(|r| &r.statistics).filter(|s| s.changes > 0);
+        let fired: BTreeSet<String> = fired.map(|s| s.name.to_string()).collect();
+        let (base, others): (Vec<String>, Vec<String>) =
+            fired.iter().cloned().partition(|name| defines.contains(name.as_str()));
+        let with = |some: &[String]| -> Vec<String> {
+            defines.iter().map(|name| name.to_string()).chain(some.iter().cloned()).collect()
+        };
+        let wrong = |some: &[String]| Ok::<_, Error>(self.is_right_by(&with(some))? == Some(false));
+        if self.is_right_by(&with(&[]))? != Some(true) {
+            // What says what an op is is wrong itself, or does not suffice: each rule is left out of all.
+            return self.left_out(base.iter().chain(&others));
+        }
+        let (mut left, mut sets) = (others, Vec::new());
+        while sets.len() < MOST_SETS && wrong(&left)? {
+            let set = minimal(left.clone(), &wrong)?;
+            left.retain(|name| !set.contains(name));
+            sets.push(set);
+        }
+        match sets.is_empty() {
+            true => Ok(Cause::Unknown("with the rules that fired, and no others, the result is right".into())),
+            false => Ok(Cause::Rules(sets)),
+        }
+    }
+
+    /// The rules without which, each by itself, the result is right.
+    fn left_out<'r>(&self, fired: impl Iterator<Item = &'r String>) -> Result<Cause, Error> {
+        let mut sets = Vec::new();
+        for rule in fired {
+            let all = self.compiler.rules().iter().map(|r| r.name.to_string());
+            let rest: Vec<String> = all.filter(|name| name != rule).collect();
+            if self.is_right_by(&rest)? == Some(true) {
+                sets.push(vec![rule.clone()]);
+            }
+        }
+        match sets.is_empty() {
+            true => Ok(Cause::Kernels),
+            false => Ok(Cause::Rules(sets)),
+        }
+    }
+
+    /// Returns whether the result is right with these rules; nothing where there is no program.
+    fn is_right_by(&self, names: &[String]) -> Result<Option<bool>, Error> {
+        let choice = Choice { only: names.to_vec(), fp: Fp::Fast, precision: self.precision, ..Choice::default() };
+        let rules: RuleSet = match names.is_empty() {
+            true => RuleSet::default(),
+            false => self.compiler.rules().choose(&choice)?,
+        };
+        let results = self.results(rules);
+        Ok(results.ok().map(|results| self.is_right(&results)))
+    }
+
+    fn results(&self, rules: RuleSet) -> Result<Vec<Tensor>, Error> {
+        let mut session = self.compiler.clone().with_rules(rules).compile(self.graph)?;
+        session.load_named(|name| self.value(name))?;
+        all_results(&mut session, self.graph, &|name| self.value(name))
+    }
+}
+
+/// Returns a subset that still makes the difference and of which no rule can be left out (delta debugging; Zeller and Hildebrandt, 2002).
+///
+/// # Errors
+/// What `differs` fails with.
+pub fn minimal<E>(mut rules: Vec<String>, differs: &dyn Fn(&[String]) -> Result<bool, E>) -> Result<Vec<String>, E> {
+    let mut parts = 2;
+    while rules.len() > 1 {
+        let size = rules.len().div_ceil(parts);
+        let mut smaller = None;
+        for at in (0..rules.len()).step_by(size) {
+            let end = (at + size).min(rules.len());
+            let rest = [&rules[..at], &rules[end..]].concat();
+            if differs(&rest)? {
+                smaller = Some(rest);
+                break;
+            }
+        }
+        match smaller {
+            Some(rest) => (rules, parts) = (rest, parts.saturating_sub(1).max(2)),
+            None if size == 1 => break,
+            None => parts = (2 * parts).min(rules.len()),
+        }
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_set_is_found() {
+        let rules: Vec<String> = (0..23).map(|n| format!("r{n}")).collect();
+        let needs = |wanted: &'static [&str]| {
+            move |some: &[String]| Ok::<_, ()>(wanted.iter().all(|w| some.iter().any(|s| s == w)))
+        };
+        assert_eq!(minimal(rules.clone(), &needs(&["r7"])).unwrap(), ["r7"]);
+        assert_eq!(minimal(rules, &needs(&["r0", "r11", "r22"])).unwrap(), ["r0", "r11", "r22"]);
+    }
+}

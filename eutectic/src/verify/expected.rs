@@ -1,0 +1,51 @@
+//! Values of the reference: a tensor of the program as written, and numbers that say how far another result may be from it.
+
+use eutectic_ir::{Bounded, Dim, Tensor, Type, ops::eval::Value};
+
+/// A tensor of the program as written.
+#[derive(Clone)]
+pub(crate) struct Expected {
+    /// The tensor, and then the same tensor of the runs on disturbed inputs and parameters.
+    pub lanes: Vec<Tensor>,
+    /// The tensor with its propagated error bound, where the program is small enough to be interpreted.
+    pub bounded: Option<Value<Bounded>>,
+}
+
+impl Expected {
+    /// Returns the part at a place of the outermost axis.
+    pub fn part(&self, at: usize) -> Expected {
+        let lane = |tensor: &Tensor| {
+            let dims = &tensor.dims()[1..];
+            let bytes = dims.iter().product::<usize>() * tensor.dtype().size();
+            let part = tensor.bytes()[at * bytes..(at + 1) * bytes].to_vec();
+            Tensor::new(tensor.dtype(), dims, part).expect("as many bytes as the part has")
+        };
+        let bounded = self.bounded.as_ref().map(|value| {
+            let count = value.dims[1..].iter().product::<usize>();
+            let elements = (at * count..(at + 1) * count).map(|i| value.get(i));
+            Value::from_elements(value.dtype, &value.dims[1..], elements)
+        });
+        Expected { lanes: self.lanes.iter().map(lane).collect(), bounded }
+    }
+
+    /// Returns the tensors one after the other along a new outermost axis; `one` is the type of each of them.
+    pub fn stack(all: &[Expected], one: &Type, lanes: usize, bounded: bool) -> Expected {
+        let (dtype, dims) = one.dtype().zip(one.dims()).expect("results of loops have numbers as dims");
+        let stacked = [&[all.len()], dims.as_slice()].concat();
+        let lane = |lane: usize| {
+            let bytes: Vec<u8> = all.iter().flat_map(|one| one.lanes[lane].bytes()).copied().collect();
+            Tensor::new(dtype, &stacked, bytes).expect("as many bytes as all of them have")
+        };
+        let bounded = bounded.then(|| {
+            let parts = all.iter().filter_map(|one| one.bounded.as_ref());
+            let elements = parts.flat_map(|part| (0..part.count()).map(|i| part.get(i)));
+            Value::from_elements(dtype, &stacked, elements)
+        });
+        Expected { lanes: (0..lanes).map(lane).collect(), bounded }
+    }
+}
+
+/// Returns a type with numbers for the extents at run time.
+pub(crate) fn at_lengths(ty: &Type, lengths: &[(String, usize)]) -> Type {
+    ty.bind(&|name| lengths.iter().find(|(known, _)| known == name).map(|(_, length)| Dim::from(*length)))
+}

@@ -1,0 +1,77 @@
+//! How often a loop runs, where its condition follows from what is known when the model is read.
+
+use std::collections::{BTreeSet, HashMap};
+
+use eutectic_ir::{
+    Class, DType, NodeId, Tensor, Type,
+    interp::evaluate,
+    ops::{Leaf, eval::Value},
+};
+
+use super::{Importer, LARGEST_KNOWN};
+
+/// The most evaluations of a node: a second of time.
+const EVALUATIONS: usize = 1 << 20;
+
+/// A value that a body is given, its value at the start where that is known, and what it is the next time.
+pub(in crate::onnx) type Carried = ((NodeId, Option<Tensor>), NodeId);
+
+impl Importer<'_> {
+    /// In a body, the number of times that the loop runs, at most `most`. The first carried value is the condition, which holds at the
+    /// start; `number` is the number of the time. Nothing where the condition depends on what is not known.
+    pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
+        let condition = carried.first()?.1;
+        let needed = self.needed(number, carried)?;
+        let mut values: HashMap<NodeId, Value<f64>> = HashMap::new();
+        for at in &needed {
+            values.extend(self.value(*at).map(|constant| (*at, Value::from_tensor(&constant))));
+        }
+        let constant: BTreeSet<NodeId> = values.keys().copied().collect();
+        let of_carried = || carried.iter().filter(|((given, _), _)| needed.contains(given));
+        for ((given, start), _) in of_carried() {
+            values.insert(*given, Value::from_tensor(start.as_ref()?));
+        }
+        for time in 0..most.min(EVALUATIONS / needed.len().max(1)) {
+            values.insert(number, Value::from_tensor(&Tensor::from_i64(DType::I64, &[], [time as i64])));
+            for at in needed.iter().filter(|at| !constant.contains(at)) {
+                let node = self.graph.node(*at);
+                if matches!(node.op.def().class, Class::Leaf(Leaf::Input)) {
+                    continue;
+                }
+                let operands: Vec<&Value<f64>> = node.operands.iter().map(|o| values.get(o)).collect::<Option<_>>()?;
+                let value = evaluate(*at, node, &operands).ok()?.pop()?;
+                // Each result is rounded to its element type, as a run rounds it.
+                values.insert(*at, Value::from_tensor(&value.to_tensor()));
+            }
+            if values.get(&condition)?.to_tensor().to_i64() == [0] {
+                return Some(time + 1);
+            }
+            let next: Vec<(NodeId, Value<f64>)> =
+                of_carried().map(|((given, _), next)| Some((*given, values.get(next)?.clone()))).collect::<Option<_>>()?;
+            values.extend(next);
+        }
+        (most <= EVALUATIONS / needed.len().max(1)).then_some(most)
+    }
+
+    /// The nodes of a body that its condition is computed from, this time or at a later one.
+    fn needed(&self, number: NodeId, carried: &[Carried]) -> Option<BTreeSet<NodeId>> {
+        let (mut needed, mut waiting) = (BTreeSet::new(), vec![carried.first()?.1]);
+        while let Some(at) = waiting.pop() {
+            if !needed.insert(at) || at == number || self.value(at).is_some() {
+                continue;
+            }
+            let node = self.graph.node(at);
+            if let Some((_, next)) = carried.iter().find(|((given, _), _)| *given == at) {
+                waiting.push(*next);
+                continue;
+            }
+            let computed = !matches!(node.op.def().class, Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State));
+            let small = matches!(node.ty, Type::Tensor(..)) && node.ty.count() <= LARGEST_KNOWN;
+            if !(computed && small) {
+                return None;
+            }
+            waiting.extend(&node.operands);
+        }
+        Some(needed)
+    }
+}

@@ -1,0 +1,124 @@
+//! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
+//!
+//! A case is a folder: `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and `case.json`, which says what is
+//! expected (`values` or `an error`), within which tolerance, and at which level of `--fp`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use eutectic::{
+    Error, Tensor,
+    engine::{
+        models::{npy, onnx::Model},
+        rewrites::{Choice, Fp},
+    },
+    packs,
+};
+use serde_json::Value;
+
+use crate::device::Device;
+
+/// What `case.json` says.
+struct Case {
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    expect: String,
+    rtol: f64,
+    atol: f64,
+    fp: Fp,
+}
+
+impl Case {
+    fn of(about: &Value) -> Case {
+        let names = |key: &str| -> Vec<String> {
+            about[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(String::from).collect()
+        };
+        let exact = names("args").iter().any(|arg| arg == "exact");
+        Case {
+            inputs: names("inputs"),
+            outputs: names("outputs"),
+            expect: about["expect"].as_str().unwrap_or_default().into(),
+            rtol: about["rtol"].as_f64().unwrap_or(0.0),
+            atol: about["atol"].as_f64().unwrap_or(0.0),
+            fp: if exact { Fp::Exact } else { Fp::default() },
+        }
+    }
+}
+
+/// Runs the cases in `numbers` of the folder `models/golden`.
+pub fn numbers(device: &Device, golden: &Path) {
+    let folder = golden.join("numbers");
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
+    let mut folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();
+    folders.sort();
+    assert!(folders.len() >= 64, "cases are missing in {}", folder.display());
+    let wrong: Vec<String> = folders.iter().filter_map(|folder| judged(device, folder).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs a case; an error says how it came out.
+fn judged(device: &Device, folder: &Path) -> Result<(), String> {
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
+    let case = Case::of(&serde_json::from_slice(&about).map_err(|e| format!("{name}: {e}"))?);
+    match (run(device, folder, &case), case.expect == "values") {
+        (Ok(got), true) => {
+            for (output, got) in case.outputs.iter().zip(&got) {
+                let want = array(&folder.join(format!("expected_{output}.npy")))?;
+                same(got, &want, &case).map_err(|why| format!("{name}: {output}: {why}"))?;
+            }
+        }
+        (Err(refused @ Error::Unsupported { .. }), true) => device.refuse(|| format!("{name}: {refused}")),
+        (Err(error), true) => return Err(format!("{name}: {error}")),
+        (Ok(_), false) => return Err(format!("{name}: an error is right, and there is none")),
+        (Err(_), false) => {}
+    }
+    device.judge();
+    Ok(())
+}
+
+fn array(path: &Path) -> Result<Tensor, String> {
+    let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    npy::read(bytes).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The outputs of a case, in its order.
+fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error> {
+    let arguments = |e: String| Error::Arguments(vec![e]);
+    let model = Model::open(folder.join("model.onnx")).map_err(|e| arguments(e.to_string()))?;
+    let mut inputs = BTreeMap::new();
+    for name in &case.inputs {
+        inputs.insert(name.clone(), array(&folder.join(format!("in_{name}.npy"))).map_err(arguments)?);
+    }
+    // Integers may decide about shapes, which must be known when a program is compiled.
+    let fixed = inputs.iter().filter(|(_, given)| !given.dtype().is_float()).map(|(n, t)| (n.clone(), t.clone()));
+    let imported = model.import(&BTreeMap::new());
+    let imported = imported.or_else(|_| model.import_with(&BTreeMap::new(), &fixed.collect()));
+    let imported = imported.map_err(|e| arguments(e.to_string()))?;
+    let rules = packs(&**device.backend())?.choose(&Choice { fp: case.fp, ..Choice::default() })?;
+    let mut session = device.compiler().with_rules(rules).compile(&imported.graph)?;
+    let params = imported.params().map_err(|e| arguments(e.to_string()))?;
+    session.load_named(|name| params.get(name).cloned())?;
+    session.run_named(|name| inputs.get(name).cloned())
+}
+
+/// Compares as `numpy.isclose` does, with NaN equal to NaN; integers are equal.
+fn same(got: &Tensor, want: &Tensor, case: &Case) -> Result<(), String> {
+    if (got.dtype().size(), got.dims()) != (want.dtype().size(), want.dims()) {
+        let of = |tensor: &Tensor| format!("{}{:?}", tensor.dtype(), tensor.dims());
+        return Err(format!("{}, not {}", of(got), of(want)));
+    }
+    let exact = !want.dtype().is_float();
+    let close = |a: f64, b: f64| {
+        a == b || a.is_nan() && b.is_nan() || !exact && b.is_finite() && (a - b).abs() <= case.atol + case.rtol * b.abs()
+    };
+    let (a, b) = (got.to_f64(), want.to_f64());
+    match a.iter().zip(&b).position(|(&a, &b)| !close(a, b)) {
+        Some(at) => Err(format!("element {at} is {}, not {}", a[at], b[at])),
+        None if exact && got.bytes() != want.bytes() && got.dtype() == want.dtype() => Err("integers beyond 2⁵³ differ".into()),
+        None => Ok(()),
+    }
+}

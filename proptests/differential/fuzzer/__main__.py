@@ -1,0 +1,95 @@
+"""The command line: `run` a campaign, `repeat` one graph, list `ops` that have no generator."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from . import campaign, kinds
+from .engine import Engine
+from .generate import graph
+from .graph import merged
+from .judge import Judge
+from .reduce import Reducer
+from .references import References
+from .specs import STEPS, WITHOUT
+
+
+def main(arguments=None):
+    """Runs a command; returns the exit code: 1 where a disagreement is not explained."""
+    parser = argparse.ArgumentParser(prog='fuzzer', description=__doc__)
+    commands = parser.add_subparsers(dest='command', required=True)
+    run = commands.add_parser('run', help='judges random graphs')
+    run.add_argument('--count', type=int, default=1000, help='how many graphs [1000]')
+    run.add_argument('--seconds', type=float, help='stops after so many seconds')
+    run.add_argument('--first', type=int, default=0, help='the number of the first graph [0]')
+    run.add_argument('--out', type=Path, default=Path('target/differential'), help='the folder of failures [target/differential]')
+    run.add_argument('--most', type=int, default=3, help='failures of one kind that are reduced [3]')
+    repeat = commands.add_parser('repeat', help='judges one graph again, and reduces it')
+    repeat.add_argument('graph', type=int, help='the number of the graph')
+    repeat.add_argument('--out', type=Path, help='the folder that the reduced case is written to')
+    ops = commands.add_parser('ops', help='lists the ops of the importer and their generators')
+    for command in (run, repeat, ops):
+        command.add_argument('--binary', default='target/release/eutectic', help='the binary under test [target/release/eutectic]')
+    for command in (run, repeat):
+        command.add_argument('--seed', type=int, default=1, help='the seed of the campaign [1]')
+        command.add_argument('--mode', choices=list(campaign.MODES), action='append', help='only this contract; may be repeated')
+    args = parser.parse_args(arguments)
+    binary = shutil.which(args.binary)
+    if binary is None:
+        parser.error(f'cannot run {args.binary}, because there is no such program; build it, or name one with --binary')
+    return {'run': run_campaign, 'repeat': repeat_graph, 'ops': list_ops}[args.command](args, binary)
+
+
+def scratch():
+    """Returns the folder of temporary files: in memory where there is one."""
+    return '/dev/shm' if Path('/dev/shm').is_dir() else None
+
+
+def run_campaign(args, binary):
+    """Judges graphs, reduces the first failures of each kind, and prints the table of kinds."""
+    modes = args.mode or list(campaign.MODES)
+    report = campaign.run(binary, args.seed, args.first, args.count, modes, scratch(), args.seconds)
+    found = kinds.collect(report.findings, binary, args, scratch())
+    print(f'\n{dict(report.counts)}')
+    print(f'{len(report.ops)} ops in {sum(report.ops.values())} nodes')
+    print(kinds.table(found))
+    return 1 if any(kind.reason is None for kind in found) else 0
+
+
+def repeat_graph(args, binary):
+    """Judges one graph and prints what disagrees, reduced."""
+    opset = campaign.opset_of(args.seed, args.graph // campaign.BATCH)
+    case = graph(References(), args.seed, args.graph, opset)
+    print(case.text() if case else 'there is no such graph')
+    wrong = 0
+    for mode in args.mode or list(campaign.MODES):
+        reducer = Reducer(Engine(binary, scratch()), References(), args.seed, mode)
+        failure = reducer.failures([case])[0]
+        print(f'{mode}: {failure[0] + ": " + failure[1] if failure else "agrees"}')
+        if failure:
+            wrong = 1
+            case_, failure = reducer.reduce(case, failure[0])
+            print(f'reduced: {case_.text()}\n  {failure[0]}: {failure[1]}')
+            if args.out:
+                kinds.write(args.out / mode, case_, References(), failure, mode, args.seed, args.graph)
+    return wrong
+
+
+def list_ops(args, binary):
+    """Prints the ops of the importer without a generator; returns 1 where one has no reason."""
+    known = set().union(*(Engine(binary).known_ops(opset) for opset in (9, 24, 26)))
+    missing = sorted(known - set(STEPS))
+    print(f'{len(known)} ops are known to the importer, {len(known & set(STEPS))} have a generator')
+    for op in missing:
+        print(f'{op}: {WITHOUT.get(op, "no generator, and no reason")}')
+    return 1 if set(missing) - set(WITHOUT) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

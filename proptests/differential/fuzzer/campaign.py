@@ -1,0 +1,166 @@
+"""A campaign: batches of random graphs, each in a process of its own, because references can crash; judged under two contracts."""
+
+import collections
+import os
+import pickle
+import re
+import signal
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .engine import Engine, Failure
+from .generate import OPSETS, graph
+from .graph import union
+from .judge import Judge
+from .references import References, Unable
+
+# How each case is run: a name, the contract that results are judged by, and the options of `eutectic run`.
+MODES = {
+    'default': ('reassoc', ()),
+    'exact': ('exact', ('--fp', 'exact')),
+}
+BATCH = 40
+
+
+@dataclass
+class Finding:
+    """A disagreement or a failure of one graph in one mode."""
+    number: int
+    opset: int
+    mode: str
+    kind: str
+    detail: str
+    text: str
+    case: object = None
+    output: str = ''
+
+    def signature(self):
+        """Returns what findings of one kind are expected to share: the last ops, and the sort of difference."""
+        makers = {name: node for node in self.case.nodes for name in node.outputs}
+        last = makers.get(self.output)
+        if last is None:
+            return f'{self.mode} {self.kind}: {re.sub(r"[0-9]+", "", self.detail)[:160]}'
+        before = sorted({makers[name].op for name in last.reads() if name in makers})
+        return f'{self.mode} {self.kind}: {last.op} of {" ".join(before)}'
+
+
+@dataclass
+class Report:
+    """What a batch came to."""
+    counts: collections.Counter = field(default_factory=collections.Counter)
+    ops: collections.Counter = field(default_factory=collections.Counter)
+    findings: list = field(default_factory=list)
+
+    def add(self, other):
+        """Takes in another report."""
+        self.counts.update(other.counts)
+        self.ops.update(other.ops)
+        self.findings += other.findings
+
+
+def opset_of(seed, batch):
+    """Returns the op set of a batch."""
+    return OPSETS[int(np.random.default_rng([seed, batch, 5]).integers(len(OPSETS)))]
+
+
+def judge_batch(engine, references, seed, numbers, opset, modes):
+    """Generates graphs, runs them at once in each mode, and judges them."""
+    report, judge, cases, expected = Report(), Judge(references, seed), [], []
+    for number in numbers:
+        case = graph(references, seed, number, opset)
+        if case is None:
+            report.counts['empty'] += 1
+            continue
+        cases.append((number, case))
+        expected.append(judge.expect(case))
+        report.ops.update(node.op for node in case.nodes)
+    for mode in modes:
+        contract, options = MODES[mode]
+        results = engine.run([case for _, case in cases], [e.types for e in expected], options)
+        for together, problem in engine.together:
+            whole = union(together)
+            report.findings.append(Finding(numbers[0], opset, mode, 'refused', f'together only: {problem[:500]}', whole.text(), whole))
+        engine.together.clear()
+        for (number, case), wanted, result in zip(cases, expected, results):
+            try:
+                findings = judged(judge, wanted, result, contract)
+            except Unable:
+                report.counts['not judged'] += 1
+                continue
+            report.counts[f'{mode}: {"disagree" if findings else "agree"}'] += 1
+            for kind, detail, output in findings:
+                report.findings.append(Finding(number, opset, mode, kind, detail, case.text(), case, output))
+    references.forget()
+    return report
+
+
+def judged(judge, expected, result, contract):
+    """Returns (kind, detail, output) of each way in which a result is wrong."""
+    if isinstance(result, Failure):
+        return [(result.kind, str(result)[:600], '')]
+    return [(v.kind, v.detail, v.output) for v in judge.compare(expected, result, contract)]
+
+
+def in_child(work, timeout=900):
+    """Runs a function in a forked process; returns its result, or the text of the way it ended."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        status = 1
+        try:
+            signal.alarm(timeout)
+            with os.fdopen(writing, 'wb') as out:
+                pickle.dump(work(), out)
+            status = 0
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, 'rb') as source:
+        data = source.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        return f'signal {status & 127}' if status & 127 else 'an error of the fuzzer'
+    return pickle.loads(data)
+
+
+def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=None, tell=print, spool=None):
+    """Runs graphs first … first + count − 1, or so many as fit into the seconds; returns the Report.
+
+    It is kept in the file `spool` after each batch.
+    """
+    total, start = Report(), time.monotonic()
+    for at in range(first, first + count, BATCH):
+        if seconds and time.monotonic() - start > seconds:
+            break
+        numbers = range(at, min(at + BATCH, first + count))
+        opset = opset_of(seed, at // BATCH)
+        total.add(batch_or_singles(binary, seed, numbers, opset, modes, folder, tell))
+        done = numbers[-1] + 1 - first
+        rate = done / (time.monotonic() - start)
+        if spool:
+            spool.write_bytes(pickle.dumps(total))
+        tell(f'{done} graphs, {rate:.1f} a second, {len(total.findings)} findings')
+    return total
+
+
+def batch_or_singles(binary, seed, numbers, opset, modes, folder, tell):
+    """Judges a batch; where the process crashes, each graph by itself."""
+    work = lambda chosen: lambda: judge_batch(Engine(binary, folder), References(), seed, chosen, opset, modes)
+    report = in_child(work(numbers))
+    if isinstance(report, Report):
+        return report
+    if len(numbers) == 1:
+        tell(f'graph {numbers[0]}: the fuzzer or a reference stopped: {report}')
+        lost = Report()
+        lost.counts['reference crashed'] += 1
+        return lost
+    total = Report()
+    half = len(numbers) // 2
+    for part in (numbers[:half], numbers[half:]):
+        total.add(batch_or_singles(binary, seed, part, opset, modes, folder, tell))
+    return total

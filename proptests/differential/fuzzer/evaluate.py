@@ -1,0 +1,154 @@
+"""Expected values of a graph, node by node, exact or with every rounding disturbed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import pointwise
+from .facts import (
+    ABSOLUTE, EXACT, MOVE, RELATIVE, SHAPED, SUM, ULP, WHOLE_SUMS, ZERO_SIGN_OPEN, is_discontinuous, rounding,
+)
+from .own import masked_product
+from .references import Unable
+from .rounding import narrow, stepped, wide
+from .values import BF16, F16, F32, F64, is_float, tensor
+
+
+@dataclass
+class Noise:
+    """How an evaluation is disturbed; `contract` is 'exact' or 'reassoc', and `strength` multiplies the steps."""
+    rng: np.random.Generator
+    contract: str
+    strength: float = 1.0
+    native: bool = False
+    zeros: bool = False
+    wide: bool = False
+    other: bool = False
+    masks: bool = False
+    cone: set = frozenset()
+    types: dict = None
+
+    def steps(self, shape, most):
+        """Draws steps for each element: independent ones, or one for all."""
+        draw = self.rng.integers(3)
+        if draw == 0:
+            return np.full(shape, self.rng.choice([-1, 1]) * most * self.strength)
+        return self.rng.uniform(-most, most, shape) * self.strength if draw == 1 else self.rng.choice([-1, 1], shape) * most * self.strength
+
+
+def evaluate(references, case, noise=None):
+    """Returns all values of a graph by name. Undefined elements are random where `noise` is given.
+
+    Raises references.Unable where no reference computes a node.
+    """
+    env = {name: np.asarray(value) for name, value in case.leaves().items()}
+    if noise is not None and noise.zeros:
+        env = {name: positive_zeros(value) for name, value in env.items()}
+    cone = noise.cone if noise is not None else ()
+    for node in case.nodes:
+        run = run_wide if noise is not None and noise.wide else run_node
+        for name, value in zip(node.outputs, run(references, node, env, case.opset, noise, cone)):
+            if name:
+                env[name] = value
+    if noise is not None and noise.wide:
+        env.update({name: narrow(env[name], noise.types[name]) for name in case.outputs if is_float(noise.types[name])})
+    return env
+
+
+def run_wide(references, node, env, opset, noise, cone):
+    """Returns the outputs of one node in float64, unrounded except where a discontinuous op observes them.
+
+    This is the evaluation in which no intermediate result overflows or vanishes; contracts leave open where a plan is between.
+    """
+    floats = [name for name in node.reads() if is_float(noise.types[name])]
+    if not floats:
+        return references.run(node, env, opset)
+    if node.op in ('Cast', 'CastLike') and floats[:1] == node.inputs[:1] and is_float(noise.types[node.outputs[0]]):
+        outputs = [env[node.inputs[0]]]
+    elif is_discontinuous(node, noise.types):
+        outputs = references.run(node, narrowed(node, env, noise.types), opset)
+    else:
+        try:
+            fixed = node.inputs[1:] if node.op in SHAPED else ()
+            args = narrowed(node, env, noise.types)
+            outputs = references.run(node, {name: wide(env[name]) if name in floats and name not in fixed else args[name] for name in args}, opset)
+        except Unable:
+            outputs = references.run(node, narrowed(node, env, noise.types), opset)
+    rounded = lambda name, y: narrow(y, noise.types[name]) if y is not None and name in cone and is_float(noise.types[name]) else y
+    return [rounded(name, y) for name, y in zip(node.outputs, outputs)]
+
+
+def narrowed(node, env, types):
+    """Returns what a node reads, in the element types of the graph."""
+    return {name: narrow(env[name], types[name]) if is_float(types[name]) else env[name] for name in node.reads()}
+
+
+def positive_zeros(value):
+    """Takes −0 for 0."""
+    return np.where(wide(value) == 0, np.zeros((), value.dtype), value).astype(value.dtype) if is_float(value.dtype) else value
+
+
+def run_node(references, node, env, opset, noise, cone):
+    """Returns the outputs of one node, disturbed as its op may be rounded."""
+    kind = rounding(node.op)
+    seen = env
+    if noise is not None and kind == SUM and not whole(node, env):
+        seen = dict(env)
+        for name in node.reads()[:1 if node.op in SHAPED else None]:
+            seen[name] = disturbed_operand(env[name], noise)
+    if noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
+        outputs = [narrow(masked_product(*(env[name] for name in node.inputs)), env[node.inputs[0]].dtype)]
+    else:
+        outputs = references.run(node, seen, opset, noise is not None and noise.native, noise is not None and noise.other)
+    if noise is None:
+        return outputs
+    outputs = [y if y is None else disturbed_result(y, node, kind, name in cone, env, noise) for name, y in zip(node.outputs, outputs)]
+    args = [env[name] if name else None for name in node.inputs]
+    open_ = pointwise.undefined(node, args) if args and args[0] is not None else None
+    if open_ is not None and np.any(open_):
+        y = outputs[0]
+        outputs[0] = np.where(open_, tensor(noise.rng, y.shape, y.dtype, 'wild'), y).astype(y.dtype)
+    return outputs
+
+
+def whole(node, env):
+    """Says whether a sum is exact in any order: of whole numbers that stay small."""
+    if node.op not in WHOLE_SUMS:
+        return False
+    values = [env[name] for name in node.reads()]
+    floats = [wide(v) for v in values if is_float(v.dtype)]
+    if not all(np.isfinite(v).all() and (v == np.rint(v)).all() for v in floats):
+        return False
+    most = [np.abs(v).max(initial=0) for v in floats]
+    limit = min([2.0 ** {F32: 24, F64: 53, F16: 11, BF16: 8}[v.dtype] for v in values if is_float(v.dtype)], default=2.0**24)
+    return all(float(a) == int(a) for a in (node.attrs.get('alpha', 1), node.attrs.get('beta', 1))) and \
+        max((v.size for v in values), default=1) * (np.prod(most) + sum(most)) < limit
+
+
+def disturbed_operand(value, noise):
+    """Moves what is summed by a unit of float32: sums of 16-bit values are computed in float32 or better."""
+    if not is_float(value.dtype):
+        return value
+    unit = F64 if value.dtype == F64 else F32
+    steps = noise.steps(value.shape, 1)
+    return stepped(value, steps, unit) if value.dtype in (F32, F64) else value
+
+
+def disturbed_result(value, node, kind, in_cone, env, noise):
+    """Moves a result by what its op may be off."""
+    if not is_float(value.dtype) or kind == MOVE:
+        return value
+    if kind == EXACT and (noise.contract == 'exact' or in_cone):
+        return value
+    if node.op in WHOLE_SUMS and whole(node, env):
+        return value
+    if node.op in ZERO_SIGN_OPEN:
+        value = np.where(wide(value) == 0, noise.rng.choice([0.0, -0.0], value.shape), value).astype(value.dtype)
+    unit = ABSOLUTE.get(node.op, 0.0)
+    if node.op in RELATIVE:
+        size = np.abs(wide(env[node.inputs[0]]))
+        unit = RELATIVE[node.op] * size[np.isfinite(size)].max(initial=0.0)
+    if unit:
+        return narrow(wide(value) + noise.steps(value.shape, unit), value.dtype)
+    most = 2 if kind == ULP else 1
+    return stepped(value, noise.steps(value.shape, most))

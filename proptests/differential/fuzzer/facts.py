@@ -1,0 +1,80 @@
+"""Facts about ONNX ops that the judge needs: how they round, and whether they are discontinuous."""
+
+EXACT, MOVE, ULP, SUM = 'exact', 'move', 'ulp', 'sum'
+
+# One correctly rounded operation of IEEE 754.
+_EXACT = 'Add Sub Mul Div Sqrt Reciprocal Cast CastLike Sum DequantizeLinear'
+
+# No rounding: values are moved, chosen or compared, or are integers.
+_MOVE = '''
+Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual
+Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Concat Shape Size DepthToSpace SpaceToDepth Slice Split Pad Identity
+Gather GatherElements GatherND ArgMax ArgMin Hardmax OneHot TopK Constant ConstantOfShape EyeLike Trilu Scatter ScatterElements
+ScatterND TensorScatter ReduceMax ReduceMin MaxPool GlobalMaxPool Dropout QuantizeLinear Mod Upsample ReverseSequence
+'''
+
+# Elementary functions and what is composed of them, element by element: a few units in the last place.
+_ULP = '''
+Exp Log Erf Sin Cos Tan Atan Asin Acos Sinh Cosh Asinh Acosh Atanh Sigmoid Tanh Softplus LeakyRelu PRelu ThresholdedRelu Elu
+Celu Selu HardSigmoid HardSwish Softsign Gelu Mish Swish Shrink Pow Mean Range HannWindow HammingWindow BlackmanWindow
+'''
+
+# Ops that take the elements of their inputs together, in an order that no one promises.
+_SUM = '''
+MatMul Gemm Einsum Softmax LogSoftmax LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
+BatchNormalization LpNormalization MeanVarianceNormalization LRN ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceLogSum
+ReduceSumSquare ReduceLogSumExp CumSum CumProd Conv ConvTranspose AveragePool LpPool GlobalAveragePool GlobalLpPool Resize
+GridSample Attention RotaryEmbedding RNN GRU LSTM If Loop Scan DFT STFT MelWeightMatrix
+'''
+
+ROUNDING = {op: kind for kind, ops in ((EXACT, _EXACT), (MOVE, _MOVE), (ULP, _ULP), (SUM, _SUM)) for op in ops.split()}
+
+DISCONTINUOUS = set('''
+Floor Ceil Round Mod Sign Equal Less LessOrEqual Greater GreaterOrEqual ArgMax ArgMin Hardmax TopK QuantizeLinear
+ThresholdedRelu Shrink OneHot Not And Or Xor If Loop Range
+'''.split())
+
+# Absolute errors, however small the result is: sums of terms of size 1 that cancel, and gates that saturate.
+ABSOLUTE = {op: 2.0**-23 for op in ('HannWindow', 'HammingWindow', 'BlackmanWindow', 'MelWeightMatrix')}
+ABSOLUTE |= {op: 2.0**-20 for op in ('RNN', 'GRU', 'LSTM')}
+
+# Errors in proportion to the largest element of the first operand: weights are differences of places.
+RELATIVE = {op: 2.0**-19 for op in ('Resize', 'GridSample', 'DFT', 'STFT')}
+
+# Ops of several terms: the sign of a zero is that of no one term.
+ZERO_SIGN_OPEN = set(_SUM.split()) | set('Celu Elu Selu HardSwish Gelu Mish Swish Softsign ThresholdedRelu Shrink LeakyRelu PRelu Mean'.split())
+
+# Ops whose operands after the first decide about the shape of the result.
+SHAPED = {'Resize', 'Upsample'}
+
+# Sums of whole numbers are exact in any order while they stay small.
+WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv'.split())
+
+# Ops element by element: what is rounded inside a cone is rounded as written.
+POINTWISE = set(_EXACT.split()) | set(_ULP.split()) | set('''
+Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Mod
+'''.split())
+
+
+def rounding(op):
+    """Returns how an op rounds; of an unknown one, as loosely as a sum."""
+    return ROUNDING.get(op, SUM)
+
+
+def is_discontinuous(node, dtypes):
+    """Says whether a rounding of its inputs can move its output by a whole step. `dtypes` has the type of each value."""
+    if node.op in ('Cast', 'CastLike'):
+        return dtypes[node.outputs[0]].kind in 'iub' and dtypes[node.inputs[0]].kind not in 'iub'
+    return node.op in DISCONTINUOUS
+
+
+def observed(nodes, dtypes):
+    """Returns the values that a discontinuous op reads, through pointwise ops and views: these are rounded op by op."""
+    found = set()
+    for node in reversed(nodes):
+        through = rounding(node.op) in (MOVE, EXACT, ULP) and any(name in found for name in node.outputs)
+        if through or is_discontinuous(node, dtypes):
+            found |= set(node.reads())
+        elif node.op in SHAPED:
+            found |= set(node.inputs[1:])
+    return found

@@ -1,0 +1,81 @@
+"""Known faults of the references, as data: when each reference must not be asked, and why."""
+
+import numpy as np
+
+from .values import is_float
+
+
+def _nan(node, values):
+    return any(is_float(v.dtype) and not np.isfinite(v.astype(np.float64)).all() for v in values.values())
+
+
+def _same(node, values):
+    return str(node.attrs.get('auto_pad', 'NOTSET')).startswith('SAME')
+
+
+def _always(node, values):
+    return True
+
+
+def _empty(node, values):
+    return any(v.size == 0 for v in values.values())
+
+
+def _ordered_by_nan(node, values):
+    return node.attrs.get('reduction') in ('max', 'min') and _nan(node, values)
+
+
+def _wide_stride(node, values):
+    kernel = node.attrs.get('kernel_shape', [])
+    return _same(node, values) and any(s > k for s, k in zip(node.attrs.get('strides', []), kernel))
+
+
+# (op, reference, when it is wrong, reason)
+FAULTS = [
+    ('ConvTranspose', 'ort', _same, 'SAME_UPPER and SAME_LOWER pad another side than the specification says'),
+    ('MaxPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    ('AveragePool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    ('LpPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    ('MaxPool', 'reference', _nan, 'NaN in a window is not kept'),
+    ('AveragePool', 'reference', _nan, 'NaN in a window is not kept'),
+    ('LpPool', 'reference', _nan, 'NaN in a window is not kept'),
+    ('Resize', 'ort', lambda n, v: n.attrs.get('coordinate_transformation_mode') == 'align_corners' and len(n.inputs) < 4,
+     'align_corners by scales computes the extent from the rounded size'),
+    ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
+    *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
+      for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
+    *((op, 'ort', _wide_stride, 'SAME with strides beyond the kernel makes negative padding') for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv')),
+    *((op, 'ort', _nan, 'a NaN is dropped unless it is the first') for op in ('ReduceMax', 'ReduceMin')),
+    ('ReduceSum', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
+    ('ReduceProd', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'products of integers saturate'),
+    ('ReduceSumSquare', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
+    ('ReduceMean', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
+    ('ReduceL1', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
+    ('TensorScatter', 'reference', _always, 'rows of a batch after the first are written into the first'),
+    ('Attention', 'ort', _always, 'rows without keys are NaN, and masks are added to what they hide'),
+    ('Attention', 'reference', _always, 'causal with a mask of truth values is NaN everywhere (0 times -inf)'),
+]
+
+# Ops for which agreement with either reference is enough: the specification leaves the difference open.
+EITHER = {
+    'Resize': 'a place that falls between two elements is rounded either way, as the scale is rounded',
+    'GridSample': 'a place that falls between two elements is rounded either way',
+}
+
+# The order in which references are asked.
+PREFERENCE = {
+    'InstanceNormalization': ('reference', 'ort'), 'GroupNormalization': ('reference', 'ort'),
+    'MeanVarianceNormalization': ('reference', 'ort'), 'RotaryEmbedding': ('reference', 'ort'),
+    
+}
+
+
+def order(node, values):
+    """Returns the references that may be asked about a node, the best first."""
+    wrong = {reference for op, reference, when, _ in FAULTS if op == node.op and when(node, values)}
+    return [name for name in PREFERENCE.get(node.op, ('ort', 'reference')) if name not in wrong]
+
+
+def either_is_right(node):
+    """Returns why agreement with either reference is enough, or None."""
+    return EITHER.get(node.op)

@@ -1,0 +1,152 @@
+"""References of our own, in NumPy, where both of the others are wrong or do not say."""
+
+import numpy as np
+from onnx import helper
+
+from .rounding import narrow
+from .values import F32, F64, is_float
+
+
+def ranking(node, args, opset):
+    """Computes ArgMax, ArgMin and Hardmax as NumPy does: NaN wins, and of several the first."""
+    if node.op in ('ArgMax', 'ArgMin'):
+        x, axis = args[0], node.attrs.get('axis', 0)
+        x = x.astype(F64) if is_float(x.dtype) else x
+        best = np.argmax if node.op == 'ArgMax' else np.argmin
+        if node.attrs.get('select_last_index', 0):
+            flipped = best(np.flip(x, axis), axis=axis)
+            found = x.shape[axis] - 1 - flipped
+        else:
+            found = best(x, axis=axis)
+        found = np.asarray(found, np.int64)
+        return [np.expand_dims(found, axis) if node.attrs.get('keepdims', 1) else found]
+    if node.op == 'Hardmax' and opset >= 13:
+        x, axis = args[0], node.attrs.get('axis', -1)
+        found = np.expand_dims(np.argmax(x.astype(F64), axis=axis), axis)
+        at = np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+        return [(at == found).astype(x.dtype)]
+    return None
+
+
+def quantised(node, args, opset):
+    """Computes QuantizeLinear and DequantizeLinear as the specification says, in float32."""
+    if args[1].dtype != F32:
+        return None
+    x, axis = args[0], node.attrs.get('axis', 1)
+    column = [-1 if i == axis % max(x.ndim, 1) else 1 for i in range(x.ndim)]
+    along = lambda p: p.reshape(column) if p.size > 1 else p.reshape(())
+    zero = args[2] if len(args) > 2 and args[2] is not None else None
+    with np.errstate(all='ignore'):
+        if node.op == 'DequantizeLinear':
+            shifted = x.astype(F32) - (along(zero).astype(F32) if zero is not None else F32.type(0))
+            return [np.asarray(shifted * along(args[1]), F32)]
+        to = zero.dtype if zero is not None else np.dtype(np.uint8)
+        # The quotient is rounded to float32 once; the sum with the zero point is exact where it is kept.
+        number = np.rint((x / along(args[1])).astype(F32)).astype(F64)
+        number = number + (along(zero).astype(F64) if zero is not None else 0.0)
+        info = np.iinfo(to)
+        return [np.asarray(np.clip(np.nan_to_num(number, nan=0.0), info.min, info.max)).astype(to)]
+
+
+def over_all(node, args, opset):
+    """Computes GlobalMaxPool and GlobalAveragePool: the reference evaluator drops an axis of rows of three dims."""
+    x = args[0].astype(F64)
+    how = np.max if node.op == 'GlobalMaxPool' else np.mean
+    with np.errstate(all='ignore'):
+        return [narrow(how(x, axis=tuple(range(2, x.ndim)), keepdims=True), args[0].dtype)]
+
+
+def attention(node, args, opset):
+    """Computes Attention of op set 23 on operands of four axes: a masked key is not read, and a row without keys is zero."""
+    if len(args) > 4 or args[0].ndim != 4 or node.attrs.get('qk_matmul_output_mode') or len(node.outputs) > 1:
+        return None
+    query, key, value = (a.astype(F64) for a in args[:3])
+    mask = args[3] if len(args) > 3 else None
+    repeats = query.shape[1] // key.shape[1]
+    key, value = np.repeat(key, repeats, 1), np.repeat(value, repeats, 1)
+    rows, keys_ = query.shape[2], key.shape[2]
+    keep = np.ones((rows, keys_), bool)
+    if node.attrs.get('is_causal', 0):
+        keep = np.tril(keep)
+    with np.errstate(all='ignore'):
+        scores = query @ key.swapaxes(2, 3) * node.attrs.get('scale', query.shape[3] ** -0.5)
+        if node.attrs.get('softcap', 0.0):
+            scores = node.attrs['softcap'] * np.tanh(scores / node.attrs['softcap'])
+        if mask is not None and mask.dtype == bool:
+            keep = keep & mask
+        elif mask is not None:
+            keep = keep & (mask != -np.inf)
+            scores = scores + mask.astype(F64)
+        keep = np.broadcast_to(keep, scores.shape)
+        scores = np.where(keep, scores, -np.inf)
+        top = np.max(scores, -1, keepdims=True)
+        weights = np.where(keep, np.exp(scores - np.where(np.isinf(top) & (top < 0), 0, top)), 0)
+        total = weights.sum(-1, keepdims=True)
+        weights = np.where(total == 0, 0, weights / np.where(total == 0, 1, total))
+        read = np.where(keep[..., None], weights[..., None] * value[:, :, None], 0)
+    return [narrow(read.sum(-2), args[0].dtype)]
+
+
+def masked_product(a, b):
+    """Returns a matrix product in which a zero on the left leaves its row of the right side out."""
+    a, b = a.astype(F64), b.astype(F64)
+    with np.errstate(all='ignore'):
+        terms = a[..., None] * b[..., None, :, :]
+        return np.where(a[..., None] == 0, 0, terms).sum(-2)
+
+
+def one_hot(node, args, opset):
+    """Computes OneHot: ids out of range are off everywhere, and no value is multiplied."""
+    ids, depth, values = args[0], int(args[1]), args[2]
+    axis = node.attrs.get('axis', -1) % (ids.ndim + 1)
+    ids = np.expand_dims(np.where((ids < 0) & (ids >= -depth), ids + depth, ids), axis)
+    at = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(ids.ndim)])
+    return [np.where(ids == at, values[1], values[0]).astype(values.dtype)]
+
+
+def eye_like(node, args, opset):
+    """Computes EyeLike."""
+    code = node.attrs.get('dtype')
+    dtype = args[0].dtype if code is None else np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    return [np.eye(*args[0].shape, k=node.attrs.get('k', 0)).astype(dtype)]
+
+
+def local_response(node, args, opset):
+    """Computes LRN of an odd size in float64."""
+    x, size = args[0].astype(F64), node.attrs['size']
+    attr = lambda name, default: float(np.float32(node.attrs.get(name, default)))
+    with np.errstate(all='ignore'):
+        square = np.pad(x * x, [(0, 0), (size // 2, size // 2)] + [(0, 0)] * (x.ndim - 2))
+        total = sum(square[:, i:i + x.shape[1]] for i in range(size))
+        return [narrow(x / (attr('bias', 1.0) + attr('alpha', 1e-4) / size * total) ** attr('beta', 0.75), args[0].dtype)]
+
+
+def tensor_scatter(node, args, opset):
+    """Computes TensorScatter: rows of each cache of a batch are written from a position on, in a line or in a circle."""
+    cache, update = args[0].copy(), args[1]
+    axis = node.attrs.get('axis', -2) % cache.ndim
+    starts = args[2] if len(args) > 2 and args[2] is not None else np.zeros(cache.shape[0], int)
+    rows = np.arange(update.shape[axis])
+    for batch, start in enumerate(starts):
+        at = (rows + start) % cache.shape[axis]
+        np.moveaxis(cache[batch], axis - 1, 0)[at] = np.moveaxis(update[batch], axis - 1, 0)
+    return [cache]
+
+
+def mean_variance(node, args, opset):
+    """Computes MeanVarianceNormalization in float64, from differences to the mean."""
+    x, axes = args[0].astype(F64), tuple(node.attrs.get('axes', (0, 2, 3)))
+    with np.errstate(all='ignore'):
+        centred = x - x.mean(axes, keepdims=True)
+        return [narrow(centred / (np.sqrt((centred * centred).mean(axes, keepdims=True)) + 1e-9), args[0].dtype)]
+
+
+OPS = {
+    'MeanVarianceNormalization': mean_variance,
+    'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,
+    'ArgMax': ranking, 'ArgMin': ranking, 'Hardmax': ranking, 'QuantizeLinear': quantised, 'DequantizeLinear': quantised,
+    'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
+}
+
+# Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
+ALSO_NATIVE = {'LRN', 'MeanVarianceNormalization'}

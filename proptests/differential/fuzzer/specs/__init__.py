@@ -1,0 +1,14 @@
+"""The table of generators: an op, or a pattern of several, to a function that adds it to a graph."""
+
+from . import elementwise, indexing, layout, loops, patterns, reductions, shapes, spatial
+
+FAMILIES = (elementwise, layout, indexing, reductions, spatial, loops)
+
+# A step for each op of the importer's table: (first op set, function of the builder).
+STEPS = {name: step for family in FAMILIES for name, step in family.STEPS.items()}
+
+# Steps of several nodes, as exporters and people write them.
+PATTERNS = {**patterns.PATTERNS, **shapes.PATTERNS}
+
+# Ops of the importer's table without a generator, with the reason.
+WITHOUT = {}

@@ -1,0 +1,1 @@
+"""Tests of the fuzzer itself; none needs the engine."""
