@@ -365,37 +365,50 @@ mod tests {
         assert_eq!(ulp(4.0, DType::F16), 2_f64.powi(-8));
     }
 
-    #[test]
-    fn an_infinity_that_may_be_none_settles_nothing() {
-        // A factor that vanished meets ∞: NaN where it was rounded on the way.
-        let unsure = Bounded::new(f64::NEG_INFINITY, f64::INFINITY, DType::F16);
-        assert!(!settled(unsure) && settled(Bounded::new(f64::INFINITY, 0.0, DType::F16)));
-        let pair = Pair {
-            contract: Contract::Ulp(4),
-            finite: false,
-            moderate: false,
-            tame: false,
-            extreme: false,
-            dtype: DType::F16,
+    /// Whether a pair of numbers keeps a contract; the left side may be wild.
+    fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
+        let pair = Pair { contract, strict, ranged: true, finite: strict, extreme: false, dtype: DType::F32 };
+        let of = |(value, wild): (f64, bool)| Number {
+            value,
+            bounded: Bounded::new(value, 0.0, DType::F32),
+            over: wild && !value.is_finite(),
+            wild,
         };
-        assert!(pair.floats((f64::NAN, unsure), (f64::NEG_INFINITY, unsure)).is_none());
+        pair.floats(of(left), of(right)).map(|judged| judged.is_ok())
     }
 
     #[test]
     fn contracts_tell_zeros_and_infinities_apart() {
-        let judge = |contract, finite, l: f64, r: f64| {
-            let pair = Pair { contract, finite, moderate: finite, tame: true, extreme: false, dtype: DType::F32 };
-            let of = |x| (x, Bounded::new(x, 0.0, DType::F32));
-            pair.floats(of(l), of(r)).map(|o| o.is_ok())
-        };
-        assert_eq!(judge(Contract::Exact, true, 0.0, -0.0), Some(false));
-        assert_eq!(judge(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
-        assert_eq!(judge(Contract::Ulp(0), true, 0.0, -0.0), Some(true));
-        assert_eq!(judge(Contract::Ulp(1), true, 1.0, 1.0 + f64::from(f32::EPSILON)), Some(true));
-        assert_eq!(judge(Contract::Ulp(1), true, 1.0, 1.0 + 2.0 * f64::from(f32::EPSILON)), Some(false));
-        assert_eq!(judge(Contract::Ulp(9), false, f64::INFINITY, f64::NAN), Some(false));
-        assert_eq!(judge(Contract::Reassoc, true, f64::INFINITY, f64::NAN), Some(false));
-        assert_eq!(judge(Contract::Reassoc, false, f64::INFINITY, f64::NAN), None);
-        assert_eq!(judge(Contract::Reassoc, false, f64::INFINITY, 1.0), Some(false));
+        let tame = |contract, strict, l, r| judge(contract, strict, (l, false), (r, false));
+        assert_eq!(tame(Contract::Exact, true, 0.0, -0.0), Some(false));
+        assert_eq!(tame(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 0.0, -0.0), Some(false));
+        assert_eq!(tame(Contract::Reassoc, true, 0.0, -0.0), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 1.0, 1.0 + f64::from(f32::EPSILON)), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 1.0, 1.0 + 2.0 * f64::from(f32::EPSILON)), Some(false));
+        assert_eq!(tame(Contract::Ulp(9), false, f64::INFINITY, f64::NAN), Some(false));
+        assert_eq!(tame(Contract::Reassoc, true, f64::INFINITY, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn sums_may_change_which_of_nan_and_infinity_comes_out_and_nothing_else() {
+        let sum = |l, r| judge(Contract::Reassoc, false, (l, false), (r, false));
+        assert_eq!(sum(f64::INFINITY, f64::NAN), Some(true));
+        assert_eq!(sum(f64::NAN, f64::NEG_INFINITY), Some(true));
+        assert_eq!(sum(f64::INFINITY, f64::NEG_INFINITY), Some(false));
+        assert_eq!(sum(f64::NAN, 1.0), Some(false));
+        assert_eq!(sum(1.0, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn the_right_side_alone_may_not_leave_the_range() {
+        for contract in [Contract::Ulp(4), Contract::Reassoc] {
+            assert_eq!(judge(contract, true, (1.0, false), (f64::INFINITY, true)), Some(false));
+            assert_eq!(judge(contract, true, (1.0, false), (0.0, true)), Some(false));
+            // What overflows on the left is free, and what vanishes there stays finite.
+            assert_eq!(judge(contract, true, (f64::INFINITY, true), (1.0, false)), None);
+            assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
+        }
+        assert_eq!(judge(Contract::Ulp(4), true, (0.5, true), (1.0, false)), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Whether the engine looks at who reads a value.
-pub const ENFORCED: bool = false;
+pub const ENFORCED: bool = true;
 
 /// An op that jumps, and how it reads a value; through others in the last two.
 const READERS: [(&str, Reader); 8] = [

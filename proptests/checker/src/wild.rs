@@ -115,8 +115,14 @@ impl Step<'_> {
             return Ok(vec![Wild::default(); self.results.len()]);
         }
         let mut all: Vec<Wild> = self.results.iter().map(|result| self.out_of_range(result)).collect();
-        if self.is_pointwise() {
-            join(&mut all[0].under, self.vanished()?);
+        match self.node.op.def().class {
+            Class::Pointwise => join(&mut all[0].under, self.vanished()?),
+            // A softmax has a 0 where an exponential vanished.
+            Class::Composite if self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) => {
+                let zeros = |result: &Value<f64>| reals(result).iter().map(|x| *x == 0.0).collect();
+                all.iter_mut().zip(self.results).for_each(|(wild, result)| join(&mut wild.under, zeros(result)));
+            }
+            _ => {}
         }
         Ok(all)
     }
