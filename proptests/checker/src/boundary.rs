@@ -56,7 +56,20 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
     if moderate {
         let most = 2_f64.powi(moderate_exponent(dtype));
-        return vec![1.0, most, 1.0 / most, 0.0, -most, most.sqrt(), -1.0 / most, 0.75 * most, 1.5 / most, -1.0, 3.0, -0.0];
+        return vec![
+            1.0,
+            most,
+            1.0 / most,
+            0.0,
+            -most,
+            most.sqrt(),
+            -1.0 / most,
+            0.75 * most,
+            1.5 / most,
+            -1.0,
+            3.0,
+            -0.0,
+        ];
     }
     let eps = 2.0 * dtype.unit_roundoff();
     let mut all = vec![1.0, largest, least * eps, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
@@ -64,7 +77,16 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    all.extend([-1.0, 1.0 / largest, largest * (1.0 - eps), -largest / 3.0, least * (1.0 - eps), -least * eps, 3.0, -0.0]);
+    all.extend([
+        -1.0,
+        1.0 / largest,
+        largest * (1.0 - eps),
+        -largest / 3.0,
+        least * (1.0 - eps),
+        -least * eps,
+        3.0,
+        -0.0,
+    ]);
     let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
     distinct(stored.into_iter(), |x| x.to_bits())
 }

@@ -37,8 +37,8 @@ use rayon::prelude::*;
 use cases::{Case, Corpus};
 use instance::Instance;
 use judge::Verdict;
-use progress::Clock;
 pub use judge::{Difference, Element};
+use progress::Clock;
 pub use progress::Progress;
 pub use report::{Check, Failure, Mutants, Outcome, Report};
 

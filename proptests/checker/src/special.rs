@@ -28,7 +28,9 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut 
             if inputs.is_empty() {
                 inputs = sides.written.named("param").map(|(name, _)| name).collect();
             }
-            let hidden = (manner.style == Style::Garbage).then(|| garbage(sides, &plain, &inputs, *turn, random)).flatten();
+            let hidden = (manner.style == Style::Garbage)
+                .then(|| garbage(sides, manner.moderate, &plain, &inputs, *turn, random))
+                .flatten();
             match hidden {
                 Some(values) => (Style::Garbage, values),
                 None => (Style::Placed, placed(plain, &inputs, *turn, random)),
@@ -87,7 +89,14 @@ fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
 
 /// Ordinary values with a mask and with garbage that the left side does not read: all that it gives is finite nonetheless. A mask is a
 /// tensor of truth values, or one in which −∞ at some places is absorbed.
-fn garbage(sides: &Sides, plain: &Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Option<Values> {
+fn garbage(
+    sides: &Sides,
+    moderate: bool,
+    plain: &Values,
+    inputs: &[&str],
+    n: usize,
+    random: &mut fastrand::Rng,
+) -> Option<Values> {
     let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
     let results = |values: &Values| {
         let left = evaluated(&sides.written, values).ok()?;
@@ -103,7 +112,7 @@ fn garbage(sides: &Sides, plain: &Values, inputs: &[&str], n: usize, random: &mu
         let way = &ways[(first + at) % ways.len()];
         let hidden = way.hidden(plain, random)?;
         let without = results(&hidden)?;
-        let worst = way.with_garbage(&hidden, n + at)?;
+        let worst = way.with_garbage(&hidden, moderate, n + at)?;
         // What is read changes something.
         (results(&worst)? == without).then_some(worst)
     })
@@ -176,9 +185,10 @@ impl Way {
     }
 
     /// With garbage where that hides something.
-    fn with_garbage(&self, hidden: &Values, n: usize) -> Option<Values> {
+    fn with_garbage(&self, hidden: &Values, moderate: bool, n: usize) -> Option<Values> {
         let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
-        let garbage = match SPECIAL.get(n % (SPECIAL.len() + 1)) {
+        let kinds = SPECIAL.len() + usize::from(!moderate);
+        let garbage = match SPECIAL.get(n % kinds) {
             Some(special) => *special,
             None => range(of.dtype()).1,
         };

@@ -57,7 +57,8 @@ impl Style {
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
             _ => &[
-                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed, Garbage,
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
+                Garbage,
             ],
         }
     }
@@ -109,7 +110,8 @@ impl<'a> Manner<'a> {
 /// is promised of moderate numbers.
 fn mixes(rule: &Rule) -> bool {
     let mut found = false;
-    let sides = rule.roots.iter().flat_map(|root| [&root.left, &root.right]).chain(rule.lets.iter().map(|(_, term)| term));
+    let sides =
+        rule.roots.iter().flat_map(|root| [&root.left, &root.right]).chain(rule.lets.iter().map(|(_, term)| term));
     for side in sides {
         side.visit(&mut |term| {
             if let Term::Call(AppliedOp { op: OpTerm::Named(op), .. }) = term {
@@ -143,7 +145,10 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
     let mixed = leaves.len() > 1
-        && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends);
+        && !matches!(
+            manner.style,
+            Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends
+        );
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
     // Rows of large numbers overflow where they are summed.
     let uniform = manner.style == Style::Ends && random.bool();
