@@ -346,7 +346,8 @@ impl ProgramArgs {
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
         let Decided { given, known } = &self.decided;
         let (shapes, most_times) = (self.shapes()?, self.most_times);
-        let mut options = ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
+        let mut options =
+            ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
         let first = match model.import_as(&options) {
             Err(error @ OnnxError::Unsupported { .. }) if !known.is_empty() => error,
             result => return result.map_err(onnx_fault),

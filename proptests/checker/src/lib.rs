@@ -18,6 +18,7 @@ mod mutants;
 pub mod mutate;
 mod neighbours;
 mod observed;
+mod pair;
 pub mod palette;
 mod progress;
 mod report;
