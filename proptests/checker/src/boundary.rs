@@ -50,16 +50,43 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
 }
 
 /// The numbers at which the range of a type ends, the most telling ones first: the largest and the least ones, the subnormal ones, those
-/// whose reciprocals are subnormal, those whose squares, cubes and fourth powers overflow or vanish.
-pub fn ends(dtype: DType) -> Vec<f64> {
+/// whose reciprocals are subnormal, those whose squares, cubes and fourth powers overflow or vanish. Or (`moderate`) those at which the
+/// numbers end of which anything is promised that has products in it.
+pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
+    if moderate {
+        let most = 2_f64.powi(moderate_exponent(dtype));
+        return vec![
+            1.0,
+            most,
+            1.0 / most,
+            0.0,
+            -most,
+            most.sqrt(),
+            -1.0 / most,
+            0.75 * most,
+            1.5 / most,
+            -1.0,
+            3.0,
+            -0.0,
+        ];
+    }
     let eps = 2.0 * dtype.unit_roundoff();
     let mut all = vec![1.0, largest, least * eps, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
     for root in [2.0, 3.0, 4.0] {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    all.extend([-1.0, 1.0 / largest, largest * (1.0 - eps), -largest / 3.0, least * (1.0 - eps), -least * eps, 3.0, -0.0]);
+    all.extend([
+        -1.0,
+        1.0 / largest,
+        largest * (1.0 - eps),
+        -largest / 3.0,
+        least * (1.0 - eps),
+        -least * eps,
+        3.0,
+        -0.0,
+    ]);
     let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
     distinct(stored.into_iter(), |x| x.to_bits())
 }
@@ -107,7 +134,7 @@ mod tests {
     #[test]
     fn ends_are_finite_and_their_products_are_not() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
-            let (all, (least, largest)) = (ends(dtype), range(dtype));
+            let (all, (least, largest)) = (ends(dtype, false), range(dtype));
             assert!(all.iter().all(|x| x.is_finite()), "{dtype}: {all:?}");
             assert!(all.contains(&largest) && all.iter().any(|x| *x > 0.0 && *x < least), "{dtype}: {all:?}");
             for power in [2, 3, 4] {

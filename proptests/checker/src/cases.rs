@@ -162,7 +162,7 @@ impl Row {
             _ => None,
         });
         let dtype = bound.filter(|dtype| dtype.is_float()).next().unwrap_or(DType::F32);
-        if self.style == Style::Ends { boundary::ends(dtype) } else { Vec::new() }
+        if self.style == Style::Ends { boundary::ends(dtype, true) } else { Vec::new() }
     }
 }
 

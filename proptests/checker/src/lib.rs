@@ -17,7 +17,8 @@ mod literals;
 mod mutants;
 pub mod mutate;
 mod neighbours;
-pub mod observed;
+mod observed;
+mod pair;
 pub mod palette;
 mod progress;
 mod report;
@@ -37,8 +38,8 @@ use rayon::prelude::*;
 use cases::{Case, Corpus};
 use instance::Instance;
 use judge::Verdict;
-use progress::Clock;
 pub use judge::{Difference, Element};
+use progress::Clock;
 pub use progress::Progress;
 pub use report::{Check, Failure, Mutants, Outcome, Report};
 
@@ -182,6 +183,9 @@ impl Checker {
             }
         }
         (report.elements, report.judged) = (all.elements, all.judged);
+        if all.elements == 0 && !corpus.cases.is_empty() {
+            report.notes.push("its left side has no value in any case, as where it reads a table without rows".into());
+        }
         if all.refutes(contract) {
             let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
             return report.failures.extend(worst.map(|case| self.refutation(probe, case)));

@@ -23,10 +23,17 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut 
         Style::Placed | Style::Garbage => {
             *turn += 1;
             let plain = fitting(sides, ordinary, random);
-            let hidden = (manner.style == Style::Garbage).then(|| garbage(sides, &plain, *turn, random)).flatten();
+            // Constants are numbers.
+            let mut inputs: Vec<&str> = sides.written.named("input").map(|(name, _)| name).collect();
+            if inputs.is_empty() {
+                inputs = sides.written.named("param").map(|(name, _)| name).collect();
+            }
+            let hidden = (manner.style == Style::Garbage)
+                .then(|| garbage(sides, manner.moderate, &plain, &inputs, *turn, random))
+                .flatten();
             match hidden {
                 Some(values) => (Style::Garbage, values),
-                None => (Style::Placed, placed(plain, *turn, random)),
+                None => (Style::Placed, placed(plain, &inputs, *turn, random)),
             }
         }
         style => (style, fitting(sides, manner, random)),
@@ -58,8 +65,9 @@ impl Part {
 }
 
 /// Ordinary values with NaN or an infinity in one tensor; the `n`th way to do so.
-fn placed(mut values: Values, n: usize, random: &mut fastrand::Rng) -> Values {
-    let floats: Vec<String> = values.iter().filter(|(_, t)| t.dtype().is_float()).map(|(name, _)| name.clone()).collect();
+fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
+    let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
+    let floats: Vec<String> = inputs.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect();
     // All parts of a tensor, then the next tensor, so that a few ways in a row are unlike each other.
     let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
         return values;
@@ -81,23 +89,32 @@ fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
 
 /// Ordinary values with a mask and with garbage that the left side does not read: all that it gives is finite nonetheless. A mask is a
 /// tensor of truth values, or one in which −∞ at some places is absorbed.
-fn garbage(sides: &Sides, plain: &Values, n: usize, random: &mut fastrand::Rng) -> Option<Values> {
+fn garbage(
+    sides: &Sides,
+    moderate: bool,
+    plain: &Values,
+    inputs: &[&str],
+    n: usize,
+    random: &mut fastrand::Rng,
+) -> Option<Values> {
     let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
-    let absorbs =
-        |values: &Values| evaluated(&sides.written, values).is_ok_and(|left| left.results.iter().all(finite));
-    let ways = ways(plain);
-    if ways.is_empty() || !absorbs(plain) {
+    let results = |values: &Values| {
+        let left = evaluated(&sides.written, values).ok()?;
+        left.results.iter().all(finite).then(|| left.results.iter().map(Tensor::to_f64).collect::<Vec<_>>())
+    };
+    let mut ways = ways(plain);
+    ways.retain(|way| inputs.contains(&&*way.of));
+    if ways.is_empty() {
         return None;
     }
     let first = random.usize(..ways.len());
-    (0..ways.len().min(TRIES)).find_map(|try_| {
-        let way = &ways[(first + try_) % ways.len()];
+    (0..ways.len().min(TRIES)).find_map(|at| {
+        let way = &ways[(first + at) % ways.len()];
         let hidden = way.hidden(plain, random)?;
-        if !absorbs(&hidden) {
-            return None;
-        }
-        let worst = way.with_garbage(&hidden, n + try_)?;
-        absorbs(&worst).then_some(worst)
+        let without = results(&hidden)?;
+        let worst = way.with_garbage(&hidden, moderate, n + at)?;
+        // What is read changes something.
+        (results(&worst)? == without).then_some(worst)
     })
 }
 
@@ -120,6 +137,9 @@ fn ways(values: &Values) -> Vec<Way> {
             dtype if dtype.is_float() => &[f64::NEG_INFINITY],
             _ => continue,
         };
+        if m.count() == 0 {
+            continue;
+        }
         for (of, t) in values.iter().filter(|(of, t)| *of != mask && t.dtype().is_float() && t.count() > 0) {
             for &off in offs {
                 let mut way = |axes| ways.push(Way { mask: mask.clone(), off, of: of.clone(), axes });
@@ -165,9 +185,10 @@ impl Way {
     }
 
     /// With garbage where that hides something.
-    fn with_garbage(&self, hidden: &Values, n: usize) -> Option<Values> {
+    fn with_garbage(&self, hidden: &Values, moderate: bool, n: usize) -> Option<Values> {
         let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
-        let garbage = match SPECIAL.get(n % (SPECIAL.len() + 1)) {
+        let kinds = SPECIAL.len() + usize::from(!moderate);
+        let garbage = match SPECIAL.get(n % kinds) {
             Some(special) => *special,
             None => range(of.dtype()).1,
         };
@@ -237,7 +258,7 @@ mod tests {
         let values: Values = ["a", "b"].map(|name| (name.to_string(), ordinary())).into();
         let mut seen = std::collections::BTreeSet::new();
         for n in 0..24 {
-            let placed = placed(values.clone(), n, &mut fastrand::Rng::with_seed(n as u64));
+            let placed = placed(values.clone(), &["a", "b"], n, &mut fastrand::Rng::with_seed(n as u64));
             for (name, t) in &placed {
                 let special = t.to_f64().into_iter().filter(|x| !x.is_finite());
                 let text: Vec<String> = special.map(|x| x.to_string()).collect();

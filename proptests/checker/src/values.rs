@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use eutectic::{DType, Graph, Tensor};
-use eutectic_rewrites::{Contract, Rule, rule::Variable};
+use eutectic_ir::{Class, ops::Anchor};
+use eutectic_rewrites::{
+    Contract, Rule,
+    rule::{AppliedOp, OpTerm, Term, Variable, VariableKind},
+};
 
 use crate::{
     boundary::{self, moderate_exponent, range},
@@ -53,7 +57,8 @@ impl Style {
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
             _ => &[
-                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed, Garbage,
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
+                Garbage,
             ],
         }
     }
@@ -73,12 +78,25 @@ pub struct Manner<'a> {
     pub literals: &'a [f64],
     /// The variables, of which some are to lie in a domain.
     pub variables: &'a [Variable],
+    /// Whether the range is promised of moderate numbers only.
+    pub moderate: bool,
 }
 
 impl<'a> Manner<'a> {
     /// Of a rule.
     pub fn of(rule: &'a Rule, style: Style, literals: &'a [f64]) -> Manner<'a> {
-        Manner { style, contract: promise(rule), literals, variables: &rule.variables }
+        let moderate = promise(rule) != Contract::Exact && mixes(rule);
+        Manner { style, contract: promise(rule), literals, variables: &rule.variables, moderate }
+    }
+
+    /// The same for a tensor: constants are numbers, and moderate ones in any rule.
+    fn of_tensor(self, name: &str) -> Manner<'a> {
+        let name = name.split('.').next().unwrap_or(name);
+        let constant = |v: &Variable| v.name == name && matches!(v.kind, VariableKind::Tensor { constant: true, .. });
+        match self.contract != Contract::Exact && self.variables.iter().any(constant) {
+            true if self.style == Style::NonFinite => Manner { style: Style::Ordinary, ..self },
+            constant => Manner { moderate: self.moderate || constant, ..self },
+        }
     }
 
     /// The least and the most that the elements of a tensor may be; the members of a group have `.number` after the name.
@@ -86,6 +104,23 @@ impl<'a> Manner<'a> {
         let name = name.split('.').next().unwrap_or(name);
         self.variables.iter().find(|v| v.name == name)?.domain
     }
+}
+
+/// Whether a rule has a product of matrices, attention or a norm, in which sums of products overflow in some order: of such rules, the range
+/// is promised of moderate numbers.
+fn mixes(rule: &Rule) -> bool {
+    let mut found = false;
+    let sides =
+        rule.roots.iter().flat_map(|root| [&root.left, &root.right]).chain(rule.lets.iter().map(|(_, term)| term));
+    for side in sides {
+        side.visit(&mut |term| {
+            if let Term::Call(AppliedOp { op: OpTerm::Named(op), .. }) = term {
+                let class = op.def().class;
+                found |= matches!(class, Class::Composite | Class::Anchor(Anchor::Contraction | Anchor::Attention));
+            }
+        });
+    }
+    found
 }
 
 /// Whether all elements lie in the domains that a rule states.
@@ -110,7 +145,10 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
     let mixed = leaves.len() > 1
-        && !matches!(manner.style, Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends);
+        && !matches!(
+            manner.style,
+            Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends
+        );
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
     // Rows of large numbers overflow where they are summed.
     let uniform = manner.style == Style::Ends && random.bool();
@@ -119,6 +157,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
         let (dtype, dims) = (ty.dtype()?, ty.dims()?);
         let count = dims.iter().product();
         let manner = if ordinary == Some(at) { Manner { style: Style::Ordinary, ..manner } } else { manner };
+        let manner = manner.of_tensor(name);
         let tensor = if dtype.is_float() {
             let special = special_floats(dtype, manner);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
@@ -156,7 +195,7 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
     let exact = manner.contract == Contract::Exact;
     match manner.style {
         Style::Boundary => boundary::floats(dtype, manner.literals, exact),
-        Style::Ends => boundary::ends(dtype),
+        Style::Ends => boundary::ends(dtype, manner.moderate),
         // NaN more often than the others: tensors of few elements must have one too.
         Style::NonFinite => vec![f64::INFINITY, f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN, -2.0, 0.0, f64::NAN],
         _ => Vec::new(),
@@ -244,11 +283,13 @@ fn ordinary(random: &mut fastrand::Rng) -> f64 {
 
 fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     let x = ordinary(random);
-    let (least, largest) = range(dtype);
+    let most = 2_f64.powi(moderate_exponent(dtype));
+    let (least, largest) = if manner.moderate { (most.recip(), most) } else { range(dtype) };
     match (manner.style, random.usize(..6)) {
         (Style::Ordinary | Style::Boundary, _) => x,
         (Style::Ends, _) => {
-            let (low, high) = ((least * dtype.unit_roundoff()).log2(), largest.log2());
+            let subnormal = if manner.moderate { 1.0 } else { dtype.unit_roundoff() };
+            let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
         }
         (Style::Positive, _) => x.abs(),
@@ -260,6 +301,7 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
         (Style::Zeros, 0 | 1) => 0.0,
         (Style::Zeros, 2) => -0.0,
         (Style::Zeros, 3) => -1.0,
+        (Style::Tiny, 0..4) if manner.moderate => x.signum() * least * (1.0 + unit(random)),
         (Style::Tiny, 0..3) => x * least / 64.0,
         (Style::Tiny, 3) => x * least * 4.0,
         (Style::Large, 0) => x.signum() * largest * (0.5 + unit(random) / 2.0),

@@ -3,7 +3,7 @@
 //! Infinities and NaN of operands, poles (1/0, log 0) and NaN outside of a domain (√−1) leave no range: contracts keep them.
 
 use eutectic_ir::{
-    Class, DType, InterpError, NodeId,
+    Class, InterpError, NodeId,
     graph::Node,
     interp::evaluate,
     ops::eval::{Data, Value, broadcast_strides, offsets},
@@ -35,7 +35,7 @@ impl Wild {
     }
 }
 
-/// Where results may vanish in `f64`, in which the reference rounds them to 0 as kernels do: smaller operands, or exponents beyond.
+/// Where results may vanish in `f64`, in which the reference computes: smaller operands, or exponents beyond.
 const SMALL: f64 = 1e-140;
 const EXPONENT: f64 = 700.0;
 
@@ -115,8 +115,14 @@ impl Step<'_> {
             return Ok(vec![Wild::default(); self.results.len()]);
         }
         let mut all: Vec<Wild> = self.results.iter().map(|result| self.out_of_range(result)).collect();
-        if self.is_pointwise() {
-            join(&mut all[0].under, self.vanished()?);
+        match self.node.op.def().class {
+            Class::Pointwise => join(&mut all[0].under, self.vanished()?),
+            // A softmax has a 0 where an exponential vanished.
+            Class::Composite if self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) => {
+                let zeros = |result: &Value<f64>| reals(result).iter().map(|x| *x == 0.0).collect();
+                all.iter_mut().zip(self.results).for_each(|(wild, result)| join(&mut wild.under, zeros(result)));
+            }
+            _ => {}
         }
         Ok(all)
     }
@@ -151,12 +157,11 @@ impl Step<'_> {
         wild
     }
 
-    /// Zeros in `f64` that are not what the operands' signs come to: the numbers were too small.
+    /// Zeros that are not what the operands' signs come to: the numbers were too small for `f64`.
     fn vanished(&self) -> Result<Marks, InterpError> {
         let result = &self.results[0];
         let far = |x: &f64| *x != 0.0 && !(SMALL..=EXPONENT).contains(&x.abs());
-        let asked = result.dtype == DType::F64 && reals(result).contains(&0.0);
-        if !asked || !self.operands.iter().any(|x| reals(x).iter().any(far)) {
+        if !reals(result).contains(&0.0) || !self.operands.iter().any(|x| reals(x).iter().any(far)) {
             return Ok(Marks::new());
         }
         let sign = |_, x: f64| if x == 0.0 { x } else { x.signum() };

@@ -1,0 +1,234 @@
+//! Compares two numbers by what a contract promises.
+
+use eutectic::DType;
+use eutectic_ir::Bounded;
+use eutectic_rewrites::Contract;
+
+use crate::judge::Element;
+
+/// Both values and what would be allowed.
+pub type Wrong = (Element, Element, String);
+
+fn reals_differ(left: f64, right: f64, allowed: String) -> Result<(), Wrong> {
+    Err((Element::Real(left), Element::Real(right), allowed))
+}
+
+/// Compares integers.
+pub fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
+    Some(if left == right {
+        Ok(())
+    } else {
+        Err((Element::Whole(left), Element::Whole(right), "no difference (integers)".into()))
+    })
+}
+
+/// What a side gives for an element.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    /// Each op rounded once.
+    pub value: f64,
+    /// In real arithmetic.
+    pub bounded: Bounded,
+    /// Whether an intermediate result overflowed.
+    pub over: bool,
+    /// Whether one overflowed, was subnormal or vanished.
+    pub wild: bool,
+}
+
+impl Number {
+    /// Whether it is a finite number for sure. What was subnormal on the way may be flushed to 0; that is no excuse for the other side.
+    fn surely_finite(&self) -> bool {
+        self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
+    }
+}
+
+/// How elements of one type are compared.
+pub struct Pair {
+    pub contract: Contract,
+    /// Whether NaN and infinities are told apart, as nothing non-finite among the inputs is added in another order.
+    pub strict: bool,
+    /// Whether the right side is to stay in range where the left side does.
+    pub ranged: bool,
+    /// Whether numbers lie at the ends of the range: rules about short types take what vanishes in these for 0.
+    pub ends: bool,
+    /// Whether all inputs are finite, or −∞ in a mask.
+    pub finite: bool,
+    /// Whether they are so large or small that intermediate results overflow or vanish.
+    pub extreme: bool,
+    pub dtype: DType,
+}
+
+impl Pair {
+    /// `None`: nothing is promised of this element, or the reference is not sure of it.
+    pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (l, r) = (left.value, right.value);
+        match self.contract {
+            Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
+            Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
+            Contract::Fast => self.reals(left.bounded, right.bounded),
+            _ if left.surely_finite() && !r.is_finite() && (self.ranged || !right.over) => {
+                Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
+            }
+            Contract::Ulp(n) => self.ulps(n, left, right),
+            Contract::Reassoc if !left.bounded.value.is_finite() => self.kept(left, right),
+            Contract::Reassoc
+                if self.ranged
+                    && self.ends
+                    && right.wild
+                    && !left.wild
+                    && settled(left.bounded)
+                    && far_from(r, left.bounded) =>
+            {
+                Some(reals_differ(l, r, "an intermediate result in range, as the left side has it".into()))
+            }
+            // In `f64` the bounds do not tell what vanished.
+            Contract::Reassoc if left.wild && self.dtype == DType::F64 => None,
+            Contract::Reassoc => self.reals(left.bounded, right.bounded),
+        }
+    }
+
+    /// What overflowed or vanished on the way of the left side is not judged.
+    fn ulps(&self, n: u32, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (l, r) = (left.value, right.value);
+        let near = || (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype);
+        let same = match l.is_finite() && r.is_finite() {
+            true if l == 0.0 && r == 0.0 => l.is_sign_negative() == r.is_sign_negative(),
+            true => near(),
+            false => l == r || l.is_nan() && r.is_nan(),
+        };
+        match (left.wild || right.wild && !self.ranged, same) {
+            (true, _) => None,
+            (false, true) => Some(Ok(())),
+            (false, false) => Some(reals_differ(l, r, format!("{n} ulp of {}, and the sign of 0", self.dtype))),
+        }
+    }
+
+    /// An infinity or NaN of the left side stays one; which one may change where it was added to others.
+    fn kept(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
+        let (a, b) = (left.bounded.value, right.value);
+        if left.wild || left.bounded.err.is_infinite() || right.bounded.err.is_infinite() {
+            return None;
+        }
+        let same = a == b || a.is_nan() && b.is_nan();
+        let one_is_nan = (a.is_nan() || b.is_nan()) && !b.is_finite();
+        match same || !self.strict && one_is_nan {
+            true => Some(Ok(())),
+            false => Some(reals_differ(a, b, "the same infinity, or NaN on both sides".into())),
+        }
+    }
+
+    /// In real arithmetic, within both error bounds.
+    fn reals(&self, l: Bounded, r: Bounded) -> Option<Result<(), Wrong>> {
+        if l.err.is_infinite() || r.err.is_infinite() {
+            return None;
+        }
+        let (a, b) = (l.value, r.value);
+        if a.is_finite() && b.is_finite() {
+            let allowed = l.err + r.err;
+            let fine = (a - b).abs() <= allowed;
+            // What most elements say of a `fast` rule is told from those that could have said something else.
+            let telling = self.contract != Contract::Fast || allowed <= a.abs().max(b.abs()) * SETTLED;
+            return match fine {
+                true => telling.then_some(Ok(())),
+                false => Some(reals_differ(a, b, format!("{allowed:.3e} (the propagated bound)"))),
+            };
+        }
+        // Such a rule may leave inputs out, but where the left side is sure of a number the right one is to give one.
+        let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
+        (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
+    }
+}
+
+/// Whether a number is another one than the reference, whatever was rounded on its way.
+fn far_from(x: f64, reference: Bounded) -> bool {
+    (x - reference.value).abs() > reference.err + reference.value.abs() * LOST
+}
+
+/// The part of a value by which a result in range is not off.
+const LOST: f64 = 1.0 / 16.0;
+
+/// Numbers beyond this, or below its reciprocal, may overflow or vanish in an exponential or in some products.
+pub const FAR: f64 = 64.0;
+
+/// The part of a value that a bound may be to tell anything.
+const SETTLED: f64 = 1.0 / 64.0;
+
+/// Whether neither overflow nor underflow has a say: the bound is a small part of the value.
+fn settled(x: Bounded) -> bool {
+    x.err == 0.0 || x.err.is_finite() && x.err <= x.value.abs() * SETTLED
+}
+
+/// The distance of neighbouring numbers of a type at a magnitude.
+fn ulp(magnitude: f64, dtype: DType) -> f64 {
+    let (bits, least) = match dtype {
+        DType::F64 => (52, -1022),
+        DType::F16 => (10, -14),
+        DType::Bf16 => (7, -126),
+        _ => (23, -126),
+    };
+    let exponent = if magnitude > 0.0 { (magnitude.log2().floor() as i32).max(least) } else { least };
+    // In two steps, because a subnormal power of two is no reciprocal of one.
+    2_f64.powi(exponent - bits + 100) * 2_f64.powi(-100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ulps_are_those_of_the_type() {
+        assert_eq!(ulp(1.5, DType::F32), f64::from(f32::EPSILON));
+        assert_eq!(ulp(1e-300, DType::F32), f64::from(f32::from_bits(1)));
+        assert_eq!(ulp(1.0, DType::F64), f64::EPSILON);
+        assert_eq!(ulp(1e-310, DType::F64), f64::from_bits(1));
+        assert_eq!(ulp(4.0, DType::F16), 2_f64.powi(-8));
+    }
+
+    /// Whether a pair of numbers keeps a contract; the left side may be wild.
+    fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
+        let pair =
+            Pair { contract, strict, ranged: true, ends: true, finite: strict, extreme: false, dtype: DType::F32 };
+        let of = |(value, wild): (f64, bool)| Number {
+            value,
+            bounded: Bounded::new(value, 0.0, DType::F32),
+            over: wild && !value.is_finite(),
+            wild,
+        };
+        pair.floats(of(left), of(right)).map(|judged| judged.is_ok())
+    }
+
+    #[test]
+    fn contracts_tell_zeros_and_infinities_apart() {
+        let tame = |contract, strict, l, r| judge(contract, strict, (l, false), (r, false));
+        assert_eq!(tame(Contract::Exact, true, 0.0, -0.0), Some(false));
+        assert_eq!(tame(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 0.0, -0.0), Some(false));
+        assert_eq!(tame(Contract::Reassoc, true, 0.0, -0.0), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 1.0, 1.0 + f64::from(f32::EPSILON)), Some(true));
+        assert_eq!(tame(Contract::Ulp(1), true, 1.0, 1.0 + 2.0 * f64::from(f32::EPSILON)), Some(false));
+        assert_eq!(tame(Contract::Ulp(9), false, f64::INFINITY, f64::NAN), Some(false));
+        assert_eq!(tame(Contract::Reassoc, true, f64::INFINITY, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn sums_may_change_which_of_nan_and_infinity_comes_out_and_nothing_else() {
+        let sum = |l, r| judge(Contract::Reassoc, false, (l, false), (r, false));
+        assert_eq!(sum(f64::INFINITY, f64::NAN), Some(true));
+        assert_eq!(sum(f64::NAN, f64::NEG_INFINITY), Some(true));
+        assert_eq!(sum(f64::INFINITY, f64::NEG_INFINITY), Some(false));
+        assert_eq!(sum(f64::NAN, 1.0), Some(false));
+        assert_eq!(sum(1.0, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn the_right_side_alone_may_not_leave_the_range() {
+        for contract in [Contract::Ulp(4), Contract::Reassoc] {
+            assert_eq!(judge(contract, true, (1.0, false), (f64::INFINITY, true)), Some(false));
+            assert_eq!(judge(contract, true, (1.0, false), (0.0, true)), Some(false));
+            // What overflows on the left is free, and what vanishes there stays finite.
+            assert_eq!(judge(contract, true, (f64::INFINITY, true), (1.0, false)), None);
+            assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
+        }
+        assert_eq!(judge(Contract::Ulp(4), true, (0.5, true), (1.0, false)), None);
+    }
+}
