@@ -133,10 +133,15 @@ fn at_lengths(graph: &Graph, given: &NamedTensors) -> Result<Option<Graph>, Faul
         }
         for (dim, &extent) in shape.iter().zip(value.dims()) {
             let Some((symbol, length)) = solve(dim, extent) else { continue };
-            let Some((least, most)) = extents.iter().find(|e| *e.name == *symbol).and_then(|e| e.bounds) else { continue };
+            let Some((least, most)) = extents.iter().find(|e| *e.name == *symbol).and_then(|e| e.bounds) else {
+                continue;
+            };
             if !(least..=most).contains(&length) {
                 let problem = format!("input `{name}` is {}, but {} was given", graph.ty(id), value.ty());
-                return Err(input(problem, format!("{symbol} is {least} to {most}; give an array within these bounds")));
+                return Err(input(
+                    problem,
+                    format!("{symbol} is {least} to {most}; give an array within these bounds"),
+                ));
             }
             lengths.entry(symbol).or_insert(length);
         }

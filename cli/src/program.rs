@@ -204,7 +204,9 @@ impl ProgramArgs {
                 imported.warnings().iter().for_each(|warning| output::warn(warning));
                 let is_input = |name: &str| imported.graph.named("input").any(|(input, _)| input == name);
                 for name in self.decided.known.keys().filter(|name| !is_input(name)) {
-                    output::warn(&format!("shapes depend on `{name}`: the program is compiled for the value that was given"));
+                    output::warn(&format!(
+                        "shapes depend on `{name}`: the program is compiled for the value that was given"
+                    ));
                 }
                 imported.graph
             }
@@ -350,8 +352,7 @@ impl ProgramArgs {
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
         let Decided { given, known } = &self.decided;
         let (shapes, most_times) = (self.shapes()?, self.most_times);
-        let mut options =
-            ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
+        let mut options = ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
         let first = match model.import_as(&options) {
             Err(error @ OnnxError::Unsupported { .. }) if !known.is_empty() => error,
             result => return result.map_err(onnx_fault),

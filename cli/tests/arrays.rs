@@ -76,7 +76,9 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
         let mask = utf8(dir.file("mask.npy", npy(&[length], (0..length).map(|n| 100.0 * n as f32))));
         let (keys, mask) = (format!("keys=@{keys}"), format!("mask=@{mask}"));
         let shape = format!("S={length}");
-        for args in [&["--input", &keys, "--input", &mask][..], &["--input", &keys, "--input", &mask, "--shape", &shape]] {
+        for args in
+            [&["--input", &keys, "--input", &mask][..], &["--input", &keys, "--input", &mask, "--shape", &shape]]
+        {
             let output = &json(args)["outputs"][0];
             assert_eq!(output["type"], format!("f32[2 {length} 4]"));
             let last = 2.0 * (8 * length - 1) as f64 + 100.0 * (length - 1) as f64;
@@ -89,12 +91,14 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
     }
     assert_eq!(json(&[])["outputs"][0]["type"], "f32[2 9 4]");
     eutectic(["bench", &graph, "--shape", "S=3", "--iters", "1"]).good();
-    let [keys, long, mask] = [("keys", vec![2, 7, 4]), ("keys", vec![2, 10, 4]), ("mask", vec![3])].map(|(name, dims)| {
-        let count = dims.iter().product();
-        let file = format!("{name}{count}.npy");
-        format!("{name}=@{}", utf8(dir.file(&file, npy(&dims, vec![1.0; count]))))
-    });
-    eutectic(["run", &graph, "--input", &long]).refused(&["input `keys` is f32[2 S 4], but f32[2 10 4]", "S is 2 to 9"]);
+    let [keys, long, mask] =
+        [("keys", vec![2, 7, 4]), ("keys", vec![2, 10, 4]), ("mask", vec![3])].map(|(name, dims)| {
+            let count = dims.iter().product();
+            let file = format!("{name}{count}.npy");
+            format!("{name}=@{}", utf8(dir.file(&file, npy(&dims, vec![1.0; count]))))
+        });
+    eutectic(["run", &graph, "--input", &long])
+        .refused(&["input `keys` is f32[2 S 4], but f32[2 10 4]", "S is 2 to 9"]);
     eutectic(["run", &graph, "--input", &keys, "--input", &mask]).refused(&["input `mask` is f32[7], but f32[3]"]);
     eutectic(["run", &graph, "--shape", "S=10"]).refused(&["--shape S=10", "S is 2 to 9"]);
     eutectic(["run", &graph, "--shape", "T=3"]).refused(&["--shape T", "no such dimension", "it has S"]);

@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn equal_values_have_one_mark() {
-        let found = marks(r#"(graph "g" (input x f32[4]) (output a (sqrt x)) (const c f32[] { 1.0 }) (output y (gt (sqrt x) c)))"#);
+        let found = marks(
+            r#"(graph "g" (input x f32[4]) (output a (sqrt x)) (const c f32[] { 1.0 }) (output y (gt (sqrt x) c)))"#,
+        );
         assert_eq!(found.iter().filter(|mark| *mark == "sqrt by gt").count(), 2);
     }
 

@@ -98,7 +98,7 @@ fn within(index: &Index, bounds: &[Range<usize>]) -> Range<i64> {
 
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::{Attrs, DType, Op, Tensor};
+    use eutectic_ir::{Attrs, DType, Op};
 
     use super::*;
     use crate::kernel::Body;

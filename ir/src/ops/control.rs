@@ -112,7 +112,10 @@ fn wrong<T>(problem: String) -> Result<T, Mismatch> {
 /// The types of a loop's results.
 pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
     let Some(Loop { body, times, carried, scanned, condition }) = Loop::of(attrs) else {
-        return wrong("a loop has a body, and numbers that are not negative; `while` is -1 or the number of a carried value".into());
+        return wrong(
+            "a loop has a body, and numbers that are not negative; `while` is -1 or the number of a carried value"
+                .into(),
+        );
     };
     let name = &body.name;
     if let Some((kind, (leaf, _))) =

@@ -54,7 +54,10 @@ impl KernelBuilder<'_> {
         // To write an element once more changes it, unless each place has one writer.
         let repeats = |(axis, extent): (usize, &usize)| *extent > 1 && !placed.at.iter().any(|i| i.mentions(axis));
         if writes != Writes::Apart && scope.body.domain.iter().enumerate().any(repeats) {
-            return Err(format!("`{}` would write each element several times over the domain of another store", node.op));
+            return Err(format!(
+                "`{}` would write each element several times over the domain of another store",
+                node.op
+            ));
         }
         let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();

@@ -13,11 +13,10 @@ use eutectic_ir::{
 pub(super) use turns::Carried;
 
 use super::{
-    ImportOptions, Imported, Model, OnnxError, StoredTensor, Unsupported,
+    ImportOptions, Imported, Model, OnnxError, StoredTensor, TWICE, Unsupported,
     call::NodeCall,
     error::NodeError,
     is_own,
-    TWICE,
     ops::{self, Build},
     proto::{FunctionProto, GraphProto, NodeProto, TensorProto, ValueInfoProto},
     repeated_names,
@@ -94,10 +93,7 @@ pub(super) struct Importer<'m> {
 ///
 /// # Errors
 /// Everything that has no counterpart.
-pub(super) fn import(
-    model: &Model,
-    options: &ImportOptions,
-) -> Result<Imported, OnnxError> {
+pub(super) fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError> {
     let graph = model.graph();
     let mut importer = Importer {
         model,
@@ -166,9 +162,7 @@ impl<'m> Importer<'m> {
         let input = ty.and_then(|ty| {
             in_memory(&ty)?;
             match options.fixed.get(name) {
-                Some(value) if value.ty() != ty => {
-                    Err(NodeError(format!("it is {ty}, but {} was given", value.ty())))
-                }
+                Some(value) if value.ty() != ty => Err(NodeError(format!("it is {ty}, but {} was given", value.ty()))),
                 Some(value) => self.constant(value.clone()),
                 None => Ok(self.graph.input(name, ty)?),
             }
@@ -188,7 +182,9 @@ impl<'m> Importer<'m> {
         let (Ok(port), ty) = (ModelPort::read(output), self.graph.ty(value)) else { return Ok(()) };
         let Type::Tensor(dtype, shape) = ty else { return Ok(()) };
         if port.dtype != *dtype {
-            return Err(NodeError(format!("it is declared as {port}, but its nodes compute {ty}; correct the declaration")));
+            return Err(NodeError(format!(
+                "it is declared as {port}, but its nodes compute {ty}; correct the declaration"
+            )));
         }
         let number = |dim: &Dim| dim.bind(&|name| shapes.get(name).map(|n| Dim::Known(*n))).known().filter(|n| *n >= 0);
         let differs = port.shape.as_ref().is_some_and(|declared| {
@@ -197,7 +193,8 @@ impl<'m> Importer<'m> {
         });
         if differs {
             let name = output.name();
-            self.warnings.push(format!("the output `{name}` is declared as {port}, but its nodes compute {ty}; that counts"));
+            self.warnings
+                .push(format!("the output `{name}` is declared as {port}, but its nodes compute {ty}; that counts"));
         }
         Ok(())
     }

@@ -108,7 +108,9 @@ impl External {
         let size = Type::tensor(dtype, dims).bytes();
         match number("length").transpose()? {
             // Some writers leave the length out, others say 0: the tensor takes the bytes that its type needs.
-            Some(length) if length != size && length != 0 => Err(format!("it takes {size} bytes, its external data has {length}")),
+            Some(length) if length != size && length != 0 => {
+                Err(format!("it takes {size} bytes, its external data has {length}"))
+            }
             _ => Ok(External { folder: folder.clone(), location, offset }),
         }
     }

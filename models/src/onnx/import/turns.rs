@@ -44,8 +44,9 @@ impl Importer<'_> {
             if values.get(&condition)?.to_tensor().to_i64() == [0] {
                 return Some(time + 1);
             }
-            let next: Vec<(NodeId, Value<f64>)> =
-                of_carried().map(|((given, _), next)| Some((*given, values.get(next)?.clone()))).collect::<Option<_>>()?;
+            let next: Vec<(NodeId, Value<f64>)> = of_carried()
+                .map(|((given, _), next)| Some((*given, values.get(next)?.clone())))
+                .collect::<Option<_>>()?;
             values.extend(next);
         }
         (most <= EVALUATIONS / needed.len().max(1)).then_some(most)

@@ -1,5 +1,7 @@
 //! Arithmetic, elementary functions, comparison and conversion, element by element.
 
+use eutectic_ir::NodeId;
+
 use super::{
     super::call::{NodeCall, NodeResult},
     OpRow, one, same,

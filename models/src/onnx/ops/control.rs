@@ -63,7 +63,9 @@ impl Most {
     fn read(c: &NodeCall<'_, '_>) -> Most {
         let Some(most) = c.optional(0) else { return Most::Open(None) };
         match c.value(most).and_then(|known| known.to_i64().first().copied()) {
-            Some(most) => usize::try_from(most.max(0)).ok().filter(|most| *most <= TURNS).map_or(Most::Open(None), Most::Known),
+            Some(most) => {
+                usize::try_from(most.max(0)).ok().filter(|most| *most <= TURNS).map_or(Most::Open(None), Most::Known)
+            }
             None => Most::Open(Some(most)),
         }
     }
@@ -106,7 +108,9 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
         let count = match (known, &most) {
             (Some(false), _) => Some(0),
             (Some(true), Most::Known(most)) if always => Some(*most),
-            (Some(true), Most::Open(None)) if always => return Err("its condition always holds, and it has no count".into()),
+            (Some(true), Most::Open(None)) if always => {
+                return Err("its condition always holds, and it has no count".into());
+            }
             (Some(true), Most::Known(_) | Most::Open(None)) => {
                 let most = if let Most::Known(most) = most { most } else { TURNS };
                 let given = [(runs, Some(Tensor::from_i64(DType::Bool, &[], [1])))].into_iter();
@@ -154,7 +158,8 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     if matches!(most, Most::Known(most) if most == times) {
         return Ok(results[1..].to_vec());
     }
-    let why = format!("the condition of the loop still holds after {times} times; allow more times when the model is read");
+    let why =
+        format!("the condition of the loop still holds after {times} times; allow more times when the model is read");
     results[1..].iter().map(|result| c.unless(results[0], *result, &why)).collect()
 }
 

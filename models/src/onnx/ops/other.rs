@@ -15,7 +15,10 @@ fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
             None => 0.5,
         };
         if ratio != 0.0 {
-            return Err(format!("it drops {ratio} of its elements at random, as in training; export the model for inference").into());
+            return Err(format!(
+                "it drops {ratio} of its elements at random, as in training; export the model for inference"
+            )
+            .into());
         }
     }
     let dims = c.dims(x);

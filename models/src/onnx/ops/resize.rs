@@ -182,7 +182,8 @@ impl Sampling {
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
             return Err(format!("{extent} elements of an axis as {result}").into());
         }
-        let rows: Vec<Vec<(usize, f64)>> = (0..result).map(|i| self.weights(axis, i, scale, [extent, result])).collect();
+        let rows: Vec<Vec<(usize, f64)>> =
+            (0..result).map(|i| self.weights(axis, i, scale, [extent, result])).collect();
         if let Interpolation::Nearest(_) = self.kernel {
             let ids: Vec<usize> = rows.iter().map(|row| row.first().map_or(0, |(at, _)| *at)).collect();
             return taken(c, x, axis, &ids);

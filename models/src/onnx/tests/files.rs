@@ -57,7 +57,8 @@ fn full(dtype: DType, dims: &[usize], value: i64) -> Tensor {
 
 fn truths(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<i64> {
     let params = imported.params().unwrap();
-    let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
+    let value =
+        |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
     interpret::<f64>(&imported.graph, &value).unwrap()[0].to_tensor().to_i64()
 }
 
@@ -126,10 +127,17 @@ fn external_data_takes_the_bytes_of_its_type() {
     let dir = tempfile::tempdir().unwrap();
     let numbers: Vec<u8> = (0..16).flat_map(|i| (i as f32).to_le_bytes()).collect();
     fs::write(dir.path().join("w.bin"), numbers).unwrap();
-    let entry = |(key, value): &(&str, &str)| StringStringEntryProto { key: Some(key.to_string()), value: Some(value.to_string()) };
-    for (offset, length, first) in
-        [(None, None, 0.0), (Some("8"), None, 2.0), (Some("16"), Some("0"), 4.0), (None, Some("0"), 0.0), (Some("4"), Some("48"), 1.0)]
-    {
+    let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
+        key: Some(key.to_string()),
+        value: Some(value.to_string()),
+    };
+    for (offset, length, first) in [
+        (None, None, 0.0),
+        (Some("8"), None, 2.0),
+        (Some("16"), Some("0"), 4.0),
+        (None, Some("0"), 0.0),
+        (Some("4"), Some("48"), 1.0),
+    ] {
         let mut changed = layer();
         let tensor = &mut graph_of(&mut changed).initializer[0];
         tensor.float_data.clear();

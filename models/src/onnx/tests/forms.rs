@@ -9,7 +9,8 @@ use crate::random::Rng;
 /// The results of a graph for values of its inputs.
 fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
     let params = imported.params().unwrap();
-    let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
+    let value =
+        |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
     let values = interpret::<f64>(&imported.graph, &value).unwrap_or_else(|e| panic!("{e}"));
     values.iter().map(|value| value.to_tensor()).collect()
 }
@@ -17,7 +18,8 @@ fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
 /// The result of one node on x and constants, in which the node's other inputs are.
 fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
     let dims: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
-    results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())]).remove(0)
+    results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())])
+        .remove(0)
 }
 
 fn imported(
@@ -88,7 +90,9 @@ fn text(name: &str, value: &str) -> AttributeProto {
 #[test]
 fn padding_repeats_elements_however_far_it_goes() {
     for extent in [1_i64, 2, 3, 6] {
-        for (before, after) in [(0, 1), (2, 3), (7, 0), (0, 13), (12, 12), (-1, 4), (3, -1), (1 - extent, 9), (5, 1 - extent)] {
+        for (before, after) in
+            [(0, 1), (2, 3), (7, 0), (0, 13), (12, 12), (-1, 4), (3, -1), (1 - extent, 9), (5, 1 - extent)]
+        {
             let (x, pads) = (counted(&[extent as usize]), integers("pads", &[before, after]));
             let count = extent + before + after;
             if count < 0 || extent + before.min(0) + after.min(0) < 0 {
@@ -145,7 +149,10 @@ fn slices_are_those_of_python() {
             let n = extent as i128;
             let from_start = |at: i64| if at < 0 { i128::from(at) + n } else { i128::from(at) };
             let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-            let (mut at, end) = (from_start(start).clamp(low.max(if step > 0 { 0 } else { -1 }), high), from_start(end).clamp(low, high));
+            let (mut at, end) = (
+                from_start(start).clamp(low.max(if step > 0 { 0 } else { -1 }), high),
+                from_start(end).clamp(low, high),
+            );
             // ONNX moves a start before the axis to its first element, in either direction.
             at = at.max(0).min(high.max(0));
             let mut want = Vec::new();
@@ -161,7 +168,9 @@ fn slices_are_those_of_python() {
 #[test]
 fn an_axis_that_is_named_twice_is_a_diagonal() {
     let x = |dims: &[usize]| counted(dims);
-    let sum = |equation: &str, x: &Tensor| one(node("Einsum", &["x"], &["y"], vec![text("equation", equation)]), x, vec![], 13);
+    let sum = |equation: &str, x: &Tensor| {
+        one(node("Einsum", &["x"], &["y"], vec![text("equation", equation)]), x, vec![], 13)
+    };
     for n in [0, 1, 2, 3, 17] {
         let diagonal: Vec<f64> = (0..n).map(|i| (i * (n + 1)) as f64).collect();
         assert_eq!(sum("ii->i", &x(&[n, n])).to_f64(), diagonal, "{n}");
@@ -231,7 +240,11 @@ fn products_of_integers_are_exact() {
                     (0..inner).map(|k| (x[i * inner + k] - at(&az, i)) * (w[k * columns + j] - at(&bz, j))).sum()
                 };
                 let want: Vec<i64> = (0..rows * columns).map(|n| product(n / columns, n % columns)).collect();
-                assert_eq!((got.dtype(), got.to_i64()), (DType::I32, want), "{rows}×{inner}×{columns} {a_type} {b_type}");
+                assert_eq!(
+                    (got.dtype(), got.to_i64()),
+                    (DType::I32, want),
+                    "{rows}×{inner}×{columns} {a_type} {b_type}"
+                );
             }
         }
     }
@@ -243,7 +256,8 @@ fn sums_that_no_type_holds_exactly_are_known_by_their_bounds() {
         let x = Tensor::from_i64(DType::U8, &[1, inner], vec![255; inner]);
         let b = stored("b", &Tensor::from_i64(DType::U8, &[inner, 1], vec![255; inner]));
         let imported =
-            imported(node("MatMulInteger", &["x", "b"], &["y"], vec![]), DType::U8, &[1, inner as i64], vec![b], 10).unwrap();
+            imported(node("MatMulInteger", &["x", "b"], &["y"], vec![]), DType::U8, &[1, inner as i64], vec![b], 10)
+                .unwrap();
         let (id, _) = imported.graph.nodes().find(|(_, node)| node.op.name() == "matmul").expect("a product");
         assert_eq!(results(&imported, &[("x", x)])[0].to_i64(), [255 * 255 * inner as i64]);
         imported.graph.ty(id).dtype()
@@ -266,9 +280,15 @@ fn convolutions_of_integers_are_exact_and_pad_with_the_zero_point() {
             stored(name, &Tensor::from_f64(DType::F32, dims, value.iter().copied()))
         };
         let constants = vec![stored("w", &w), stored("xz", &xz), stored("wz", &wz)];
-        let pads = AttributeProto { ints: vec![2, 1], r#type: Some(AttributeType::Ints as i32), name: Some("pads".into()), ..Default::default() };
+        let pads = AttributeProto {
+            ints: vec![2, 1],
+            r#type: Some(AttributeType::Ints as i32),
+            name: Some("pads".into()),
+            ..Default::default()
+        };
         let attributes = vec![pads, int("group", groups as i64)];
-        let got = one(node("ConvInteger", &["x", "w", "xz", "wz"], &["y"], attributes.clone()), &x, constants.clone(), 10);
+        let got =
+            one(node("ConvInteger", &["x", "w", "xz", "wz"], &["y"], attributes.clone()), &x, constants.clone(), 10);
         let (a, b, az, bz) = (x.to_i64(), w.to_i64(), xz.to_i64()[0], wz.to_i64());
         let places = width + 1;
         let element = |o: usize, at: usize| -> i64 {
@@ -344,19 +364,30 @@ fn what_is_quantized_in_each_run_spans_0_and_all_elements() {
         let quantize = node("DynamicQuantizeLinear", &["x"], &["y", "s", "z"], vec![]);
         let imported = imported(quantize, DType::F32, &[x.len() as i64], vec![], 13).unwrap();
         let got = results(&imported, &[("x", Tensor::from_f64(DType::F32, &[x.len()], x.iter().copied()))]);
-        assert_eq!((got[0].to_i64(), got[1].to_f64(), got[2].to_i64()), (y.to_vec(), vec![*scale], vec![*zero]), "{x:?}");
+        assert_eq!(
+            (got[0].to_i64(), got[1].to_f64(), got[2].to_i64()),
+            (y.to_vec(), vec![*scale], vec![*zero]),
+            "{x:?}"
+        );
     }
 }
 
 #[test]
 fn a_region_of_an_image_is_sampled_and_surrounded() {
-    let floats = |name: &str, values: &[f64]| stored(name, &Tensor::from_f64(DType::F32, &[values.len()], values.iter().copied()));
+    let floats = |name: &str, values: &[f64]| {
+        stored(name, &Tensor::from_f64(DType::F32, &[values.len()], values.iter().copied()))
+    };
     let (extent, count) = (5, 7);
     for (start, end) in [(0.0, 1.0), (0.25, 0.75), (-0.5, 1.5), (1.25, 0.5), (2.0, 3.0)] {
         let attributes = vec![
             text("mode", "linear"),
             text("coordinate_transformation_mode", "tf_crop_and_resize"),
-            AttributeProto { f: Some(-4.5), r#type: Some(AttributeType::Float as i32), name: Some("extrapolation_value".into()), ..Default::default() },
+            AttributeProto {
+                f: Some(-4.5),
+                r#type: Some(AttributeType::Float as i32),
+                name: Some("extrapolation_value".into()),
+                ..Default::default()
+            },
         ];
         let constants = vec![floats("roi", &[0.0, start, 1.0, end]), integers("sizes", &[2, count])];
         let x = counted(&[2, extent]);

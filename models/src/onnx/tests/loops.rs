@@ -25,10 +25,7 @@ fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     let mut body = GraphProto {
         input: vec![of_type("i", 7, &[]), of_type("going", 9, &[]), of_type("v", 1, &[])],
         output: vec![of_type("on", 9, &[]), of_type("next", 1, &[])],
-        node: vec![
-            node("Add", &["v", "step"], &["next"], vec![]),
-            node("Less", &["next", "limit"], &["on"], vec![]),
-        ],
+        node: vec![node("Add", &["v", "step"], &["next"], vec![]), node("Less", &["next", "limit"], &["on"], vec![])],
         ..Default::default()
     };
     let mut outputs = vec!["y"];
@@ -46,7 +43,10 @@ fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     ];
     model(GraphProto {
         input: vec![of_type("x", 1, &[]), of_type("n", 7, &[])],
-        output: outputs.iter().map(|name| ValueInfoProto { name: Some(name.to_string()), ..Default::default() }).collect(),
+        output: outputs
+            .iter()
+            .map(|name| ValueInfoProto { name: Some(name.to_string()), ..Default::default() })
+            .collect(),
         initializer: constants,
         node: vec![node("Loop", &[count.unwrap_or(""), "", start], &outputs, vec![graph_attribute("body", body)])],
         ..Default::default()
@@ -134,7 +134,10 @@ fn a_loop_that_goes_on_is_an_error() {
 fn what_has_no_end_or_no_shape_is_refused() {
     let says = |model: &ModelProto| import(model).map(|_| ()).unwrap_err().to_string();
     let collected = says(&growing("x", None, true));
-    assert!(collected.contains("depends on the model's inputs, and so do the shapes of what it collects"), "{collected}");
+    assert!(
+        collected.contains("depends on the model's inputs, and so do the shapes of what it collects"),
+        "{collected}"
+    );
     let mut endless = growing("x", None, false);
     let body = graph_of(&mut endless).node[0].attribute[0].g.as_mut().unwrap();
     body.node[1] = node("Identity", &["going"], &["on"], vec![]);
