@@ -12,7 +12,10 @@ use std::{
 use eutectic::{
     Error, Tensor,
     engine::{
-        models::{npy, onnx::Model},
+        models::{
+            npy,
+            onnx::{ImportOptions, Model},
+        },
         rewrites::{Choice, Fp},
     },
     packs,
@@ -93,10 +96,13 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
     for name in &case.inputs {
         inputs.insert(name.clone(), array(&folder.join(format!("in_{name}.npy"))).map_err(arguments)?);
     }
+    let has_default = |name: &String| model.defaults().any(|(other, _)| other == name);
+    let given = inputs.keys().filter(|name| has_default(name)).cloned().collect();
+    let options = ImportOptions { given, ..ImportOptions::default() };
     // Integers may decide about shapes, which must be known when a program is compiled.
     let fixed = inputs.iter().filter(|(_, given)| !given.dtype().is_float()).map(|(n, t)| (n.clone(), t.clone()));
-    let imported = model.import(&BTreeMap::new());
-    let imported = imported.or_else(|_| model.import_with(&BTreeMap::new(), &fixed.collect()));
+    let known = ImportOptions { fixed: fixed.collect(), ..options.clone() };
+    let imported = model.import_as(&options).or_else(|_| model.import_as(&known));
     let imported = imported.map_err(|e| arguments(e.to_string()))?;
     let rules = packs(&**device.backend())?.choose(&Choice { fp: case.fp, ..Choice::default() })?;
     let mut session = device.compiler().with_rules(rules).compile(&imported.graph)?;
