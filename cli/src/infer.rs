@@ -1,7 +1,7 @@
 //! Numbers for dimensions that follow from the arrays that are given.
 
 use eutectic::{
-    Dim, Shape, Tensor,
+    Dim, Shape,
     engine::{
         ir::lang::sexp::did_you_mean,
         models::{builtin::Builtin, onnx},
@@ -85,8 +85,7 @@ impl ProgramArgs {
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
         self.decided.given =
             model.defaults().map(|(name, _)| name.to_string()).filter(|name| given.contains_key(name)).collect();
-        let says_shapes = |value: &Tensor| !value.dtype().is_float() && value.count() <= MOST_OF_SHAPES;
-        let known = given.iter().filter(|(_, value)| says_shapes(value));
+        let known = given.iter().filter(|(_, value)| value.count() <= MOST_OF_SHAPES);
         self.decided.known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
         Ok(())
     }

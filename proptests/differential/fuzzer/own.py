@@ -163,4 +163,4 @@ OPS = {
 }
 
 # Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
-ALSO_NATIVE = {'LRN', 'MeanVarianceNormalization', 'GroupNormalization', 'InstanceNormalization'}
+ALSO_NATIVE = {'LRN', 'GlobalAveragePool', 'MeanVarianceNormalization', 'GroupNormalization', 'InstanceNormalization'}
