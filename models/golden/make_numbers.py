@@ -22,7 +22,7 @@ def f32(*values):
     return np.array(values, F32)
 
 
-def case(name, nodes, inputs, expected, constants=(), opset=21, rtol=0.0, atol=0.0, args=()):
+def case(name, nodes, inputs, expected, constants=(), opset=21, rtol=0.0, atol=0.0, args=(), subnormals=False):
     """Writes a case: nodes as (op, inputs, outputs, attributes), arrays by name."""
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def case(name, nodes, inputs, expected, constants=(), opset=21, rtol=0.0, atol=0
         np.save(folder / f"in_{key}.npy", array)
     for key, array in expected.items():
         np.save(folder / f"expected_{key}.npy", array)
-    about = {"inputs": list(inputs), "outputs": list(expected), "expect": "values", "rtol": rtol, "atol": atol, "args": list(args)}
+    about = {"inputs": list(inputs), "outputs": list(expected), "expect": "values", "rtol": rtol, "atol": atol, "args": list(args), "subnormals": subnormals}
     (folder / "case.json").write_text(json.dumps(about) + "\n")
 
 
@@ -318,6 +318,7 @@ def near():
         {"a": F32(1e-30), "b": F32(1e-10), "minus": F32(-2)},
         rtol=1e-5,
         atol=2e-45,
+        subnormals=True,
     )
     # 16-bit values are rounded where a wider type or a comparison sees them.
     h = (np.arange(1, 65) * 1.37).astype(F16)

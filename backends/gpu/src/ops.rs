@@ -34,7 +34,7 @@ const FLOATS: &[Spelling] = &[
     ("log1p", "@log1p($0)"),
     ("sqrt", "@sqrt($0)"),
     ("rsqrt", "($T(1) / @sqrt($0))"),
-    ("reciprocal", "($T(1) / $0)"),
+    ("reciprocal", "@div_of($T(1), $0)"),
     ("sin", "@sin($0)"),
     ("cos", "@cos($0)"),
     ("tan", "@tan($0)"),

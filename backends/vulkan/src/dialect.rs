@@ -40,9 +40,9 @@ impl Wgsl {
         }
         let functions = needed(&[&own, body]);
         format!(
-            "{functions}{own}var<private> own_thread: u32;\n@compute @workgroup_size({block})\n\
+            "{functions}{own}var<private> own_thread: u32;\nvar<private> grid: vec3<u32>;\n@compute @workgroup_size({block})\n\
              fn main(@builtin(local_invocation_index) invocation: u32, @builtin(workgroup_id) of_grid: vec3<u32>, \
-             @builtin(num_workgroups) grid: vec3<u32>) {{\nown_thread = invocation;\n{body}}}\n"
+             @builtin(num_workgroups) all_blocks: vec3<u32>) {{\nown_thread = invocation;\ngrid = all_blocks;\n{body}}}\n"
         )
     }
 

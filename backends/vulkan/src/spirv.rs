@@ -38,7 +38,7 @@ pub struct Spirv {
 }
 
 /// Which compiler compiles: what another one made of a text is compiled anew.
-const NAGA: &str = "naga 30.0.1";
+const NAGA: &str = "naga 30.0.1, arithmetic as written";
 
 /// A compiled text, from the cache where it has it.
 ///

@@ -22,6 +22,15 @@ const VARIABLE: u32 = 59;
 const DECORATE: u32 = 71;
 const STORAGE_BUFFER: u32 = 12;
 const ALIASED: u32 = 20;
+const NO_CONTRACTION: u32 = 42;
+const NEGATE: u32 = 127;
+const ADD: u32 = 129;
+const SUBTRACT: u32 = 131;
+const MULTIPLY: u32 = 133;
+const DIVIDE: u32 = 136;
+const REMAINDER: u32 = 140;
+const MODULO: u32 = 141;
+const VECTOR_TIMES_SCALAR: u32 = 142;
 
 /// What follows a module's header.
 pub fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
@@ -39,8 +48,13 @@ pub fn op(instruction: &[u32]) -> u32 {
     instruction[0] & 0xffff
 }
 
-/// Adds what is kept of floats where the module has some of that width, and that buffers may be one memory: steps in place read and write the
-/// same.
+/// Whether an instruction is arithmetic on floats, which a device may otherwise reorder and join: it would take (x + c) − c for x.
+fn is_arithmetic(instruction: &[u32]) -> bool {
+    matches!(op(instruction), NEGATE | ADD | SUBTRACT | MULTIPLY | DIVIDE | REMAINDER | MODULO | VECTOR_TIMES_SCALAR)
+}
+
+/// Adds what is kept of floats where the module has some of that width, that arithmetic is done as it is written, and that buffers may be
+/// one memory: steps in place read and write the same.
 pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
     let instructions: Vec<&[u32]> = instructions(words).collect();
     let buffers: Vec<u32> =
@@ -62,6 +76,8 @@ pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
         if op(instruction) == DECORATE && !decorated {
             decorated = true;
             buffers.iter().for_each(|buffer| all.extend([3 << 16 | DECORATE, *buffer, ALIASED]));
+            let arithmetic = instructions.iter().filter(|i| is_arithmetic(i));
+            arithmetic.for_each(|i| all.extend([3 << 16 | DECORATE, i[2], NO_CONTRACTION]));
         }
         all.extend_from_slice(instruction);
     }

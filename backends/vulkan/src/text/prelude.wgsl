@@ -348,7 +348,7 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
     let r = a - b * trunc(a / b);
     return select(r, r + b, r != $T(0) && (r < $T(0)) != (b < $T(0)));
 }
-// A device may make one operation of a product and a sum that reads it: WGSL has no word against that.
+// Modules say that a device must not make one operation of a product and a sum that reads it.
 fn mul_of_$D(a: $T, b: $T) -> $T { return a * b; }
 fn Sum_$D(a: $T, b: $T) -> $T { return a + b; }
 fn Product_$D(a: $T, b: $T) -> $T { return a * b; }

@@ -1,7 +1,7 @@
 //! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
 //!
 //! A case is a folder: `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and `case.json`, which says what is
-//! expected (`values` or `an error`), within which tolerance, and at which level of `--fp`.
+//! expected (`values` or `an error`), within which tolerance, at which level of `--fp`, and whether it needs `subnormals`.
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +32,8 @@ struct Case {
     rtol: f64,
     atol: f64,
     fp: Fp,
+    /// Whether operands or results are subnormal, which not every device keeps.
+    subnormals: bool,
 }
 
 impl Case {
@@ -46,6 +48,7 @@ impl Case {
             expect: about["expect"].as_str().unwrap_or_default().into(),
             rtol: about["rtol"].as_f64().unwrap_or(0.0),
             atol: about["atol"].as_f64().unwrap_or(0.0),
+            subnormals: about["subnormals"].as_bool().unwrap_or(false),
             fp: if exact { Fp::Exact } else { Fp::default() },
         }
     }
@@ -67,6 +70,10 @@ fn judged(device: &Device, folder: &Path) -> Result<(), String> {
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
     let case = Case::of(&serde_json::from_slice(&about).map_err(|e| format!("{name}: {e}"))?);
+    if case.subnormals && !device.backend().limits().subnormals {
+        device.refuse(|| format!("{name}: it has subnormal numbers"));
+        return Ok(());
+    }
     match (run(device, folder, &case), case.expect == "values") {
         (Ok(got), true) => {
             for (output, got) in case.outputs.iter().zip(&got) {
