@@ -48,7 +48,8 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
         if (x[0] == nothing<T>()) continue;
         if (!hides(x[0])) {
             T product = 0;
-#pragma unroll 1
+            // With `unroll 1`, NVRTC 13 crashes on operands under guards.
+#pragma unroll 2
             for (int d = 0; d < DEPTH; d++) product += (T)element<0>(s, b, at, d) * (T)element<1>(s, b, t, d);
             x[0] += score(product, (T)1);
         }
