@@ -19,6 +19,13 @@ fn compiler() -> Compiler {
     Compiler::new(cpu).unwrap().with_rules(rules).with_strategy(Strategy::Unfused)
 }
 
+/// Compiles a graph without parameters and runs it.
+fn run(compiler: &Compiler, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut session = compiler.compile(graph).unwrap();
+    session.load(&[]).unwrap();
+    session.run(inputs).unwrap()
+}
+
 /// Numbers of an element type that are special, and some that are not.
 fn numbers(dtype: DType) -> Vec<f64> {
     if dtype == DType::Bool {
@@ -89,7 +96,7 @@ fn numbers_are_folded_to_the_bits_that_kernels_give() {
                 wanted.push((op, at, types, result));
             }
         }
-        let results = compiler.compile(&graph).unwrap().run(&columns).unwrap();
+        let results = run(&compiler, &graph, &columns);
         let columns: Vec<Vec<f64>> = columns.iter().map(Tensor::to_f64).collect();
         for ((op, at, types, result), got) in wanted.into_iter().zip(&results) {
             let (node, to) = (graph.node(result), got.dtype());
@@ -165,7 +172,7 @@ fn programs_of_constants_give_what_programs_of_inputs_give() {
         for dims in [&[][..], &[3]] {
             let run = |constant| {
                 let (graph, given) = program(seed, dims, constant);
-                compiler.compile(&graph).unwrap().run(&given).unwrap()
+                run(&compiler, &graph, &given)
             };
             for (at, (folded, computed)) in run(true).iter().zip(&run(false)).enumerate() {
                 let alike =
@@ -191,7 +198,7 @@ fn padding_keeps_all_digits_of_an_integer() {
         let again = Source::new("g", print(&graph, Style::default()));
         assert_eq!(parse(&again).unwrap(), graph);
         let x = Tensor::from_i64(DType::I64, &[2], [1, -wide]);
-        let got = compiler().compile(&graph).unwrap().run(std::slice::from_ref(&x)).unwrap();
+        let got = run(&compiler(), &graph, std::slice::from_ref(&x));
         assert_eq!(got[0].to_i64(), [value, 1, -wide, value]);
         let read = interpret::<f64>(&graph, &|_| Some(x.clone())).unwrap();
         assert_eq!(read[0].to_tensor().to_i64(), [value, 1, -wide, value]);
@@ -214,7 +221,7 @@ fn wide_integers_become_floats_by_one_rounding() {
             graph.output(&format!("y{at}"), cast).unwrap();
         }
         let given = if constant { Vec::new() } else { vec![x.clone()] };
-        for (got, to) in compiler().compile(&graph).unwrap().run(&given).unwrap().iter().zip(to) {
+        for (got, to) in run(&compiler(), &graph, &given).iter().zip(to) {
             assert_eq!(got, &Tensor::from_i64(to, &[values.len()], values.iter().copied()), "{to}");
         }
     }

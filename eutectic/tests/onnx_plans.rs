@@ -3,7 +3,7 @@
 //! The fixtures have no weights (`models/golden/make_minilm_onnx.py`, `make_sam_onnx.py`); plans need none.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
 };
@@ -182,43 +182,14 @@ fn rounded(word: &str) -> String {
     }
 }
 
-/// ONNX's ids may count from the end, those of our builder do not: the choice between the two, `where id < 0`, is left out, and the
-/// values of a kernel are numbered anew.
+/// ONNX's ids may count from the end, those of our builder do not: the range of the check is that of the builder's.
 fn ids_from_the_start(kernels: &str) -> String {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let mut lines = Vec::new();
-    for line in kernels.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words.as_slice() {
-            [name, "=", "where:i64", _, _, id] => {
-                let id = names[*id].clone();
-                names.insert(name.to_string(), id);
-            }
-            [_, "=", "lt:bool", ..] | [_, "=", "add:i64", ..] => {}
-            [_, "=", number] if number.ends_with(":i64") => {}
-            [name, "=", ..] => {
-                let kept: BTreeSet<&String> = names.values().collect();
-                let new = format!("v{}", kept.len());
-                names.insert(name.to_string(), new);
-                lines.push(renamed(line, &names));
-            }
-            // A kernel begins.
-            [] => {
-                names.clear();
-                lines.push(String::new());
-            }
-            _ => lines.push(renamed(line, &names)),
+    let line = |line: &str| match line.split_once("within:i64 -") {
+        Some((before, range)) => {
+            let (_, rest) = range.split_once("..").expect("a range");
+            format!("{before}within:i64 0..{rest}")
         }
-    }
-    lines.join("\n")
-}
-
-/// A line with other names of values, v and a number.
-fn renamed(line: &str, names: &BTreeMap<String, String>) -> String {
-    let parts = line.split_inclusive(|c: char| !c.is_alphanumeric());
-    let rename = |part: &str| {
-        let (name, end) = part.split_at(part.trim_end_matches(|c: char| !c.is_alphanumeric()).len());
-        names.get(name).map_or(name, String::as_str).to_string() + end
+        None => line.to_string(),
     };
-    parts.map(rename).collect()
+    kernels.lines().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -170,7 +170,7 @@ fn coordinate(at: usize, dims: &[usize], from_the_end: usize) -> usize {
 impl Way {
     /// The values with the mask on at one coordinate, or at every third element.
     fn hidden(&self, plain: &Values, random: &mut fastrand::Rng) -> Option<Values> {
-        let mask = plain.get(&self.mask)?;
+        let mask = plain.get(&self.mask).filter(|mask| mask.count() > 0)?;
         let dims = mask.dims().to_vec();
         let on = |x: f64| if self.off.is_finite() { 1.0 - self.off } else { x };
         let place = random.usize(..mask.count());
