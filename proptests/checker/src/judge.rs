@@ -4,8 +4,11 @@ use std::fmt;
 
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
-    Bounded, Class, InterpError, interpret,
-    ops::eval::{Data, Value},
+    Bounded, Class, InterpError, Op, interpret,
+    ops::{
+        Anchor,
+        eval::{Data, Value},
+    },
 };
 use eutectic_rewrites::{Contract, Rule, Sides};
 
@@ -130,6 +133,8 @@ pub fn judge(
     let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
     let strict = finite || is_pointwise(&sides.written) && is_pointwise(&sides.right);
+    let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
+    let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
@@ -137,7 +142,7 @@ pub fn judge(
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
-        let pair = Pair { contract, strict, ranged, ends, finite, extreme, dtype: l.dtype() };
+        let pair = Pair { contract, strict, ranged, ends, finite, selects, extreme, dtype: l.dtype() };
         let (wl, wr) = (&left.wild[root], &right.wild[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {

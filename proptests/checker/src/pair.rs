@@ -53,6 +53,8 @@ pub struct Pair {
     pub ends: bool,
     /// Whether all inputs are finite, or −∞ in a mask.
     pub finite: bool,
+    /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
+    pub selects: bool,
     /// Whether they are so large or small that intermediate results overflow or vanish.
     pub extreme: bool,
     pub dtype: DType,
@@ -107,6 +109,9 @@ impl Pair {
     fn kept(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (a, b) = (left.bounded.value, right.value);
         if left.wild || left.bounded.err.is_infinite() || right.bounded.err.is_infinite() {
+            return None;
+        }
+        if self.selects && b.is_finite() {
             return None;
         }
         let same = a == b || a.is_nan() && b.is_nan();
@@ -186,8 +191,16 @@ mod tests {
 
     /// Whether a pair of numbers keeps a contract; the left side may be wild.
     fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
-        let pair =
-            Pair { contract, strict, ranged: true, ends: true, finite: strict, extreme: false, dtype: DType::F32 };
+        let pair = Pair {
+            contract,
+            strict,
+            ranged: true,
+            ends: true,
+            finite: strict,
+            selects: false,
+            extreme: false,
+            dtype: DType::F32,
+        };
         let of = |(value, wild): (f64, bool)| Number {
             value,
             bounded: Bounded::new(value, 0.0, DType::F32),

@@ -79,7 +79,7 @@ const SUBTLE: [&str; 5] = [
     "fuse/mask-where-finite",
     "fuse/mask-where-ten-thousand",
     "f16/attention",
-    "unfuse/split-reduction[reduce-max]",
+    "unfuse/split-extremum[reduce-max]",
 ];
 
 #[test]
