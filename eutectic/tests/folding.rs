@@ -47,8 +47,11 @@ fn numbers(dtype: DType) -> Vec<f64> {
     Tensor::from_f64(dtype, &[all.len()], all).to_f64()
 }
 
+/// The element types of the operands, and the attributes.
+type Call = (Vec<DType>, Vec<(&'static str, Attr)>);
+
 /// The element types and attributes with which an op may be asked for.
-fn calls(op: Op, dtype: DType) -> Vec<(Vec<DType>, Vec<(&'static str, Attr)>)> {
+fn calls(op: Op, dtype: DType) -> Vec<Call> {
     let count = op.signature().operands.len();
     let mut types = vec![dtype; count];
     if count == 3 {

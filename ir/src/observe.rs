@@ -95,9 +95,7 @@ impl Observers {
         }
         // A state that is observed makes the value that it becomes observed: the next run reads it.
         while observers.hand_on(graph, &first) {}
-        for at in 0..graph.len() {
-            observers.values[at] = observers.values[first[at]];
-        }
+        observers.values = first.iter().map(|&first| observers.values[first]).collect();
         observers
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn stored_values(planned: &Planned) -> Result<Vec<StoredValue>, Error
         let positions = Positions::default();
         let kernels = block.searched.priced.kernels.iter().map(|(parts, _)| {
             let built = build::kernel(&block.classes, &block.searched.plan, parts, &positions, usize::MAX);
-            built.map(|built| (built.classes, built.reads)).map_err(|problem| Error::Plan(problem))
+            built.map(|built| (built.classes, built.reads)).map_err(Error::Plan)
         });
         kernels.collect::<Result<Vec<_>, Error>>()
     });

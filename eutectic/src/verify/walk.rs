@@ -113,8 +113,8 @@ impl<'a, 'v> Walk<'a, 'v> {
         let mut values: FxHashMap<NodeId, Expected> = FxHashMap::default();
         let mut results = Results::default();
         let ids: FxHashMap<String, NodeId> = graph.nodes().map(|(id, _)| (value(id), id)).collect();
-        for at in 0..stages.len() {
-            if let Some(part) = stages[at] {
+        for (at, stage) in stages.iter().enumerate() {
+            if let Some(part) = *stage {
                 let given = self.given;
                 let of_stage = |name: &str| match ids.get(name) {
                     Some(id) => values.get(id).cloned().or_else(|| leaf(graph, *id, given, named)),

@@ -157,11 +157,11 @@ struct Row {
 impl Row {
     /// The ends of the range of its element type, where it is about these.
     fn ends(&self, rule: &Rule) -> Vec<f64> {
-        let bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
+        let mut bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
             Some(Bound::DType(dtype)) => Some(*dtype),
             _ => None,
         });
-        let dtype = bound.filter(|dtype| dtype.is_float()).next().unwrap_or(DType::F32);
+        let dtype = bound.find(|dtype| dtype.is_float()).unwrap_or(DType::F32);
         if self.style == Style::Ends { boundary::ends(dtype, true) } else { Vec::new() }
     }
 }

@@ -166,7 +166,8 @@ fn stored_masks_hide_values(device: &Device) {
     each(&SELECTING, |seed, case| {
         let [_, queries, keys, ..] = case.extents;
         // The first query sees nothing; the first key is seen by every third one.
-        let sees = |s: usize, t: usize| s > 0 && if t == 0 { s % 3 == 1 } else { (s + t) % 4 != 0 && t + 2 < keys };
+        let sees =
+            |s: usize, t: usize| s > 0 && if t == 0 { s % 3 == 1 } else { !(s + t).is_multiple_of(4) && t + 2 < keys };
         let garbage = |_: usize, t: usize| match t {
             0 => Garbage { key: None, value: Some(f64::NAN) },
             _ if t + 2 >= keys => Garbage { key: Some(f64::INFINITY), value: Some(f64::INFINITY) },

@@ -80,7 +80,7 @@ pub fn softplus<L: Level>(x: f32) -> f32 {
     let e = exp_up_to_most::<L>(-x.abs());
     let s = e / (2.0 + e);
     let z = s * s;
-    let p = polynomial::<L, 4>(z, [0.666_664_16, 0.400_215_28, 0.280_017_97, 0.280_120_2]);
+    let p = polynomial::<L, 4>(z, [0.666_664_2, 0.400_215_28, 0.280_017_97, 0.280_120_2]);
     let rest = L::fma(-s, L::fma(-z, p, e), e);
     (if x < 0.0 { 0.0 } else { x }) + rest
 }
