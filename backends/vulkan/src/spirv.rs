@@ -186,6 +186,7 @@ mod tests {
     fn the_cache_is_of_the_compiler_that_is_there() {
         let lock = include_str!("../../../Cargo.lock");
         let version = lock.split("name = \"naga\"\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
-        assert_eq!(version.map(|version| format!("naga {version}")).as_deref(), Some(NAGA));
+        let naga = version.map(|version| format!("naga {version},"));
+        assert!(naga.is_some_and(|naga| NAGA.starts_with(&naga)));
     }
 }

@@ -5,6 +5,8 @@ mod ids;
 mod points;
 mod walk;
 
+use eutectic_ir::ops::Ids;
+
 use super::{
     access::{CompiledAccess, TileGuard},
     copy::{self, CopySide, copy},
@@ -17,7 +19,17 @@ use crate::simd::{
     prefetch::Prefetch,
     stream::{LINE, prefetch},
 };
-use ids::IdCheck;
+/// A check of the integers that a value has.
+struct IdCheck<'a> {
+    /// The value.
+    arg: usize,
+    /// Which integers are legal.
+    ids: Ids,
+    /// The number of the check in the kernel.
+    check: usize,
+    /// Where it counts.
+    guards: &'a [TileGuard],
+}
 
 /// A program at work on a tile.
 struct TileRun<'a> {

@@ -7,6 +7,8 @@
 using std::fabs; using std::exp; using std::log; using std::sqrt; using std::sin; using std::cos; using std::tan; using std::atan;
 using std::asin; using std::acos; using std::sinh; using std::cosh; using std::asinh; using std::acosh; using std::atanh; using std::expm1;
 using std::tanh; using std::erf; using std::erfc; using std::log1p; using std::floor; using std::ceil; using std::rint; using std::pow;
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 using std::fmod; using std::copysign; using std::fma;
 
 #define FN static inline

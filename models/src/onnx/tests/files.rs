@@ -119,7 +119,7 @@ fn two_tensors_of_one_name_are_an_error() {
         ..Default::default()
     });
     let error = import(&proto).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("at v: the file has two tensors of that name"), "{error}");
+    assert!(error.contains("v: the file has two tensors of that name"), "{error}");
 }
 
 #[test]

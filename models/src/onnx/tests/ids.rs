@@ -147,7 +147,8 @@ fn of_rows(node: NodeProto, rows: &[&[f64]], folded: bool, k: Option<i64>) -> Ve
     let dims = [rows.len() as i64, rows[0].len() as i64];
     let all = rows.concat();
     let mut graph = GraphProto { node: vec![node], ..Default::default() };
-    graph.output = vec![port(graph.node[0].output.last().unwrap(), &[1])];
+    let name = graph.node[0].output.last().cloned();
+    graph.output = vec![ValueInfoProto { name, ..Default::default() }];
     graph.initializer.extend(k.map(|k| integers("k", &[k])));
     match folded {
         true => graph

@@ -1,6 +1,6 @@
 //! Angles: sine, cosine, tangent and their inverses, in `f64`.
 
-use super::{ROUND_F64, polynomial_f64};
+use super::polynomial::{ROUND_F64, polynomial_f64};
 
 /// π/2 = `QUARTER_HIGH + QUARTER_LOW`; the high part has so few bits that its product with a number of quarter turns is exact.
 const QUARTER_HIGH: f64 = 1.570_796_310_901_641_8;

@@ -1,10 +1,10 @@
 //! The error function, and the activation that is made of it.
 
 use super::{
-    Level,
     exponential::{power, reduced, reduced_sum},
-    polynomial,
+    polynomial::polynomial,
 };
+use crate::simd::level::Level;
 
 /// erfc z for z ≥ 0, within 6 ulp up to z = 9.15; beyond, where it is about to become subnormal, 0.
 ///

@@ -2,7 +2,8 @@
 
 use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 
-use super::{Level, polynomial};
+use super::polynomial::polynomial;
+use crate::simd::level::Level;
 
 /// ln 2 = `LN2_HIGH + LN2_LOW`; the high part has so few bits that its product with an exponent is exact.
 const LN2_HIGH: f32 = 0.693_359_4;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
-use super::{ROUND_F64, polynomial_f64};
+use super::polynomial::{ROUND_F64, polynomial_f64};
 
 /// eᵃ − 1 for a ≥ 0, up to 100, beyond which e¹⁰⁰ − 1; of relative error 2⁻³⁵.
 #[inline(always)]

@@ -1,10 +1,10 @@
 //! Functions of 1 + eˣ: sigmoid, tanh, softplus, and the activations that are made of them.
 
 use super::{
-    Level,
     exponential::{LEAST, exp_up_to_most, power, reduced, reduced_sum},
-    polynomial,
+    polynomial::polynomial,
 };
+use crate::simd::level::Level;
 
 /// 1 + eˣ, within 1 ulp, for x from −87 to 88.
 #[inline(always)]

@@ -111,7 +111,10 @@ fn hyperbolic_functions() {
 #[test]
 fn angles() {
     let few = |f: Function, exact: fn(f64) -> f64| {
-        inputs().filter(|x| x.is_nan() || x.abs() <= FEW_TURNS).map(|x| ulps(f(x), exact(f64::from(x)))).fold(0.0, f64::max)
+        inputs()
+            .filter(|x| x.is_nan() || x.abs() <= FEW_TURNS)
+            .map(|x| ulps(f(x), exact(f64::from(x))))
+            .fold(0.0, f64::max)
     };
     assert!(few(sin, f64::sin) <= 1.0 && few(cos, f64::cos) <= 1.0 && few(tan, f64::tan) <= 1.0);
     check(&[

@@ -5,23 +5,11 @@ use eutectic_ir::{
     ops::{Ids, OutOfRange},
 };
 
-use super::TileRun;
+use super::{IdCheck, TileRun};
 use crate::tile::{
     access::{TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
 };
-
-/// A check of the integers that a value has.
-pub(super) struct IdCheck<'a> {
-    /// The value.
-    pub arg: usize,
-    /// Which integers are legal.
-    pub ids: Ids,
-    /// The number of the check in the kernel.
-    pub check: usize,
-    /// Where it counts.
-    pub guards: &'a [TileGuard],
-}
 
 /// An integer as registers have it.
 trait Id: Copy + Default {
