@@ -7,7 +7,7 @@ use eutectic_ir::{
 
 use super::{IdCheck, TileRun};
 use crate::tile::{
-    access::{TileGuard, all_hold},
+    access::all_hold,
     domain::{AxisMask, MAX_RANK},
 };
 
