@@ -1,4 +1,4 @@
-//! Plans beside the program as written: right ones pass, and wrong rules and wrong kernels are named.
+//! Compares plans with the program as written: right ones pass, and wrong rules and wrong kernels are named.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -288,7 +288,7 @@ fn a_cast_to_a_narrower_type_is_rounding_unless_every_bit_is_promised() {
     assert_eq!(strict.blame.unwrap().cause, Cause::Rules(vec![vec!["wrong/cast-there-and-back".into()]]));
 }
 
-/// Computes products whose result has so many columns with the wrong sign.
+/// Negates products whose result has a given number of columns.
 struct WrongProducts {
     cpu: Cpu,
     columns: usize,

@@ -119,7 +119,7 @@ fn seed(name: &str, lane: usize) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ (lane as u64).rotate_left(32), hash)
 }
 
-/// Moves each element of a floating tensor up or down by a unit in the last of so many significant bits. Whole numbers, infinities
+/// Moves each element of a floating tensor up or down by one unit in the last of `bits` significant bits. Whole numbers, infinities
 /// and NaN stay: masks, ids and counts are exact in every program. A number that has no more bits moves by a unit of its own type.
 fn disturb(tensor: &Tensor, bits: u32, seed: u64) -> Tensor {
     let dtype = tensor.dtype();

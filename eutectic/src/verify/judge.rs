@@ -54,7 +54,7 @@ pub struct Difference {
     pub allowed: f64,
 }
 
-/// A tensor beside the reference.
+/// A tensor and its reference.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     /// How many elements there are.

@@ -1,4 +1,4 @@
-//! Runs a program as written beside the plan that was chosen for it, and says which rule or kernel is at fault where they differ.
+//! Compares a program as written with the plan that was chosen for it, and names the rule or kernel at fault where they differ.
 //!
 //! The *program as written* is the graph op by op, on the processor, by rules that say what ops are and by no other rule. How far the
 //! result of a plan may be from it is told in two ways:
@@ -75,7 +75,7 @@ pub enum Judge {
     Disturbed,
 }
 
-/// A result of a program beside that of the program as written.
+/// A result of a plan and that of the program as written.
 #[derive(Clone, Debug)]
 pub struct VerifiedResult {
     /// The name of the output, or of the state.
@@ -88,7 +88,7 @@ pub struct VerifiedResult {
     pub comparison: Comparison,
 }
 
-/// A plan beside the program as written.
+/// A plan compared with the program as written.
 #[derive(Debug)]
 pub struct Verified {
     /// The plan.

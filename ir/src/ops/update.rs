@@ -1,4 +1,4 @@
-//! Tensors with a part of them written anew. What would lie outside of the tensor is left out, because rules make these ops of selections
+//! Tensors with a part of them replaced. Elements outside of the tensor are left out, because rules make these ops of selections
 //! that say so; where it is to be an error, `checked-id` comes before.
 
 use super::{

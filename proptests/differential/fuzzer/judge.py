@@ -11,7 +11,7 @@ from .values import is_float
 
 # Disturbed evaluations at first, and before a disagreement is reported.
 FIRST, LATER = 4, 40
-# An error may be so many times as large as the disturbances show, and so many units beyond.
+# The factor by which an error may exceed the disturbances, and the units that are allowed on top.
 FACTOR, UNITS = 4.0, 4.0
 
 
@@ -62,7 +62,7 @@ class Judge:
             yield noise
 
     def spread(self, expected, contract, draws):
-        """Widens the spreads of a contract to so many disturbed evaluations."""
+        """Widens the spreads of a contract to a given number of disturbed evaluations."""
         key = contract
         state = expected.spread.setdefault(key, {'draws': 0, 'of': {name: np.zeros(v.shape) for name, v in expected.values.items()}})
         for noise in self.noises(expected, contract, state['draws'], draws):

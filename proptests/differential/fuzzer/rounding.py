@@ -34,7 +34,7 @@ def spacing(x, dtype):
 
 
 def stepped(x, steps, unit=None):
-    """Moves finite, nonzero numbers by so many units in the last place of their type, or of the type `unit`."""
+    """Moves finite, nonzero numbers by a number of units in the last place of their type, or of the type `unit`."""
     if not is_float(x.dtype):
         return x
     with np.errstate(all='ignore'):

@@ -100,7 +100,7 @@ def tensor(rng, shape, dtype, mood='tame'):
 
 
 def shape(rng, rank=None, most=64):
-    """Draws a shape of rank 0 to 5: size-1, odd and now and then empty dims, at most so many elements."""
+    """Draws a shape of rank 0 to 5: size-1, odd and now and then empty dims, at most `most` elements."""
     if rank is None:
         rank = int(rng.choice(6, p=[0.05, 0.2, 0.3, 0.25, 0.15, 0.05]))
     pool, p = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 0], [14, 15, 15, 10, 10, 8, 7, 6, 4, 4, 2, 1]

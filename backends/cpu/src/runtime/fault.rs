@@ -26,7 +26,7 @@ impl IndexFault {
         }
     }
 
-    /// Reports an access outside of a buffer of so many elements: memory is looked after at each access, whatever was checked before.
+    /// Reports an access outside of a buffer of `count` elements: every access is checked, whatever was checked before.
     pub fn report_access(&self, at: i64, count: usize) {
         self.report(OutOfRange { id: at, ids: Ids { extent: count as i64, from_end: false } }, NO_CHECK);
     }

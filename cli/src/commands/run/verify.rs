@@ -1,4 +1,4 @@
-//! `run --verify`: the chosen plan beside the program as written, on the same inputs, and what is at fault where they differ.
+//! `run --verify`: compares the chosen plan with the program as written, on the same inputs, and names the fault where they differ.
 
 use std::io::{Write, stdout};
 

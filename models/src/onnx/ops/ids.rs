@@ -10,7 +10,7 @@ use super::super::{
     error::NodeError,
 };
 
-/// The elements that ids name along an axis of so many, negative ones counted from its end.
+/// The elements that ids name along an axis of a given extent; negative ids count from its end.
 pub(super) fn named(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     checked(c, ids, Ids { extent: extent as i64, from_end: true })
 }

@@ -73,7 +73,7 @@ pub(super) fn wanted(windows: &Windows) -> bool {
     phases > 1 && phases <= MOST && !is_apart
 }
 
-/// x [N G·I H W] by w [G·I O P Q], in so many groups. `windows` has at most as much padding as a window reaches.
+/// x [N G·I H W] by w [G·I O P Q], in G groups. `windows` has at most as much padding as a window reaches.
 pub(super) fn conv_transpose(
     c: &mut NodeCall<'_, '_>,
     [x, w]: [NodeId; 2],

@@ -104,7 +104,7 @@ fn written(
     c.reshape(result, &dims)
 }
 
-/// The coordinate that an id, by its number in a tensor of extents `given`, names along an axis of so many places.
+/// Returns the coordinate of an id along an axis of `extent` places. The id has this number in a tensor of shape `given`.
 fn coordinate(id: i64, extent: usize, number: usize, given: &[usize]) -> Result<usize, NodeError> {
     let ids = Ids { extent: extent as i64, from_end: true };
     let place = ids.place(id).and_then(|at| usize::try_from(at).ok());

@@ -13,7 +13,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
 
-/// At most so many elements of padding are listed one by one.
+/// The largest number of padding elements that are listed one by one.
 const LISTED: i64 = 1 << 24;
 
 /// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.

@@ -1,4 +1,4 @@
-//! What a file says beside its nodes: defaults of inputs, tensors of one name, lengths of external data, declared outputs.
+//! Parts of a file other than its nodes: defaults of inputs, tensors of one name, lengths of external data, declared outputs.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
@@ -17,7 +17,7 @@ const TYPES: [(DType, i32); 10] = [
     (DType::Bf16, 16),
 ];
 
-/// y = x of that type where it is w, with w of so many elements as an input and 1 in the file.
+/// y = x of that type where it is w, with w as an input of a given size, and as 1 in the file.
 fn defaulted(code: i32, dims: &[i64], ir_version: i64) -> Model {
     let typed = |name: &str| {
         let mut port = port(name, dims);

@@ -100,7 +100,7 @@ fn padding_repeats_elements_however_far_it_goes() {
             }
             for mode in ["reflect", "wrap", "edge"] {
                 let pad = node("Pad", &["x", "pads"], &["y"], vec![text("mode", mode)]);
-                // Step by step from the first element, turning around at the ends; what is cut off is still reflected.
+                // Step by step from the first element, turning around at the ends; elements that are cut off are still reflected.
                 let reflected = |at: i64| {
                     let (mut place, mut step) = (0, if at < 0 { -1 } else { 1 });
                     for _ in 0..at.abs() {

@@ -22,7 +22,7 @@ fn quarter_turns(x: f32) -> (f64, f64, u32) {
     (r * (1.0 + z * polynomial_f64(z, sine)), polynomial_f64(z, cosine), shifted.to_bits() as u32)
 }
 
-/// The sine of the angle that is so many quarter turns more.
+/// Returns the sine of an angle after a number of quarter turns is added to it.
 #[inline(always)]
 fn turned(x: f32, more: u32) -> f32 {
     let (sine, cosine, n) = quarter_turns(x);

@@ -8,7 +8,7 @@ use crate::simd::level::Level;
 
 /// erfc z for z ≥ 0, within 6 ulp up to z = 9.15; beyond, where it is about to become subnormal, 0.
 ///
-/// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3); what is lost in squaring goes into the exponential as its tail.
+/// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3); the rounding error of z² goes into the exponential as its tail.
 #[inline(always)]
 fn erfc_positive<L: Level>(z: f32) -> f32 {
     const LIMIT: f32 = 9.15;
@@ -55,7 +55,7 @@ fn square_rest<L: Level>(z: f32, square: f32) -> f32 {
 pub fn erf<L: Level>(x: f32) -> f32 {
     let a = x.abs();
     let z = x * x;
-    // Beside x, what is less than 1 of the slope is a small summand.
+    // The part of the slope below 1 is a small summand next to x.
     let slope = polynomial::<L, 7>(
         z,
         [0.128_379_17, -0.376_126_35, 0.112_837_195, -0.026_860_753, 0.005_204_437_8, -0.000_818_196, 0.000_085_390_1],
@@ -68,7 +68,7 @@ pub fn erf<L: Level>(x: f32) -> f32 {
 
 /// x·Φ(x), Φ the normal distribution function, within 8 ulp: no cancellation for negative x.
 ///
-/// Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c), c = 3√2, for a ≥ 0; what is lost in squaring is made good in the
+/// Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c), c = 3√2, for a ≥ 0; the rounding error of a² is corrected in the
 /// exponential.
 #[inline(always)]
 pub fn gelu_erf<L: Level>(x: f32) -> f32 {
@@ -97,7 +97,7 @@ pub fn gelu_erf<L: Level>(x: f32) -> f32 {
     let square = a * a;
     let (e, n) = reduced_sum::<L>(-0.5 * square, |r| L::fma(-0.5, square_rest::<L>(a, square), r));
     let y = L::fma(e, p * t, p * t);
-    // Times 2ⁿ. Where that may be subnormal, it is 2⁶⁴ times as much; beside 1 it does not count.
+    // Times 2ⁿ. Where that may be subnormal, it is 2⁶⁴ times as much; it vanishes when 1 is added.
     let part = if a > 12.5 { 64 << 23 } else { 0 };
     let y = f32::from_bits(y.to_bits().wrapping_add(n << 23).wrapping_add(part));
     let tail = if vanishes { 0.0 } else { y };

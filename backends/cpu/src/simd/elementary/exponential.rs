@@ -73,7 +73,7 @@ pub(super) fn exp_up_to_most<L: Level>(x: f32) -> f32 {
     f32::from_bits((y.to_bits() as i32).max(low.to_bits() as i32) as u32)
 }
 
-/// eˣ for x ≤ 0 (and NaN), within 1.25 ulp, 0 below −87: weights beside which less does not count.
+/// eˣ for x ≤ 0 (and NaN), within 1.25 ulp, 0 below −87, since such a weight does not change a sum.
 #[inline(always)]
 pub fn exp_of_negative<L: Level>(x: f32) -> f32 {
     let (t, n) = reduced::<L>(x);
@@ -120,7 +120,7 @@ fn log_of<L: Level>(f: f32, e: f32) -> f32 {
     L::fma(e, LN2_HIGH, f - (half - L::fma(s, half + p, e * LN2_LOW)))
 }
 
-/// log(1 + x), within 2 ulp: what is lost in adding goes into the logarithm. −∞ at −1, NaN below.
+/// log(1 + x), within 2 ulp: the rounding error of 1 + x is added to the logarithm. −∞ at −1, NaN below.
 #[inline(always)]
 pub fn log1p<L: Level>(x: f32) -> f32 {
     let u = 1.0 + x;

@@ -1,4 +1,4 @@
-//! Each function over all exponents and signs, beside `f64`.
+//! Compares each function with `f64` over all exponents and signs.
 
 use eutectic_ir::functions;
 
