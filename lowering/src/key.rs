@@ -94,7 +94,17 @@ impl Forms {
             next += 1;
             key = mix(key, COMPUTED | u64::from(self.nodes[class][if c.scalar.is_some() { 0 } else { choice }]));
         }
-        kernel.stores.iter().fold(mix(key, STORED), |key, &class| mix(key, numbers[class].1))
+        key = mix(key, STORED);
+        for &class in &kernel.stores {
+            // A leaf that is an output is copied; no op of the kernel reads it.
+            if numbers[class].0 != *turn {
+                numbers[class] = (*turn, next);
+                next += 1;
+                key = mix(key, READ | u64::from(self.reads[class]));
+            }
+            key = mix(key, numbers[class].1);
+        }
+        key
     }
 }
 
@@ -183,5 +193,27 @@ mod tests {
             .collect();
         assert_eq!((keys[0], keys[1]), (keys[2], keys[3]));
         assert_ne!(keys[0], keys[1]);
+    }
+
+    #[test]
+    fn copies_of_leaves_are_told_by_what_they_copy() {
+        let mut graph = eutectic_ir::Graph::new("copies");
+        for (name, shape) in [("a", [4, 1]), ("b", [3, 4]), ("c", [4, 1])] {
+            let leaf = graph.input(name, Type::tensor(eutectic_ir::DType::F32, &shape)).unwrap();
+            graph.output(&format!("{name}_out"), leaf).unwrap();
+        }
+        let classes = EClasses::of(&graph);
+        let forms = Forms::of(&classes, &ClassFacts::of(&classes));
+        let n = classes.classes.len();
+        let plan = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
+        let [a, b, c] = classes.outputs[..] else { panic!("{:?}", classes.outputs) };
+        let key = |stores: &[ClassId]| {
+            let parts = PlanKernel { stores: stores.to_vec(), interior: vec![], reads: stores.to_vec(), load: false };
+            forms.key(&classes, &plan, &parts)
+        };
+        assert_eq!(key(&[a]), key(&[c]));
+        assert_ne!(key(&[a]), key(&[b]));
+        assert_eq!(key(&[a, b]), key(&[c, b]));
+        assert_ne!(key(&[a, b]), key(&[a, c]));
     }
 }
