@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     Attr, Attrs, Class, Graph, NodeId, Op,
     graph::{Node, SubGraph},
-    ops::{Anchor, Loop, Reduction},
+    ops::{Anchor, Loop, Reduction, Writes},
 };
 
 /// The observer of each value, where it has one.
@@ -26,7 +26,7 @@ impl Op {
             self.def().class,
             Class::Pointwise
                 | Class::View(_)
-                | Class::Update(..)
+                | Class::Update(_, Writes::Apart | Writes::InOrder | Writes::Combined(Reduction::Max | Reduction::Min))
                 | Class::Anchor(Anchor::Reduction(Reduction::Max | Reduction::Min))
         )
     }

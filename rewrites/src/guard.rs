@@ -104,11 +104,11 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     let bindings = bind(rule, pattern, facts, sight)?;
     let members = [bindings];
     same_types(rule, pattern, facts, sight, &members)?;
-    if rule.phase != Phase::Legalize && rule.contract != Contract::Exact {
-        for (root, at) in rule.roots.iter().zip(&pattern.roots) {
-            if let Some(observer) = facts.observer(sight.heads[*at]) {
-                return Err(GuardMisfit::Observed(observer).at(&root.span));
-            }
+    if rule.contract != Contract::Exact {
+        let mut roots = rule.roots.iter().zip(&pattern.roots);
+        let observed = roots.find_map(|(root, at)| Some((root, facts.observer(sight.heads[*at])?)));
+        if let Some((root, observer)) = observed.filter(|_| !rule.defines_an_op()) {
+            return Err(GuardMisfit::Observed(observer).at(&root.span));
         }
     }
     let [bindings] = members;

@@ -199,8 +199,8 @@ impl Rule {
         })
     }
 
-    /// Whether it says what an op is: a composite one by others, a surface form by the one that kernels take. That is no liberty
-    /// with the op's rounding, which has no other.
+    /// Whether it defines an op by others: one whose order of rounding is left to its kernel ([`Class::leaves_order_open`]), or a
+    /// surface form by the one that kernels take. That is no liberty with the op's rounding, which has no other.
     pub fn defines_an_op(&self) -> bool {
         // What takes one result out of several says what that result is.
         let defined = |root: &Root| match &root.left {
@@ -209,13 +209,14 @@ impl Rule {
             }
             term => Some(term.clone()),
         };
-        let composite = |root: &Root| match defined(root) {
-            Some(Term::Call(AppliedOp { op: OpTerm::Named(op), args, .. })) => {
-                matches!(op.def().class, Class::Composite) && !args.iter().any(|arg| matches!(arg, Term::Call(_)))
+        let is_open = |root: &Root| match defined(root) {
+            Some(Term::Call(AppliedOp { op, args, .. })) => {
+                op.ops().iter().all(|op| op.def().class.leaves_order_open())
+                    && !args.iter().any(|arg| matches!(arg, Term::Call(_)))
             }
             _ => false,
         };
-        self.phase == Phase::Legalize || self.pack() == "decompose" && self.roots.iter().all(composite)
+        self.phase == Phase::Legalize || self.pack() == "decompose" && self.roots.iter().all(is_open)
     }
 
     /// File and line.

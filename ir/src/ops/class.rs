@@ -28,6 +28,14 @@ pub enum Class {
     Loop,
 }
 
+impl Class {
+    /// Whether the order in which an op of this class adds up or combines is left to its kernel: a rule that defines such an op by
+    /// others is no liberty with its rounding.
+    pub fn leaves_order_open(&self) -> bool {
+        matches!(self, Class::Composite | Class::Update(_, Writes::Combined(_)))
+    }
+}
+
 /// Where a view reads; or why no map says that, for extents at run time that lie where no map can follow them.
 pub type ViewMap = fn(&ViewCall<'_>) -> Result<Access, String>;
 

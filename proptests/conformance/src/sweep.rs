@@ -65,10 +65,9 @@ impl Sweep<'_> {
         let exact = self.compiler.clone().with_rules(rules);
         each(count, steps, seed, |case: Case| {
             // The order of a sum or product is its kernel's, and a composite op is defined in several ways.
-            let has_one_result = |op: Op| match op.def().class {
-                Class::Composite => false,
+            let has_one_result = |op: Op| match &op.def().class {
                 Class::Anchor(Anchor::Ranking) => true,
-                Class::Anchor(_) => op.hands_on(),
+                class if matches!(class, Class::Anchor(_)) || class.leaves_order_open() => op.hands_on(),
                 _ => true,
             };
             if !case.graph.nodes().all(|(_, node)| has_one_result(node.op)) {
