@@ -364,6 +364,10 @@ fn scalar_of(
                 return None;
             }
             let access = access(facts, read, node, operands, ty)?;
+            // An id out of range is an error, whatever the table holds.
+            if access.pieces.iter().any(|p| p.via.is_some()) {
+                return None;
+            }
             let mut values = access.pieces.iter().map(|p| scalars[p.operand]).chain(access.fill.map(Number::float));
             let first = values.next()??;
             values.all(|v| v.is_some_and(|v| v.to_bits() == first.to_bits())).then_some(first)

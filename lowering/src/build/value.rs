@@ -173,8 +173,9 @@ impl KernelBuilder<'_> {
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not read")?;
         let mut pieces = Vec::new();
         for piece in access.pieces {
-            let Some((own, guards)) = narrowed(guards, piece.guards, &scope.body.domain) else { continue };
+            let Some((mut own, guards)) = narrowed(guards, piece.guards, &scope.body.domain) else { continue };
             let mut at = piece.at;
+            let mut checked = None;
             if let Some((ids, ids_at)) = piece.via {
                 let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
                 let extent = self.shape(node.operands[piece.operand])?[axis].clone();
@@ -183,13 +184,18 @@ impl KernelBuilder<'_> {
                     None => {
                         let of_ids = scope.place(ids_at, guards.clone());
                         let arg = self.value(node.operands[ids], &of_ids, scope)?;
-                        let id = self.within(class, (arg, extent, false), &guards, scope)?;
+                        let id = self.within(class, (arg, extent.clone(), false), &guards, scope)?;
+                        checked = Some((id, extent));
                         Index::atom(Atom::Value(id))
                     }
                 };
             }
             let place = scope.place(at, guards);
             let value = self.value(node.operands[piece.operand], &place, scope)?;
+            // Every row of the table is the same, so that nothing read depends on the id; it is checked all the same.
+            if let Some((id, extent)) = checked.filter(|(id, _)| !scope.body.depends(value, *id)) {
+                own.push((Index::atom(Atom::Value(id)), 0..extent.capacity().unwrap_or(i64::MAX)));
+            }
             pieces.push((own, value));
         }
         match (pieces.as_slice(), access.fill) {

@@ -34,7 +34,10 @@ macro_rules! suites {
         fn $name() {
             passes(stringify!($name), $levels);
         }
-    )* };
+    )*
+        /// The suites above.
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
 }
 
 suites! {
@@ -50,10 +53,19 @@ suites! {
     sessions on BEST,
     states on BEST,
     scatters on BEST,
+    ids on ALL,
     failures on BEST,
     extents on BEST,
     precision on BEST,
     decode on BEST,
     graphs on BEST,
     programs on BEST,
+}
+
+#[test]
+fn every_suite_is_run() {
+    // `backend_rules.rs` runs the suite of rules.
+    let missing: Vec<_> =
+        SUITES.iter().map(|suite| suite.name).filter(|name| *name != "rules" && !NAMES.contains(name)).collect();
+    assert_eq!(missing, [""; 0]);
 }

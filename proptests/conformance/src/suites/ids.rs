@@ -16,6 +16,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     an_id_is_reported_by_the_op_that_reads_by_it,
     constant_ids_are_checked_when_a_program_is_loaded,
     a_table_without_rows_has_no_ids,
+    ids_of_a_table_of_equal_rows_are_checked,
     rows_with_nan_have_their_extrema_there,
     nan_is_the_largest_in_the_order_of_a_row,
 ];
@@ -215,6 +216,30 @@ fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
 const NAN: f64 = f64::NAN;
 
 /// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; infinities and zeros of both signs beside it.
+/// Nothing that is read depends on the id.
+fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
+    let tables = [
+        ("f32[]", "(reshape t :shape [1])", 1, 1),
+        ("f32[]", "(expand t :shape [4])", 4, 1),
+        ("f32[2]", "(expand (reshape t :shape [1 2]) :shape [4 2])", 4, 2),
+        ("f32[]", "(add (const f32[4] { 1 1 1 1 }) (expand t :shape [4]))", 4, 1),
+        ("f32[]", "(const f32[4] { 0 0 0 0 })", 4, 1),
+    ];
+    for (ty, table, rows, columns) in tables {
+        let text = format!(
+            "(input t {ty}) (input i i64[3]) (output y (gather {table} (checked-id i :extent {rows}) :axis 0) :origin equal)"
+        );
+        let t = || floats(DType::F32, if columns == 1 { &[] } else { &[2] }, &numbers(columns));
+        for result in runs(device, &graph(&text), &[t(), ints(DType::I64, &[3], &[0, -1, rows - 1])]) {
+            assert!(result.is_ok(), "{text}: {result:?}");
+            device.judge();
+        }
+        for wrong in [rows, -rows - 1] {
+            fails(device, &text, &[t(), ints(DType::I64, &[3], &[0, wrong, 0])], (wrong, rows, "equal"));
+        }
+    }
+}
+
 fn rows_with_nan_have_their_extrema_there(device: &Device) {
     let inf = f64::INFINITY;
     let mut cases: Vec<Vec<Vec<f64>>> = vec![
