@@ -22,12 +22,18 @@ def _scores(case):
     return {'MatMul', 'Softmax'} <= {node.op for node in case.nodes} and _beyond(case, 40)
 
 
+def _resized(case):
+    return any(node.op in ('Resize', 'Upsample') for node in case.nodes)
+
+
 # (contract or None, sorts of failure, pattern of the message, condition on the case, reason)
 EXPLAINED = [
     (None, ('infinity made', 'NaN made', 'infinity lost', 'NaN lost', 'value'), '', _products,
      'a product in another order overflows or vanishes on the way; contracts promise nothing beyond 2^40, and ONNX no order'),
     ('default', ('infinity made', 'NaN made', 'infinity lost', 'NaN lost', 'value'), '', _scores,
      'attention scales scores after their product, which overflows; contracts promise nothing for products beyond 2^40'),
+    (None, ('NaN lost',), '', _resized,
+     'Resize does not read an element whose weight is 0; the references multiply it by 0'),
     (None, ('refused',), 'beyond once', lambda case: True, 'Pad in mode reflect or wrap beyond once is refused, which the message says'),
 ]
 

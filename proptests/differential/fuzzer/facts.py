@@ -11,6 +11,7 @@ Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor
 Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Concat Shape Size DepthToSpace SpaceToDepth Slice Split Pad Identity
 Gather GatherElements GatherND ArgMax ArgMin Hardmax OneHot TopK Constant ConstantOfShape EyeLike Trilu Scatter ScatterElements
 ScatterND TensorScatter ReduceMax ReduceMin MaxPool GlobalMaxPool Dropout QuantizeLinear Mod Upsample ReverseSequence
+MatMulInteger ConvInteger QLinearMatMul QLinearConv DynamicQuantizeLinear
 '''
 
 # Elementary functions and what is composed of them, element by element: a few units in the last place.
@@ -30,7 +31,7 @@ GridSample Attention RotaryEmbedding RNN GRU LSTM If Loop Scan DFT STFT MelWeigh
 ROUNDING = {op: kind for kind, ops in ((EXACT, _EXACT), (MOVE, _MOVE), (ULP, _ULP), (SUM, _SUM)) for op in ops.split()}
 
 DISCONTINUOUS = set('''
-Floor Ceil Round Mod Sign Equal Less LessOrEqual Greater GreaterOrEqual ArgMax ArgMin Hardmax TopK QuantizeLinear
+Floor Ceil Round Mod Sign Equal Less LessOrEqual Greater GreaterOrEqual ArgMax ArgMin Hardmax TopK QuantizeLinear DynamicQuantizeLinear
 ThresholdedRelu Shrink OneHot Not And Or Xor If Loop Range
 '''.split())
 

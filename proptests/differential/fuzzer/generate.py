@@ -15,7 +15,8 @@ SINCE = {
     'CumProd': 26, 'CumSum': 11, 'LessOrEqual': 12, 'GreaterOrEqual': 12, 'Round': 11, 'GatherND': 11, 'GatherElements': 11,
     'ScatterElements': 11, 'ScatterND': 11, 'Range': 11, 'IsInf': 10, 'QuantizeLinear': 10, 'DequantizeLinear': 10, 'Resize': 11,
     'Pad': 11, 'Clip': 11, 'Slice': 10, 'TopK': 10, 'Shrink': 9, 'Hardmax': 13, 'Softmax': 13, 'LogSoftmax': 13, 'Mod': 10, 'ThresholdedRelu': 10,
-    'ArgMax': 11, 'ArgMin': 11,
+    'ArgMax': 11, 'ArgMin': 11, 'MatMulInteger': 10, 'ConvInteger': 10, 'QLinearMatMul': 10, 'QLinearConv': 10,
+    'DynamicQuantizeLinear': 11,
 }
 
 

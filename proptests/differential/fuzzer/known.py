@@ -13,6 +13,10 @@ def _same(node, values):
     return str(node.attrs.get('auto_pad', 'NOTSET')).startswith('SAME')
 
 
+def _dilated(node, values):
+    return _same(node, values) and any(d > 1 for d in node.attrs.get('dilations', []))
+
+
 def _always(node, values):
     return True
 
@@ -33,9 +37,8 @@ def _wide_stride(node, values):
 # (op, reference, when it is wrong, reason)
 FAULTS = [
     ('ConvTranspose', 'ort', _same, 'SAME_UPPER and SAME_LOWER pad another side than the specification says'),
-    ('MaxPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
-    ('AveragePool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
-    ('LpPool', 'ort', lambda n, v: _same(n, v) and any(d > 1 for d in n.attrs.get('dilations', [])), 'SAME ignores dilations'),
+    *((op, 'ort', _dilated, 'SAME ignores dilations') for op in ('MaxPool', 'AveragePool', 'LpPool', 'ConvInteger', 'QLinearConv')),
+    *((op, 'reference', _dilated, 'SAME ignores dilations') for op in ('ConvInteger', 'QLinearConv')),
     ('MaxPool', 'ort', _nan, 'NaN in a window is kept or not as the order of comparisons has it'),
     ('MaxPool', 'reference', _nan, 'NaN in a window is not kept'),
     ('AveragePool', 'reference', _nan, 'NaN in a window is not kept'),
@@ -46,7 +49,8 @@ FAULTS = [
     *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
       for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
     *((op, reference, _wide_stride, 'SAME with strides beyond the kernel makes negative padding')
-      for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv', 'ConvTranspose') for reference in ('ort', 'reference')),
+      for op in ('MaxPool', 'AveragePool', 'LpPool', 'Conv', 'ConvInteger', 'QLinearConv', 'ConvTranspose')
+      for reference in ('ort', 'reference')),
     *((op, 'ort', _nan, 'a NaN is dropped unless it is the first') for op in ('ReduceMax', 'ReduceMin')),
     ('ReduceSum', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceProd', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'products of integers saturate'),

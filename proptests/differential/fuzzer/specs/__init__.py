@@ -1,8 +1,8 @@
 """The table of generators: an op, or a pattern of several, to a function that adds it to a graph."""
 
-from . import elementwise, indexing, layout, loops, patterns, reductions, shapes, spatial
+from . import elementwise, indexing, layout, loops, patterns, quantised, reductions, shapes, spatial
 
-FAMILIES = (elementwise, layout, indexing, reductions, spatial, loops)
+FAMILIES = (elementwise, layout, indexing, reductions, spatial, quantised, loops)
 
 # A step for each op of the importer's table: (first op set, function of the builder).
 STEPS = {name: step for family in FAMILIES for name, step in family.STEPS.items()}
