@@ -57,6 +57,7 @@ FAULTS = [
     ('ReduceSumSquare', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceMean', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
     ('ReduceL1', 'ort', lambda n, v: not is_float(v[n.inputs[0]].dtype), 'sums of integers saturate'),
+    ('RNN', 'reference', lambda n, v: len(n.inputs) > 5 and n.inputs[5], 'a state that is given is broadcast over the steps'),
     ('TensorScatter', 'reference', _always, 'rows of a batch after the first are written into the first'),
     ('Attention', 'ort', _always, 'rows without keys are NaN, and masks are added to what they hide'),
     ('Attention', 'reference', _always, 'causal with a mask of truth values is NaN everywhere (0 times -inf)'),
