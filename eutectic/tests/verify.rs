@@ -206,7 +206,7 @@ fn states_are_compared_too() {
     assert!(!verified.results[1].comparison.is_right());
 }
 
-/// h' = tanh(x + h·r), five times; as what is stacked, `stacked` of h.
+/// h' = tanh(x + h·r), five times; the loop stacks `stacked` of h.
 fn looped(stacked: &str) -> Graph {
     let body = graph(&format!(
         r#"(graph "body" (input h f32[2 6]) (input x f32[2 6]) (input r f32[6 6])

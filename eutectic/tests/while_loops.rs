@@ -1,4 +1,4 @@
-//! Loops that a condition ends, compiled and run, against steps by hand: on a backend that skips the remaining steps, and on one that does not.
+//! Loops that a condition ends, compiled and run, against steps by hand, on a backend that skips the remaining steps and on another.
 
 use std::sync::Arc;
 

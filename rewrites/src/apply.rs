@@ -30,8 +30,8 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
 }
 
 /// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
-/// would go on to spell it as sums and products. Rules that bring constants together are
-/// not worth a value that is computed once: sums of ten constants have more orders than a search has time for.
+/// would go on to spell it as sums and products. Nor does a
+/// rule that brings constants together apply to a value that is computed once: sums of ten constants have too many orders to search.
 pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
     let data = &egraph[class].data;

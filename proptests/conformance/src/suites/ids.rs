@@ -214,7 +214,7 @@ fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
 
 const NAN: f64 = f64::NAN;
 
-/// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; rows with infinities and zeros of both signs too.
+/// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; rows with infinities and signed zeros.
 fn rows_with_nan_have_their_extrema_there(device: &Device) {
     let inf = f64::INFINITY;
     let mut cases: Vec<Vec<Vec<f64>>> = vec![
