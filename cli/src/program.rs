@@ -81,7 +81,7 @@ pub struct ProgramArgs {
     /// How often a loop of an ONNX file runs at most, where only a condition ends it, which depends on inputs
     #[arg(long, value_name = "N", default_value_t = onnx::MOST_TIMES, value_parser = whole::<usize>)]
     pub most_times: usize,
-    /// What arrays decide about an ONNX file.
+    /// Values that arrays fix when an ONNX file is imported.
     #[arg(skip)]
     pub decided: Decided,
     /// What stdin gave, where the model is `-`: it can be read once only.
@@ -89,7 +89,7 @@ pub struct ProgramArgs {
     pub stdin: OnceCell<Vec<u8>>,
 }
 
-/// What arrays for inputs decide when an ONNX file is imported.
+/// Values that arrays for inputs fix when an ONNX file is imported.
 #[derive(Clone, Debug, Default)]
 pub struct Decided {
     /// The inputs with a default that are given.
@@ -359,7 +359,7 @@ impl ProgramArgs {
         };
         options.fixed.clone_from(known);
         let mut imported = model.import_as(&options).map_err(|_| onnx_fault(first))?;
-        // What decides about nothing stays an input.
+        // An array on which no shape depends stays an input.
         for name in known.keys() {
             let value = options.fixed.remove(name);
             match model.import_as(&options) {

@@ -84,7 +84,7 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
             let last = 2.0 * (8 * length - 1) as f64 + 100.0 * (length - 1) as f64;
             assert_eq!(output["values"][8 * length - 1].as_f64(), Some(last), "{args:?}");
         }
-        // What is not given is as long as what is.
+        // Extents that are not given are equal to those that are.
         assert_eq!(json(&["--input", &keys])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         assert_eq!(json(&["--shape", &shape])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         eutectic(["bench", &graph, "--input", &keys, "--iters", "1"]).good();

@@ -52,7 +52,7 @@ fn a_model_runs_on_given_and_on_random_inputs() {
     eutectic(["opt", &fixture("bert-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
 }
 
-/// What a model of `make_forms.py` gives for these inputs: the type of its result, and the elements.
+/// Runs a model of `make_forms.py` on these inputs, and returns the type of its result and the elements.
 fn form(name: &str, args: &[&str]) -> (String, Vec<f64>) {
     let out = eutectic([&["run", &fixture(&format!("forms/{name}")), "--format", "json"][..], args].concat()).good();
     let value: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");

@@ -1,4 +1,4 @@
-//! What is folded has the bits that kernels give: each op of numbers, and programs of several.
+//! Folded constants have the bits that kernels give: each op of numbers, and programs of several.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, NodeId, RuleSet, Strategy, Tensor,

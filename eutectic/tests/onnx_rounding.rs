@@ -1,12 +1,16 @@
-//! Tiny models whose results hang on how numbers are rounded (`models/golden/make_rounding.py`), with inputs that are given at run time and with
-//! inputs that are constants: what is folded is what would have been computed.
+//! Tiny models whose results depend on how numbers are rounded (`models/golden/make_rounding.py`). The reference and the kernels give the
+//! right bits, whether inputs are given at run time or are constants that the importer folds.
 
 use std::{collections::BTreeMap, path::Path};
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, RuleSet, Tensor,
     engine::{
-        models::{Weights, onnx::Model},
+        ir::interp::interpret_rounded,
+        models::{
+            Weights,
+            onnx::{Imported, Model},
+        },
         rewrites::{Choice, Fp},
     },
 };
@@ -19,20 +23,44 @@ fn compiler(fp: Fp) -> Compiler {
     Compiler::new(cpu).expect("the rules load").with_rules(rules.expect("the rules load"))
 }
 
-/// The bits of two results differ; NaN is NaN.
-fn differ(got: &Tensor, want: &Tensor) -> bool {
-    let nan = |t: &Tensor| t.to_f64().iter().map(|x| x.is_nan()).collect::<Vec<_>>();
-    if got.dtype().is_float() && nan(got).contains(&true) {
-        let bits = |t: &Tensor| t.to_f64().iter().filter(|x| !x.is_nan()).map(|x| x.to_bits()).collect::<Vec<_>>();
-        return got.ty() != want.ty() || nan(got) != nan(want) || bits(got) != bits(want);
-    }
-    got != want
+/// Returns whether the bits of two results are the same; all NaN are one.
+fn same(got: &Tensor, want: &Tensor) -> bool {
+    let elements = |t: &Tensor| -> Vec<u64> {
+        let float = |x: f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
+        match t.dtype().is_float() {
+            true => t.to_f64().into_iter().map(float).collect(),
+            false => t.to_i64().into_iter().map(|n| n as u64).collect(),
+        }
+    };
+    got.ty() == want.ty() && elements(got) == elements(want)
 }
 
-#[test]
-fn constants_and_inputs_give_the_right_bits() {
+/// A model of the folder, imported in one way.
+struct Case<'a> {
+    /// Its name, and whether its inputs were constants.
+    about: String,
+    imported: Imported,
+    inputs: BTreeMap<String, Tensor>,
+    params: BTreeMap<String, Tensor>,
+    want: &'a dyn Fn(&str) -> Tensor,
+}
+
+impl Case<'_> {
+    /// Returns the outputs that are not right.
+    fn wrong(&self, by: &str, results: &[Tensor]) -> Vec<String> {
+        let outputs = self.imported.graph.outputs();
+        let pairs = outputs.iter().zip(results).map(|((output, _), got)| (output, got, (self.want)(output)));
+        pairs
+            .filter(|(_, got, want)| !same(got, want))
+            .map(|(output, got, want)| format!("{} {by}: {output} is {got}, not {want}", self.about))
+            .collect()
+    }
+}
+
+/// Imports each model with its inputs as constants and as inputs, and fails where outputs are not right.
+#[track_caller]
+fn all_right(wrong: impl Fn(&Case<'_>) -> Vec<String>) {
     let values = Weights::open(Path::new(GOLDEN).join("values.safetensors")).expect("the golden values");
-    let compilers = [Fp::Exact, Fp::Reassoc].map(|fp| (fp, compiler(fp)));
     let mut names: Vec<String> = std::fs::read_dir(GOLDEN)
         .expect("the models")
         .map(|file| file.expect("a file").path())
@@ -41,7 +69,7 @@ fn constants_and_inputs_give_the_right_bits() {
         .collect();
     names.sort();
     assert!(names.len() >= 30);
-    let mut wrong = Vec::new();
+    let mut all = Vec::new();
     for name in &names {
         let model = Model::open(Path::new(GOLDEN).join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"));
         let value = |way: &str, port: &str| {
@@ -56,27 +84,46 @@ fn constants_and_inputs_give_the_right_bits() {
             inputs.insert(input.to_string(), tensor);
         }
         for folded in [true, false] {
-            let fixed = if folded { inputs.clone() } else { BTreeMap::new() };
-            let imported = match model.import_with(&shapes, &fixed) {
+            let about = format!("{name}, folded {folded},");
+            let imported = match model.import_with(&shapes, &if folded { inputs.clone() } else { BTreeMap::new() }) {
                 Ok(imported) => imported,
-                // How long a range is must be known when the model is read.
+                // The length of a range must be known when the model is read.
                 Err(_) if !folded && name.contains("range_") => continue,
-                Err(error) => panic!("{name}: {error}"),
+                Err(error) => {
+                    all.push(format!("{about} {error}"));
+                    continue;
+                }
             };
             let params = imported.params().expect("the values are in the file");
-            for (fp, compiler) in &compilers {
-                let mut session = compiler.compile(&imported.graph).unwrap_or_else(|e| panic!("{name}: {e}"));
-                session.load_named(|name| params.get(name).cloned()).expect("every parameter has a value");
-                let results =
-                    session.run_named(|name| inputs.get(name).cloned()).unwrap_or_else(|e| panic!("{name}: {e}"));
-                for ((output, _), got) in imported.graph.outputs().iter().zip(&results) {
-                    let want = value("out", output);
-                    if differ(got, &want) {
-                        wrong.push(format!("{name}, folded {folded}, {fp:?}: {output} is {got}, not {want}"));
-                    }
-                }
-            }
+            let want = &|output: &str| value("out", output);
+            all.extend(wrong(&Case { about, imported, inputs: inputs.clone(), params, want }));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn the_reference_gives_the_right_bits() {
+    all_right(|case| {
+        let given = |name: &str| case.inputs.get(name).or_else(|| case.params.get(name)).cloned();
+        let results = interpret_rounded(&case.imported.graph, &given).unwrap_or_else(|e| panic!("{} {e}", case.about));
+        case.wrong("by the reference", &results.iter().map(|value| value.to_tensor()).collect::<Vec<_>>())
+    });
+}
+
+#[test]
+fn kernels_give_the_right_bits() {
+    let compilers = [Fp::Exact, Fp::Reassoc].map(|fp| (fp, compiler(fp)));
+    all_right(|case| {
+        let results = |compiler: &Compiler| {
+            let mut session = compiler.compile(&case.imported.graph)?;
+            session.load_named(|name| case.params.get(name).cloned())?;
+            session.run_named(|name| case.inputs.get(name).cloned())
+        };
+        let wrong = compilers.iter().flat_map(|(fp, compiler)| {
+            let results = results(compiler).unwrap_or_else(|e| panic!("{} {fp:?}: {e}", case.about));
+            case.wrong(&format!("by kernels, {fp:?}"), &results)
+        });
+        wrong.collect()
+    });
 }

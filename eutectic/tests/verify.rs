@@ -105,6 +105,12 @@ const NETWORK: &str = r#"
       (output y (softmax y :axis -1))
       (output best (ranking y :most 1 :descending true)))"#;
 
+/// Returns the text of a graph of rows `x` and square weights `w` and `v`.
+fn two_weights(name: &str, rows: usize, width: usize, layers: &str) -> String {
+    let weight = |name: &str| format!("(param {name} f32[{width} {width}])");
+    format!("(graph \"{name}\" (input x f32[{rows} {width}]) {} {} {layers})", weight("w"), weight("v"))
+}
+
 #[test]
 fn a_right_plan_passes() {
     let verified = passes(&right(), &graph(NETWORK), Judge::Bound);
@@ -115,14 +121,9 @@ fn a_right_plan_passes() {
 
 #[test]
 fn a_large_program_is_judged_by_disturbed_inputs() {
-    let text = r#"
-        (graph "large"
-          (input x f32[256 320])
-          (param w f32[320 320])
-          (param v f32[320 320])
-          (let h (act (matmul x w) :kind silu))
-          (output y (softmax (add x (matmul h v)) :axis -1)))"#;
-    let verified = passes(&right(), &graph(text), Judge::Disturbed);
+    let layers = "(let h (act (matmul x w) :kind silu)) (output y (softmax (add x (matmul h v)) :axis -1))";
+    let text = two_weights("large", 256, 320, layers);
+    let verified = passes(&right(), &graph(&text), Judge::Disturbed);
     assert_eq!(verified.results[0].comparison.bounded, 0);
     let wrong = text.replace("(softmax (add x (matmul h v)) :axis -1)", "(act (mul (matmul h v) <-2.0>) :kind relu)");
     names("wrong/relu-scale", &graph(&wrong));
@@ -142,16 +143,13 @@ fn wrong_rules_are_named() {
 #[test]
 fn the_rule_is_found_in_a_network_and_its_kernel_is_the_first_that_differs() {
     // In the middle layer, behind kernels that are right.
-    let text = r#"
-        (graph "layers"
-          (input x f32[4 16])
-          (param w f32[16 16])
-          (param v f32[16 16])
+    let layers = r#"
           (let a (tanh (matmul x w)))
           (let b (softmax (mul a <2.0>) :axis -1))
           (output y (matmul b v))
-          (output z (reduce-sum a :axes [-1] :keep false)))"#;
-    let verified = names("wrong/norms-softmax-of-scaled", &graph(text));
+          (output z (reduce-sum a :axes [-1] :keep false))"#;
+    let text = two_weights("layers", 4, 16, layers);
+    let verified = names("wrong/norms-softmax-of-scaled", &graph(&text));
     let kernel = verified.blame.unwrap().kernel.unwrap();
     assert!(["softmax", "matmul"].contains(&kernel.op.as_str()), "{}", kernel.op);
     assert!(verified.results[1].comparison.is_right() && !verified.results[0].comparison.is_right());
@@ -208,7 +206,7 @@ fn states_are_compared_too() {
     assert!(!verified.results[1].comparison.is_right());
 }
 
-/// h' = tanh(x + h·r), five times; as what is stacked, `stacked` of h.
+/// h' = tanh(x + h·r), five times; the loop stacks `stacked` of h.
 fn looped(stacked: &str) -> Graph {
     let body = graph(&format!(
         r#"(graph "body" (input h f32[2 6]) (input x f32[2 6]) (input r f32[6 6])

@@ -78,7 +78,7 @@ fn interpret_as<S: Scalar>(
     run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor), keep)
 }
 
-/// What becomes of the result of an op before others read it.
+/// How the result of an op is rounded before others read it.
 type Keep<S> = fn(Value<S>) -> Value<S>;
 
 /// The results of a graph, whose leaves have the values that `leaf` gives; nothing for what is computed.

@@ -1,8 +1,8 @@
 //! Marks the values whose rounding a discontinuous op can observe.
 //!
-//! `floor(x / 7)` shows by a whole 1 whether the quotient was rounded once or twice. A value is *observed* where an op that says so
-//! ([`OpDef::observes`](crate::ops::OpDef::observes)) reads it, directly or through ops that hand rounding on ([`Op::hands_on`]): pointwise ops,
-//! views, updates and extrema. Sums, products, attention and norms end this *cone*, because the order in which they round is open anyway.
+//! `floor(x / 7)` shows by a whole 1 whether the quotient was rounded once or twice. A value is *observed* where an op with
+//! [`OpDef::observes`](crate::ops::OpDef::observes) reads it, directly or through ops that hand rounding on ([`Op::hands_on`]). Those are pointwise
+//! ops, views, updates and extrema. Sums, products, attention and norms end this *cone*, because the order in which they round is open anyway.
 //! States and the values that a loop carries hand marks on from one run, or one turn, to the next.
 
 use std::borrow::Cow;
@@ -75,7 +75,7 @@ fn observed(mut graph: Graph, outputs: &[Option<Op>]) -> Graph {
     graph
 }
 
-/// What is observed of a graph.
+/// The observed values of a graph.
 struct Observers {
     /// For each node.
     values: Marks,

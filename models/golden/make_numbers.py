@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the cases of models/golden/numbers whose names start with `field_` or `near_`: small ONNX models, their inputs, and the values that are right.
+"""Writes the cases of models/golden/numbers with names in `field_*` and `near_*`: small ONNX models, their inputs, and the right values.
 
     python3 models/golden/make_numbers.py        # needs numpy, onnx and ml_dtypes
 
@@ -16,6 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "numbers"
 F32, F16 = np.float32, np.float16
+
+# Nodes from `x` to the standard deviation `s` of its rows; `c` is the centred `x`.
+DEVIATION = [
+    ("ReduceMean", ["x", "axes"], ["m"], {"keepdims": 1}),
+    ("Sub", ["x", "m"], ["c"], {}),
+    ("Mul", ["c", "c"], ["cc"], {}),
+    ("ReduceMean", ["cc", "axes"], ["v"], {"keepdims": 1}),
+    ("Add", ["v", "eps"], ["ve"], {}),
+    ("Sqrt", ["ve"], ["s"], {}),
+]
 
 
 def f32(*values):
@@ -77,12 +87,7 @@ def field():
     case(
         "field_04_growing_broadcast",
         [
-            ("ReduceMean", ["x", "axes"], ["m"], {"keepdims": 1}),
-            ("Sub", ["x", "m"], ["c"], {}),
-            ("Mul", ["c", "c"], ["cc"], {}),
-            ("ReduceMean", ["cc", "axes"], ["v"], {"keepdims": 1}),
-            ("Add", ["v", "eps"], ["ve"], {}),
-            ("Sqrt", ["ve"], ["s"], {}),
+            *DEVIATION,
             ("Div", ["c", "s"], ["n"], {}),
             ("Mul", ["scale", "n"], ["y"], {}),
         ],
@@ -109,12 +114,7 @@ def field():
     case(
         "field_07_f16_intermediates",
         [
-            ("ReduceMean", ["x", "axes"], ["m"], {"keepdims": 1}),
-            ("Sub", ["x", "m"], ["c"], {}),
-            ("Mul", ["c", "c"], ["cc"], {}),
-            ("ReduceMean", ["cc", "axes"], ["v"], {"keepdims": 1}),
-            ("Add", ["v", "eps"], ["ve"], {}),
-            ("Sqrt", ["ve"], ["s"], {}),
+            *DEVIATION,
             ("Reciprocal", ["s"], ["r"], {}),
             ("Mul", ["x", "r"], ["y"], {}),
         ],
@@ -305,7 +305,7 @@ def near():
             {"y": 1 / (zeros + F32(0)), "z": 1 / (F32(0) - zeros), "w": 1 / zeros},
             {"zero": F32(0), "one": F32(1)},
         )
-    # What leaves the range in one order only.
+    # Programs that leave the range in one order only.
     case(
         "near_ends_of_the_range",
         [

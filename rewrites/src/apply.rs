@@ -30,8 +30,8 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
 }
 
 /// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
-/// would go on to spell it as sums and products. Nor is a value that is computed once worth a rule that brings constants together, so that
-/// they are computed once: sums of ten constants have more orders than a search has time for.
+/// would go on to spell it as sums and products. Nor does a
+/// rule that brings constants together apply to a value that is computed once: sums of ten constants have too many orders to search.
 pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
     let data = &egraph[class].data;
@@ -73,8 +73,8 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
     Some(Made { nodes, changed })
 }
 
-/// Whether an observed class would be united with one that other rules than `exact` ones may have changed: a value behind a sum, such as
-/// that of one element, which is that element.
+/// Whether an observed class would be united with one that rules other than `exact` ones may have changed. An example is a sum of one
+/// element, which is that element.
 fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
     let top = &egraph[top];
     egraph[root].data.observer.is_some()

@@ -353,7 +353,7 @@ fn scalar_of(
             let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
             let (dtype, zero) =
                 (facts.ty(ty).dtype()?, || values.iter().any(|(x, _)| *x == 0.0 && x.is_sign_negative()));
-            // What kernels approximate is left to them: a constant is the same whoever computes it.
+            // Approximate functions are left to kernels, so that a constant does not depend on where it is computed.
             if !node.op.is_settled(values.iter().map(|(_, of)| *of), dtype, zero) {
                 return None;
             }

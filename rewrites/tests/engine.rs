@@ -356,7 +356,7 @@ fn observed_values_keep_their_rounding() {
     assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
 }
 
-/// x·1 is x by an exact rule, so the two quotients are equal; the one that nobody observes must not lend the other its forms.
+/// x·1 is x by an exact rule, so the two quotients are equal. The one that nobody observes must not pass its forms to the other.
 #[test]
 fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     let mut graph = Graph::new("two quotients");

@@ -185,8 +185,8 @@ pub enum Instr {
         /// Its element type.
         dtype: DType,
     },
-    /// An integer that maps may mention: it must lie in `0..extent` wherever all guards hold, or the run fails and names the integer as it was
-    /// given. Where it fails, it is 0.
+    /// An integer that maps may mention. It must be in `0..extent` wherever all guards hold; otherwise the run fails and names the
+    /// integer as it was given. Where it fails, it is 0.
     Within {
         /// The integer.
         arg: ValueId,

@@ -157,6 +157,7 @@ pub trait Dialect: Send + Sync {
     /// A statement that writes neighbours, the first at a multiple of their number.
     fn store_lanes(&self, slot: (usize, DType), at: &str, values: &[String]) -> String;
 
-    /// The place that an index of a type names, if it is in range where it counts; otherwise 0, and the fault is reported with the number of the check.
+    /// The place that an index of a type names. If it is out of range where it counts, the place is 0 and the fault is reported with the
+    /// number of the check.
     fn within(&self, index: (&str, DType), ids: Ids, check: usize, counts: &str) -> String;
 }

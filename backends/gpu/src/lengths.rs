@@ -52,7 +52,7 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
                 *bias = Some(Body { domain, lengths, instrs: vec![nothing], results: vec![0] });
             }
             operand(query, 0..0, 0.0);
-            // What was never written may make a score NaN, which shows where the bias is added to it.
+            // Memory that was never written may make a score NaN, and adding the bias keeps that NaN.
             operand(key, if empty.selects() { 0..0 } else { of_keys.clone() }, 0.0);
             // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
             operand(value, of_keys, 0.0);

@@ -53,8 +53,8 @@ fn is_arithmetic(instruction: &[u32]) -> bool {
     matches!(op(instruction), NEGATE | ADD | SUBTRACT | MULTIPLY | DIVIDE | REMAINDER | MODULO | VECTOR_TIMES_SCALAR)
 }
 
-/// Adds what is kept of floats where the module has some of that width, that arithmetic is done as it is written, and that buffers may be
-/// one memory: steps in place read and write the same.
+/// Adds three execution modes and decorations: special values of floats of each width in use are kept, arithmetic is done as written, and
+/// buffers may alias, because steps in place read and write one buffer.
 pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
     let instructions: Vec<&[u32]> = instructions(words).collect();
     let buffers: Vec<u32> =

@@ -70,8 +70,8 @@ pub struct Args {
     /// principal components beside it; may be repeated (sam)
     #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     results: Vec<PathBuf>,
-    /// Runs the program as written too, on the same inputs, and compares all results; where they differ by more than rounding explains, names
-    /// the rule and the first kernel that differs. Exit code 1 where they do
+    /// Runs the program as written too, on the same inputs, and compares all results. Where they differ by more than rounding, names the
+    /// rule and the first kernel that differs, with exit code 1
     #[arg(help_heading = None, long)]
     verify: bool,
     #[command(flatten)]

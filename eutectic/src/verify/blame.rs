@@ -77,7 +77,7 @@ pub(crate) struct Suspect<'a> {
 }
 
 impl Suspect<'_> {
-    /// Finds out what is at fault.
+    /// Finds the rules or the kernel at fault.
     ///
     /// # Errors
     /// When the program as written cannot be computed part by part.
@@ -213,7 +213,7 @@ impl Suspect<'_> {
         };
         let wrong = |some: &[String]| Ok::<_, Error>(self.is_right_by(&with(some))? == Some(false));
         if self.is_right_by(&with(&[]))? != Some(true) {
-            // What says what an op is is wrong itself, or does not suffice: each rule is left out of all.
+            // A defining rule is wrong itself, or the defining rules do not suffice: leave each rule out of all.
             return self.left_out(base.iter().chain(&others));
         }
         let (mut left, mut sets) = (others, Vec::new());
@@ -265,10 +265,10 @@ impl Suspect<'_> {
     }
 }
 
-/// Returns a subset that still makes the difference and of which no rule can be left out (delta debugging; Zeller and Hildebrandt, 2002).
+/// Returns a minimal subset that still makes the difference (delta debugging; Zeller and Hildebrandt, 2002).
 ///
 /// # Errors
-/// What `differs` fails with.
+/// The error of `differs`.
 pub fn minimal<E>(mut rules: Vec<String>, differs: &dyn Fn(&[String]) -> Result<bool, E>) -> Result<Vec<String>, E> {
     let mut parts = 2;
     while rules.len() > 1 {

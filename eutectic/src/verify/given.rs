@@ -1,4 +1,4 @@
-//! What a program is run on: the caller's tensors, and the same tensors disturbed by as much as rounding would.
+//! The inputs of a verified run: the caller's tensors, and the same tensors disturbed by as much as rounding would.
 
 use std::collections::BTreeMap;
 

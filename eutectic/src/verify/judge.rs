@@ -48,9 +48,9 @@ pub struct Difference {
     pub got: Element,
     /// The element of the reference.
     pub want: Element,
-    /// How far they are apart; infinite where one of them is no finite number and the other is not the same.
+    /// The absolute difference; infinite where one of them is not finite and the other is not the same.
     pub apart: f64,
-    /// How far they may be apart.
+    /// The largest absolute difference that is allowed.
     pub allowed: f64,
 }
 
@@ -65,18 +65,18 @@ pub struct Comparison {
     pub open: usize,
     /// How many are farther from the reference than is allowed.
     pub outside: usize,
-    /// The largest difference in relation to what is allowed; none where all elements that can be judged are equal.
+    /// The largest difference in relation to the allowed one; none where all elements that can be judged are equal.
     pub largest: Option<Difference>,
 }
 
 impl Comparison {
-    /// Returns whether all elements that can be judged are within what is allowed.
+    /// Returns whether all elements that can be judged are within the allowed differences.
     pub fn is_right(&self) -> bool {
         self.outside == 0
     }
 }
 
-/// What rounding may do beyond what the types of the program say.
+/// Precision that rounding may have, lower than that of the program's types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     /// The significant bits of the narrowest type that plays a part.
@@ -85,7 +85,7 @@ pub(crate) struct Tolerance {
     pub asked: Option<u32>,
 }
 
-/// What an element should be, and how far it may be from that: nothing where it cannot be judged.
+/// The expected element, and the allowed difference from it: none where it cannot be judged.
 struct Allowed<E> {
     want: E,
     allowed: Option<f64>,
@@ -152,7 +152,7 @@ struct Reals<'a> {
     row: usize,
     /// How many times their unit roundoff the caller lets operands be rounded.
     wider: f64,
-    /// Units roundoff: of what disturbed inputs show, and of what is bounded.
+    /// Units roundoff: for differences under disturbed inputs, and for propagated bounds.
     units: [f64; 2],
     smallest: f64,
 }
@@ -314,7 +314,7 @@ mod tests {
         let seen = |got: f64, err: f64, asked| compare(&tensor(&[got]), &bounded(err), Tolerance { bits: 24, asked });
         assert!(seen(1.003, 0.001, None).is_right() && !seen(1.005, 0.001, None).is_right());
         assert!(!seen(1.5, 1.0, None).is_right() && seen(1.5, 1.0, None).bounded == 0);
-        // The precision that was asked for is part of what is allowed.
+        // The allowed difference includes the precision that was asked for.
         assert!(seen(1.001, 1e-7, Some(11)).is_right() && !seen(1.001, 1e-7, None).is_right());
     }
 

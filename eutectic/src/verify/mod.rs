@@ -5,11 +5,11 @@
 //!
 //! - A small program is interpreted with a propagated error bound ([`eutectic_ir::bounded`]). Four times that bound is allowed: a plan rounds
 //!   in another order. The bound is proved, but it grows with each layer, and says nothing where it is larger than 1/64 of a row's largest element.
-//! - Elsewhere the program as written is run again on inputs and parameters of which each number is moved by one unit in the last
+//! - Elsewhere the program as written is run again, with each number of the inputs and parameters moved by one unit in the last
 //!   place, whole numbers excepted. That changes every rounding after it. Sixteen times the largest change among eight neighbours is
 //!   allowed. This is an estimate of the rounding error and of the condition of the program, not a bound.
 //!
-//! Where rules were chosen that keep every bit, programs of any size are judged in the second way, and a number is moved by a unit of its own
+//! With rules that keep every bit, programs of any size are judged in the second way, and a number is moved by a unit of its own
 //! type. Otherwise a rounding to a 16-bit type, a cast in the program too, is an error that is allowed: kernels may keep more bits.
 //!
 //! Where a precision is asked for, the unit is that of its type. Four units roundoff of the largest element of a row are allowed in
@@ -57,10 +57,10 @@ use crate::{Compiler, Error, Planned, compile::bound};
 /// The most operations and elements of a program that is interpreted: about a second of an optimized build.
 const MOST_INTERPRETED: f64 = 3e7;
 
-/// What the rules of a compiler were chosen for, which is part of what is allowed.
+/// The purpose for which the rules of a compiler were chosen; the allowed differences depend on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
-    /// What operands of products and attention may be rounded to.
+    /// The precision to which operands of products and attention may be rounded.
     pub precision: Precision,
     /// Whether only rules were chosen that keep every bit: a kernel then keeps no more bits of a 16-bit value than its type has.
     pub exact: bool,
@@ -82,7 +82,7 @@ pub struct VerifiedResult {
     pub name: String,
     /// Whether it is what a state becomes.
     pub state: bool,
-    /// What the plan gives.
+    /// The result of the plan.
     pub value: Tensor,
     /// How far it is from the reference.
     pub comparison: Comparison,
@@ -97,12 +97,12 @@ pub struct Verified {
     pub judge: Judge,
     /// Outputs, and then what states become.
     pub results: Vec<VerifiedResult>,
-    /// What is at fault, where a result is farther from the reference than is allowed.
+    /// The rules or kernel at fault, where a result is farther from the reference than allowed.
     pub blame: Option<Blame>,
 }
 
 impl Verified {
-    /// Returns whether each result is within what is allowed.
+    /// Returns whether each result is within the allowed difference.
     pub fn is_right(&self) -> bool {
         self.results.iter().all(|result| result.comparison.is_right())
     }

@@ -1,6 +1,6 @@
 //! Runs a plan with a copy of each value that a kernel stores.
 //!
-//! The program stays what it is, its steps, its memory and their order; behind each step, copies of what it has stored go to outputs of
+//! The program keeps its steps, its memory and their order. After each step, copies of the values that it stored go to outputs of
 //! their own. So a kernel that is wrong only where memory is shared is wrong here as well.
 
 use eutectic_backend::{Buffer, Place, Program, Step};
@@ -23,7 +23,7 @@ pub(crate) struct StoredValue {
     pub kernel: usize,
     /// How often this kernel of this call has run before: a loop's body runs many times.
     pub time: usize,
-    /// What is stored.
+    /// The stored value.
     pub class: ClassId,
     slot: usize,
 }

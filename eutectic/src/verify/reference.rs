@@ -131,8 +131,8 @@ pub(crate) fn all_results(
     Ok(results)
 }
 
-/// Returns a graph that hands out all values that are computed for a block's outputs, and what node of the block each of its outputs is. States are
-/// inputs of that graph.
+/// Returns a graph whose outputs are all values that are computed for a block's outputs, and the node of the block for each of them. States
+/// are inputs of that graph.
 fn all_values(block: &Graph) -> Result<(Graph, Vec<NodeId>), Error> {
     let needed = needed(block);
     let (mut graph, mut handed) = (Graph::new(&block.name), Vec::new());
@@ -143,7 +143,7 @@ fn all_values(block: &Graph) -> Result<(Graph, Vec<NodeId>), Error> {
         };
         let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.clone()).collect();
         let made = graph.apply_at(op, &node.operands, &attrs, node.origin.clone())?;
-        // What is given is known, unless the block hands it on.
+        // Inputs are known, unless the block hands them on.
         let computed =
             !matches!(node.op.def().class, Class::Leaf(_)) || block.results().any(|(_, result)| *result == id);
         if computed && needed[id.0 as usize] && node.ty.as_tensor().is_some() {

@@ -35,7 +35,7 @@ struct Results {
     updates: BTreeMap<String, Expected>,
 }
 
-/// A program in parts, and what is done at each call.
+/// A program in parts, and the visit that is made at each call.
 pub(crate) struct Walk<'a, 'v> {
     units: &'a PlanUnits<'a>,
     outlined: &'a [Outlined],
@@ -199,7 +199,7 @@ fn given_to(call: &BlockCall, body: &Graph, name: &str) -> Option<NodeId> {
     })
 }
 
-/// Returns the value of a leaf of a graph; nothing for what is computed.
+/// Returns the value of a leaf of a graph; nothing for a computed node.
 fn leaf(graph: &Graph, id: NodeId, given: &Given, named: &dyn Fn(&str) -> Option<Expected>) -> Option<Expected> {
     let node = graph.node(id);
     match (node.op.def().class, node.attrs.first()) {

@@ -52,8 +52,8 @@ impl<'a> Loop<'a> {
         Some(Loop { body, times, carried, scanned, condition })
     }
 
-    /// A body that leaves what is carried as it is once the condition is false, so that it may run more often than the loop. Its inputs
-    /// are those of the body, then what the carried integers started with: ids of a time that does not count must be legal.
+    /// A body that keeps the carried values once the condition is false, so that it may run more often than the loop. Its inputs are
+    /// those of the body, then the start values of the carried integers: ids of a step that does not count must be legal.
     ///
     /// # Errors
     /// When the body would be too large.

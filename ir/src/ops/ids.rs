@@ -1,4 +1,4 @@
-//! Ids: integers that name the elements of an axis, and what is said of one that names none.
+//! Ids: integers that name the elements of an axis, and the message for one that names none.
 
 use std::{fmt, ops::Range};
 

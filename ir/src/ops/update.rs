@@ -1,5 +1,5 @@
-//! Tensors with a part of them replaced. Elements outside of the tensor are left out, because rules make these ops of selections
-//! that say so; where it is to be an error, `checked-id` comes before.
+//! Tensors with a part of them replaced. Elements outside of the tensor are left out, because rules make these ops of such
+//! selections; where it is to be an error, `checked-id` comes before.
 
 use super::{
     AttrKind::*,

@@ -28,7 +28,7 @@
 //! also `(if PREDICATE THEN ELSE value …)`, both bodies given the values, or `(while CONDITION BODY value … :most N)`, where the
 //! first values are carried, as many as the body has outputs, and the others stay; `(let (a b …) …)` names several results.
 //! Both are inlined while they are read, and printed so ([`crate::Graph::branch`], [`crate::Graph::repeat`]). The op `loop` keeps its
-//! body: `(loop value … :body NAME :times N :carried C :scanned S :while W)`; its results are taken apart by `get`.
+//! body: `(loop value … :body NAME :times N :carried C :scanned S :while W)`; `get` gives each of its results.
 //!
 //! ```
 //! use eutectic_ir::{lang::Source, text};

@@ -178,12 +178,12 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.importer.taken_in(value)
     }
 
-    /// The most times of a loop of which nobody says how often it runs.
+    /// The most steps of a loop whose count the model does not state.
     pub fn most_times(&self) -> usize {
         self.importer.most_times
     }
 
-    /// In a body, how often the loop runs where that follows from what is known: see [`Importer::turns`].
+    /// In a body, how often the loop runs where that follows from known values: see [`Importer::turns`].
     pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
         self.importer.turns(number, carried, most)
     }

@@ -80,10 +80,10 @@ pub(super) struct Importer<'m> {
     part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
     depth: usize,
-    /// The most times of a loop of which nobody says how often it runs.
+    /// The most steps of a loop whose count the model does not state.
     pub most_times: usize,
     problems: Vec<Unsupported>,
-    /// What a user should know of a file that is read nevertheless.
+    /// Warnings about a file that is read nevertheless.
     warnings: Vec<String>,
     /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
     short: Vec<String>,

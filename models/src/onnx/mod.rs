@@ -53,7 +53,7 @@ pub struct Model {
     stored: BTreeMap<String, Result<StoredTensor, String>>,
 }
 
-/// What is decided when a model becomes a graph.
+/// Decisions that are made when a model becomes a graph.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// Numbers of open dimensions.
@@ -299,7 +299,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
 }
 
 impl Imported {
-    /// What a user should know: outputs whose declared shape is not the computed one.
+    /// Warnings for the user: outputs whose declared shape is not the computed one.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -340,7 +340,7 @@ fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<Store
     dense.chain(sparse).chain(twice).collect()
 }
 
-/// What is wrong with a tensor of a name that another one has.
+/// The message for a tensor of a name that another one has.
 const TWICE: &str = "the file has two tensors of that name; remove or rename one of them";
 
 /// The names that more than one tensor of a graph has.

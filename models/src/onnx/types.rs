@@ -74,7 +74,7 @@ impl ModelPort {
 }
 
 impl ModelPort {
-    /// As [`ModelPort::bind`]; what has no number is as in a type that the file has a value of.
+    /// As [`ModelPort::bind`]; a dim without a number is taken from a type whose value the file has.
     ///
     /// # Errors
     /// As [`ModelPort::bind`].

@@ -1,13 +1,23 @@
 //! Checks rules at many seeds, as `eutectic rules check` does at one: verdicts must not depend on a seed. What is not as expected is
 //! listed with the seeds at which it came up, and the exit code is 1.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::Parser;
 use eutectic::{Compiler, Cpu, CpuOptions};
 use eutectic_checker::{Checker, Mutants, Options, Outcome, Progress, Report};
 use eutectic_rewrites::{LoadError, Probe, RuleSet};
-use rayon::prelude::*;
 
 /// How many of the rules that took longest are named.
 const SLOWEST: usize = 8;
@@ -33,6 +43,9 @@ struct Args {
     /// Threads that check rules [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Starts no rule after this time; rules that were not reached are counted, and the exit code is 1
+    #[arg(long, value_name = "SECONDS")]
+    budget: Option<u64>,
     /// Tries the mutants of each rule, of which 99.9 % are to be found out
     #[arg(long)]
     mutants: bool,
@@ -49,8 +62,6 @@ type Found = BTreeMap<String, (Vec<u64>, String)>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let threads = args.threads.map_or(0, NonZeroUsize::get);
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().expect("threads start");
     let (rules, not_loaded) = rules(&args);
     let probes: Vec<Probe> = rules.probes().filter(|p| p.rule().name.contains(&args.part)).collect();
     let cpu = Compiler::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })).expect("the packs load");
@@ -62,8 +73,8 @@ fn main() -> ExitCode {
         .map(|&seed| Checker::new(Options { seed, ..options.clone() }).expect("the packs load"))
         .collect();
     let start = Instant::now();
-    // Rules of all seeds at once: some take seconds, and other threads need not wait for these.
-    let reports: Vec<Vec<Report>> = checkers.par_iter().map(|checker| checked(checker, &probes)).collect();
+    let reports = checked(&args, &checkers, &probes);
+    let (reached, all) = (reports.iter().flatten().count(), probes.len() * seeds.len());
     println!("{} rules at {} seeds in {:.1?}", probes.len(), seeds.len(), start.elapsed());
     let (mut unexpected, mut survivors) = (Found::new(), Found::new());
     let (mut killed, mut survived) = (0, 0);
@@ -104,11 +115,36 @@ fn main() -> ExitCode {
         println!("{killed} of {} mutants found out: {:.3} %", killed + survived, 100.0 * share);
         survived = if share >= KILLED { 0 } else { survived };
     }
-    ExitCode::from(u8::from(not_loaded || !unexpected.is_empty() || survived > 0))
+    let failed: usize = unexpected.values().map(|(at, _)| at.len()).sum();
+    println!(
+        "summary of {}: {reached} of {all} checks done in {:.0?}, {} as expected, {failed} not (of {} rules)",
+        args.rules.display(),
+        start.elapsed(),
+        reached - failed,
+        unexpected.len(),
+    );
+    ExitCode::from(u8::from(not_loaded || reached < all || !unexpected.is_empty() || survived > 0))
 }
 
-fn checked(checker: &Checker, probes: &[Probe]) -> Vec<Report> {
-    checker.check_all(probes).expect("the packs make programs computable")
+/// Checks the rules at each seed in turn: the reports of each seed, of the rules that were reached.
+fn checked(args: &Args, checkers: &[Checker], probes: &[Probe]) -> Vec<Vec<Report>> {
+    let threads = args.threads.or(thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let deadline = args.budget.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let next = AtomicUsize::new(0);
+    let reports = Mutex::new(checkers.iter().map(|_| Vec::new()).collect::<Vec<Vec<(usize, Report)>>>());
+    let work = || {
+        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let (seed, rule) = (n / probes.len().max(1), n % probes.len().max(1));
+            let (Some(checker), Some(probe)) = (checkers.get(seed), probes.get(rule)) else { break };
+            let report = checker.check(probe).expect("the packs make programs computable");
+            reports.lock().expect("no thread panicked").get_mut(seed).expect("a seed").push((rule, report));
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut reports = reports.into_inner().expect("no thread panicked");
+    reports.iter_mut().for_each(|reports| reports.sort_by_key(|(rule, _)| *rule));
+    reports.into_iter().map(|reports| reports.into_iter().map(|(_, report)| report).collect()).collect()
 }
 
 fn as_expected(report: &Report, wrong: bool) -> bool {

@@ -49,9 +49,9 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
     distinct(stored.into_iter().filter(fits), |x| if x.is_nan() { u64::MAX } else { x.to_bits() })
 }
 
-/// The numbers at which the range of a type ends, the most telling ones first: the largest and the least ones, the subnormal ones, those
-/// whose reciprocals are subnormal, those whose squares, cubes and fourth powers overflow or vanish. Or (`moderate`) those at which the
-/// numbers end of which anything is promised that has products in it.
+/// The numbers at which the range of a type ends, the most telling ones first. They include the largest, the least and subnormal
+/// numbers, and those whose reciprocals, squares, cubes or fourth powers leave the range. With `moderate`, the ends of the range that
+/// rules with products promise.
 pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
     if moderate {

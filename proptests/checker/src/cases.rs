@@ -321,7 +321,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let manner = Manner::of(rule, row.style, &literals);
-        // What differs in little but its place costs no instance of its own.
+        // Values that differ mainly in their place need no instance of their own.
         for _ in 0..variants(row.style, instance.size()) {
             let (style, values) = special::values(&sides, manner, &mut turn, &mut random);
             corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });

@@ -2,6 +2,11 @@
 
 const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
 
+const UNMASKED: &str = "without a mask, no row of scores is −∞ for finite operands";
+
+const SAME_PARTS: &str =
+    "the first reduction has the same parts in the same order, and the reshape that follows has its own axes";
+
 const MERGED: &str = "these axes lie side by side from here on, and become one again";
 
 /// A part of the rule's name, a part of the change, and the reason.
@@ -15,20 +20,12 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":window of attention-block is a number negated", "the window of these masks is 0"),
     ("", ":style of attention-block is adjacent", "nothing is rotated here"),
     ("", "?none: ", "a tensor without elements has no values"),
-    ("decompose/sdpa", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
-    ("fuse/attention", ":empty of attention is zeros", "without a mask, no row of scores is −∞ for finite operands"),
+    ("decompose/sdpa", ":empty of attention is zeros", UNMASKED),
+    ("fuse/attention", ":empty of attention is zeros", UNMASKED),
     ("", ":empty of attention is guarded", "of finite operands, only rows of −∞ have weights that are NaN"),
     ("", ":empty of attention-tf32 is guarded", "of finite operands, only rows of −∞ have weights that are NaN"),
-    (
-        "fuse/attention-guarded-alone",
-        ":empty of attention is nan",
-        "without a mask, no row of scores is −∞ for finite operands",
-    ),
-    (
-        "fuse/attention-guarded-scale",
-        ":empty of attention is nan",
-        "without a mask, no row of scores is −∞ for finite operands",
-    ),
+    ("fuse/attention-guarded-alone", ":empty of attention is nan", UNMASKED),
+    ("fuse/attention-guarded-scale", ":empty of attention is nan", UNMASKED),
     ("decompose/sdpa-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/mask-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/attention-where", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
@@ -58,16 +55,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/extremum-by-axis", "operand 0 instead of reduce-", "without the first reduction, it is the left side"),
     ("unfuse/split-sum", ":keep of reduce-", "the reshape that follows takes the axis away"),
     ("unfuse/split-extremum", ":keep of reduce-", "the reshape that follows takes the axis away"),
-    (
-        "unfuse/split-sum",
-        ":shape of reshape is with axes 0 and 1 swapped",
-        "what is reduced first are the same parts in the same order, and the reshape that follows has its own axes",
-    ),
-    (
-        "unfuse/split-extremum",
-        ":shape of reshape is with axes 0 and 1 swapped",
-        "what is reduced first are the same parts in the same order, and the reshape that follows has its own axes",
-    ),
+    ("unfuse/split-sum", ":shape of reshape is with axes 0 and 1 swapped", SAME_PARTS),
+    ("unfuse/split-extremum", ":shape of reshape is with axes 0 and 1 swapped", SAME_PARTS),
     ("fuse/variance", "?c: ", "c·c is the same for −c"),
     ("simplify/reshape-reduce", ":keep of reduction", "the reshape that follows puts the axis back"),
     ("unfuse/attention-softcap-zeros", "le for eq", "nothing is less than −∞"),

@@ -1,7 +1,6 @@
 //! Judges two sides by what a contract promises; the table in CONTRIBUTING.md says the same in words.
 
-use std::fmt;
-
+pub use eutectic::verify::Element;
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
     Bounded, Class, InterpError, Op, interpret,
@@ -33,24 +32,6 @@ pub struct Difference {
     pub right: Element,
     /// What would be allowed.
     pub allowed: String,
-}
-
-/// An element of a tensor, as people read it: a truth value or integer without a point, and whole.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Element {
-    /// A floating-point number.
-    Real(f64),
-    /// An integer or a truth value.
-    Whole(i64),
-}
-
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Element::Real(x) => write!(f, "{x:?}"),
-            Element::Whole(n) => write!(f, "{n}"),
-        }
-    }
 }
 
 /// What judging a case came to.

@@ -1,4 +1,4 @@
-//! What something discontinuous reads is left alone: the engine applies no rule there that changes a bit.
+//! Checks that the engine applies no rule that changes a bit where a discontinuous op reads the result.
 
 use eutectic_ir::{Attr, DType, Graph, GraphError, NodeId};
 use eutectic_rewrites::{Contract, Options, Probe, RuleSet, optimize};

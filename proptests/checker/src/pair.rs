@@ -22,7 +22,7 @@ pub fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
     })
 }
 
-/// What a side gives for an element.
+/// The result of a side for an element.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     /// Each op rounded once.
@@ -36,7 +36,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Whether it is a finite number for sure. What was subnormal on the way may be flushed to 0; that is no excuse for the other side.
+    /// Whether it is surely a finite number. A subnormal intermediate result may be flushed to 0; the other side must be finite all the same.
     fn surely_finite(&self) -> bool {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
@@ -45,7 +45,7 @@ impl Number {
 /// How elements of one type are compared.
 pub struct Pair {
     pub contract: Contract,
-    /// Whether NaN and infinities are told apart, as nothing non-finite among the inputs is added in another order.
+    /// Whether NaN and infinities are distinguished, because no input that is not finite is added in another order.
     pub strict: bool,
     /// Whether the right side is to stay in range where the left side does.
     pub ranged: bool,
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// What overflowed or vanished on the way of the left side is not judged.
+    /// Elements whose intermediate results overflowed or vanished on the left side are not judged.
     fn ulps(&self, n: u32, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
         let near = || (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype);
@@ -131,7 +131,7 @@ impl Pair {
         if a.is_finite() && b.is_finite() {
             let allowed = l.err + r.err;
             let fine = (a - b).abs() <= allowed;
-            // What most elements say of a `fast` rule is told from those that could have said something else.
+            // Only elements that could refute a `fast` rule count for it.
             let telling = self.contract != Contract::Fast || allowed <= a.abs().max(b.abs()) * SETTLED;
             return match fine {
                 true => telling.then_some(Ok(())),
@@ -238,7 +238,7 @@ mod tests {
         for contract in [Contract::Ulp(4), Contract::Reassoc] {
             assert_eq!(judge(contract, true, (1.0, false), (f64::INFINITY, true)), Some(false));
             assert_eq!(judge(contract, true, (1.0, false), (0.0, true)), Some(false));
-            // What overflows on the left is free, and what vanishes there stays finite.
+            // A left side that overflows is not judged; where one vanishes, the right side must be finite.
             assert_eq!(judge(contract, true, (f64::INFINITY, true), (1.0, false)), None);
             assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
         }

@@ -42,7 +42,7 @@ pub struct Palette {
     pub zero: bool,
     /// The numbers of the rule's text: attributes are drawn around them too.
     pub literals: Vec<f64>,
-    /// Numbers that every second number variable stands for: the ends of what is promised of constants, where they are asked for.
+    /// Numbers for every second number variable: the ends of the range that is promised of constants, where they are asked for.
     pub ends: Vec<f64>,
     /// The element types, where the rule leaves a choice; all that it admits, if none of these is admitted.
     pub dtypes: Vec<DType>,

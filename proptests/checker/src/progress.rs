@@ -9,12 +9,12 @@ use std::{
 /// How long a rule is checked in silence.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What the check of a rule is at.
+/// The state of the check of a rule.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     /// The rule.
     pub rule: &'a str,
-    /// What is being done.
+    /// The running part of the check.
     pub part: &'static str,
     /// How many parts of that are done.
     pub done: usize,
@@ -46,7 +46,7 @@ impl<'a> Clock<'a> {
         Clock { rule, tell, start, last: Cell::new(start) }
     }
 
-    /// Tells what is next, if nothing was told for some time.
+    /// Reports the next part, if nothing was reported for some time.
     pub fn tick(&self, part: &'static str, done: usize, of: usize) {
         if let Some(tell) = self.tell
             && self.last.get().elapsed() >= SILENCE

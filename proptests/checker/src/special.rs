@@ -10,7 +10,7 @@ use crate::{
     values::{self, Manner, Style, Values},
 };
 
-/// What is put into a tensor of otherwise ordinary numbers.
+/// Values that are put into a tensor of otherwise ordinary numbers.
 const SPECIAL: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 /// How many places of masks and of garbage are tried.
 const TRIES: usize = 32;
@@ -113,13 +113,13 @@ fn garbage(
         let hidden = way.hidden(plain, random)?;
         let without = results(&hidden)?;
         let worst = way.with_garbage(&hidden, moderate, n + at)?;
-        // What is read changes something.
+        // Garbage that is read changes a result.
         (results(&worst)? == without).then_some(worst)
     })
 }
 
-/// A tensor that masks, an axis of it, and an axis of as many elements of a tensor that it may mask; axes are counted from the end. Or,
-/// without axes, elements at the same places.
+/// A tensor that masks, one of its axes, and an axis of the same extent of a tensor that it may mask. Axes are counted from the end.
+/// Without axes, it masks elements at the same places.
 #[derive(Clone, Debug)]
 struct Way {
     mask: String,
@@ -206,11 +206,11 @@ impl Way {
 /// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
 const MASKS: usize = 8;
 
-/// Values with a mask, in a tensor that the left side takes one in: with −∞ at some places of each row every result is finite,
-/// with ∞ there it is not (functions that saturate absorb both).
+/// Values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every result is finite, with ∞
+/// some are not (functions that saturate absorb both).
 fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-    // What makes a number of NaN is not what absorbs.
+    // An op that turns NaN into a number does not count as one that absorbs.
     let absorbs = |values: &Values| {
         evaluated(&sides.written, values).is_ok_and(|left| !left.nan && left.results.iter().all(finite))
     };

@@ -42,7 +42,7 @@ pub enum Style {
     NonFinite,
     /// Ordinary, with one infinity or NaN in one tensor: at one place, along a row or a column, or everywhere.
     Placed,
-    /// Ordinary, with a mask, and what is no number or a huge one where the left side does not read it. As `Placed` where there is none.
+    /// Ordinary, with a mask, and NaN, infinities or huge numbers where the left side does not read. As `Placed` where there is no mask.
     Garbage,
     /// Ordinary, with −∞ in one tensor that the left side absorbs: a mask. As ordinary where there is none.
     Masked,
@@ -106,8 +106,8 @@ impl<'a> Manner<'a> {
     }
 }
 
-/// Whether a rule has a product of matrices, attention or a norm, in which sums of products overflow in some order: of such rules, the range
-/// is promised of moderate numbers.
+/// Whether a rule has a product of matrices, attention or a norm, in which sums of products overflow in some order. Such rules promise
+/// the range of moderate numbers only.
 fn mixes(rule: &Rule) -> bool {
     let mut found = false;
     let sides =

@@ -108,7 +108,7 @@ impl Step<'_> {
         offsets(dims, &broadcast_strides(&operand.dims, dims.len()), 0)
     }
 
-    /// What leaves the range in this very node.
+    /// The elements that leave the range in this very node.
     fn own(&self) -> Result<Vec<Wild>, InterpError> {
         // A view moves elements, whatever they are.
         if matches!(self.node.op.def().class, Class::View(_)) {
@@ -169,7 +169,7 @@ impl Step<'_> {
         Ok(reals(result).iter().zip(reals(&signs[0])).map(|(x, sign)| *x == 0.0 && *sign != 0.0).collect())
     }
 
-    /// What is marked because an operand is: where NaN in the place of the marked elements would come out.
+    /// The elements that are marked because an operand is: those that NaN in place of the marked elements would reach.
     fn passed_on(&self, before: &[&Marks]) -> Result<Vec<Marks>, InterpError> {
         let is_real = |x: &Value<f64>| matches!(x.data, Data::Real(_));
         let read: Option<Marks> = self.is_pointwise().then(|| {

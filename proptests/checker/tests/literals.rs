@@ -127,6 +127,6 @@ fn exact_rules_match_the_numbers_of_their_text_only() {
     let untried: Vec<_> = results.iter().filter(|(_, (_, tried))| *tried == 0).map(|(name, _)| name).collect();
     let tried: usize = results.iter().map(|(_, (_, tried))| tried).sum();
     println!("{tried} numbers for {} rules; none for {untried:?}", results.len());
-    // What holds for integers only has no neighbours that a float would have.
+    // A rule of integers only has no neighbours that a float would have.
     assert!(untried.len() < 4 && tried > 1500, "{tried} tried; none for {untried:?}");
 }

@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a batch came to."""
+    """The outcome of a batch."""
     counts: collections.Counter = field(default_factory=collections.Counter)
     ops: collections.Counter = field(default_factory=collections.Counter)
     findings: list = field(default_factory=list)
@@ -95,7 +95,7 @@ def judge_batch(engine, references, seed, numbers, opset, modes):
                 if alone:
                     report.findings.append(Finding(number, opset, mode, kind, detail, case.text(), case, output))
                     continue
-                # The case is right alone: what is wrong is the program of all of them.
+                # The case is right alone, so the program of all of them is wrong.
                 whole = union([c for _, c in cases])
                 report.findings.append(Finding(number, opset, mode, kind, f'together only: {detail}', whole.text(), whole, f'c{at}{output}'))
     references.forget()
@@ -135,7 +135,7 @@ def in_child(work, timeout=900):
 
 
 def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=None, tell=print, spool=None):
-    """Runs graphs first … first + count − 1, or so many as fit into the seconds; returns the Report.
+    """Runs graphs first … first + count − 1, or as many as the seconds allow; returns the Report.
 
     It is kept in the file `spool` after each batch.
     """

@@ -126,7 +126,7 @@ def whole(node, env):
 
 
 def disturbed_operand(value, noise, most):
-    """Moves what is summed by units of float32: sums of 16-bit values are computed in float32 or better.
+    """Moves the summands by units of float32: sums of 16-bit values are computed in float32 or better.
 
     Fast convolutions transform their operands first, which costs some units more.
     """

@@ -1,4 +1,4 @@
-"""Disagreements that are explained, as data: what the engine refuses on purpose, and what contracts leave open."""
+"""Explained disagreements, as data: programs that the engine refuses on purpose, and results that contracts leave open."""
 
 import re
 

@@ -14,7 +14,7 @@ ScatterND TensorScatter ReduceMax ReduceMin MaxPool GlobalMaxPool Dropout Quanti
 MatMulInteger ConvInteger QLinearMatMul QLinearConv DynamicQuantizeLinear
 '''
 
-# Elementary functions and what is composed of them, element by element: a few units in the last place.
+# Elementary functions and their compositions, element by element: a few units in the last place.
 _ULP = '''
 Exp Log Erf Sin Cos Tan Atan Asin Acos Sinh Cosh Asinh Acosh Atanh Sigmoid Tanh Softplus LeakyRelu PRelu ThresholdedRelu Elu
 Celu Selu HardSigmoid HardSwish Softsign Gelu Mish Swish Shrink Pow Mean Range HannWindow HammingWindow BlackmanWindow
@@ -51,7 +51,7 @@ SHAPED = {'Resize', 'Upsample'}
 # Sums of whole numbers are exact in any order while they stay small.
 WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv'.split())
 
-# Ops element by element: what is rounded inside a cone is rounded as written.
+# Ops element by element: inside a cone, results are rounded as written.
 POINTWISE = set(_EXACT.split()) | set(_ULP.split()) | set('''
 Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Mod
 '''.split())

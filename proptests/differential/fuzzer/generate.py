@@ -43,7 +43,7 @@ def graph(references, seed, number, opset):
 
 
 def outputs(b):
-    """Returns what nobody reads, and now and then more: what is computed between."""
+    """Returns the values that nobody reads, and sometimes intermediate values too."""
     read = {name for node in b.case.nodes for name in node.reads()}
     made = [name for node in b.case.nodes for name in node.outputs]
     ends = [name for name in made if name not in read]

@@ -97,7 +97,7 @@ class Judge:
 
 
 def distance(a, b):
-    """Returns how far apart elements are: infinite where a rounding changes which of them are NaN or infinite."""
+    """Returns the distances of elements: infinite where a rounding changes which of them are NaN or infinite."""
     if a.shape != b.shape:
         return np.full(b.shape, np.inf)
     if not is_float(b.dtype):

@@ -70,7 +70,7 @@ def named(case, kind, mode):
 
 
 def write(folder, case, references, failure, mode, seed, number):
-    """Writes a case: the model, its inputs, what is expected, and how to repeat it."""
+    """Writes a case: the model, its inputs, the expected outputs, and the commands that repeat it."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         values = evaluate(references, case)

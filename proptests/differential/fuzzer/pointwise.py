@@ -74,7 +74,7 @@ def _quotient(a, b):
 
 
 def cast(x, to):
-    """Converts as ONNX says; what it leaves open is some value."""
+    """Converts as ONNX says; results that it leaves open are some value."""
     with np.errstate(all='ignore'):
         if to == BOOL:
             return np.asarray(x != 0)

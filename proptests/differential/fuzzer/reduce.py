@@ -13,7 +13,7 @@ from .values import is_float
 
 # No reduction takes more rounds; each is one run of the engine over all candidates.
 ROUNDS = 40
-# So many candidates are tried in a round.
+# The number of candidates that are tried in a round.
 CANDIDATES = 24
 
 

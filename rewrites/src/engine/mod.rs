@@ -158,7 +158,7 @@ pub(crate) struct Engine<'r> {
     pub withheld: Vec<Withheld>,
     rules: &'r [Arc<Compiled>],
     limits: EngineLimits,
-    /// What each match comes to; an error tells of the op that observes its root, if that alone is in the way.
+    /// The outcome of each match; an error names the op that observes its root, if only that prevents it.
     guards: FxHashMap<(u32, Sight), Result<Rc<Bindings>, Option<Op>>>,
     recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,

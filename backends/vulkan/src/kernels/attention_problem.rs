@@ -30,7 +30,7 @@ pub struct AttentionProblem<'a> {
     pub bias: Option<(Nest, usize)>,
     pub scale: f64,
     pub softcap: f64,
-    /// What a row without weights gives.
+    /// The result of a row without weights.
     pub empty: EmptyRow,
     /// Which queries are stored, if not all.
     pub stored: Option<StoredQueries>,
@@ -193,11 +193,11 @@ impl<'a> AttentionProblem<'a> {
         text + &epilogue.at(|lane| format!("result{lane}"))
     }
 
-    /// The function that computes a column of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times
+    /// The function that computes a column of a stored query once more, without the values of hidden keys. Their weight is 0, but 0 times
     /// NaN or an infinity is NaN.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// When an expression cannot be printed.
     pub fn sum_of_seen(&self) -> Result<String, Vec<String>> {
         let Some((bias, result)) = self.bias.as_ref().filter(|_| self.hides_keys()) else { return Ok(String::new()) };
         let (ty, nothing, [.., t, d, _]) = (register(self.sum), self.nothing(), self.extents);

@@ -76,7 +76,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Names what is at fault, in a few words.
+    /// Names the rules or kernel at fault, in a few words.
     fn culprit(&self) -> String {
         let Some(blame) = &self.verified.blame else { return "nothing was looked for".into() };
         let kernel = blame.kernel.as_ref().map(|kernel| self.name(kernel));
@@ -232,7 +232,7 @@ fn row(result: &VerifiedResult) -> [String; 9] {
     [name, result.value.ty().to_string(), thousands(*elements), apart, allowed, at, got, want, state]
 }
 
-/// An element with as many digits as tell `f32` numbers apart.
+/// An element with as many digits as distinguish `f32` numbers.
 fn shown(element: Element) -> String {
     match element {
         Element::Real(x) if x.is_finite() && x.abs() < f64::from(f32::MAX) => format!("{:?}", x as f32),

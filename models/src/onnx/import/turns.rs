@@ -1,4 +1,4 @@
-//! How often a loop runs, where its condition follows from what is known when the model is read.
+//! How often a loop runs, where its condition follows from values that are known when the model is read.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,7 +18,7 @@ pub(in crate::onnx) type Carried = ((NodeId, Option<Tensor>), NodeId);
 
 impl Importer<'_> {
     /// In a body, the number of times that the loop runs, at most `most`. The first carried value is the condition, which holds at the
-    /// start; `number` is the number of the time. Nothing where the condition depends on what is not known.
+    /// start; `number` is the number of the time. Nothing where the condition depends on unknown values.
     pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
         let condition = carried.first()?.1;
         let needed = self.needed(number, carried)?;

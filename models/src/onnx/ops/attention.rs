@@ -75,7 +75,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![result, k, v])
 }
 
-/// Attention under a mask of truth values, which says what is kept, or of numbers, which are added. A query without any key gives zeros.
+/// Attention under a mask of truth values, which selects the keys that are kept, or of numbers, which are added. A query without any key gives zeros.
 fn attend(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],

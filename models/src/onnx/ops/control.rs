@@ -1,6 +1,6 @@
 //! Branches and loops. A branch whose condition is known is the one that is taken, another one a choice between the results of both.
-//! A loop runs as often as is known when the model is read, or at most so often and while its condition holds; its body becomes that of
-//! our op `loop`.
+//! A loop runs a number of times that is known when the model is read, or at most that number while its condition holds. Its body becomes
+//! that of our op `loop`.
 
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
@@ -86,8 +86,8 @@ enum Ending {
 }
 
 /// Inputs: the most times, whether to start at all, what is carried. The body is given the number of the time, the condition, and what
-/// is carried; it says whether to go on. Where that follows from what is known, the loop runs as often; else the condition is carried,
-/// and runs end at it.
+/// is carried; it says whether to go on. Where the number of steps follows from known values, the loop has that number. Otherwise the
+/// condition is carried, and runs end at it.
 fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     let most = Most::read(c);
     let start = c.optional(1).map(|start| truth(c, start)).transpose()?;

@@ -124,8 +124,8 @@ pub(super) fn rows_at(
     Ok((rows, at))
 }
 
-/// The coordinate of the first, or the last, element that is equal to the extremum of its row, as NumPy has it: where elements are NaN, of
-/// these. The axis is kept with an extent of 1.
+/// The coordinate of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN counts as the extremum.
+/// The axis is kept with an extent of 1.
 fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;

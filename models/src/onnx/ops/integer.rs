@@ -1,7 +1,7 @@
-//! Products and convolutions of integers of 8 bits, with zero points, and what is quantized again behind them.
+//! Products and convolutions of integers of 8 bits, with zero points, and quantization of their results.
 //!
-//! Our products are of floats. They are exact where no sum can reach the first integer that the element type lacks, whatever the order
-//! of its terms; so the bounds of the operands choose between `f32` and `f64`.
+//! Our products are of floats. They are exact where no sum, in any order of its terms, can reach the first integer that the element
+//! type lacks. So the bounds of the operands choose between `f32` and `f64`.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -170,7 +170,7 @@ fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<usize>; 3]) ->
     Ok([scale(at[0], &shapes[0])?, scale(at[1], &shapes[1])?, scale(at[2], &shapes[2])?])
 }
 
-/// Sums times what both scales are beside that of the result, rounded, with its zero point.
+/// Sums times both scales over the scale of the result, rounded, with its zero point.
 fn requantized(c: &mut NodeCall<'_, '_>, sum: NodeId, [a, b, result]: [NodeId; 3], zero: NodeId) -> NodeResult {
     let [a, b, result] = [c.cast(a, DType::F32)?, c.cast(b, DType::F32)?, c.cast(result, DType::F32)?];
     let both = c.apply("mul", [a, b])?;

@@ -8,7 +8,7 @@ use super::{
     spatial::Windows,
 };
 
-/// Most phases that are computed apart; each is a convolution.
+/// Most phases that are computed separately; each is a convolution.
 const MOST: usize = 16;
 
 /// The results of one phase along an axis, with the numbers `first..first + count`: x[m − start − j·dilation] · w[tap + j·step] for each
@@ -22,7 +22,7 @@ struct Phase {
     dilation: usize,
 }
 
-/// What the phases along an axis have in common.
+/// The common part of the phases along an axis.
 #[derive(Clone)]
 struct Line {
     phases: Vec<Phase>,

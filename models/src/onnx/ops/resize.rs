@@ -1,6 +1,6 @@
-//! Resizing: along each axis a view or a gather (nearest), or a weighted sum of the elements that the interpolation names, so that an element
-//! that is not finite shows in its neighbours alone. Which elements and weights these are is known when the model is read. What the modes
-//! mean is defined by ONNX's reference implementation (`onnx/reference/ops/op_resize.py`).
+//! Resizing: along each axis a view or a gather (nearest), or a weighted sum of the elements that the interpolation names. So an element
+//! that is not finite shows in its neighbours alone. The elements and their weights are known when the model is read. ONNX's reference
+//! implementation defines the modes (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -67,7 +67,7 @@ impl Crop {
         Ok(Some(Crop { roi, outside: c.float_or("extrapolation_value", 0.0)? }))
     }
 
-    /// Where an element of the result lies in an axis.
+    /// The place of an element of the result in an axis.
     fn place(&self, axis: usize, x: f64, extent: f64, result: f64) -> f64 {
         let [start, end] = self.roi[axis];
         let last = extent - 1.0;
@@ -166,7 +166,7 @@ impl Sampling {
         self.extrapolated(c, result, &dims)
     }
 
-    /// The resized image, with what lies outside of the region.
+    /// The resized image, including the part outside of the region.
     fn extrapolated(&self, c: &mut NodeCall<'_, '_>, result: NodeId, dims: &[usize]) -> NodeResult {
         self.crop.as_ref().map_or(Ok(result), |crop| crop.extrapolated(c, result, dims))
     }

@@ -115,7 +115,7 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
             return Err(format!("more is taken away than the {extent} elements of axis {axis}").into());
         }
         if mode == "reflect" && extent > 0 && before.max(after) >= left.max(1) {
-            // What is taken away is still there to be reflected, as in torch.
+            // Cropped elements can still be reflected, as in torch.
             padded = repeated(c, padded, axis, [before, after], reflected)?;
             continue;
         }

@@ -4,7 +4,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// What nodes make of inputs by name, by the reference on `f32`.
+/// Evaluates nodes on inputs by name, by the reference on `f32`.
 fn value(nodes: Vec<NodeProto>, inputs: &[(&str, &[i64], &[f64])]) -> Vec<f64> {
     let graph = GraphProto {
         input: inputs.iter().map(|(name, dims, _)| port(name, dims)).collect(),

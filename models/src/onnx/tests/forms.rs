@@ -1,5 +1,5 @@
-//! Valid files in forms that are rare: defaults of inputs, padding farther than an axis is long, diagonals, regions of an image, integers
-//! of 8 bits; each against its definition, element by element.
+//! Valid files in rare forms: defaults of inputs, padding longer than an axis, diagonals, regions of an image, integers of 8 bits. Each is
+//! compared with its definition, element by element.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
@@ -36,7 +36,7 @@ fn imported(
     import(&model)
 }
 
-/// An output of which the file says nothing.
+/// An output without a declared type.
 fn open(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: Some(name.into()), ..Default::default() }
 }

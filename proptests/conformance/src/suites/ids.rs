@@ -1,5 +1,5 @@
-//! Ids that are out of range end the run with an error that names the op, the id as it was given and the axis; places of extrema are places
-//! of the axis, whatever the row has. Each program is planned in several ways.
+//! Ids out of range end the run with an error that names the op, the id as it was given and the axis. Places of extrema are places of
+//! the axis for any row. Each program is planned in several ways.
 
 use eutectic::{DType, Error, Graph, Strategy, Tensor};
 use eutectic_backend::BackendError;
@@ -35,7 +35,7 @@ fn floats(dtype: DType, dims: &[usize], of: &[f64]) -> Tensor {
     Tensor::from_f64(dtype, dims, of.iter().copied())
 }
 
-/// What a graph gives for its inputs in each way of planning; nothing where the device refuses it.
+/// The results of a graph for its inputs in each way of planning; nothing where the device refuses it.
 fn runs(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Vec<Result<Vec<Tensor>, Error>> {
     let run = |strategy: &Strategy| {
         let mut session = device.compiler().with_strategy(*strategy).compile(graph)?;
@@ -53,7 +53,7 @@ fn runs(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Vec<Result<Vec<Ten
     results.filter(is_taken).collect()
 }
 
-/// Compares what a device and the interpreter give with what is right.
+/// Compares the results of a device and of the interpreter with the right ones.
 fn gives(device: &Device, text: &str, inputs: &[(&str, Tensor)], want: &[&[f64]]) {
     let graph = graph(text);
     let by_name = |name: &str| inputs.iter().find(|(n, _)| *n == name).map(|(_, tensor)| tensor.clone());
@@ -74,7 +74,7 @@ fn gives(device: &Device, text: &str, inputs: &[(&str, Tensor)], want: &[&[f64]]
     }
 }
 
-/// Checks that a run fails, and says which id of which axis at which part of the model.
+/// Checks that a run fails with an error that names the id, the axis and the part of the model.
 fn fails(device: &Device, text: &str, inputs: &[Tensor], (id, extent, part): (i64, i64, &str)) {
     for result in runs(device, &graph(text), inputs) {
         match result {
@@ -92,7 +92,7 @@ fn numbers(count: usize) -> Vec<f64> {
     (0..count).map(|i| i as f64).collect()
 }
 
-/// Rows by number: of one column, of many, more ids than a tile has, ids that are stored beside what is read by them.
+/// Rows by number: of one column, of many, more ids than a tile has, ids that are stored together with the rows that they name.
 fn negative_ids_count_from_the_end(device: &Device) {
     for dtype in ["i32", "i64"] {
         let of = if dtype == "i32" { DType::I32 } else { DType::I64 };
@@ -215,7 +215,6 @@ fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
 
 const NAN: f64 = f64::NAN;
 
-/// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; infinities and zeros of both signs beside it.
 /// Nothing that is read depends on the id.
 fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     let tables = [
@@ -240,6 +239,7 @@ fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     }
 }
 
+/// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; rows with infinities and signed zeros.
 fn rows_with_nan_have_their_extrema_there(device: &Device) {
     let inf = f64::INFINITY;
     let mut cases: Vec<Vec<Vec<f64>>> = vec![

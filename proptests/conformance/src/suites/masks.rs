@@ -1,4 +1,4 @@
-//! Attention with keys and values under a mask that are NaN, infinite or huge: a hidden key is not read, on each way that a backend takes.
+//! Attention with keys and values under a mask that are NaN, infinite or huge: no kernel of a backend reads a hidden key.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ValueId};
 use eutectic_ir::{DType, Tensor, index::Index};
@@ -39,7 +39,7 @@ const TYPES: [(DType, bool); 5] =
 
 const GARBAGE: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 6e4];
 
-/// What is wrong with the key of a number in a batch.
+/// The kind of garbage in the key of a number in a batch.
 #[derive(Clone, Copy)]
 struct Garbage {
     /// Of the key, if anything.

@@ -1,7 +1,7 @@
 //! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
 //!
-//! A case is a folder: `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and `case.json`, which says what is
-//! expected (`values` or `an error`), within which tolerance, at which level of `--fp`, and whether it needs `subnormals`.
+//! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and `case.json`. That file has
+//! the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether the case needs `subnormals`.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::device::Device;
 
-/// What `case.json` says.
+/// The contents of `case.json`.
 struct Case {
     inputs: Vec<String>,
     outputs: Vec<String>,

@@ -1,4 +1,4 @@
-"""Generators of views, of what is made from shapes, and of slicing."""
+"""Generators of views, of tensors that are made from shapes, and of slicing."""
 
 import numpy as np
 from onnx import helper

@@ -51,7 +51,7 @@ def branch(b):
 
 
 def loop(b):
-    """Adds a Loop with a carried value and, now and then, what each turn hands out."""
+    """Adds a Loop with a carried value and, sometimes, an output of each step."""
     x = b.take((F32,), where=lambda v: v.size)
     f, dims, scan = f'l{len(b.env)}', b.dims(x), b.chance(0.5)
     op = b.choose(['Add', 'Mul', 'Sub', 'Max'])

@@ -1,4 +1,4 @@
-//! Rows of attention that a value under a mask made NaN: the weight of a hidden key is 0, but its product with NaN or an infinity is NaN.
+//! Rows of attention that a value under a mask made NaN. The weight of a hidden key is 0, but its product with NaN or an infinity is NaN.
 
 use super::Attention;
 use crate::{
@@ -16,7 +16,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Computes the output of one query again, and reads no value that the bias hides.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the bytes that the thunk states, and `query` the row of the
+    /// As [`crate::runtime::thunk::Thunk::run`]. Scratch memory must have the bytes that the thunk states. `query` must be the row of the
     /// query with the number `place`. Keys and values that are evaluated in tasks are overwritten.
     #[cold]
     pub(super) unsafe fn attend_again(

@@ -68,7 +68,7 @@ pub fn exp<L: Level>(x: f32) -> f32 {
 pub(super) fn exp_up_to_most<L: Level>(x: f32) -> f32 {
     let (t, n) = reduced::<L>(if x < NOTHING { NOTHING } else { x });
     let y = scaled(1.0 + t, n);
-    // The bits of a subnormal result are more than those of `y`, whose exponent is then 0 or has wrapped, and those of a normal one less.
+    // A subnormal result has larger bits than `y`, whose exponent is then 0 or has wrapped; a normal one has smaller bits.
     let low = subnormal(scaled(y, 126));
     f32::from_bits((y.to_bits() as i32).max(low.to_bits() as i32) as u32)
 }

@@ -44,7 +44,7 @@ pub fn sigmoid<L: Level>(x: f32) -> f32 {
     const SMALL: f32 = 1.0 / 18_446_744_073_709_551_616.0;
     let v = if -x < -40.0 { -40.0 } else { -x };
     let (t, n) = reduced::<L>(if v > 104.0 { 104.0 } else { v });
-    // Above and below the line it is 2⁻⁶⁴ as much; a subnormal result is 2¹²⁶ times as much, and a sum with 1 ends in its bits.
+    // Both parts of the fraction are scaled by 2⁻⁶⁴. A subnormal result is scaled by 2¹²⁶, so that a sum with 1 ends in its bits.
     let low = x < LEAST;
     let above = f32::from_bits(SMALL.to_bits() + if low { exponents(126) } else { 0 });
     let one: f32 = if low { 1.0 } else { 0.0 };

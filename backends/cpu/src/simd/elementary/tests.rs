@@ -31,7 +31,7 @@ fn ulps(got: f32, exact: f64) -> f64 {
     (number(got) - exact).abs() / 2f64.powf(exponent - 23.0)
 }
 
-/// Every exponent with many mantissas, the ends of each exponent, and what is special.
+/// Every exponent with many mantissas, the ends of each exponent, and special values.
 fn inputs() -> impl Iterator<Item = f32> {
     let special = [0.0, 1.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, f32::EPSILON, 1e-45, 0.5, 2.0];
     let ends = (0..=255_u32).flat_map(|e| [0, 1, 0x3f_ffff, 0x40_0000, 0x7f_ffff].map(|m| f32::from_bits(e << 23 | m)));
