@@ -6,7 +6,7 @@ use eutectic_ir::functions;
 
 use super::{
     elementary,
-    level::{Baseline, Level},
+    level::Level,
     pointwise::{Binary, Unary},
 };
 
@@ -225,9 +225,10 @@ binary! {
     Ge<T: RegisterElement>(a, b) -> u8 { u8::from(a >= b) }
 }
 
-/// Declares functions of one float, in `f32`, maybe up to a magnitude, and in `f64`, which take long or not.
+/// Declares functions of one float, in `f32` and in `f64`, which take long or not. The one in `f32` may hold for some numbers only, with another
+/// one for all.
 macro_rules! elementary {
-    (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $(up to $most:path)? $f64:block)*) => {$(
+    (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $(where $holds:path, else $any:block)? $f64:block)*) => {$(
         /// See the op of that name.
         pub struct $name<T>(PhantomData<T>);
         impl Unary for $name<f32> {
@@ -243,10 +244,11 @@ macro_rules! elementary {
                 const PARTIAL: bool = true;
                 #[inline(always)]
                 fn holds(x: f32) -> bool {
-                    x.abs() <= $most
+                    $holds(x)
                 }
-                fn elsewhere(x: f32, k: [f64; 2]) -> f32 {
-                    <$name<f64> as Unary>::eval::<Baseline>(f64::from(x), k) as f32
+                #[inline(always)]
+                fn eval_any<$l: Level>($x: f32, _: [f64; 2]) -> f32 {
+                    $any
                 }
             )?
         }
@@ -265,13 +267,21 @@ macro_rules! elementary {
 
 elementary! {
     LONG = true;
-    Exp(x, k, L) { elementary::exp::<L>(x) } { x.exp() }
+    Exp(x, k, L)
+        { elementary::exp_moderate::<L>(x) } where elementary::is_moderate, else { elementary::exp::<L>(x) }
+        { x.exp() }
     Expm1(x, k, L) { elementary::expm1::<L>(x) } { x.exp_m1() }
     Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
     Log1p(x, k, L) { elementary::log1p::<L>(x) } { x.ln_1p() }
-    Sin(x, k, L) { elementary::sin(x) } up to elementary::FEW_TURNS { x.sin() }
-    Cos(x, k, L) { elementary::cos(x) } up to elementary::FEW_TURNS { x.cos() }
-    Tan(x, k, L) { elementary::tan(x) } up to elementary::FEW_TURNS { x.tan() }
+    Sin(x, k, L)
+        { elementary::sin(x) } where elementary::is_few_turns, else { elementary::any_angle(x, elementary::sin, f64::sin) }
+        { x.sin() }
+    Cos(x, k, L)
+        { elementary::cos(x) } where elementary::is_few_turns, else { elementary::any_angle(x, elementary::cos, f64::cos) }
+        { x.cos() }
+    Tan(x, k, L)
+        { elementary::tan(x) } where elementary::is_few_turns, else { elementary::any_angle(x, elementary::tan, f64::tan) }
+        { x.tan() }
     Atan(x, k, L) { elementary::atan(x) } { x.atan() }
     Asin(x, k, L) { elementary::asin(x) } { x.asin() }
     Acos(x, k, L) { elementary::acos(x) } { x.acos() }
@@ -282,11 +292,21 @@ elementary! {
     Atanh(x, k, L) { elementary::atanh(x) } { functions::atanh(x) }
     Tanh(x, k, L) { elementary::tanh::<L>(x) } { x.tanh() }
     Erf(x, k, L) { elementary::erf::<L>(x) } { functions::erf(x) }
-    Sigmoid(x, k, L) { elementary::sigmoid::<L>(x) } { functions::sigmoid(x) }
+    Sigmoid(x, k, L)
+        { elementary::sigmoid_moderate::<L>(x) } where elementary::is_moderate, else { elementary::sigmoid::<L>(x) }
+        { functions::sigmoid(x) }
     Softplus(x, k, L) { elementary::softplus::<L>(x) } { functions::softplus(x) }
-    GeluErf(x, k, L) { elementary::gelu_erf::<L>(x) } { x * functions::normal_distribution(x) }
-    GeluTanh(x, k, L) { elementary::gelu_tanh::<L>(x) } { elementary::gelu_tanh_f64(x) }
-    Silu(x, k, L) { elementary::silu::<L>(x) } { elementary::silu_f64(x) }
+    GeluErf(x, k, L)
+        { elementary::gelu_erf_moderate::<L>(x) }
+        where elementary::is_moderate_gelu_erf, else { elementary::gelu_erf::<L>(x) }
+        { x * functions::normal_distribution(x) }
+    GeluTanh(x, k, L)
+        { elementary::gelu_tanh_moderate::<L>(x) }
+        where elementary::is_moderate_gelu_tanh, else { elementary::gelu_tanh::<L>(x) }
+        { elementary::gelu_tanh_f64(x) }
+    Silu(x, k, L)
+        { elementary::silu_moderate::<L>(x) } where elementary::is_moderate, else { elementary::silu::<L>(x) }
+        { elementary::silu_f64(x) }
 }
 
 elementary! {

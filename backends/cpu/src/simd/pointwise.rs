@@ -56,12 +56,14 @@ pub trait Unary {
     /// One element; `k` are attributes of the op.
     fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
     /// Whether `eval` holds for an element.
+    #[inline(always)]
     fn holds(_: Self::In) -> bool {
         true
     }
-    /// What counts where it does not.
-    fn elsewhere(x: Self::In, k: [f64; 2]) -> Self::Out {
-        Self::eval::<Baseline>(x, k)
+    /// Computes any element, and where `eval` holds, to the same bits.
+    #[inline(always)]
+    fn eval_any<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out {
+        Self::eval::<L>(x, k)
     }
 }
 
@@ -73,8 +75,20 @@ pub trait Binary {
     type Out: Copy;
     /// As [`Unary::LONG`].
     const LONG: bool = false;
+    /// As [`Unary::PARTIAL`].
+    const PARTIAL: bool = false;
     /// One element.
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
+    /// As [`Unary::holds`].
+    #[inline(always)]
+    fn holds<L: Level>(_: Self::In, _: Self::In) -> bool {
+        true
+    }
+    /// As [`Unary::eval_any`].
+    #[inline(always)]
+    fn eval_any<L: Level>(a: Self::In, b: Self::In) -> Self::Out {
+        Self::eval::<L>(a, b)
+    }
 }
 
 /// Computes so many elements in ranges, of which a body computes one; a `long` function prefetches after each block. A closure in place of
@@ -103,13 +117,14 @@ unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
     let k = c.k;
     in_blocks!(O::LONG, c.n, c.prefetch, |range| {
         let (out, x) = (&mut out[range.clone()], &x[range]);
-        for (o, &x) in out.iter_mut().zip(x) {
-            *o = O::eval::<L>(x, k);
-        }
-        // Asked of all at once, as few are elsewhere.
-        if O::PARTIAL && !x.iter().fold(true, |all, &x| all & O::holds(x)) {
-            for (o, &x) in out.iter_mut().zip(x).filter(|(_, x)| !O::holds(**x)) {
-                *o = O::elsewhere(x, k);
+        // Asked of all at once: the loop that takes longer is rarely needed, and vectors have no branches.
+        if !O::PARTIAL || x.iter().fold(true, |all, &x| all & O::holds(x)) {
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = O::eval::<L>(x, k);
+            }
+        } else {
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = O::eval_any::<L>(x, k);
             }
         }
     });
@@ -127,28 +142,49 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
             0 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), std::slice::from_raw_parts(b, c.n));
                 in_blocks!(O::LONG, c.n, c.prefetch, |range| {
-                    for ((o, &a), &b) in out[range.clone()].iter_mut().zip(&a[range.clone()]).zip(&b[range]) {
-                        *o = O::eval::<L>(a, b);
+                    let (out, a, b) = (&mut out[range.clone()], &a[range.clone()], &b[range]);
+                    if !O::PARTIAL || a.iter().zip(b).fold(true, |all, (&a, &b)| all & O::holds::<L>(a, b)) {
+                        for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+                            *o = O::eval::<L>(a, b);
+                        }
+                    } else {
+                        for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+                            *o = O::eval_any::<L>(a, b);
+                        }
                     }
                 });
             }
             1 => {
                 let (a, b) = (a.read(), std::slice::from_raw_parts(b, c.n));
                 in_blocks!(O::LONG, c.n, c.prefetch, |range| {
-                    for (o, &b) in out[range.clone()].iter_mut().zip(&b[range]) {
-                        *o = O::eval::<L>(a, b);
+                    let (out, b) = (&mut out[range.clone()], &b[range]);
+                    if !O::PARTIAL || b.iter().fold(true, |all, &b| all & O::holds::<L>(a, b)) {
+                        for (o, &b) in out.iter_mut().zip(b) {
+                            *o = O::eval::<L>(a, b);
+                        }
+                    } else {
+                        for (o, &b) in out.iter_mut().zip(b) {
+                            *o = O::eval_any::<L>(a, b);
+                        }
                     }
                 });
             }
             2 => {
                 let (a, b) = (std::slice::from_raw_parts(a, c.n), b.read());
                 in_blocks!(O::LONG, c.n, c.prefetch, |range| {
-                    for (o, &a) in out[range.clone()].iter_mut().zip(&a[range]) {
-                        *o = O::eval::<L>(a, b);
+                    let (out, a) = (&mut out[range.clone()], &a[range]);
+                    if !O::PARTIAL || a.iter().fold(true, |all, &a| all & O::holds::<L>(a, b)) {
+                        for (o, &a) in out.iter_mut().zip(a) {
+                            *o = O::eval::<L>(a, b);
+                        }
+                    } else {
+                        for (o, &a) in out.iter_mut().zip(a) {
+                            *o = O::eval_any::<L>(a, b);
+                        }
                     }
                 });
             }
-            _ => out.fill(O::eval::<L>(a.read(), b.read())),
+            _ => out.fill(O::eval_any::<L>(a.read(), b.read())),
         }
     }
 }
@@ -168,7 +204,7 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Binary<In = T, Out = T>> Ternary fo
     type Of = T;
     #[inline(always)]
     fn eval<L: Level>([a, b, c]: [T; 3]) -> T {
-        G::eval::<L>(F::eval::<L>(a, b), c)
+        G::eval_any::<L>(F::eval_any::<L>(a, b), c)
     }
 }
 
@@ -179,9 +215,18 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
     type In = T;
     type Out = T;
     const LONG: bool = F::LONG || G::LONG;
+    const PARTIAL: bool = F::PARTIAL || G::PARTIAL;
     #[inline(always)]
     fn eval<L: Level>(a: T, b: T) -> T {
         G::eval::<L>(F::eval::<L>(a, b), [0.0; 2])
+    }
+    #[inline(always)]
+    fn holds<L: Level>(a: T, b: T) -> bool {
+        F::holds::<L>(a, b) && G::holds(F::eval_any::<L>(a, b))
+    }
+    #[inline(always)]
+    fn eval_any<L: Level>(a: T, b: T) -> T {
+        G::eval_any::<L>(F::eval_any::<L>(a, b), [0.0; 2])
     }
 }
 
@@ -276,7 +321,7 @@ pub fn binary_scalar<O: Binary>(_: Isa) -> PointFn {
         for i in 0..c.n {
             // SAFETY: `PointCall` promises lengths.
             unsafe {
-                c.out.cast::<O::Out>().add(i).write(O::eval::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
+                c.out.cast::<O::Out>().add(i).write(O::eval_any::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
             };
         }
     }

@@ -8,6 +8,18 @@ const QUARTER_LOW: f64 = 1.589_325_477_352_819_7e-8;
 /// The largest angle whose quarter turns are counted without loss.
 pub const FEW_TURNS: f32 = 1_048_576.0;
 
+/// Whether the functions of angles below hold for an argument.
+#[inline(always)]
+pub fn is_few_turns(x: f32) -> bool {
+    x.abs() <= FEW_TURNS
+}
+
+/// A function of any angle: of `few` turns, or in `f64`, of `many`.
+#[inline(always)]
+pub fn any_angle(x: f32, few: impl Fn(f32) -> f32, many: impl Fn(f64) -> f64) -> f32 {
+    if is_few_turns(x) { few(x) } else { many(f64::from(x)) as f32 }
+}
+
 /// sin r, cos r and n with x = n·π/2 + r, |r| ≤ π/4, for |x| up to [`FEW_TURNS`].
 #[inline(always)]
 fn quarter_turns(x: f32) -> (f64, f64, u32) {

@@ -1,7 +1,7 @@
 //! The error function, and the activation that is made of it.
 
 use super::{
-    exponential::{power, reduced, reduced_sum},
+    exponential::{exp_with, least, moderate, power, reduced},
     polynomial::polynomial,
 };
 use crate::simd::level::Level;
@@ -34,20 +34,33 @@ fn erfc_positive<L: Level>(z: f32) -> f32 {
     let square = z * z;
     let (rest, n) = reduced::<L>(-square);
     let y = 1.0 + rest;
-    let y = L::fma(y, -square_rest::<L>(z, square), y) * power(n) * (p * t);
+    let y = L::fma(y, -product_rest::<L>(z, z, square), y) * power(n) * (p * t);
     if vanishes { 0.0 } else { y }
 }
 
-/// z² − `square`, which is z² rounded.
+/// a·b − `product`, which is a·b rounded.
 #[inline(always)]
-fn square_rest<L: Level>(z: f32, square: f32) -> f32 {
+fn product_rest<L: Level>(a: f32, b: f32, product: f32) -> f32 {
     if L::FMA {
-        return z.mul_add(z, -square);
+        return a.mul_add(b, -product);
     }
-    // Two halves with 12 bits each, whose products are exact.
-    let high = f32::from_bits(z.to_bits() & 0xffff_f000);
-    let low = z - high;
-    (high * high - square) + 2.0 * high * low + low * low
+    // Halves with 12 bits each, whose products are exact.
+    let halves = |x: f32| {
+        let high = f32::from_bits(x.to_bits() & 0xffff_f000);
+        (high, x - high)
+    };
+    let ((a, more_a), (b, more_b)) = (halves(a), halves(b));
+    (a * b - product) + a * more_b + more_a * b + more_a * more_b
+}
+
+/// a·b + c without the rounding error of the product, where that and c nearly cancel.
+#[inline(always)]
+fn fused<L: Level>(a: f32, b: f32, c: f32) -> f32 {
+    if L::FMA {
+        return a.mul_add(b, c);
+    }
+    let product = a * b;
+    (product + c) + product_rest::<L>(a, b, product)
 }
 
 /// The error function, within 2 ulp.
@@ -66,40 +79,80 @@ pub fn erf<L: Level>(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-/// x·Φ(x), Φ the normal distribution function, within 8 ulp: no cancellation for negative x.
+/// The number c of [`TailParts`].
+const OFFSET: f32 = 3.75;
+/// Down to its negative, x·Φ(x) is a normal number.
+const NORMAL: f32 = 13.1;
+
+/// What a·Φ(−a) = a·(g + rest)·e^(exponent + tail) consists of for a ≥ 0, Φ the normal distribution function.
 ///
-/// Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c), c = 3√2, for a ≥ 0; the rounding error of a² is corrected in the
-/// exponential.
+/// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c); P was fitted with weight 1/P for a up to 14.5. `rest` has the rounding errors of t, P(t) and g to
+/// first order: without these, the result would be off by 8 ulp.
+struct TailParts {
+    a: f32,
+    g: f32,
+    rest: f32,
+    exponent: f32,
+    tail: f32,
+}
+
+impl TailParts {
+    #[inline(always)]
+    fn new<L: Level>(a: f32) -> TailParts {
+        const CENTRE: f32 = 0.138_762_56;
+        const FIRST: f32 = 0.774_840_2;
+        let t = 1.0 / (a + OFFSET);
+        // t·(a + c) − 1.
+        let excess = fused::<L>(t, a, product_rest::<L>(t, OFFSET, 1.0));
+        let u = t - CENTRE;
+        let square = u * u;
+        // The last two steps one after the other, as their roundings count; the others by powers of u², which takes less time.
+        let high = L::fma(square, L::fma(u, 4_469.136, -492.419_5), L::fma(u, -764.516_66, -52.959_58));
+        let high = L::fma(square, high, L::fma(u, 117.525_24, 66.488));
+        let slope = L::fma(u, L::fma(u, high, 20.914_93), 4.632_712_4);
+        let p = L::fma(u, slope, FIRST);
+        let g = t * p;
+        let rest = L::fma(t, fused::<L>(u, slope, FIRST - p), product_rest::<L>(t, p, g));
+        // The relative error of t counts as often as log g grows with log t.
+        let rest = L::fma(-(g * excess), L::fma(t, 8.35, 0.74), rest);
+        let square = a * a;
+        TailParts { a, g, rest, exponent: -0.5 * square, tail: -0.5 * product_rest::<L>(a, a, square) }
+    }
+
+    /// a·(g + rest)·(1 + e).
+    #[inline(always)]
+    fn times<L: Level>(&self, e: f32) -> f32 {
+        let y = self.a * self.g;
+        let rest = L::fma(self.g, e, L::fma(self.rest, e, self.rest));
+        y + L::fma(self.a, rest, product_rest::<L>(self.a, self.g, y))
+    }
+}
+
+/// Whether [`gelu_erf_moderate`] holds for an argument.
+#[inline(always)]
+pub fn is_moderate_gelu_erf(x: f32) -> bool {
+    x >= -NORMAL
+}
+
+/// x·Φ(x), within 2 ulp, for x from −13.1 on: max(x, 0) − |x|·Φ(−|x|).
+#[inline(always)]
+pub fn gelu_erf_moderate<L: Level>(x: f32) -> f32 {
+    let a = x.abs();
+    let parts = TailParts::new::<L>(if a > NORMAL { NORMAL } else { a });
+    let (t, s) = moderate::<L>(parts.exponent, |r| r + parts.tail);
+    // Zeros have their sign.
+    L::fma(-s, parts.times::<L>(t), if x < -0.0 { -0.0 } else { x })
+}
+
+/// x·Φ(x), Φ the normal distribution function, within 2 ulp: no cancellation for negative x.
 #[inline(always)]
 pub fn gelu_erf<L: Level>(x: f32) -> f32 {
-    // From there on x·Φ(x) rounds to 0, or to x.
-    const LIMIT: f32 = 14.5;
-    const C: f32 = 4.242_640_5;
-    let a = x.abs();
-    let vanishes = a > LIMIT;
-    // NaN stays.
-    let a = if vanishes { LIMIT } else { a };
-    let t = 1.0 / (a + C);
-    let p = polynomial::<L, 9>(
-        (a - C) * t,
-        [
-            0.759_437_6,
-            -0.624_654_77,
-            0.417_351_5,
-            -0.219_517_81,
-            0.084_562_376,
-            -0.019_068_785,
-            -0.001_103_881_2,
-            0.002_276_026_2,
-            0.000_107_163_14,
-        ],
-    );
-    let square = a * a;
-    let (e, n) = reduced_sum::<L>(-0.5 * square, |r| L::fma(-0.5, square_rest::<L>(a, square), r));
-    let y = L::fma(e, p * t, p * t);
-    // Times 2ⁿ. Where that may be subnormal, it is 2⁶⁴ times as much; it vanishes when 1 is added.
-    let part = if a > 12.5 { 64 << 23 } else { 0 };
-    let y = f32::from_bits(y.to_bits().wrapping_add(n << 23).wrapping_add(part));
-    let tail = if vanishes { 0.0 } else { y };
-    x * if x < 0.0 { tail } else { 1.0 - tail } * if x < -12.5 { 1.0 / 18_446_744_073_709_551_616.0 } else { 1.0 }
+    // There, the power vanishes.
+    const NOTHING: f32 = 19.0;
+    let a = -x;
+    let parts = TailParts::new::<L>(if a > NOTHING { NOTHING } else { a });
+    let far = exp_with::<L>(parts.exponent, |r| r + parts.tail, |t, s| parts.times::<L>(t) * s, least(x < -13.151));
+    let near = gelu_erf_moderate::<L>(x);
+    // As a product, −∞·0 is NaN.
+    if x < -NORMAL { (-far).copysign(x) + x * 0.0 } else { near }
 }

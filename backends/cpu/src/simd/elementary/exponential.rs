@@ -8,77 +8,114 @@ use crate::simd::level::Level;
 /// ln 2 = `LN2_HIGH + LN2_LOW`; the high part has so few bits that its product with an exponent is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -0.000_212_194_44;
-/// Adding and subtracting 1.5·2²³ rounds to the nearest integer.
-const ROUND: f32 = 12_582_912.0;
-/// Below it, eˣ is subnormal.
-pub(super) const LEAST: f32 = -87.336_54;
-/// Above it, eˣ is infinite.
-const MOST: f32 = 88.722_83;
-/// Below it, eˣ rounds to 0.
-const NOTHING: f32 = -104.0;
-
-/// eʳ − 1 and n with x = n·ln 2 + r, |r| ≤ ln 2 / 2 and eʳ − 1 = r + r²·P(r).
+/// Up to this magnitude, e^x and x·e^x are normal numbers, and so are 1 + e^x and its quotients.
+pub const MODERATE: f32 = 87.0;
+/// Whether the functions `…_moderate` hold for an argument.
 #[inline(always)]
-pub(super) fn reduced<L: Level>(x: f32) -> (f32, u32) {
-    reduced_sum::<L>(x, |r| r)
+pub fn is_moderate(x: f32) -> bool {
+    x.abs() <= MODERATE
 }
 
-/// As [`reduced`], with something small added to r.
+/// Below it, eˣ is subnormal.
+const LEAST: f32 = -87.336_54;
+/// Above it, eˣ is infinite.
+const MOST: f32 = 88.722_83;
+/// As `MOST`, with some more: the infinity is that of a product.
+const ENOUGH: f32 = 88.8;
+/// From it on downwards, the factors that [`halves`] returns are 0.
+const NOTHING: f32 = -176.0;
+/// What is added to an exponent of 2 in the bits of a float.
+const BIAS: u32 = 127;
+
+/// 1.5·2²³ + `bias`: adding and subtracting it rounds to the nearest integer, and the last bits of the sum are that integer plus `bias`.
+const fn round(bias: u32) -> f32 {
+    12_582_912.0 + bias as f32
+}
+
+/// eʳ − 1, and a number whose last nine bits are n + `bias`, with x + tail = n·ln 2 + r, |x − n·ln 2| ≤ ln 2 / 2 and eʳ − 1 = r + r²·P(r).
+/// `add` adds the tail, which is small.
 #[inline(always)]
-pub(super) fn reduced_sum<L: Level>(x: f32, add: impl Fn(f32) -> f32) -> (f32, u32) {
-    let shifted = L::fma(x, LOG2_E, ROUND);
-    let n = shifted - ROUND;
+fn reduced_by<L: Level>(x: f32, bias: u32, add: impl Fn(f32) -> f32) -> (f32, u32) {
+    let shifted = L::fma(x, LOG2_E, round(bias));
+    let n = shifted - round(bias);
     let r = add(L::fma(n, -LN2_LOW, L::fma(n, -LN2_HIGH, x)));
     // By powers of r², for which it takes four steps that wait for each other, and not five.
     let square = r * r;
     let high = L::fma(square, 0.001_381_230_7, L::fma(r, 0.008_369_408, 0.041_668_47));
     let p = L::fma(square, high, L::fma(r, 0.166_665_15, 0.499_999_94));
-    (L::fma(square, p, r), shifted.to_bits().wrapping_sub(ROUND.to_bits()))
+    (L::fma(square, p, r), shifted.to_bits())
 }
 
-/// 2ⁿ for n from −127, where it is 0, to 128, where it is ∞.
+/// Returns t and s = 2ⁿ with e^(x + tail) = s·(1 + t), for |x| up to [`MODERATE`].
 #[inline(always)]
-pub(super) fn power(n: u32) -> f32 {
-    f32::from_bits(n.wrapping_add(127) << 23)
+pub(super) fn moderate<L: Level>(x: f32, add: impl Fn(f32) -> f32) -> (f32, f32) {
+    let (t, n) = reduced_by::<L>(x, BIAS, add);
+    (t, f32::from_bits(n << 23))
 }
 
-/// y·2ⁿ, where both are normal: exponents are added.
+/// s·(1 + t) for a power of two s, rounded once.
 #[inline(always)]
-pub(super) fn scaled(y: f32, n: u32) -> f32 {
-    f32::from_bits(y.to_bits().wrapping_add(n << 23))
+pub(super) fn scaled<L: Level>(t: f32, s: f32) -> f32 {
+    if L::FMA { t.mul_add(s, s) } else { (1.0 + t) * s }
 }
 
-/// y·2⁻¹²⁶ for y from 0 up to 1, rounded once: the sum with 1 ends in the bits of the subnormal result. A product would take a hundred times as
-/// long on some processors.
+/// eˣ for |x| up to [`MODERATE`], within 1.25 ulp.
 #[inline(always)]
-pub(super) fn subnormal(y: f32) -> f32 {
-    f32::from_bits((1.0 + y).to_bits().wrapping_sub(1.0_f32.to_bits()))
+pub fn exp_moderate<L: Level>(x: f32) -> f32 {
+    let (t, s) = moderate::<L>(x, |r| r);
+    scaled::<L>(t, s)
 }
 
 /// eˣ, within 1.25 ulp.
 #[inline(always)]
 pub fn exp<L: Level>(x: f32) -> f32 {
-    let y = exp_up_to_most::<L>(x);
-    // NaN stays.
-    if x <= MOST { y } else { x * f32::INFINITY }
+    exp_with::<L>(x, |r| r, scaled::<L>, least(x < LEAST))
 }
 
-/// As [`exp`], where the result is finite.
+/// 2⁻¹²⁶, or 0. Not by a choice, for which the compiler would compute both results.
 #[inline(always)]
-pub(super) fn exp_up_to_most<L: Level>(x: f32) -> f32 {
-    let (t, n) = reduced::<L>(if x < NOTHING { NOTHING } else { x });
-    let y = scaled(1.0 + t, n);
-    // A subnormal result has larger bits than `y`, whose exponent is then 0 or has wrapped; a normal one has smaller bits.
-    let low = subnormal(scaled(y, 126));
-    f32::from_bits((y.to_bits() as i32).max(low.to_bits() as i32) as u32)
+pub(super) fn least(may_be_subnormal: bool) -> f32 {
+    f32::from_bits(u32::from(may_be_subnormal) << 23)
+}
+
+/// e^(x + tail) times a factor, which is moderate unless the power vanishes. Of t and s, `product` is s·(1 + t) times the factor. `least` is 2⁻¹²⁶
+/// with the factor's sign where the result may be subnormal, and 0 elsewhere.
+///
+/// The power of two has two factors, which are normal where their product is not. The sum with `least` ends in the last bit of subnormal numbers: an
+/// instruction that multiplies takes a hundred times as long on some processors if its result is subnormal.
+#[inline(always)]
+pub(super) fn exp_with<L: Level>(
+    x: f32,
+    add: impl Fn(f32) -> f32,
+    product: impl Fn(f32, f32) -> f32,
+    least: f32,
+) -> f32 {
+    // NaN stays.
+    let x = if x > ENOUGH { ENOUGH } else { x };
+    let (t, n) = reduced_by::<L>(if x < NOTHING { NOTHING } else { x }, 2 * BIAS, add);
+    let low = (n << 22) & 0xff80_0000;
+    let (low, high) = (f32::from_bits(low), f32::from_bits((n << 23).wrapping_sub(low)));
+    L::fma(product(t, low), high, least) - least
+}
+
+/// eʳ − 1 and n with x = n·ln 2 + r, |r| ≤ ln 2 / 2.
+#[inline(always)]
+pub(super) fn reduced<L: Level>(x: f32) -> (f32, u32) {
+    let (t, n) = reduced_by::<L>(x, 0, |r| r);
+    (t, n.wrapping_sub(round(0).to_bits()))
+}
+
+/// 2ⁿ for n from −127, where it is 0, to 128, where it is ∞.
+#[inline(always)]
+pub(super) fn power(n: u32) -> f32 {
+    f32::from_bits(n.wrapping_add(BIAS) << 23)
 }
 
 /// eˣ for x ≤ 0 (and NaN), within 1.25 ulp, 0 below −87, since such a weight does not change a sum.
 #[inline(always)]
 pub fn exp_of_negative<L: Level>(x: f32) -> f32 {
-    let (t, n) = reduced::<L>(x);
-    let y = (1.0 + t) * power(n);
-    if x < -87.0 { 0.0 } else { y }
+    let y = exp_moderate::<L>(x);
+    if x < -MODERATE { 0.0 } else { y }
 }
 
 /// eˣ − 1, within 2 ulp: no cancellation near 0.

@@ -1,7 +1,7 @@
 //! Functions of 1 + eˣ: sigmoid, tanh, softplus, and the activations that are made of them.
 
 use super::{
-    exponential::{LEAST, exp_up_to_most, power, reduced, reduced_sum},
+    exponential::{MODERATE, exp, exp_with, least, moderate, power, reduced, scaled},
     polynomial::polynomial,
 };
 use crate::simd::level::Level;
@@ -10,13 +10,9 @@ use crate::simd::level::Level;
 #[inline(always)]
 fn one_plus_exp<L: Level>(x: f32) -> f32 {
     let (t, n) = reduced::<L>(x);
-    one_plus::<L>(t, power(n), 1.0)
-}
-
-/// one + s·(1 + t): one rounding less than by way of 1 + t.
-#[inline(always)]
-fn one_plus<L: Level>(t: f32, s: f32, one: f32) -> f32 {
-    L::fma(t, s, one + s)
+    let s = power(n);
+    // One rounding less than by way of 1 + t.
+    L::fma(t, s, 1.0 + s)
 }
 
 /// tanh x, within 2 ulp.
@@ -33,43 +29,46 @@ pub fn tanh<L: Level>(x: f32) -> f32 {
     if x.is_nan() { x } else { y.copysign(x) }
 }
 
-/// A number of exponents, as the bits of a float have it.
-const fn exponents(n: u32) -> u32 {
-    n << 23
+/// x/(1 + e^(v + tail)), within 2 ulp, for |v| up to [`MODERATE`].
+#[inline(always)]
+fn gated<L: Level>(x: f32, v: f32, add: impl Fn(f32) -> f32) -> f32 {
+    let (t, s) = moderate::<L>(v, add);
+    // The rounding error of 1 + s is 0 between 2⁻²⁴ and 2²⁴; so the sum with t·s is rounded once. Elsewhere, what it lacks is added.
+    let sum = 1.0 + s;
+    x / (L::fma(t, s, 1.0 - (sum - s)) + sum)
 }
 
-/// 1/(1 + e⁻ˣ), within 2.2 ulp.
+/// The smaller one of x and [`MODERATE`], above which 1 + e⁻ˣ rounds to 1. NaN stays.
+#[inline(always)]
+fn up_to_moderate(x: f32) -> f32 {
+    if x > MODERATE { MODERATE } else { x }
+}
+
+/// 1/(1 + e⁻ˣ), within 2 ulp, for |x| up to [`MODERATE`].
+#[inline(always)]
+pub fn sigmoid_moderate<L: Level>(x: f32) -> f32 {
+    gated::<L>(1.0, -x, |r| r)
+}
+
+/// 1/(1 + e⁻ˣ), within 2 ulp.
 #[inline(always)]
 pub fn sigmoid<L: Level>(x: f32) -> f32 {
-    const SMALL: f32 = 1.0 / 18_446_744_073_709_551_616.0;
-    let v = if -x < -40.0 { -40.0 } else { -x };
-    let (t, n) = reduced::<L>(if v > 104.0 { 104.0 } else { v });
-    // Both parts of the fraction are scaled by 2⁻⁶⁴. A subnormal result is scaled by 2¹²⁶, so that a sum with 1 ends in its bits.
-    let low = x < LEAST;
-    let above = f32::from_bits(SMALL.to_bits() + if low { exponents(126) } else { 0 });
-    let one: f32 = if low { 1.0 } else { 0.0 };
-    let y = above / one_plus::<L>(t, power(n.wrapping_sub(64)), SMALL);
-    f32::from_bits((one + y).to_bits().wrapping_sub(one.to_bits()))
+    let (near, far) = (gated::<L>(1.0, -up_to_moderate(x), |r| r), exp::<L>(x));
+    if x < -MODERATE { far } else { near }
 }
 
-/// x/(1 + eᵛ) for eᵛ = 2ⁿ·(1 + t), where v, if it is above 87, is `large`, and from −87 up to [`ENDLESS`].
+/// x·sigmoid(x), within 2 ulp, for |x| up to [`MODERATE`].
 #[inline(always)]
-fn gated<L: Level>(x: f32, (t, n): (f32, u32), large: bool) -> f32 {
-    // 2⁻⁶⁴ of eᵛ is finite. By a factor, as the compiler would divide twice for a choice of two results.
-    let part = if large { exponents(64) } else { 0 };
-    let s = f32::from_bits(power(n).to_bits().wrapping_sub(part));
-    x / one_plus::<L>(t, s, 1.0) * f32::from_bits(1.0_f32.to_bits() - part)
+pub fn silu_moderate<L: Level>(x: f32) -> f32 {
+    gated::<L>(x, -x, |r| r)
 }
 
-/// At it, 2⁻⁶⁴·eᵛ is infinite, because 2ⁿ is 2¹⁹² and t is positive; a little below, t is negative.
-const ENDLESS: f32 = 133.2;
-
-/// x·sigmoid(x), within 2.2 ulp.
+/// x·sigmoid(x), within 2 ulp.
 #[inline(always)]
 pub fn silu<L: Level>(x: f32) -> f32 {
-    let v = if -x < -87.0 { -87.0 } else { -x };
-    let parts = reduced::<L>(if v > 132.0 { ENDLESS } else { v });
-    gated::<L>(x, parts, v > 87.0)
+    let far = exp_with::<L>(x, |r| r, |t, s| scaled::<L>(t, s) * x, -least(x < -91.857)).copysign(x);
+    let near = gated::<L>(x, -up_to_moderate(x), |r| r);
+    if x < -MODERATE { far } else { near }
 }
 
 /// log(1 + eˣ), within 2 ulp: max(x, 0) + log(1 + e) with e = e^−|x|.
@@ -77,7 +76,7 @@ pub fn silu<L: Level>(x: f32) -> f32 {
 /// With s = e/(2 + e): log(1 + e) = 2s + s³·P(s²) = e − s·(e − s²·P(s²)).
 #[inline(always)]
 pub fn softplus<L: Level>(x: f32) -> f32 {
-    let e = exp_up_to_most::<L>(-x.abs());
+    let e = exp::<L>(-x.abs());
     let s = e / (2.0 + e);
     let z = s * s;
     let p = polynomial::<L, 4>(z, [0.666_664_2, 0.400_215_28, 0.280_017_97, 0.280_120_2]);
@@ -85,31 +84,43 @@ pub fn softplus<L: Level>(x: f32) -> f32 {
     (if x < 0.0 { 0.0 } else { x }) + rest
 }
 
+/// Whether [`gelu_tanh_moderate`] holds for an argument.
+#[inline(always)]
+pub fn is_moderate_gelu_tanh(x: f32) -> bool {
+    x >= -GELU_MODERATE
+}
+
+/// For x down to its negative, e^(−2u) is at most e^[`MODERATE`].
+const GELU_MODERATE: f32 = 9.9;
+
+/// As [`gelu_tanh`], for x from −[`GELU_MODERATE`].
+#[inline(always)]
+pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
+    // Above, 1 + e^(−2u) rounds to 1.
+    let (v, low) = gelu_angle::<L>(if x > 6.0 { 6.0 } else { x });
+    gated::<L>(x, -v, |r| r - low)
+}
+
 /// x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), which is x·(1 + tanh u)/2 without cancellation, within 2 ulp.
 ///
 /// An error of u counts |u| times, so that u has two parts.
 #[inline(always)]
 pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
-    // Beyond, eᵛ vanishes, or is infinite: see `ENDLESS`.
-    let (v, low) = gelu_angle::<L>(if x < -11.6 {
-        -11.711
-    } else if x > 9.9 {
-        9.9
-    } else {
-        x
-    });
-    let parts = reduced_sum::<L>(v, |r| r + low);
-    gated::<L>(x, parts, v > 87.0)
+    // At −14, the power vanishes.
+    let (v, low) = gelu_angle::<L>(if x < -14.0 { -14.0 } else { x });
+    let far = exp_with::<L>(v, |r| r + low, |t, s| scaled::<L>(t, s) * x, -least(x < -10.1007)).copysign(x);
+    let near = gelu_tanh_moderate::<L>(x);
+    if x < -GELU_MODERATE { far } else { near }
 }
 
-/// −2√(2/π)·(x + 0.044715·x³) in two parts.
+/// 2√(2/π)·(x + 0.044715·x³) in two parts.
 #[inline(always)]
 fn gelu_angle<L: Level>(x: f32) -> (f32, f32) {
     const SLOPE: f64 = 1.595_769_121_605_730_7;
     const CUBE: f64 = SLOPE * 0.044_715;
     if !L::FMA {
         let x = f64::from(x);
-        let v = -x * (x * x * CUBE + SLOPE);
+        let v = x * (x * x * CUBE + SLOPE);
         return (v as f32, (v - f64::from(v as f32)) as f32);
     }
     // Of few bits: the difference from what it is added to is exact.
@@ -119,6 +130,6 @@ fn gelu_angle<L: Level>(x: f32) -> (f32, f32) {
     let w = L::fma(square, high, HIGH);
     let rest = L::fma(L::fma(x, x, -square), high, L::fma(square, low, (SLOPE - HIGH as f64) as f32));
     let rest = L::fma(square, high, HIGH - w) + rest;
-    let v = -x * w;
-    (v, -L::fma(x, rest, L::fma(x, w, v)))
+    let v = x * w;
+    (v, L::fma(x, rest, L::fma(x, w, -v)))
 }
