@@ -128,6 +128,15 @@ impl Line {
         let at = o as i64 * self.stride + k as i64 * self.dilation - self.before;
         usize::try_from(at).ok().filter(|&at| at < self.extent)
     }
+
+    /// The elements of the axis that taps of window `o` are.
+    fn inside(&self, o: usize) -> impl Iterator<Item = usize> + Clone {
+        let start = o as i64 * self.stride - self.before;
+        let step = self.dilation.max(1);
+        // The first tap that is not before the axis, and the first behind it.
+        let tap = |at: i64| ((at - start).max(0) as u64).div_ceil(step as u64).min(self.size as u64);
+        (tap(0)..tap(self.extent as i64)).map(move |k| (start + k as i64 * step) as usize)
+    }
 }
 
 impl WindowPlaces {
@@ -152,6 +161,13 @@ impl WindowPlaces {
         (0..rows.size).flat_map(move |p| {
             (0..columns.size).map(move |q| Some(rows.tap(y, p)? * columns.extent + columns.tap(x, q)?))
         })
+    }
+
+    /// The offsets in an image of the taps of a window that are not outside, row by row: a window may be much larger than its image.
+    fn inside(&self, [y, x]: [usize; 2]) -> impl Iterator<Item = usize> + '_ {
+        let [rows, columns] = &self.0;
+        let row = columns.inside(x);
+        rows.inside(y).flat_map(move |y| row.clone().map(move |x| y * columns.extent + x))
     }
 }
 
@@ -215,30 +231,30 @@ fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     call.reals(sums.iter().map(|sum| sum.total()).collect::<Vec<_>>())
 }
 
-/// A function of the elements of each window, of which some may lie outside.
-fn pool<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&mut dyn Iterator<Item = Option<S>>) -> S) -> Vec<Value<S>> {
+/// A function of the elements of each window that are not outside.
+fn pool<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&mut dyn Iterator<Item = S>) -> S) -> Vec<Value<S>> {
     let x = call.operands[0];
     let (_, dims) = call.result();
     let windows = WindowPlaces::new(call, &size(call), &x.dims[2..]);
     let image = strides(&x.dims)[1];
     let channels = (0..dims[0] * dims[1]).map(|c| &x.reals()[c * image..(c + 1) * image]);
     let of_channel = |x: &[S]| {
-        let each = |point| f(&mut windows.taps(point).map(|tap| tap.map(|at| x[at])));
+        let each = |point| f(&mut windows.inside(point).map(|at| x[at]));
         points(&dims[2..]).map(each).collect::<Vec<_>>()
     };
     call.reals(channels.flat_map(of_channel).collect::<Vec<_>>())
 }
 
 fn max_pool<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    pool(call, |taps| taps.flatten().fold(S::exact(f64::NEG_INFINITY), S::larger))
+    pool(call, |taps| taps.fold(S::exact(f64::NEG_INFINITY), S::larger))
 }
 
 fn average_pool<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
-    let inside = call.attrs[5].word() == Some("inside");
+    let all = (call.attrs[5].word() != Some("inside")).then(|| size(call).into_iter().product());
     pool(call, |taps| {
-        let taps: Vec<Option<S>> = taps.collect();
-        let count = if inside { taps.iter().flatten().count() } else { taps.len() };
-        S::sum(taps.into_iter().flatten()) / S::exact(count as f64)
+        let taps: Vec<S> = taps.collect();
+        let count: usize = all.unwrap_or(taps.len());
+        S::sum(taps) / S::exact(count as f64)
     })
 }
 
@@ -272,4 +288,26 @@ fn group_norm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
         result.extend(centred.into_iter().enumerate().map(of));
     }
     call.reals(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_inside_are_those_that_name_an_element() {
+        let each = |from: std::ops::Range<i64>| from.into_iter();
+        for (stride, dilation, before) in
+            each(1..4).flat_map(|s| each(1..4).flat_map(move |d| each(-3..9).map(move |b| (s, d, b))))
+        {
+            for (size, extent) in [0, 1, 2, 3, 7].into_iter().flat_map(|p| [0, 1, 2, 5, 8].map(|n| (p, n))) {
+                let line = Line { stride, dilation, before, size, extent };
+                for o in 0..6 {
+                    let named: Vec<usize> = (0..size).filter_map(|k| line.tap(o, k)).collect();
+                    let about = format!("window {o} of {size} on {extent}: {stride} {dilation} {before}");
+                    assert_eq!(line.inside(o).collect::<Vec<_>>(), named, "{about}");
+                }
+            }
+        }
+    }
 }
