@@ -102,7 +102,7 @@ pub fn kernel(kernel: &Kernel) -> String {
                     let how = match store.writes {
                         Writes::Apart => String::new(),
                         Writes::InOrder => ", in order".into(),
-                        Writes::Combined(how) => format!(", combined by {how:?}").to_lowercase(),
+                        Writes::Combined(how) => format!(", combined by {}", how.def().name),
                     };
                     writeln!(text, "    store v{number} at s{slot}[{}]{guards}{how}", store.at.text(&value))
                 }
@@ -204,7 +204,7 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
             format!("within:{dtype} {from}..{extent}{guards}")
         }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
-        Instr::Reduce { how, dtype, .. } => format!("reduce-{how:?}:{dtype}").to_lowercase(),
+        Instr::Reduce { how, dtype, .. } => format!("reduce-{}:{dtype}", how.def().name),
         Instr::Ranking { most, descending, dtype, .. } => {
             format!("ranking:{dtype}{} most={most}", if *descending { " descending" } else { "" })
         }

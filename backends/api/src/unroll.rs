@@ -1,7 +1,7 @@
 //! Row groups of short rows, written out: a sum over the nine elements of a window is eight additions, of vectors along whatever
 //! axis lies side by side in memory.
 
-use eutectic_ir::{Attrs, Op, index::Index, ops::Reduction};
+use eutectic_ir::{Attrs, index::Index};
 
 use crate::kernel::{AnchorKernel, Body, Instr, Kernel, ValueId};
 
@@ -38,7 +38,7 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
             let mut sum = places[*arg][0];
             for r in 1..count {
                 let args = vec![sum, at(&places[*arg], r)];
-                body.instrs.push(Instr::Map { op: op(*how)?, attrs: Attrs::default(), args, dtype: *dtype });
+                body.instrs.push(Instr::Map { op: how.op(), attrs: Attrs::default(), args, dtype: *dtype });
                 sum = body.instrs.len() - 1;
             }
             of_instr.push(sum);
@@ -78,19 +78,9 @@ fn element(instr: &Instr, r: usize, row: &[usize], outer: &[usize], places: &[Ve
     new
 }
 
-/// The op that adds an element to a reduction.
-pub fn op(how: Reduction) -> Option<Op> {
-    Op::named(match how {
-        Reduction::Sum => "add",
-        Reduction::Product => "mul",
-        Reduction::Max => "max",
-        Reduction::Min => "min",
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::DType;
+    use eutectic_ir::{DType, ops::Reduction};
 
     use super::*;
     use crate::kernel::{Load, Store};

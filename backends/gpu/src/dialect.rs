@@ -110,13 +110,7 @@ pub trait Dialect: Send + Sync {
 
     /// `a` and `b`, of a type, reduced to one.
     fn combine(&self, how: Reduction, _dtype: DType, a: &str, b: &str) -> String {
-        let name = match how {
-            Reduction::Sum => "Sum",
-            Reduction::Product => "Product",
-            Reduction::Max => "Max",
-            Reduction::Min => "Min",
-        };
-        format!("{name}::of({a}, {b})")
+        format!("{how:?}::of({a}, {b})")
     }
 
     /// A value of a type reduced over the threads of a row: `threads` neighbours each, of all `blocks`, or each `rows`th thread of a block.

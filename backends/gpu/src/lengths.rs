@@ -9,8 +9,8 @@ use std::{borrow::Cow, ops::Range};
 use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, NO_CHECK, Store, ValueId};
 use eutectic_ir::{
     DType, Dim, Op, Symbol,
+    attr::Number,
     index::{Atom, Index},
-    ops::Reduction,
 };
 
 /// Type of a length in memory.
@@ -30,7 +30,7 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     new.slots.push((LENGTH, symbols.len()));
     let operand = |body: &mut Body, hidden: Range<usize>, fill: f64| {
         let mut writer = Writer::of(body, (slot, &symbols), 0..0, &[]);
-        let result = writer.hide(body.results[0], |axis| hidden.contains(&axis), fill);
+        let result = writer.hide(body.results[0], |axis| hidden.contains(&axis), fill.into());
         let instrs = std::mem::take(&mut writer.instrs);
         *body = Body { domain: body.domain.clone(), lengths: Vec::new(), instrs, results: vec![result] };
     };
@@ -81,25 +81,6 @@ fn lengths_of_keys(kernel: &Kernel) -> Vec<Dim> {
     let of_keys = key.lengths.iter().filter(|(axis, _)| (axes.batch..axes.batch + axes.keys).contains(axis));
     let may_be_none = |length: &&Dim| length.range().is_none_or(|(least, _)| least < 1);
     of_keys.map(|(_, length)| length).filter(may_be_none).cloned().collect()
-}
-
-/// What a reduction of no elements gives.
-fn identity(how: Reduction, dtype: DType) -> f64 {
-    let ends = match dtype {
-        _ if dtype.is_float() => [f64::NEG_INFINITY, f64::INFINITY],
-        DType::Bool => [0.0, 1.0],
-        DType::U8 => [0.0, f64::from(u8::MAX)],
-        DType::I8 => [f64::from(i8::MIN), f64::from(i8::MAX)],
-        DType::U32 => [0.0, f64::from(u32::MAX)],
-        DType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
-        _ => [i64::MIN as f64, i64::MAX as f64],
-    };
-    match how {
-        Reduction::Sum => 0.0,
-        Reduction::Product => 1.0,
-        Reduction::Max => ends[0],
-        Reduction::Min => ends[1],
-    }
 }
 
 /// Writes a body anew, in order.
@@ -201,18 +182,18 @@ impl<'a> Writer<'a> {
     }
 
     /// A value at the points that a run has along some axes, and a number beyond.
-    fn hide(&mut self, value: ValueId, counts: impl Fn(usize) -> bool, fill: f64) -> ValueId {
+    fn hide(&mut self, value: ValueId, counts: impl Fn(usize) -> bool, fill: Number) -> ValueId {
         let guards = self.inside(counts);
         let value = self.at[value];
         self.select(guards, value, fill)
     }
 
-    fn select(&mut self, guards: Vec<Guard>, value: ValueId, fill: f64) -> ValueId {
+    fn select(&mut self, guards: Vec<Guard>, value: ValueId, fill: Number) -> ValueId {
         if guards.is_empty() {
             return value;
         }
         let dtype = self.instrs[value].dtype();
-        self.push(Instr::Select { pieces: vec![(guards, value)], fill: fill.into(), dtype })
+        self.push(Instr::Select { pieces: vec![(guards, value)], fill, dtype })
     }
 
     /// Writes an instruction.
@@ -235,7 +216,7 @@ impl<'a> Writer<'a> {
                 let lengths = self.none;
                 let guards: Vec<Guard> =
                     lengths.iter().map(|length| (self.map(&Index::extent(length)), 1..FAR)).collect();
-                self.select(guards, anchor, 0.0)
+                self.select(guards, anchor, 0.0.into())
             }
             Instr::Load(load) => {
                 if !load.at.values().is_empty() {
@@ -254,7 +235,7 @@ impl<'a> Writer<'a> {
             }
             Instr::Reduce { how, arg, dtype } => {
                 let row = self.row.clone();
-                *arg = self.hide(*arg, |axis| row.contains(&axis), identity(*how, *dtype));
+                *arg = self.hide(*arg, |axis| row.contains(&axis), how.identity(*dtype));
                 row.for_each(|axis| axes[axis] = false);
                 self.push(new)
             }

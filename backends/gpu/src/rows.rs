@@ -10,11 +10,7 @@ use eutectic_backend::{
     order::needed,
     reductions::{RowValues, varying},
 };
-use eutectic_ir::{
-    DType,
-    index::Index,
-    ops::{Reduction, eval::limits},
-};
+use eutectic_ir::{DType, index::Index};
 
 use crate::{
     device::DeviceShape,
@@ -310,7 +306,7 @@ impl<'a> RowPrinter<'a> {
         let lanes = self.lanes.count;
         for (id, how, _, dtype) in &reductions {
             for lane in 0..lanes {
-                let start = self.dialect.literal(identity(*how, *dtype), *dtype);
+                let start = self.dialect.number(how.identity(*dtype), *dtype);
                 let line = self.dialect.variable(self.dialect.register(*dtype), &format!("a{id}_{lane}"), &start);
                 self.emitter.line(&line);
             }
@@ -375,22 +371,10 @@ fn reduced(instr: &Instr) -> Option<ValueId> {
     }
 }
 
-/// What a reduction of nothing gives.
-fn identity(how: Reduction, dtype: DType) -> f64 {
-    let (low, high) = limits(dtype);
-    match how {
-        Reduction::Sum => 0.0,
-        Reduction::Product => 1.0,
-        Reduction::Max if dtype.is_float() => f64::NEG_INFINITY,
-        Reduction::Min if dtype.is_float() => f64::INFINITY,
-        Reduction::Max => low as f64,
-        Reduction::Min => high as f64,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use eutectic_backend::{Body, Store};
+    use eutectic_ir::ops::Reduction;
 
     use super::*;
 

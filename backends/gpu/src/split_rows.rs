@@ -5,7 +5,6 @@ use eutectic_backend::{
     AnchorKernel, Body, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reductions::{RowValues, varying},
-    unroll,
 };
 use eutectic_ir::{Attrs, index::Index};
 
@@ -54,7 +53,7 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
                 let at = place(id, &Index::constant(part as i64));
                 Instr::Load(Load { slot: workspace, at, guards: Vec::new(), dtype })
             }));
-            let op = unroll::op(*how)?;
+            let op = how.op();
             let step = |sum: ValueId, part: usize| Instr::Map {
                 op,
                 attrs: Attrs::default(),

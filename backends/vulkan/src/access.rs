@@ -16,9 +16,6 @@ pub const FAULT: usize = 1;
 /// The first slot's.
 pub const SLOTS: usize = 2;
 
-/// The ways to combine what is written with what is there.
-const HOW: [Reduction; 4] = [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min];
-
 /// How a kernel sees a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufferView {
@@ -51,7 +48,7 @@ impl BufferAccess {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
         let wide = is_called("quad") || is_called("put_quad");
-        let combined = HOW.iter().any(|how| is_called(&format!("{how:?}_into")));
+        let combined = Reduction::ALL.iter().any(|how| is_called(&format!("{how:?}_into")));
         let adds = is_called("add_to");
         let written = stores || combined || adds || is_called("put_quad") || is_called("put_word");
         let view = match () {
@@ -109,7 +106,7 @@ impl BufferAccess {
                      was = seen.old_value;\n}}\n}}\n"
                 )
             };
-            return text + &HOW.iter().map(function).collect::<String>();
+            return text + &Reduction::ALL.iter().map(function).collect::<String>();
         }
         let lanes = 16 / dtype.size().max(4);
         // A word or an element of at least 4 bytes.

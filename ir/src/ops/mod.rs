@@ -31,6 +31,7 @@ pub use control::Loop;
 pub use group::{Group, Trait};
 pub use ids::{Ids, OutOfRange};
 pub(crate) use normalisation::probabilities;
+pub use reduction::Monoid;
 pub use rounding::Rounding;
 
 use std::{fmt, sync::OnceLock};

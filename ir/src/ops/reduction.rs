@@ -7,7 +7,85 @@ use super::{
     eval::{Data, Element, Eval, OpCall, Value, Whole, limits, offsets, tensors},
     op, read,
 };
-use crate::{DType, Scalar, index::strides};
+use crate::{DType, Op, Scalar, attr::Number, index::strides};
+
+/// The declaration of a [`Reduction`]: a monoid, which is an associative and commutative combination of two elements and its identity.
+#[derive(Debug)]
+pub struct Monoid {
+    /// Its name in printed plans.
+    pub name: &'static str,
+    /// The pointwise op that combines two elements.
+    pub op: &'static str,
+    /// The op that combines the elements of rows.
+    pub rows: &'static str,
+    /// The reduction of no elements, for an element type.
+    pub identity: fn(DType) -> Number,
+    /// Whether each result is one of the elements, so that none is rounded.
+    pub selects: bool,
+    /// Combines two integers; the result wraps to its type.
+    pub integers: fn(i64, i64) -> i64,
+}
+
+/// One for each [`Reduction`], in its order.
+static MONOIDS: [Monoid; 4] = [
+    Monoid {
+        name: "sum",
+        op: "add",
+        rows: "reduce-sum",
+        identity: |_| 0.0.into(),
+        selects: false,
+        integers: i64::wrapping_add,
+    },
+    Monoid {
+        name: "product",
+        op: "mul",
+        rows: "reduce-prod",
+        identity: |_| 1.0.into(),
+        selects: false,
+        integers: i64::wrapping_mul,
+    },
+    Monoid {
+        name: "max",
+        op: "max",
+        rows: "reduce-max",
+        identity: |dtype| if dtype.is_float() { f64::NEG_INFINITY.into() } else { limits(dtype).0.into() },
+        selects: true,
+        integers: i64::max,
+    },
+    Monoid {
+        name: "min",
+        op: "min",
+        rows: "reduce-min",
+        identity: |dtype| if dtype.is_float() { f64::INFINITY.into() } else { limits(dtype).1.into() },
+        selects: true,
+        integers: i64::min,
+    },
+];
+
+impl Reduction {
+    /// All of them.
+    pub const ALL: [Reduction; 4] = [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min];
+
+    /// Returns its declaration.
+    pub fn def(self) -> &'static Monoid {
+        &MONOIDS[self as usize]
+    }
+
+    /// Returns the pointwise op that combines two elements.
+    pub fn op(self) -> Op {
+        Op::named(self.def().op).expect("a test holds that it is an op")
+    }
+
+    /// Returns the op that combines the elements of rows.
+    pub fn rows(self) -> Op {
+        Op::named(self.def().rows).expect("a test holds that it is an op")
+    }
+
+    /// Returns the reduction of no elements, for an element type.
+    pub fn identity(self, dtype: DType) -> Number {
+        (self.def().identity)(dtype)
+    }
+}
 
 const ATTRS: &[AttrDef] = &[attr("axes", Axes), attr_or("keep", Bool, Default::Bool(true))];
 
@@ -92,13 +170,7 @@ pub(super) fn reals<S: Scalar>(how: Reduction, x: impl Iterator<Item = S>) -> S 
 
 /// Combines integers of a type, unless one of them is open.
 pub(super) fn integers(how: Reduction, dtype: DType, mut n: impl Iterator<Item = Whole>) -> Whole {
-    let (start, combine): (i64, fn(i64, i64) -> i64) = match how {
-        Reduction::Sum => (0, i64::wrapping_add),
-        Reduction::Product => (1, i64::wrapping_mul),
-        Reduction::Max => (limits(dtype).0, i64::max),
-        Reduction::Min => (limits(dtype).1, i64::min),
-    };
-    n.try_fold(start, |a, b| b.map(|b| combine(a, b)))
+    n.try_fold(how.identity(dtype).int(), |a, b| b.map(|b| (how.def().integers)(a, b)))
 }
 
 fn reduce<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
@@ -134,4 +206,61 @@ fn mean<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (first, rest) = groups(call);
     let (x, count) = (call.operands[0].reals(), S::exact(rest.len() as f64));
     call.reals(first.iter().map(|&start| S::sum(rest.iter().map(|&i| x[(start + i) as usize])) / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attr, Tensor, Type};
+
+    /// What an op gives for one operand, as numbers.
+    fn given(op: Op, operand: &Tensor, dims: &[usize]) -> Vec<Number> {
+        let Eval::Tensors(eval) = op.def().eval else { panic!("{op} is evaluated element by element") };
+        let (operand, result) = (Value::<f64>::from_tensor(operand), Type::tensor(operand.dtype(), dims));
+        let attrs = [Attr::from(&[-1][..]), true.into()];
+        let [value] = &(eval.exact)(&OpCall { operands: &[&operand], attrs: &attrs, result: &result })[..] else {
+            panic!("{op} has one result")
+        };
+        match &value.data {
+            Data::Real(x) => x.iter().map(|&x| x.into()).collect(),
+            Data::Int(n) => n.iter().map(|n| n.expect("integers are known").into()).collect(),
+        }
+    }
+
+    #[test]
+    fn the_identity_is_the_reduction_of_no_elements_and_changes_no_element() {
+        for how in Reduction::ALL {
+            for dtype in DType::ALL {
+                let identity = how.identity(dtype);
+                if dtype != DType::Bool {
+                    let none = Tensor::from_f64(dtype, &[1, 0], []);
+                    assert_eq!(given(how.rows(), &none, &[1, 1]), [identity], "{how:?} of {dtype}");
+                }
+                let (least, most) = limits(dtype);
+                let wholes = [least, most, 0, 1].map(Number::from);
+                let floats = [-1.5, f64::INFINITY, f64::NEG_INFINITY, 1.0].map(Number::from);
+                for x in if dtype.is_float() { floats } else { wholes } {
+                    let Eval::Elements(eval) = how.op().def().eval else { panic!("{} is pointwise", how.op()) };
+                    let element = |x: Number| match dtype.is_float() {
+                        true => Element::Real(x.get()),
+                        false => Element::Int(Some(x.int())),
+                    };
+                    // The op table has no sums of truth values; the reduction of several wraps like `or`.
+                    if dtype != DType::Bool {
+                        let both = (eval.exact)(&[element(identity), element(x)], &[], dtype).store(dtype);
+                        assert_eq!(both, element(x).store(dtype), "{how:?} of {dtype}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_monoids_names_ops() {
+        for (n, how) in Reduction::ALL.into_iter().enumerate() {
+            assert_eq!(how as usize, n);
+            assert!(how.op().def().commutative);
+            assert!(matches!(how.rows().def().class, Class::Anchor(Anchor::Reduction(of)) if of == how));
+        }
+    }
 }
