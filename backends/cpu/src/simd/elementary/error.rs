@@ -115,8 +115,8 @@ impl TailParts {
         let rest = L::fma(t, fused::<L>(u, slope, FIRST - p), product_rest::<L>(t, p, g));
         // The relative error of t counts as often as log g grows with log t.
         let rest = L::fma(-(g * excess), L::fma(t, 8.35, 0.74), rest);
-        let square = a * a;
-        TailParts { a, g, rest, exponent: -0.5 * square, tail: -0.5 * product_rest::<L>(a, a, square) }
+        let exponent = -0.5 * a * a;
+        TailParts { a, g, rest, exponent, tail: product_rest::<L>(-0.5 * a, a, exponent) }
     }
 
     /// a·(g + rest)·(1 + e).
@@ -139,7 +139,7 @@ pub fn is_moderate_gelu_erf(x: f32) -> bool {
 pub fn gelu_erf_moderate<L: Level>(x: f32) -> f32 {
     let a = x.abs();
     let parts = TailParts::new::<L>(if a > NORMAL { NORMAL } else { a });
-    let (t, s) = moderate::<L>(parts.exponent, |r| r + parts.tail);
+    let (t, s) = moderate::<L>(parts.exponent, Some(parts.tail));
     // Zeros have their sign.
     L::fma(-s, parts.times::<L>(t), if x < -0.0 { -0.0 } else { x })
 }
@@ -151,7 +151,7 @@ pub fn gelu_erf<L: Level>(x: f32) -> f32 {
     const NOTHING: f32 = 19.0;
     let a = -x;
     let parts = TailParts::new::<L>(if a > NOTHING { NOTHING } else { a });
-    let far = exp_with::<L>(parts.exponent, |r| r + parts.tail, |t, s| parts.times::<L>(t) * s, least(x < -13.151));
+    let far = exp_with::<L>(parts.exponent, Some(parts.tail), |t, s| parts.times::<L>(t) * s, least(x < -13.151));
     let near = gelu_erf_moderate::<L>(x);
     // As a product, −∞·0 is NaN.
     if x < -NORMAL { (-far).copysign(x) + x * 0.0 } else { near }
