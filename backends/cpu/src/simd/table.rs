@@ -268,6 +268,66 @@ mod tests {
     use super::*;
     use crate::simd::prefetch::Prefetch;
 
+    /// The levels that this machine has.
+    fn levels() -> impl Iterator<Item = Isa> {
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= Isa::detect())
+    }
+
+    /// Calls a function of two arguments, or of one, with as many elements as the result has; an argument of one element counts for all.
+    fn call(function: PointFn, args: [&[f32]; 2], out: &mut [f32]) {
+        let prefetch = Prefetch::default();
+        let scalar = (0..2).filter(|&i| args[i].len() == 1).map(|i| 1 << i).sum();
+        let at = [args[0].as_ptr().cast(), args[1].as_ptr().cast(), std::ptr::null()];
+        let call = PointCall {
+            out: out.as_mut_ptr().cast(),
+            args: at,
+            scalar,
+            n: out.len(),
+            k: [0.0; 2],
+            prefetch: &prefetch,
+        };
+        // SAFETY: the function reads as many elements as are written, or one.
+        unsafe { (function.run)(&call) };
+    }
+
+    #[test]
+    fn an_element_does_not_depend_on_the_others_of_its_block() {
+        // Blocks of moderate numbers only, and such with one that is not, at each place; a tail.
+        let odd = [-88.0, -95.0, -1e9, f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 120.0, -12.0];
+        let mut x: Vec<f32> = (0..2_075_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0).collect();
+        for (n, x) in x[32..].chunks_mut(32).enumerate() {
+            if let Some(x) = x.get_mut(n % 32) {
+                *x = odd[n % odd.len()];
+            }
+        }
+        for isa in levels() {
+            let of = |name| find(Op::named(name).unwrap(), &[], &[DType::F32], DType::F32, isa).unwrap().function;
+            let act = |name| entries(DType::F32).into_iter().find(|e| e.0 == name).unwrap().1(isa);
+            for f in [of("exp"), of("sigmoid"), of("sin"), act("silu"), act("gelu-erf"), act("gelu-tanh")] {
+                let mut all = vec![0.0_f32; x.len()];
+                call(f, [&x, &[]], &mut all);
+                for (&x, y) in x.iter().zip(all) {
+                    let mut alone = [0.0];
+                    call(f, [&[x], &[]], &mut alone);
+                    assert_eq!(alone[0].to_bits(), y.to_bits(), "{x:e}, {}", isa.name());
+                }
+            }
+            let f = pair(Op::named("sub").unwrap(), Op::named("exp").unwrap(), isa).unwrap();
+            let (y, zeros) = ([0.0_f32], vec![0.0_f32; x.len()]);
+            let mut exp = vec![0.0_f32; x.len()];
+            call(of("exp"), [&x, &[]], &mut exp);
+            for b in [&y[..], &zeros] {
+                let mut all = vec![0.0_f32; x.len()];
+                call(f, [&x, b], &mut all);
+                assert!(all.iter().zip(&exp).all(|(a, b)| a.to_bits() == b.to_bits()), "{}", isa.name());
+            }
+            let negative: Vec<f32> = x.iter().map(|x| -x).collect();
+            let mut all = vec![0.0_f32; x.len()];
+            call(f, [&y, &negative], &mut all);
+            assert!(all.iter().zip(&exp).all(|(a, b)| a == b || a.is_nan() && b.is_nan()), "{}", isa.name());
+        }
+    }
+
     #[test]
     fn angles_of_many_turns_are_those_of_the_library() {
         let x: Vec<f32> = (0..100).map(|n| [0.5, -3e6, 7e20, f32::MAX][n % 4] + n as f32).collect();

@@ -8,21 +8,15 @@ use crate::simd::level::Level;
 /// ln 2 = `LN2_HIGH + LN2_LOW`; the high part has so few bits that its product with an exponent is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -0.000_212_194_44;
-/// Up to this magnitude, e^x and x·e^x are normal numbers, and so are 1 + e^x and its quotients.
+/// Up to this magnitude of x, eˣ and x·eˣ are normal numbers, and eˣ is finite.
 pub const MODERATE: f32 = 87.0;
-/// Whether the functions `…_moderate` hold for an argument.
-#[inline(always)]
-pub fn is_moderate(x: f32) -> bool {
-    x.abs() <= MODERATE
-}
-
 /// Below it, eˣ is subnormal.
 const LEAST: f32 = -87.336_54;
 /// Above it, eˣ is infinite.
 const MOST: f32 = 88.722_83;
 /// As `MOST`, with some more: the infinity is that of a product.
 const ENOUGH: f32 = 88.8;
-/// From it on downwards, the factors that [`halves`] returns are 0.
+/// From it on downwards, the factors of 2ⁿ in [`exp_with`] are 0.
 const NOTHING: f32 = -176.0;
 /// What is added to an exponent of 2 in the bits of a float.
 const BIAS: u32 = 127;
@@ -32,13 +26,24 @@ const fn round(bias: u32) -> f32 {
     12_582_912.0 + bias as f32
 }
 
-/// eʳ − 1, and a number whose last nine bits are n + `bias`, with x + tail = n·ln 2 + r, |x − n·ln 2| ≤ ln 2 / 2 and eʳ − 1 = r + r²·P(r).
-/// `add` adds the tail, which is small.
+/// Whether the functions `…_moderate` hold for an argument.
 #[inline(always)]
-fn reduced_by<L: Level>(x: f32, bias: u32, add: impl Fn(f32) -> f32) -> (f32, u32) {
+pub fn is_moderate(x: f32) -> bool {
+    x.abs() <= MODERATE
+}
+
+/// eʳ − 1, and a number whose last nine bits are n + `bias`, with x + tail = n·ln 2 + r, |x − n·ln 2| ≤ ln 2 / 2 and eʳ − 1 = r + r²·P(r). The tail
+/// is small; without one, there is an addition less.
+#[inline(always)]
+fn reduced_by<L: Level>(x: f32, tail: Option<f32>, bias: u32) -> (f32, u32) {
     let shifted = L::fma(x, LOG2_E, round(bias));
     let n = shifted - round(bias);
-    let r = add(L::fma(n, -LN2_LOW, L::fma(n, -LN2_HIGH, x)));
+    // Exact: the other parts together are rounded once.
+    let r = L::fma(n, -LN2_HIGH, x);
+    let r = match tail {
+        None => L::fma(n, -LN2_LOW, r),
+        Some(tail) => r + L::fma(n, -LN2_LOW, tail),
+    };
     // By powers of r², for which it takes four steps that wait for each other, and not five.
     let square = r * r;
     let high = L::fma(square, 0.001_381_230_7, L::fma(r, 0.008_369_408, 0.041_668_47));
@@ -48,8 +53,8 @@ fn reduced_by<L: Level>(x: f32, bias: u32, add: impl Fn(f32) -> f32) -> (f32, u3
 
 /// Returns t and s = 2ⁿ with e^(x + tail) = s·(1 + t), for |x| up to [`MODERATE`].
 #[inline(always)]
-pub(super) fn moderate<L: Level>(x: f32, add: impl Fn(f32) -> f32) -> (f32, f32) {
-    let (t, n) = reduced_by::<L>(x, BIAS, add);
+pub(super) fn moderate<L: Level>(x: f32, tail: Option<f32>) -> (f32, f32) {
+    let (t, n) = reduced_by::<L>(x, tail, BIAS);
     (t, f32::from_bits(n << 23))
 }
 
@@ -62,14 +67,14 @@ pub(super) fn scaled<L: Level>(t: f32, s: f32) -> f32 {
 /// eˣ for |x| up to [`MODERATE`], within 1.25 ulp.
 #[inline(always)]
 pub fn exp_moderate<L: Level>(x: f32) -> f32 {
-    let (t, s) = moderate::<L>(x, |r| r);
+    let (t, s) = moderate::<L>(x, None);
     scaled::<L>(t, s)
 }
 
 /// eˣ, within 1.25 ulp.
 #[inline(always)]
 pub fn exp<L: Level>(x: f32) -> f32 {
-    exp_with::<L>(x, |r| r, scaled::<L>, least(x < LEAST))
+    exp_with::<L>(x, None, scaled::<L>, least(x < LEAST))
 }
 
 /// 2⁻¹²⁶, or 0. Not by a choice, for which the compiler would compute both results.
@@ -84,15 +89,10 @@ pub(super) fn least(may_be_subnormal: bool) -> f32 {
 /// The power of two has two factors, which are normal where their product is not. The sum with `least` ends in the last bit of subnormal numbers: an
 /// instruction that multiplies takes a hundred times as long on some processors if its result is subnormal.
 #[inline(always)]
-pub(super) fn exp_with<L: Level>(
-    x: f32,
-    add: impl Fn(f32) -> f32,
-    product: impl Fn(f32, f32) -> f32,
-    least: f32,
-) -> f32 {
+pub(super) fn exp_with<L: Level>(x: f32, tail: Option<f32>, product: impl Fn(f32, f32) -> f32, least: f32) -> f32 {
     // NaN stays.
     let x = if x > ENOUGH { ENOUGH } else { x };
-    let (t, n) = reduced_by::<L>(if x < NOTHING { NOTHING } else { x }, 2 * BIAS, add);
+    let (t, n) = reduced_by::<L>(if x < NOTHING { NOTHING } else { x }, tail, 2 * BIAS);
     let low = (n << 22) & 0xff80_0000;
     let (low, high) = (f32::from_bits(low), f32::from_bits((n << 23).wrapping_sub(low)));
     L::fma(product(t, low), high, least) - least
@@ -101,7 +101,7 @@ pub(super) fn exp_with<L: Level>(
 /// eʳ − 1 and n with x = n·ln 2 + r, |r| ≤ ln 2 / 2.
 #[inline(always)]
 pub(super) fn reduced<L: Level>(x: f32) -> (f32, u32) {
-    let (t, n) = reduced_by::<L>(x, 0, |r| r);
+    let (t, n) = reduced_by::<L>(x, None, 0);
     (t, n.wrapping_sub(round(0).to_bits()))
 }
 

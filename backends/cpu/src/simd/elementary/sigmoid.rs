@@ -31,8 +31,8 @@ pub fn tanh<L: Level>(x: f32) -> f32 {
 
 /// x/(1 + e^(v + tail)), within 2 ulp, for |v| up to [`MODERATE`].
 #[inline(always)]
-fn gated<L: Level>(x: f32, v: f32, add: impl Fn(f32) -> f32) -> f32 {
-    let (t, s) = moderate::<L>(v, add);
+fn gated<L: Level>(x: f32, v: f32, tail: Option<f32>) -> f32 {
+    let (t, s) = moderate::<L>(v, tail);
     // The rounding error of 1 + s is 0 between 2⁻²⁴ and 2²⁴; so the sum with t·s is rounded once. Elsewhere, what it lacks is added.
     let sum = 1.0 + s;
     x / (L::fma(t, s, 1.0 - (sum - s)) + sum)
@@ -47,27 +47,27 @@ fn up_to_moderate(x: f32) -> f32 {
 /// 1/(1 + e⁻ˣ), within 2 ulp, for |x| up to [`MODERATE`].
 #[inline(always)]
 pub fn sigmoid_moderate<L: Level>(x: f32) -> f32 {
-    gated::<L>(1.0, -x, |r| r)
+    gated::<L>(1.0, -x, None)
 }
 
 /// 1/(1 + e⁻ˣ), within 2 ulp.
 #[inline(always)]
 pub fn sigmoid<L: Level>(x: f32) -> f32 {
-    let (near, far) = (gated::<L>(1.0, -up_to_moderate(x), |r| r), exp::<L>(x));
+    let (near, far) = (gated::<L>(1.0, -up_to_moderate(x), None), exp::<L>(x));
     if x < -MODERATE { far } else { near }
 }
 
 /// x·sigmoid(x), within 2 ulp, for |x| up to [`MODERATE`].
 #[inline(always)]
 pub fn silu_moderate<L: Level>(x: f32) -> f32 {
-    gated::<L>(x, -x, |r| r)
+    gated::<L>(x, -x, None)
 }
 
 /// x·sigmoid(x), within 2 ulp.
 #[inline(always)]
 pub fn silu<L: Level>(x: f32) -> f32 {
-    let far = exp_with::<L>(x, |r| r, |t, s| scaled::<L>(t, s) * x, -least(x < -91.857)).copysign(x);
-    let near = gated::<L>(x, -up_to_moderate(x), |r| r);
+    let far = exp_with::<L>(x, None, |t, s| scaled::<L>(t, s) * x, -least(x < -91.857)).copysign(x);
+    let near = gated::<L>(x, -up_to_moderate(x), None);
     if x < -MODERATE { far } else { near }
 }
 
@@ -98,7 +98,7 @@ const GELU_MODERATE: f32 = 9.9;
 pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
     // Above, 1 + e^(−2u) rounds to 1.
     let (v, low) = gelu_angle::<L>(if x > 6.0 { 6.0 } else { x });
-    gated::<L>(x, -v, |r| r - low)
+    gated::<L>(x, -v, Some(-low))
 }
 
 /// x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), which is x·(1 + tanh u)/2 without cancellation, within 2 ulp.
@@ -108,7 +108,7 @@ pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
 pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
     // At −14, the power vanishes.
     let (v, low) = gelu_angle::<L>(if x < -14.0 { -14.0 } else { x });
-    let far = exp_with::<L>(v, |r| r + low, |t, s| scaled::<L>(t, s) * x, -least(x < -10.1007)).copysign(x);
+    let far = exp_with::<L>(v, Some(low), |t, s| scaled::<L>(t, s) * x, -least(x < -10.1007)).copysign(x);
     let near = gelu_tanh_moderate::<L>(x);
     if x < -GELU_MODERATE { far } else { near }
 }

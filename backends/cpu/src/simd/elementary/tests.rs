@@ -92,6 +92,24 @@ fn sigmoids() {
     ]);
 }
 
+/// As the tests above, over each float: some minutes with optimization.
+#[test]
+#[ignore = "takes minutes"]
+fn activations_of_every_float() {
+    let table: [Row<'_>; 4] = [
+        ("sigmoid", levels!(sigmoid), functions::sigmoid, 2.0),
+        ("silu", levels!(silu), |x| x * functions::sigmoid(x), 2.0),
+        ("gelu-tanh", levels!(gelu_tanh), gelu_tanh_exact, 2.0),
+        ("gelu-erf", [gelu_erf::<Fused>; 2], gelu_erf_exact, 2.0),
+    ];
+    for (name, [fused, plain], exact, bound) in table {
+        for x in (0..=u32::MAX).map(f32::from_bits) {
+            let off = [fused, plain].map(|f| ulps(f(x), exact(f64::from(x))));
+            assert!(off.iter().all(|off| *off <= bound), "{name}({x:e}): {off:?} ulp");
+        }
+    }
+}
+
 #[test]
 fn error_functions() {
     check(&[
