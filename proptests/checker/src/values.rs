@@ -58,7 +58,8 @@ impl Style {
             Contract::Fast => &[Ordinary, Positive, Near],
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
-            _ if rule.variables.iter().any(may_be_a_number) => &[
+            // Where sums and products have an order of their own, numbers round in an open order, too.
+            _ if !mixes(rule) && rule.variables.iter().any(may_be_a_number) => &[
                 Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
                 Garbage, Numbers,
             ],
