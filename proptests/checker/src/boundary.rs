@@ -72,11 +72,14 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
         ];
     }
     let eps = 2.0 * dtype.unit_roundoff();
-    let mut all = vec![1.0, largest, least * eps, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
+    // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
+    let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
+    let mut all = vec![1.0, largest, least * eps, subnormal, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
     for root in [2.0, 3.0, 4.0] {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
+    all.push(-subnormal);
     all.extend([
         -1.0,
         1.0 / largest,
@@ -89,6 +92,12 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     ]);
     let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
     distinct(stored.into_iter(), |x| x.to_bits())
+}
+
+/// Constants that round an ordinary number coarsely when it is added: the largest of which anything is promised.
+pub fn coarse(dtype: DType) -> [f64; 2] {
+    let most = 2_f64.powi(moderate_exponent(dtype));
+    [most, -most]
 }
 
 /// Least normal and largest number.

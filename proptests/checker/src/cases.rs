@@ -124,6 +124,7 @@ impl Dims {
             zero: !matches!(self, Dims::Distinct | Dims::Ones),
             literals: literals.to_vec(),
             ends: Vec::new(),
+            only_ends: false,
             dtypes: DType::ALL.to_vec(),
             relations_first: self == Dims::Related,
             ops: Vec::new(),
@@ -162,7 +163,11 @@ impl Row {
             _ => None,
         });
         let dtype = bound.find(|dtype| dtype.is_float()).unwrap_or(DType::F32);
-        if self.style == Style::Ends { boundary::ends(dtype, true) } else { Vec::new() }
+        match self.style {
+            Style::Ends => boundary::ends(dtype, true),
+            Style::Numbers => boundary::coarse(dtype).to_vec(),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -304,7 +309,8 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     for n in 0..cases.unwrap_or(rows.len()) {
         let row = &rows[n % rows.len()];
         let mut random = random(seed, &rule.name, n);
-        let palette = Palette { ops: row.ops.clone(), ends: row.ends(rule), ..row.dims.palette(&literals) };
+        let only_ends = row.style == Style::Numbers;
+        let palette = Palette { ops: row.ops.clone(), ends: row.ends(rule), only_ends, ..row.dims.palette(&literals) };
         let related = Palette { relations_first: true, ..palette.clone() };
         let any = Bindings::default();
         let mut find = |palette: &Palette, dtypes| instance(probe, palette, dtypes, &mut random, &mut corpus);

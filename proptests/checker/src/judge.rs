@@ -113,7 +113,8 @@ pub fn judge(
     // Of constants beyond that, no range is promised.
     let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
-    let strict = finite || is_pointwise(&sides.written) && is_pointwise(&sides.right);
+    let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
+    let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
     let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
     let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
@@ -123,7 +124,8 @@ pub fn judge(
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
-        let pair = Pair { contract, strict, ranged, ends, finite, selects, extreme, dtype: l.dtype() };
+        let pair =
+            Pair { contract, strict, ranged, ends, numbers: numbers_round, finite, selects, extreme, dtype: l.dtype() };
         let (wl, wr) = (&left.wild[root], &right.wild[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {

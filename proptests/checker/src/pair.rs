@@ -51,6 +51,8 @@ pub struct Pair {
     pub ranged: bool,
     /// Whether numbers lie at the ends of the range: rules about short types take what vanishes in these for 0.
     pub ends: bool,
+    /// Whether numbers of the program alone round coarsely: both sides are pointwise, and inputs are ordinary.
+    pub numbers: bool,
     /// Whether all inputs are finite, or −∞ in a mask.
     pub finite: bool,
     /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
@@ -82,6 +84,15 @@ impl Pair {
                     && far_from(r, left.bounded) =>
             {
                 Some(reals_differ(l, r, "an intermediate result in range, as the left side has it".into()))
+            }
+            Contract::Reassoc
+                if self.numbers
+                    && !left.wild
+                    && !right.wild
+                    && settled(right.bounded)
+                    && far_from(l, right.bounded) =>
+            {
+                Some(reals_differ(l, r, "the rounding that numbers of the left side make".into()))
             }
             // In `f64` the bounds do not tell what vanished.
             Contract::Reassoc if left.wild && self.dtype == DType::F64 => None,
@@ -189,18 +200,23 @@ mod tests {
         assert_eq!(ulp(4.0, DType::F16), 2_f64.powi(-8));
     }
 
-    /// Whether a pair of numbers keeps a contract; the left side may be wild.
-    fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
-        let pair = Pair {
+    fn pair(contract: Contract, strict: bool) -> Pair {
+        Pair {
             contract,
             strict,
             ranged: true,
             ends: true,
+            numbers: false,
             finite: strict,
             selects: false,
             extreme: false,
             dtype: DType::F32,
-        };
+        }
+    }
+
+    /// Whether a pair of numbers keeps a contract; the left side may be wild.
+    fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
+        let pair = pair(contract, strict);
         let of = |(value, wild): (f64, bool)| Number {
             value,
             bounded: Bounded::new(value, 0.0, DType::F32),
@@ -221,6 +237,24 @@ mod tests {
         assert_eq!(tame(Contract::Ulp(1), true, 1.0, 1.0 + 2.0 * f64::from(f32::EPSILON)), Some(false));
         assert_eq!(tame(Contract::Ulp(9), false, f64::INFINITY, f64::NAN), Some(false));
         assert_eq!(tame(Contract::Reassoc, true, f64::INFINITY, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn a_rounding_that_numbers_make_is_kept() {
+        let judged = |numbers: bool, l: f64, err: f64, r: f64| {
+            let pair = Pair { numbers, ..pair(Contract::Reassoc, true) };
+            let of = |value: f64, exact: f64, err: f64| Number {
+                value,
+                bounded: Bounded::new(exact, err, DType::F32),
+                over: false,
+                wild: false,
+            };
+            pair.floats(of(l, r, err), of(r, r, 0.0)).map(|judged| judged.is_ok())
+        };
+        // (x + c) − c for x = 0.3 and c = 2⁴⁰, and for a small c.
+        assert_eq!(judged(true, 0.0, 65536.0, 0.3), Some(false));
+        assert_eq!(judged(false, 0.0, 65536.0, 0.3), Some(true));
+        assert_eq!(judged(true, 0.3000001, 2e-7, 0.3), Some(true));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct Palette {
     pub literals: Vec<f64>,
     /// Numbers for every second number variable: the ends of the range that is promised of constants, where they are asked for.
     pub ends: Vec<f64>,
+    /// Whether they are for each number variable.
+    pub only_ends: bool,
     /// The element types, where the rule leaves a choice; all that it admits, if none of these is admitted.
     pub dtypes: Vec<DType>,
     /// Whether the relations choose first, from extents of their own: that finds what is rare.
@@ -93,7 +95,7 @@ impl<'a> Drawn<'a> {
     }
 
     fn number(&mut self) -> f64 {
-        if !self.palette.ends.is_empty() && self.below(2) == 0 {
+        if !self.palette.ends.is_empty() && (self.palette.only_ends || self.below(2) == 0) {
             return self.of(&self.palette.ends);
         }
         self.literal().unwrap_or_else(|| self.of(&NUMBERS))

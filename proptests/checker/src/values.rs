@@ -38,6 +38,8 @@ pub enum Style {
     /// Where the range of the element type ends: the largest and the least numbers, those whose products overflow or vanish, every
     /// size between them. As for boundary values, those of one tensor meet those of the others.
     Ends,
+    /// Ordinary data, with large constants where the program may state a number: a rounding that such a number causes is intended.
+    Numbers,
     /// Ordinary, with infinities and NaN among them.
     NonFinite,
     /// Ordinary, with one infinity or NaN in one tensor: at one place, along a row or a column, or everywhere.
@@ -56,11 +58,25 @@ impl Style {
             Contract::Fast => &[Ordinary, Positive, Near],
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
+            // Where sums and products have an order of their own, numbers round in an open order, too.
+            _ if !mixes(rule) && rule.variables.iter().any(may_be_a_number) => &[
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
+                Garbage, Numbers,
+            ],
             _ => &[
                 Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
                 Garbage,
             ],
         }
+    }
+}
+
+/// Whether a variable may stand for a number that the program states. Weights that vary from element to element are data, like inputs.
+fn may_be_a_number(variable: &Variable) -> bool {
+    match variable.kind {
+        VariableKind::Tensor { constant, .. } => constant && !variable.varied,
+        VariableKind::Number(_) => true,
+        _ => false,
     }
 }
 
@@ -93,6 +109,9 @@ impl<'a> Manner<'a> {
     fn of_tensor(self, name: &str) -> Manner<'a> {
         let name = name.split('.').next().unwrap_or(name);
         let constant = |v: &Variable| v.name == name && matches!(v.kind, VariableKind::Tensor { constant: true, .. });
+        if self.style == Style::Numbers && !self.variables.iter().any(|v| v.name == name && may_be_a_number(v)) {
+            return Manner { style: Style::Ordinary, ..self };
+        }
         match self.contract != Contract::Exact && self.variables.iter().any(constant) {
             true if self.style == Style::NonFinite => Manner { style: Style::Ordinary, ..self },
             constant => Manner { moderate: self.moderate || constant, ..self },
@@ -147,7 +166,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
     let mixed = leaves.len() > 1
         && !matches!(
             manner.style,
-            Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends
+            Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends | Style::Numbers
         );
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
     // Rows of large numbers overflow where they are summed.
@@ -196,6 +215,7 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
     match manner.style {
         Style::Boundary => boundary::floats(dtype, manner.literals, exact),
         Style::Ends => boundary::ends(dtype, manner.moderate),
+        Style::Numbers => boundary::coarse(dtype).to_vec(),
         // NaN more often than the others: tensors of few elements must have one too.
         Style::NonFinite => vec![f64::INFINITY, f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN, -2.0, 0.0, f64::NAN],
         _ => Vec::new(),
