@@ -67,7 +67,18 @@ impl KernelBuilder<'_> {
             self.slots.push(class);
             self.slots.len() - 1
         });
-        let at = flatten(&place.at, &dims);
+        let mut at = flatten(&place.at, &dims);
+        // A checked id lies in its axis: where that decides a division, the elements of a row stay side by side.
+        let extent = |id: ValueId| match &scope.body.instrs[id] {
+            Instr::Within { extent, .. } => extent.capacity(),
+            _ => None,
+        };
+        let ids = at.values().into_iter();
+        let known: Vec<Guard> =
+            ids.filter_map(|id| Some((Index::atom(Atom::Value(id)), 0..extent(id)?.max(1)))).collect();
+        if !known.is_empty() {
+            at = at.under(&known, &scope.body.domain);
+        }
         let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
         scope.push(Instr::Load(Load { slot, at, guards: place.guards.clone(), dtype }))
     }

@@ -334,13 +334,17 @@ impl TileProgram {
             .fold(0, |mask, d| mask | 1 << d)
     }
 
-    /// The axes along which some buffer is dense.
+    /// The axes along which some buffer is dense that varies along an inner axis too: what has one element for all inner points, as an
+    /// id or a weight of a row, is read once a tile however short that is.
     fn dense_axes(&self) -> AxisMask {
         let loads = self.steps.iter().filter_map(|s| match s {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),
             _ => None,
         });
-        let one = |strides: &[i64; MAX_RANK]| (0..MAX_RANK).filter(|&d| strides[d] == 1).fold(0, |m, d| m | 1 << d);
+        let is_crossed =
+            |strides: &[i64; MAX_RANK], d: usize| strides[d] == 1 && strides[d + 1..].iter().any(|&s| s != 0);
+        let one =
+            |strides: &[i64; MAX_RANK]| (0..MAX_RANK).filter(|&d| is_crossed(strides, d)).fold(0, |m, d| m | 1 << d);
         loads.chain(self.writes.iter().map(|w| &w.strides)).fold(0, |m, s| m | one(s))
     }
 }

@@ -22,6 +22,23 @@ struct LineTable {
     at: [i64; CHUNK],
     hidden: [bool; CHUNK],
     any_hidden: bool,
+    /// The least and the greatest of the places.
+    ends: std::ops::RangeInclusive<i64>,
+}
+
+impl LineTable {
+    /// Finds the ends of the first `n` places.
+    fn find_ends(&mut self, n: usize) {
+        let at = &self.at[..n];
+        let [least, greatest] = at.iter().fold([i64::MAX, i64::MIN], |[a, b], &at| [a.min(at), b.max(at)]);
+        self.ends = least..=greatest;
+    }
+
+    /// Whether all places of a line that begins at `base` lie in a buffer of `count` elements.
+    fn is_within(&self, base: i64, count: usize) -> bool {
+        let [least, greatest] = [self.ends.start(), self.ends.end()].map(|end| base.checked_add(*end));
+        least.is_some_and(|at| at >= 0) && greatest.is_some_and(|at| (at as u64) < count as u64)
+    }
 }
 
 impl TileRun<'_> {
@@ -66,14 +83,23 @@ impl TileRun<'_> {
     ) {
         let (axis, strides) = (lines.axis, self.tile.strides(mask));
         let buffer = self.frame.slots[gather.slot].cast::<T>().cast_const();
-        let mut table = LineTable { at: [0; CHUNK], hidden: [false; CHUNK], any_hidden: false };
+        let mut table = LineTable { at: [0; CHUNK], hidden: [false; CHUNK], any_hidden: false, ends: 0..=0 };
+        let of_table = |&(value, _): &(usize, i64)| self.program.values[value].mask == 1 << axis;
+        let (of_all, of_each): (Vec<_>, Vec<_>) = lines.at.read.iter().copied().partition(of_table);
         let mut places = [0; CHUNK];
         for first in (0..self.tile.len[axis]).step_by(CHUNK) {
             let n = CHUNK.min(self.tile.len[axis] - first);
             self.fill_table(lines, first, n, &mut table);
+            let mut start = self.tile.start;
+            start[axis] += first;
+            for &(value, factor) in &of_all {
+                // SAFETY: the value's step has been run, and the points lie in the tile.
+                unsafe { self.add_integers(value, &start, axis, factor, &mut table.at[..n]) };
+            }
+            table.find_ends(n);
             self.walk_points(mask & !(1 << axis), |point, _, _| {
                 let mut point = *point;
-                point[axis] = self.tile.start[axis] + first;
+                point[axis] = start[axis];
                 let read = self.reader(&point, axis);
                 // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent.
                 unsafe {
@@ -83,9 +109,16 @@ impl TileRun<'_> {
                         return 1;
                     }
                     let base = lines.at.outer.at(&point, axis, &read).value;
+                    if of_each.is_empty() && !table.any_hidden && table.is_within(base, gather.count) {
+                        let line = buffer.wrapping_offset(base as isize);
+                        to.iter_mut()
+                            .zip(&table.at)
+                            .for_each(|(to, &at)| *to = line.wrapping_offset(at as isize).read());
+                        return 1;
+                    }
                     let places = &mut places[..n];
                     places.iter_mut().zip(&table.at).for_each(|(to, at)| *to = base.wrapping_add(*at));
-                    for &(value, factor) in &lines.at.read {
+                    for &(value, factor) in &of_each {
                         self.add_integers(value, &point, axis, factor, places);
                     }
                     if table.any_hidden || !all_below(places, gather.count) {
