@@ -1,14 +1,12 @@
 //! The description of one kernel, from which every backend prints its own.
 
-use std::{iter, ops::Range};
+use std::ops::Range;
 
 use eutectic_ir::{
     Attrs, DType, Dim, Op,
     index::{Atom, Index},
     ops::Writes,
 };
-
-use crate::order::needed;
 
 /// The number of a buffer among a kernel's operands.
 pub type Slot = usize;
@@ -152,12 +150,6 @@ impl Body {
             Instr::Map { op, args, .. } if op.name() == "tf32" => args.first().copied(),
             _ => None,
         }
-    }
-
-    /// Whether computing a value takes another one, or is that one.
-    pub fn depends(&self, value: ValueId, on: ValueId) -> bool {
-        // Arguments come before users.
-        on <= value && needed(&self.instrs[..=value], iter::once(value))[on]
     }
 }
 
