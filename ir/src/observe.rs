@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     Attr, Attrs, Class, Graph, NodeId, Op,
     graph::{Node, SubGraph},
-    ops::{Anchor, Loop, Reduction, Writes},
+    ops::{Anchor, Loop, Writes},
 };
 
 /// The observer of each value, where it has one.
@@ -22,13 +22,12 @@ type Marks = Vec<Option<Op>>;
 impl Op {
     /// Whether the rounding of its floating operands shows in its result without being mixed into a sum.
     pub fn hands_on(self) -> bool {
-        matches!(
-            self.def().class,
-            Class::Pointwise
-                | Class::View(_)
-                | Class::Update(_, Writes::Apart | Writes::InOrder | Writes::Combined(Reduction::Max | Reduction::Min))
-                | Class::Anchor(Anchor::Reduction(Reduction::Max | Reduction::Min))
-        )
+        match &self.def().class {
+            Class::Pointwise | Class::View(_) | Class::Update(_, Writes::Apart | Writes::InOrder) => true,
+            Class::Update(_, Writes::Combined(how)) => how.def().selects,
+            Class::Anchor(Anchor::Row(row)) => row.monoid.is_some_and(|how| how.def().selects),
+            _ => false,
+        }
     }
 }
 

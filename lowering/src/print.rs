@@ -204,10 +204,10 @@ fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -
             format!("within:{dtype} {from}..{extent}{guards}")
         }
         Instr::Map { op, attrs, dtype, .. } => format!("{op}:{dtype}{}", attributes(*op, attrs)),
-        Instr::Reduce { how, dtype, .. } => format!("reduce-{}:{dtype}", how.def().name),
-        Instr::Ranking { most, descending, dtype, .. } => {
-            format!("ranking:{dtype}{} most={most}", if *descending { " descending" } else { "" })
-        }
+        Instr::Row { op, attrs, dtype, .. } => match op.row() {
+            Some(row) => format!("{}:{dtype}{}", row.name(), (row.details)(attrs)),
+            None => format!("{op}:{dtype}{}", attributes(*op, attrs)),
+        },
         Instr::Select { pieces, fill, dtype } => {
             let guards: Vec<_> = pieces
                 .iter()

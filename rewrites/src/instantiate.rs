@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use eutectic_ir::{
-    Attr, Attrs, Class, DType, Dim, Op, Shape, Tensor, Type,
+    Attr, Attrs, DType, Dim, Op, Shape, Tensor, Type,
     lang::{
         Bindings, Signature,
         typing::{Bound, DTypePattern, DimPattern, DimsItem, SignatureResult, TypePattern},
     },
-    ops::{Anchor, AttrKind},
+    ops::{AttrKind, RowOp},
 };
 use smallvec::SmallVec;
 
@@ -296,9 +296,7 @@ impl<'a> Instantiator<'a> {
     /// A reduction that drops its axes, as a reshape of the one that keeps them.
     fn keep_axes(&mut self, id: usize, head: Head, args: &[Ref], types: &[TypeId], result: TypeId) -> Option<Made> {
         let op = self.facts.op(head);
-        let (Class::Anchor(Anchor::Reduction(_)), Some(keep)) = (op.def().class, op.attr("keep")) else {
-            return None;
-        };
+        let keep = op.row().and_then(RowOp::reduction).and(op.attr("keep"))?;
         let mut attrs = self.facts.attrs(head).clone();
         attrs[keep] = true.into();
         let kept = self.facts.head(op, attrs);

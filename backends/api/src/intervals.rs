@@ -65,9 +65,7 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
             Instr::Select { pieces, fill, dtype } => {
                 select(pieces, Interval::exact(fill.get()).of(*dtype), bounds, values)
             }
-            Instr::Load(_) | Instr::Anchor { .. } | Instr::Reduce { .. } | Instr::Ranking { .. } => {
-                Interval::any(instr.dtype())
-            }
+            Instr::Load(_) | Instr::Anchor { .. } | Instr::Row { .. } => Interval::any(instr.dtype()),
         };
         values.push(value);
     }

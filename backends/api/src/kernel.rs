@@ -1,14 +1,12 @@
 //! The description of one kernel, from which every backend prints its own.
 
-use std::{iter, ops::Range};
+use std::ops::Range;
 
 use eutectic_ir::{
     Attrs, DType, Dim, Op,
     index::{Atom, Index},
-    ops::{Reduction, Writes},
+    ops::Writes,
 };
-
-use crate::order::needed;
 
 /// The number of a buffer among a kernel's operands.
 pub type Slot = usize;
@@ -39,7 +37,7 @@ pub struct Kernel {
 pub enum AnchorKernel {
     /// None: pointwise and views only.
     Map,
-    /// A row group: the innermost `axes` axes of the domain form a row, and `Instr::Reduce` reduces over it.
+    /// A row group: the innermost `axes` axes of the domain form a row, and [`Instr::Row`] computes over its elements.
     Rows {
         /// How many axes.
         axes: usize,
@@ -153,12 +151,6 @@ impl Body {
             _ => None,
         }
     }
-
-    /// Whether computing a value takes another one, or is that one.
-    pub fn depends(&self, value: ValueId, on: ValueId) -> bool {
-        // Arguments come before users.
-        on <= value && needed(&self.instrs[..=value], iter::once(value))[on]
-    }
 }
 
 /// One instruction.
@@ -212,24 +204,15 @@ pub enum Instr {
         /// Element type of the result.
         dtype: DType,
     },
-    /// A reduction over the row (row groups only): the same for every point of the row.
-    Reduce {
-        /// How.
-        how: Reduction,
-        /// Of what.
-        arg: ValueId,
-        /// Element type; accumulation is in f32 or wider.
-        dtype: DType,
-    },
-    /// How many elements of the row (row groups only) come before the one at this point: see the op `ranking`.
-    Ranking {
+    /// An operation over the elements of the row (row groups only): one value a row, or one for each point, as [`Op::row`] says.
+    Row {
+        /// The op, a row operation.
+        op: Op,
+        /// Its attributes, for rows that are the last axis ([`Op::row_attrs`]).
+        attrs: Attrs,
         /// The elements.
-        arg: ValueId,
-        /// The most that it can be.
-        most: usize,
-        /// Whether larger ones come first.
-        descending: bool,
-        /// Element type.
+        args: Vec<ValueId>,
+        /// Element type of the result; sums are accumulated in f32 or wider.
         dtype: DType,
     },
     /// The value of the first piece whose guards all hold, else `fill`.
@@ -283,8 +266,7 @@ impl Instr {
             | Instr::Coordinate { dtype, .. }
             | Instr::Within { dtype, .. }
             | Instr::Map { dtype, .. }
-            | Instr::Reduce { dtype, .. }
-            | Instr::Ranking { dtype, .. }
+            | Instr::Row { dtype, .. }
             | Instr::Select { dtype, .. } => *dtype,
             Instr::Load(load) => load.dtype,
         }
@@ -294,8 +276,8 @@ impl Instr {
     pub fn args(&self) -> Vec<ValueId> {
         let mut args = match self {
             Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
-            Instr::Map { args, .. } => args.clone(),
-            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } | Instr::Ranking { arg, .. } => vec![*arg],
+            Instr::Map { args, .. } | Instr::Row { args, .. } => args.clone(),
+            Instr::Within { arg, .. } => vec![*arg],
             Instr::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
         };
         args.extend(self.maps().into_iter().flat_map(Index::values));
@@ -305,8 +287,8 @@ impl Instr {
     /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by value `value(n)`.
     pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
         match self {
-            Instr::Map { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
-            Instr::Within { arg, .. } | Instr::Reduce { arg, .. } | Instr::Ranking { arg, .. } => *arg = value(*arg),
+            Instr::Map { args, .. } | Instr::Row { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
+            Instr::Within { arg, .. } => *arg = value(*arg),
             Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|piece| piece.1 = value(piece.1)),
             Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
         }
@@ -321,11 +303,7 @@ impl Instr {
             Instr::Coordinate { index, .. } => vec![index],
             Instr::Within { guards, .. } => guards.iter().map(|g| &g.0).collect(),
             Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| &p.0).map(|g| &g.0).collect(),
-            Instr::Anchor { .. }
-            | Instr::Constant { .. }
-            | Instr::Map { .. }
-            | Instr::Reduce { .. }
-            | Instr::Ranking { .. } => Vec::new(),
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Row { .. } => Vec::new(),
         }
     }
 
@@ -336,11 +314,7 @@ impl Instr {
             Instr::Coordinate { index, .. } => vec![index],
             Instr::Within { guards, .. } => guards.iter_mut().map(|g| &mut g.0).collect(),
             Instr::Select { pieces, .. } => pieces.iter_mut().flat_map(|p| &mut p.0).map(|g| &mut g.0).collect(),
-            Instr::Anchor { .. }
-            | Instr::Constant { .. }
-            | Instr::Map { .. }
-            | Instr::Reduce { .. }
-            | Instr::Ranking { .. } => Vec::new(),
+            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Row { .. } => Vec::new(),
         }
     }
 }

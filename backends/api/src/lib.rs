@@ -25,6 +25,7 @@ mod program;
 pub mod reach;
 pub mod reductions;
 pub mod roles;
+mod row_ops;
 mod run;
 pub mod scores;
 mod setup;
@@ -40,5 +41,6 @@ pub use kernel::{
 };
 pub use limits::{DTypes, Limits};
 pub use program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step};
+pub use row_ops::RowLimits;
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
 pub use setup::Setup;

@@ -5,6 +5,7 @@ use eutectic_ir::{DType, ops::Writes};
 use crate::{
     kernel::{Instr, Kernel},
     reach::{points, row_mask},
+    row_ops::RowLimits,
 };
 
 /// A set of element types.
@@ -65,8 +66,8 @@ pub struct Limits {
     pub in_order: bool,
     /// The element types of which maps combine what several points write to one element.
     pub combined: DTypes,
-    /// Most elements of a row whose order a kernel can tell.
-    pub ranked: usize,
+    /// Most elements of the rows of each row operation.
+    pub rows: RowLimits,
     /// Whether kernels tell numbers below the smallest normal one from zero.
     pub subnormals: bool,
 }
@@ -99,9 +100,14 @@ impl Limits {
         lacking.sort_unstable();
         lacking.dedup();
         let row = points(&kernel.body.domain, row_mask(kernel));
-        let ranks = instrs().any(|instr| matches!(instr, Instr::Ranking { .. }));
-        let unranked = (ranks && row > self.ranked as f64)
-            .then(|| format!("the order of rows of {row}; the device tells that of {}", self.ranked));
+        let too_long = |instr: &Instr| match instr {
+            Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => {
+                Some(format!("`{op}` of rows of {row} elements; the device takes {}", self.rows.longest(*op)))
+            }
+            _ => None,
+        };
+        let mut too_long: Vec<String> = instrs().filter_map(too_long).collect();
+        too_long.dedup();
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
             (Writes::InOrder, _) if !self.in_order => {
                 Some("stores of several points to one element, in order".to_string())
@@ -117,7 +123,7 @@ impl Limits {
             .map(|(size, most, what)| format!("{size} {what}; the device takes {most}"))
             .chain(lacking)
             .chain(refused)
-            .chain(unranked)
+            .chain(too_long)
             .collect()
     }
 }
@@ -140,7 +146,7 @@ impl Default for Limits {
             dtypes: DTypes::ALL,
             in_order: false,
             combined: DTypes::NONE,
-            ranked: 0,
+            rows: RowLimits::REDUCTIONS,
             subnormals: true,
         }
     }

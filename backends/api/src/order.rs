@@ -1,6 +1,14 @@
 //! Which instructions of a body are needed, and in which order to compute them.
 
-use crate::kernel::{Guard, Instr, ValueId};
+use crate::kernel::{Body, Guard, Instr, ValueId};
+
+impl Body {
+    /// Whether computing a value takes another one, or is that one.
+    pub fn depends(&self, value: ValueId, on: ValueId) -> bool {
+        // Arguments come before users.
+        on <= value && needed(&self.instrs[..=value], std::iter::once(value))[on]
+    }
+}
 
 /// Which values the roots depend on, the roots included.
 pub fn needed(instrs: &[Instr], roots: impl Iterator<Item = ValueId>) -> Vec<bool> {

@@ -61,7 +61,7 @@ pub fn row_mask(kernel: &Kernel) -> AxisSet {
     (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
 }
 
-/// The axes on which each value depends, of a body whose reductions are over the axes of `row`.
+/// The axes on which each value depends, of a body whose rows are the axes of `row`.
 pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
     let mut masks: Vec<AxisSet> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
@@ -69,8 +69,8 @@ pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
         let mask = match instr {
             Instr::Anchor { .. } => AxisSet::MAX,
             Instr::Constant { .. } => 0,
-            Instr::Reduce { arg, .. } => masks[*arg] & !row,
-            Instr::Ranking { arg, .. } => masks[*arg] | row,
+            Instr::Row { args, .. } if instr.is_per_row() => of_args(args) & !row,
+            Instr::Row { args, .. } => of_args(args) | row,
             _ => instr.maps().into_iter().fold(of_args(&instr.args()), |m, map| m | mentioned(map)),
         };
         masks.push(mask);

@@ -1,5 +1,5 @@
-//! Levels of a row group's reductions: a reduction whose argument depends on another one's result needs a pass over the row of its own,
-//! unless the row stays where it can be read again.
+//! Levels of a row group's operations: one whose argument depends on the result that another has for the whole row needs a pass over the
+//! row of its own, unless the row stays where it can be read again. An operation with a result for each element ends no pass.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::kernel::Instr;
 pub struct RowValues {
     /// The values that each one is computed from.
     pub args: Vec<Vec<usize>>,
-    /// Whether it is a reduction over the row.
-    pub reduces: Vec<bool>,
+    /// Whether it is the only result of a row operation, which a pass over the row ends with.
+    pub ends_pass: Vec<bool>,
 }
 
 impl RowValues {
@@ -21,16 +21,16 @@ impl RowValues {
     pub fn of(instrs: &[Instr]) -> RowValues {
         RowValues {
             args: instrs.iter().map(Instr::args).collect(),
-            reduces: instrs.iter().map(|i| matches!(i, Instr::Reduce { .. })).collect(),
+            ends_pass: instrs.iter().map(Instr::is_per_row).collect(),
         }
     }
 
     /// For each value, how many reductions follow each other up to it, itself included.
     pub fn levels(&self) -> Vec<usize> {
         let mut levels = Vec::with_capacity(self.args.len());
-        for (args, &reduces) in self.args.iter().zip(&self.reduces) {
+        for (args, &ends) in self.args.iter().zip(&self.ends_pass) {
             let below = args.iter().map(|&arg| levels[arg]).max().unwrap_or(0);
-            levels.push(below + usize::from(reduces));
+            levels.push(below + usize::from(ends));
         }
         levels
     }
@@ -40,20 +40,20 @@ impl RowValues {
     pub fn passes(&self, stored: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let levels = self.levels();
         let count = levels.len();
-        let last = (0..count).filter(|&id| self.reduces[id]).map(|id| levels[id]).max().unwrap_or(0);
+        let last = (0..count).filter(|&id| self.ends_pass[id]).map(|id| levels[id]).max().unwrap_or(0);
         let closure = |roots: Vec<usize>| {
             let mut wanted = vec![false; count];
             roots.iter().for_each(|&root| wanted[root] = true);
             for id in (0..count).rev() {
-                if wanted[id] && (!self.reduces[id] || roots.contains(&id)) {
+                if wanted[id] && (!self.ends_pass[id] || roots.contains(&id)) {
                     // What an earlier pass reduced is there.
-                    self.args[id].iter().filter(|&&arg| !self.reduces[arg]).for_each(|&arg| wanted[arg] = true);
+                    self.args[id].iter().filter(|&&arg| !self.ends_pass[arg]).for_each(|&arg| wanted[arg] = true);
                 }
             }
             (0..count).filter(|&id| wanted[id]).collect::<Vec<_>>()
         };
-        let of_level = |level: usize| (0..count).filter(|&id| self.reduces[id] && levels[id] == level).collect();
-        let stored = stored.filter(|&value| !self.reduces[value]).collect();
+        let of_level = |level: usize| (0..count).filter(|&id| self.ends_pass[id] && levels[id] == level).collect();
+        let stored = stored.filter(|&value| !self.ends_pass[value]).collect();
         (1..=last).map(|level| closure(of_level(level))).chain([closure(stored)]).collect()
     }
 }
@@ -64,8 +64,8 @@ pub fn varying(instrs: &[Instr], row: Range<usize>) -> Vec<bool> {
         let is_along = |map: &Index| row.clone().any(|axis| map.mentions(axis));
         let own = instr.maps().into_iter().any(is_along)
             || instr.args().into_iter().any(|arg| varying[arg])
-            || matches!(instr, Instr::Ranking { .. });
-        varying.push(own && !matches!(instr, Instr::Reduce { .. }));
+            || instr.row().is_some();
+        varying.push(own && !instr.is_per_row());
         varying
     })
 }
@@ -78,8 +78,8 @@ mod tests {
     fn a_softmax_takes_three_passes_and_loads_in_each() {
         // x, max, x − max, exp, sum, quotient.
         let args = vec![vec![], vec![0], vec![0, 1], vec![2], vec![3], vec![3, 4]];
-        let reduces = [false, true, false, false, true, false].to_vec();
-        let values = RowValues { args, reduces };
+        let ends_pass = [false, true, false, false, true, false].to_vec();
+        let values = RowValues { args, ends_pass };
         assert_eq!(values.levels(), [0, 1, 1, 1, 2, 2]);
         assert_eq!(values.passes([5].into_iter()), [vec![0, 1], vec![0, 2, 3, 4], vec![0, 2, 3, 5]]);
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn independent_reductions_share_a_pass_and_a_stored_one_needs_none() {
         // x, sum, product, of which the sum is stored.
-        let values = RowValues { args: vec![vec![], vec![0], vec![0]], reduces: vec![false, true, true] };
+        let values = RowValues { args: vec![vec![], vec![0], vec![0]], ends_pass: vec![false, true, true] };
         assert_eq!(values.passes([1].into_iter()), [vec![0, 1, 2], vec![]]);
     }
 }

@@ -147,8 +147,8 @@ mod tests {
     fn levels_count_the_reductions_that_follow_each_other() {
         let mut body = Body { domain: vec![4], ..Body::default() };
         let x = load(&mut body, 0, DType::F32);
-        body.instrs.push(Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
-        body.instrs.push(Instr::Reduce { how: Reduction::Sum, arg: x + 1, dtype: DType::F32 });
+        body.instrs.push(Instr::reduce(Reduction::Max, x, DType::F32));
+        body.instrs.push(Instr::reduce(Reduction::Sum, x + 1, DType::F32));
         let kernel =
             Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body, stores: vec![], slots: vec![(DType::F32, 4)] };
         assert_eq!((kernel.levels(), kernel.accumulator()), (vec![0, 1, 2], None));

@@ -9,7 +9,7 @@ use crate::kernel::{AnchorKernel, Body, Instr, Kernel, ValueId};
 const LONGEST: usize = 32;
 const INSTRUCTIONS: usize = 256;
 
-/// A kernel of short rows as one without rows, where nothing is stored for each element of a row, no row is ordered, and rows do not lie side
+/// A kernel of short rows as one without rows, where nothing is stored for each element of a row, all operations on rows are reductions, and rows do not lie side
 /// by side in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
@@ -19,8 +19,8 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let along_row = |map: &Index| (outer..domain.len()).any(|axis| map.mentions(axis));
     let stays = |instr: &Instr| match instr {
         Instr::Load(load) => load.at.affine(domain.len()).is_none_or(|strides| strides.last() == Some(&1)),
-        // What the elements of a row tell together.
-        Instr::Ranking { .. } => true,
+        // Several elements of the row do not become one by combination of two.
+        Instr::Row { .. } => instr.reduction().is_none(),
         _ => false,
     };
     if !(1..=LONGEST).contains(&count)
@@ -34,11 +34,11 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let mut places: Vec<Vec<ValueId>> = Vec::with_capacity(kernel.body.instrs.len());
     for instr in &kernel.body.instrs {
         let mut of_instr = Vec::new();
-        if let Instr::Reduce { how, arg, dtype } = instr {
-            let mut sum = places[*arg][0];
+        if let Some((how, arg)) = instr.reduction() {
+            let mut sum = places[arg][0];
             for r in 1..count {
-                let args = vec![sum, at(&places[*arg], r)];
-                body.instrs.push(Instr::Map { op: how.op(), attrs: Attrs::default(), args, dtype: *dtype });
+                let args = vec![sum, at(&places[arg], r)];
+                body.instrs.push(Instr::Map { op: how.op(), attrs: Attrs::default(), args, dtype: instr.dtype() });
                 sum = body.instrs.len() - 1;
             }
             of_instr.push(sum);
@@ -91,7 +91,7 @@ mod tests {
         let strides = [2560, 1, 2560, 128].into_iter().enumerate();
         let at = strides.fold(Index::default(), |at, (axis, stride)| at.plus(&Index::coord(axis).times(stride)));
         let load = Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype: DType::F32 });
-        let reduce = Instr::Reduce { how: Reduction::Max, arg: 0, dtype: DType::F32 };
+        let reduce = Instr::reduce(Reduction::Max, 0, DType::F32);
         let domain = vec![outer, outer * 128, window, window];
         let at = Index::coord(0).times(outer as i64 * 128).plus(&Index::coord(1));
         Kernel {

@@ -14,7 +14,7 @@ use crate::{
     machine::Machine,
     runtime::exec,
     simd::Isa,
-    tile::{MAX_RANK, grid::LONGEST_ORDERED},
+    tile::{MAX_RANK, grid},
 };
 
 /// How to run on the CPU.
@@ -111,7 +111,7 @@ impl Backend for Cpu {
             capacity: memory(),
             in_order: true,
             combined,
-            ranked: LONGEST_ORDERED,
+            rows: grid::ROWS,
             ..Limits::default()
         }
     }

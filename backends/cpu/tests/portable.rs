@@ -55,10 +55,10 @@ fn rows() {
         let mut build = Build::new(seed as u64);
         let mut b = body(&domain);
         let x = build.any(&mut b, DType::F32);
-        let most = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+        let most = push(&mut b, Instr::reduce(Reduction::Max, x, DType::F32));
         let shifted = map(&mut b, "sub", &[x, most], DType::F32);
         let e = map(&mut b, "exp", &[shifted], DType::F32);
-        let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: e, dtype: DType::F32 });
+        let sum = push(&mut b, Instr::reduce(Reduction::Sum, e, DType::F32));
         let result = map(&mut b, "div", &[e, sum], DType::F32);
         build.store(&domain, DType::F32, result);
         check(build, AnchorKernel::Rows { axes: 1 }, b, 1);

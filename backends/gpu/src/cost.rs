@@ -274,7 +274,7 @@ impl Costs {
                 let args: Vec<_> = args.iter().collect();
                 (op.def().flops)(&args, &Type::tensor(*dtype, &[]))
             }
-            Instr::Reduce { .. } | Instr::Ranking { .. } => 1.0,
+            Instr::Row { .. } => 1.0,
             Instr::Load(load) => {
                 // What is the same for all of them is read once, too.
                 let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };

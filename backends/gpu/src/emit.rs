@@ -48,7 +48,10 @@ impl<'a> Emitter<'a> {
             varies.push(match instr {
                 Instr::Anchor { .. } => lanes.count > 1,
                 // Of a row group, the domain is [rows, points of a row].
-                Instr::Reduce { arg, .. } => lanes.axis == 0 && varies[*arg],
+                Instr::Row { args, .. } => {
+                    let of_args = args.iter().any(|&arg| varies[arg]);
+                    if instr.is_per_row() { lanes.axis == 0 && of_args } else { lanes.count > 1 }
+                }
                 _ => own || instr.args().into_iter().any(|arg| varies[arg]),
             });
         }
@@ -163,11 +166,11 @@ impl<'a> Emitter<'a> {
                     if when == "true" { value } else { self.dialect.choose(&when, &value, &otherwise) }
                 })
             }
-            Instr::Ranking { dtype, .. } => {
-                self.problems.push("the order of a row's elements".into());
+            instr @ Instr::Row { op, dtype, .. } if instr.reduction().is_none() => {
+                self.problems.push(format!("`{op}` of rows"));
                 self.dialect.literal(0.0, *dtype)
             }
-            Instr::Reduce { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
+            Instr::Row { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
                 unreachable!("schedules name these before something asks")
             }
         }

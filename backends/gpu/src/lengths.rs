@@ -233,14 +233,16 @@ impl<'a> Writer<'a> {
                 }
                 self.push(new)
             }
-            Instr::Reduce { how, arg, dtype } => {
-                let row = self.row.clone();
-                *arg = self.hide(*arg, |axis| row.contains(&axis), how.identity(*dtype));
-                row.for_each(|axis| axes[axis] = false);
-                self.push(new)
-            }
-            Instr::Ranking { arg, .. } => {
-                at(arg, &self.at);
+            Instr::Row { op, args, dtype, .. } => {
+                let (row, monoid) = (self.row.clone(), op.row().and_then(|row| row.monoid));
+                for arg in args.iter_mut() {
+                    *arg = match monoid {
+                        Some(how) => self.hide(*arg, |axis| row.contains(&axis), how.identity(*dtype)),
+                        // Kernels that take an operation without an identity must read the length themselves.
+                        None => self.at[*arg],
+                    };
+                }
+                row.for_each(|axis| axes[axis] = !instr.is_per_row());
                 self.push(new)
             }
             Instr::Map { args, .. } => {

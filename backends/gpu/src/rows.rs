@@ -181,12 +181,12 @@ impl<'a> RowPrinter<'a> {
     /// Which values that are loaded or reduced in a pass a later one needs, and computes others from.
     fn computed_before(&self) -> Vec<bool> {
         let count = self.nest.instrs.len();
-        let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(reduced).collect();
+        let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
         let is_worth = |id: ValueId| matches!(self.nest.instrs[id], Instr::Load(_)) || all.contains(&id);
         let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
         for pass in 0..=self.passes() {
             let mut asked: Vec<ValueId> = if pass < self.passes() {
-                self.reductions(pass).filter_map(|id| reduced(&self.nest.instrs[id])).collect()
+                self.reductions(pass).filter_map(|id| self.nest.instrs[id].reduction()).map(|(_, arg)| arg).collect()
             } else {
                 let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
                 stores.flat_map(|store| store.values()).collect()
@@ -210,7 +210,7 @@ impl<'a> RowPrinter<'a> {
     /// What is reduced in a pass.
     fn reductions(&self, pass: usize) -> impl Iterator<Item = ValueId> {
         let is_of_pass = move |&id: &ValueId| {
-            self.needed[id] && self.level[id] == pass + 1 && matches!(self.nest.instrs[id], Instr::Reduce { .. })
+            self.needed[id] && self.level[id] == pass + 1 && self.nest.instrs[id].reduction().is_some()
         };
         (0..self.nest.instrs.len()).filter(is_of_pass)
     }
@@ -297,9 +297,9 @@ impl<'a> RowPrinter<'a> {
     }
 
     fn pass(&mut self, pass: usize) {
-        let of = |id: ValueId| match &self.nest.instrs[id] {
-            Instr::Reduce { how, arg, dtype } => Some((id, *how, *arg, *dtype)),
-            _ => None,
+        let of = |id: ValueId| {
+            let (how, arg) = self.nest.instrs[id].reduction()?;
+            Some((id, how, arg, self.nest.instrs[id].dtype()))
         };
         let reductions: Vec<_> = self.reductions(pass).filter_map(of).collect();
         // One sum for each lane: of neighbouring rows, or of a part of the row.
@@ -363,14 +363,6 @@ impl<'a> RowPrinter<'a> {
     }
 }
 
-/// What an instruction reduces.
-fn reduced(instr: &Instr) -> Option<ValueId> {
-    match instr {
-        Instr::Reduce { arg, .. } => Some(*arg),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use eutectic_backend::{Body, Store};
@@ -382,7 +374,7 @@ mod tests {
     fn of_columns(lines: usize, columns: usize, dtype: DType) -> Schedule {
         let at = eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[lines, columns]);
         let load = Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype });
-        let sum = Instr::Reduce { how: Reduction::Sum, arg: 0, dtype: DType::F32 };
+        let sum = Instr::reduce(Reduction::Sum, 0, DType::F32);
         let slots = [(dtype, lines * columns), (DType::F32, columns)];
         let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
         let nest = Nest::new(&body, &[Store::new(1, Index::coord(0), 1)]);

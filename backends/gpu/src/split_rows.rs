@@ -15,8 +15,8 @@ const LONG: usize = 1 << 15;
 /// Most parts of a row, of all of which each thread takes the results.
 const PARTS: usize = 32;
 
-/// The kernels of these launches: the buffer after those of the kernel is the workspace. None where a block a row does as well, or results
-/// of reductions are not of one type of 32 bits.
+/// The kernels of these launches: the buffer after those of the kernel is the workspace. None where a block a row does as well, where
+/// an operation on rows is no reduction, or where results are not of one type of 32 bits.
 pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
     let outer = kernel.body.domain.len() - axes;
@@ -29,10 +29,10 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     let parts = (2..=most).rev().find(|parts| points.is_multiple_of(*parts))?;
     let nest = nest.split(1, points / parts);
     let (levels, varies) = (RowValues::of(&nest.instrs).levels(), varying(&nest.instrs, 1..3));
-    let is_reduction = |&id: &ValueId| matches!(nest.instrs[id], Instr::Reduce { .. });
-    let reductions: Vec<ValueId> = (0..nest.instrs.len()).filter(is_reduction).collect();
+    let reductions: Vec<ValueId> = (0..nest.instrs.len()).filter(|&id| nest.instrs[id].row().is_some()).collect();
     let dtype = nest.instrs[*reductions.first()?].dtype();
-    if dtype.size() != 4 || reductions.iter().any(|&id| nest.instrs[id].dtype() != dtype) {
+    let is_of_type = |&id: &ValueId| nest.instrs[id].dtype() == dtype && nest.instrs[id].reduction().is_some();
+    if dtype.size() != 4 || !reductions.iter().all(is_of_type) {
         return None;
     }
     let workspace = kernel.slots.len();
@@ -47,7 +47,7 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
         // What all parts come to, of each reduction of a launch before: all but the last step, which takes the reduction's place.
         let mut whole: Vec<(ValueId, Instr)> = Vec::new();
         for &id in reductions.iter().filter(|&&id| levels[id] <= stage) {
-            let Instr::Reduce { how, .. } = &nest.instrs[id] else { continue };
+            let (how, _) = nest.instrs[id].reduction()?;
             let first = instrs.len();
             instrs.extend((0..parts).map(|part| {
                 let at = place(id, &Index::constant(part as i64));
@@ -112,7 +112,7 @@ mod tests {
     fn distances(rows: usize, points: usize) -> Kernel {
         let at = eutectic_ir::index::flatten(&[Index::coord(0), Index::coord(1)], &[rows, points]);
         let load = Instr::Load(Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 });
-        let reduce = Instr::Reduce { how: Reduction::Max, arg: 0, dtype: DType::F32 };
+        let reduce = Instr::reduce(Reduction::Max, 0, DType::F32);
         let op = eutectic_ir::Op::named("sub").expect("an op");
         let apart = Instr::Map { op, attrs: Attrs::default(), args: vec![0, 1], dtype: DType::F32 };
         Kernel {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(first.body.domain, [3, 32, 2000]);
         assert_eq!(first.slots[3], (DType::F32, 3 * 32));
         assert_eq!(first.stores.len(), 1);
-        assert!(!last.body.instrs.iter().any(|instr| matches!(instr, Instr::Reduce { .. })));
+        assert!(!last.body.instrs.iter().any(|instr| instr.row().is_some()));
         // What is the same for a row is stored by its first part.
         let guards: Vec<_> = last.stores.iter().map(|store| &store.guards[..]).collect();
         assert_eq!(guards, [&[][..], &[(Index::coord(1), 0..1)]]);

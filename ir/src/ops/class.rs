@@ -1,5 +1,6 @@
 //! What an op is to the plan search and to lowering, and where a view reads.
 
+use super::RowOp;
 use crate::{
     Attr, Shape,
     attr::Number,
@@ -62,14 +63,12 @@ impl Leaf {
 }
 
 /// The kernel families.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// Batched matrix product.
     Contraction,
-    /// A reduction over trailing axes: part of a row group.
-    Reduction(Reduction),
-    /// The order of the elements of a row: part of a row group.
-    Ranking,
+    /// An operation over the elements of rows, which are trailing axes: part of a row group.
+    Row(RowOp),
     /// Scaled dot-product attention with online softmax.
     Attention,
 }

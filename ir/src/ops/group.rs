@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Anchor, AttrDef, Class, Op, table};
+use super::{AttrDef, Class, Op, table};
 
 /// What a pointwise op of one operand does to the order and the sign of reals, for every argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Group {
             Kind::Monotone => def.traits.contains(&Trait::Monotone),
             Kind::Odd => def.traits.contains(&Trait::Odd),
             Kind::Even => def.traits.contains(&Trait::Even),
-            Kind::Reduction => matches!(def.class, Class::Anchor(Anchor::Reduction(_))),
+            Kind::Reduction => op.row().is_some_and(|row| row.reduction().is_some()),
         };
         fits && op.signature().operands.len() == self.operands
     }

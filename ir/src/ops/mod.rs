@@ -21,6 +21,7 @@ mod project;
 mod ranking;
 mod reduction;
 mod rounding;
+mod row;
 mod sample;
 mod update;
 mod view;
@@ -33,6 +34,7 @@ pub use ids::{Ids, OutOfRange};
 pub(crate) use normalisation::probabilities;
 pub use reduction::Monoid;
 pub use rounding::Rounding;
+pub use row::{RowNeeds, RowOp, RowResult};
 
 use std::{fmt, sync::OnceLock};
 

@@ -5,11 +5,21 @@ use std::cmp::Ordering;
 use super::{
     Anchor,
     AttrKind::*,
-    Class, Default, OpDef, Rounding, attr, attr_or,
+    Class, Default, OpDef, Rounding, RowNeeds, RowOp, RowResult, attr, attr_or,
     eval::{Data, Element, OpCall, Value, Whole, tensors},
     op, read,
 };
-use crate::Scalar;
+use crate::{Attr, Scalar};
+
+const ROW: RowOp = RowOp {
+    family: "ranking",
+    result: RowResult::PerElement,
+    needs: RowNeeds::Whole,
+    monoid: None,
+    // Keys are made and parted, then the first ones sorted.
+    steps: |count, attrs| 3.0 * count + count.min(most(attrs) as f64) * (most(attrs) as f64).max(1.0).log2(),
+    details: |attrs| format!("{} most={}", if descending(attrs) { " descending" } else { "" }, most(attrs)),
+};
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     attrs: &[attr("most", Int), attr_or("descending", Bool, Default::Bool(false))],
@@ -21,11 +31,21 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
         "How many elements of its row, along the last axis, come before each: those that are smaller, or larger where `descending` says \
          so, and equal ones that are there before it. NaN is larger than all numbers, and NaN are equal, as for NumPy's sort. Of what comes \
          after the first `most`, it is `most`.",
-        Class::Anchor(Anchor::Ranking),
+        Class::Anchor(Anchor::Row(ROW)),
         "(F number) F[B.. D] -> i32[B.. D]",
         tensors!(ranking),
     )
 }];
+
+/// The number of places that are told apart.
+fn most(attrs: &[Attr]) -> i64 {
+    attrs[0].int().expect("the op table declares an integer").max(0)
+}
+
+/// Whether larger elements come first.
+fn descending(attrs: &[Attr]) -> bool {
+    attrs[1].bool().expect("the op table declares a truth value")
+}
 
 /// Whether `other` comes before `own`, or `earlier` decides.
 fn comes_before<S: Scalar>(other: S, own: S, descending: bool, earlier: bool) -> Whole {
@@ -55,8 +75,7 @@ fn int_comes_before(other: Whole, own: Whole, descending: bool, earlier: bool) -
 fn ranking<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let x = call.operands[0];
     let (dtype, dims) = call.result();
-    let most = call.attrs[0].int().expect("the op table declares an integer").max(0);
-    let descending = call.attrs[1].bool().expect("the op table declares a truth value");
+    let (most, descending) = (most(call.attrs), descending(call.attrs));
     let row = x.extent(0);
     let rank = |n: usize| {
         let first = n / row * row;

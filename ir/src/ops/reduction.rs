@@ -3,7 +3,7 @@
 use super::{
     Anchor, AttrDef,
     AttrKind::*,
-    Class, Default, OpDef, Reduction, Rounding, attr, attr_or,
+    Class, Default, OpDef, Reduction, Rounding, RowNeeds, RowOp, RowResult, attr, attr_or,
     eval::{Data, Element, Eval, OpCall, Value, Whole, limits, offsets, tensors},
     op, read,
 };
@@ -89,6 +89,18 @@ impl Reduction {
 
 const ATTRS: &[AttrDef] = &[attr("axes", Axes), attr_or("keep", Bool, Default::Bool(true))];
 
+/// A reduction of rows: parts are reduced in any order, and then to one.
+const fn row(how: Reduction) -> RowOp {
+    RowOp {
+        family: "reduce",
+        result: RowResult::PerRow,
+        needs: RowNeeds::AnyOrder,
+        monoid: Some(how),
+        steps: |count, _| count,
+        details: |_| String::new(),
+    }
+}
+
 /// Name, formula, how, and the class of its element types.
 const fn anchor(name: &'static str, doc: &'static str, how: Reduction, eval: Eval) -> OpDef {
     OpDef {
@@ -98,7 +110,7 @@ const fn anchor(name: &'static str, doc: &'static str, how: Reduction, eval: Eva
         ..op(
             name,
             doc,
-            Class::Anchor(Anchor::Reduction(how)),
+            Class::Anchor(Anchor::Row(row(how))),
             "(F number) F[A..] -> F[C..] (reduce A axes keep C)",
             eval,
         )
@@ -260,7 +272,7 @@ mod tests {
         for (n, how) in Reduction::ALL.into_iter().enumerate() {
             assert_eq!(how as usize, n);
             assert!(how.op().def().commutative);
-            assert!(matches!(how.rows().def().class, Class::Anchor(Anchor::Reduction(of)) if of == how));
+            assert_eq!(how.rows().row().and_then(RowOp::reduction), Some(how));
         }
     }
 }

@@ -82,7 +82,7 @@ impl<'a> KernelBuilder<'a> {
                 self.above.insert(class);
             }
             match node.op.def().class {
-                Class::Anchor(Anchor::Reduction(_) | Anchor::Ranking) => rows = Some(class),
+                Class::Anchor(Anchor::Row(_)) => rows = Some(class),
                 Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),
                 Class::Update(..) if !self.parts.stores.contains(&class) => {

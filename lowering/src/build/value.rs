@@ -107,22 +107,14 @@ impl KernelBuilder<'_> {
                 Ok(ClassValue::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
             }
             Class::Leaf(_) if is_buffer(node.op) => self.load(class, place, scope).map(ClassValue::Value),
-            Class::Anchor(Anchor::Reduction(how)) => {
-                let arg = self.row_argument(class, at, guards, scope)?;
-                Ok(ClassValue::from(Instr::Reduce { how, arg, dtype }))
-            }
-            Class::Anchor(Anchor::Ranking) => {
-                let (outer, _) = self.row_of(class)?;
-                let along = self.row.as_ref().map(|(axis, _)| Index::coord(*axis));
-                let extent = self.dims(class)?.last().copied();
-                if at.get(outer.len()) != along.as_ref() && extent != Some(1) {
-                    return Err("an element's place in its row is read elsewhere than at the element".into());
+            Class::Anchor(Anchor::Row(row)) => {
+                if !row.is_per_row() {
+                    self.check_own_element(class, at)?;
                 }
-                let arg = self.row_argument(class, at, guards, scope)?;
-                let number = |name: &str| attr(node, name).and_then(Attr::int);
-                let most = number("most").and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let descending = attr(node, "descending").and_then(Attr::bool).unwrap_or(false);
-                Ok(ClassValue::from(Instr::Ranking { arg, most, descending, dtype }))
+                let argument = |operand: &ClassId| self.row_argument((class, *operand), at, guards, scope);
+                let args = node.operands.iter().map(argument).collect::<Result<_, _>>()?;
+                let attrs = node.op.row_attrs(&node.attrs);
+                Ok(ClassValue::from(Instr::Row { op: node.op, attrs, args, dtype }))
             }
             Class::Anchor(_) => {
                 // Where there is no point, nothing is read.
@@ -142,10 +134,21 @@ impl KernelBuilder<'_> {
         }
     }
 
-    /// The value that a reduction of the row group reduces.
+    /// Checks that a result which each element of a row has is read where the element is.
+    fn check_own_element(&self, class: ClassId, at: &[Index]) -> Result<(), String> {
+        let (outer, _) = self.row_of(class)?;
+        let along = self.row.as_ref().map(|(axis, _)| Index::coord(*axis));
+        let extent = self.dims(class)?.last().copied();
+        if at.get(outer.len()) != along.as_ref() && extent != Some(1) {
+            return Err(format!("a result of `{}` is read elsewhere than at its element", self.node(class).op));
+        }
+        Ok(())
+    }
+
+    /// The elements of an operand of a row operation of the row group.
     fn row_argument(
         &mut self,
-        class: ClassId,
+        (class, operand): (ClassId, ClassId),
         at: &[Index],
         guards: &[Guard],
         scope: &mut BodyScope,
@@ -170,7 +173,7 @@ impl KernelBuilder<'_> {
             return Err("a reduction is read under a guard that changes along the row and across rows".into());
         }
         let place = scope.place(place, guards);
-        self.value(self.node(class).operands[0], &place, scope)
+        self.value(operand, &place, scope)
     }
 
     fn read(

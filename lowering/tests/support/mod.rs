@@ -24,7 +24,7 @@ impl Backend for Roofline {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         let points = |domain: &[usize]| domain.iter().product::<usize>() as f64;
-        let arithmetic = |i: &&Instr| matches!(i, Instr::Map { .. } | Instr::Reduce { .. });
+        let arithmetic = |i: &&Instr| matches!(i, Instr::Map { .. } | Instr::Row { .. });
         let bytes: f64 = kernel.slots.iter().map(|(d, n)| (d.size() * n) as f64).sum();
         let mut flops: f64 =
             kernel.bodies().iter().map(|b| points(&b.domain) * b.instrs.iter().filter(arithmetic).count() as f64).sum();

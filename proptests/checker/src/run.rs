@@ -7,10 +7,10 @@
 
 use eutectic::{Compiler, Error, Tensor};
 use eutectic_ir::{
-    Bounded, Class, DType, Graph,
+    Bounded, DType, Graph,
     interp::interpret,
     ops::{
-        Anchor,
+        RowOp,
         eval::{Data, Value},
     },
 };
@@ -174,7 +174,7 @@ fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
 fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
     let mut below: Vec<bool> = Vec::with_capacity(graph.len());
     for (_, node) in graph.nodes() {
-        let reduces = matches!(node.op.def().class, Class::Anchor(Anchor::Reduction(_)));
+        let reduces = node.op.row().and_then(RowOp::reduction).is_some();
         let empty = reduces && node.ty.count() > 0 && node.operands.iter().any(|o| graph.ty(*o).count() == 0);
         below.push(empty || node.operands.iter().any(|o| below[o.0 as usize]));
     }

@@ -1,21 +1,21 @@
 //! A backend that computes kernels point by point in `f64`: what a kernel description means, and the smallest example of a
 //! backend.
 
-use std::{any::Any, cmp::Ordering, collections::HashMap, sync::Arc};
+use std::{any::Any, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
     AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DTypes, DeviceBuffer, EmptyRow, Executable, Guard, Input,
-    Instr, Kernel, Limits, Loaded, Memory, Output, Place, Port, Program, Refusal, Session, Step, Store, ValueId,
-    extents::Placement,
+    Instr, Kernel, Limits, Loaded, Memory, Output, Place, Port, Program, Refusal, RowLimits, Session, Step, Store,
+    ValueId, extents::Placement,
 };
 use eutectic_ir::{
-    DType, Tensor,
+    Attrs, DType, Op, Scalar, Tensor, Type,
     attr::Number,
     bounded::hides,
     index::Index,
     ops::{
         Ids, OutOfRange, Reduction, Writes,
-        eval::{Element, Eval, Value},
+        eval::{Element, Eval, OpCall, Value},
     },
 };
 
@@ -36,7 +36,7 @@ impl Backend for Naive {
     }
 
     fn limits(&self) -> Limits {
-        Limits { in_order: true, combined: DTypes::ALL, ranked: usize::MAX, ..Limits::default() }
+        Limits { in_order: true, combined: DTypes::ALL, rows: RowLimits::ANY, ..Limits::default() }
     }
 
     /// A second for each launch and a microsecond for each element that is read or written: what it fuses is then what any
@@ -358,8 +358,8 @@ struct Evaluator<'a> {
     step: &'a Step,
     row_axes: usize,
     anchor: &'a [f64],
-    /// Reductions that were computed already, by the point outside the row.
-    rows: HashMap<(ValueId, Vec<usize>), Element<f64>>,
+    /// Results of row operations that were computed already, by the point outside the row.
+    rows: HashMap<(ValueId, Vec<usize>), Value<f64>>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -398,28 +398,7 @@ impl<'a> Evaluator<'a> {
                 let Eval::Elements(eval) = op.def().eval else { return Err(BackendError::Device(format!("`{op}`"))) };
                 Ok((eval.exact)(&args, attrs, *dtype).store(*dtype))
             }
-            Instr::Reduce { how, arg, dtype } => self.reduce(id, *how, *arg, *dtype, point),
-            Instr::Ranking { arg, most, descending, dtype } => {
-                let outer = point.len() - self.row_axes;
-                let row = points(&self.body.domain[outer..]).map(|row| [&point[..outer], &row].concat());
-                let row: Vec<_> =
-                    row.map(|at| Ok((self.value(*arg, &at)?, at))).collect::<Result<_, BackendError>>()?;
-                // Integers of 64 bits are not told apart by the numbers that they are.
-                let order = |a: &Element<f64>, b: &Element<f64>| match (a, b) {
-                    (Element::Int(a), Element::Int(b)) => a.cmp(b),
-                    (a, b) => {
-                        let [a, b] = [a, b].map(|&e| number(e) + 0.0);
-                        a.is_nan().cmp(&b.is_nan()).then(a.partial_cmp(&b).unwrap_or(Ordering::Equal))
-                    }
-                };
-                let own = self.value(*arg, point)?;
-                let before = |(other, at): &(Element<f64>, Vec<usize>)| {
-                    let order = if *descending { order(&own, other) } else { order(other, &own) };
-                    order.is_lt() || order.is_eq() && at[..] < *point
-                };
-                let rank = row.iter().filter(|other| before(other)).count().min(*most);
-                Ok(constant((rank as f64).into(), *dtype))
-            }
+            Instr::Row { op, attrs, args, dtype } => self.row(id, (*op, attrs), args, *dtype, point),
             Instr::Select { pieces, fill, dtype } => {
                 for (guards, value) in pieces {
                     if self.hold(guards, point)? {
@@ -449,69 +428,47 @@ impl<'a> Evaluator<'a> {
         Ok(true)
     }
 
-    fn reduce(
+    /// A row operation at a point, by the reference evaluation of its op on the row.
+    fn row(
         &mut self,
         id: ValueId,
-        how: Reduction,
-        arg: ValueId,
+        (op, attrs): (Op, &Attrs),
+        args: &[ValueId],
         dtype: DType,
         point: &[usize],
     ) -> Result<Element<f64>, BackendError> {
-        let outer = point.len() - self.row_axes;
-        let key = (id, point[..outer].to_vec());
+        let (outer, inner) = point.split_at(point.len() - self.row_axes);
+        let row = &self.body.domain[outer.len()..];
+        let is_per_row = self.body.instrs[id].is_per_row();
+        let at = if is_per_row { 0 } else { inner.iter().zip(row).fold(0, |flat, (p, d)| flat * d + p) };
+        let key = (id, outer.to_vec());
         if let Some(done) = self.rows.get(&key) {
-            return Ok(*done);
+            return Ok(done.get(at));
         }
-        let row = points(&self.body.domain[outer..]);
-        let values =
-            row.map(|row| self.value(arg, &[&point[..outer], &row].concat())).collect::<Result<Vec<_>, _>>()?;
-        let element = combined(how, values, dtype);
-        self.rows.insert(key, element);
-        Ok(element)
+        let Eval::Tensors(eval) = op.def().eval else { return Err(BackendError::Device(format!("`{op}`"))) };
+        let count = row.iter().product();
+        let mut operands = Vec::new();
+        for &arg in args {
+            let elements = points(row).map(|inner| self.value(arg, &[outer, &inner].concat()));
+            let elements = elements.collect::<Result<Vec<_>, _>>()?;
+            operands.push(Value::from_elements(self.body.instrs[arg].dtype(), &[count], elements.into_iter()));
+        }
+        let operands: Vec<_> = operands.iter().collect();
+        let result = Type::tensor(dtype, &[if is_per_row { 1 } else { count }]);
+        let mut results = (eval.exact)(&OpCall { operands: &operands, attrs, result: &result });
+        let values = results.pop().ok_or_else(|| BackendError::Device(format!("`{op}` has no result")))?;
+        Ok(self.rows.entry(key).or_insert(values).get(at))
     }
 }
 
-fn combined(how: Reduction, values: impl IntoIterator<Item = Element<f64>>, dtype: DType) -> Element<f64> {
-    let integer = |e: Element<f64>| match e {
-        Element::Int(n) => n.unwrap_or_default(),
-        Element::Real(x) => x as i64,
-    };
-    let element = match dtype.is_float() {
-        true => Element::Real(fold(how, values.into_iter().map(number))),
-        false => Element::Int(Some(fold_int(how, values.into_iter().map(integer)))),
-    };
-    element.store(dtype)
+/// Two elements of a type combined.
+fn combined(how: Reduction, elements: [Element<f64>; 2], dtype: DType) -> Element<f64> {
+    let Eval::Elements(eval) = how.op().def().eval else { unreachable!("two elements are combined by a pointwise op") };
+    (eval.exact)(&elements.map(|element| element.store(dtype)), &[], dtype).store(dtype)
 }
 
 fn constant(x: Number, dtype: DType) -> Element<f64> {
     if dtype.is_float() { Element::Real(x.get()).store(dtype) } else { Element::Int(Some(x.int())) }
-}
-
-fn fold(how: Reduction, values: impl Iterator<Item = f64>) -> f64 {
-    let better = |a: f64, b: f64, greater: bool| {
-        if a.is_nan() || b.is_nan() {
-            f64::NAN
-        } else if (a > b) == greater {
-            a
-        } else {
-            b
-        }
-    };
-    match how {
-        Reduction::Sum => values.sum(),
-        Reduction::Product => values.product(),
-        Reduction::Max => values.fold(f64::NEG_INFINITY, |a, b| better(a, b, true)),
-        Reduction::Min => values.fold(f64::INFINITY, |a, b| better(a, b, false)),
-    }
-}
-
-fn fold_int(how: Reduction, values: impl Iterator<Item = i64>) -> i64 {
-    match how {
-        Reduction::Sum => values.fold(0, i64::wrapping_add),
-        Reduction::Product => values.fold(1, i64::wrapping_mul),
-        Reduction::Max => values.max().unwrap_or(i64::MIN),
-        Reduction::Min => values.min().unwrap_or(i64::MAX),
-    }
 }
 
 fn product(lhs: &[f64], rhs: &[f64], [batch, rows, columns, depth]: [usize; 4]) -> Vec<f64> {
@@ -550,7 +507,7 @@ fn attention(operands: &[Vec<f64>], [batch, rows, keys, depth, width]: [usize; 5
                 if how.empty.selects() && hides(bias, how.dtype) { bias } else { x + bias }
             };
             let scores: Vec<f64> = (0..keys).map(score).collect();
-            let most = fold(Reduction::Max, scores.iter().copied());
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, Scalar::larger);
             let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
             let total: f64 = weights.iter().sum();
             for e in 0..width {

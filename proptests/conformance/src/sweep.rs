@@ -12,7 +12,7 @@ use proptest::{
 };
 
 use eutectic_checker::run::{check, values};
-use eutectic_ir::{Class, Op, ops::Anchor};
+use eutectic_ir::{Class, Op};
 
 use crate::{
     device::Device,
@@ -66,8 +66,8 @@ impl Sweep<'_> {
         each(count, steps, seed, |case: Case| {
             // The order of a sum or product is its kernel's, and a composite op is defined in several ways.
             let has_one_result = |op: Op| match &op.def().class {
-                Class::Anchor(Anchor::Ranking) => true,
-                class if matches!(class, Class::Anchor(_)) || class.leaves_order_open() => op.hands_on(),
+                class if class.leaves_order_open() => op.hands_on(),
+                Class::Anchor(_) => op.row().is_some_and(|row| row.monoid.is_none_or(|how| how.def().selects)),
                 _ => true,
             };
             if !case.graph.nodes().all(|(_, node)| has_one_result(node.op)) {

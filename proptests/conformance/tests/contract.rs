@@ -4,7 +4,7 @@
 use std::{hash::BuildHasher, sync::Arc};
 
 use eutectic::{Backend, Compiler, Cpu, CpuOptions, DType, Error, Graph, Program, RuleSet, Strategy, Type, packs};
-use eutectic_backend::{BackendError, Cost, DTypes, Executable, Instr, Kernel, Limits, Place, Refusal};
+use eutectic_backend::{BackendError, Cost, DTypes, Executable, Instr, Kernel, Limits, Place, Refusal, RowLimits};
 use eutectic_checker::run::check;
 use eutectic_conformance::{
     device::program,
@@ -33,8 +33,7 @@ impl Fussy {
     }
 
     fn refuses(&self, kernel: &Kernel) -> bool {
-        let computes =
-            |instr: &&Instr| matches!(instr, Instr::Anchor { .. } | Instr::Map { .. } | Instr::Reduce { .. });
+        let computes = |instr: &&Instr| matches!(instr, Instr::Anchor { .. } | Instr::Map { .. } | Instr::Row { .. });
         let instrs = kernel.bodies().into_iter().flat_map(|body| &body.instrs).filter(computes).count();
         let hash = rustc_hash::FxBuildHasher.hash_one((kernel, self.seed));
         instrs > 1 && (hash >> 32) % 100 < self.share
@@ -103,7 +102,11 @@ fn limits(random: &mut Random) -> Limits {
         arguments: one(&[16, 24, 40]),
         binding: one(&[1 << 10, 1 << 14]),
         capacity: one(&[1 << 12, 1 << 16]),
-        ranked: one(&[0, 8]),
+        rows: match one(&[0, 8]) {
+            0 => RowLimits::REDUCTIONS,
+            8 => RowLimits::and(&[("ranking", 8)]),
+            _ => RowLimits::ANY,
+        },
         dtypes: DTypes::ALL,
         in_order: any_part,
         combined: DTypes::of([DType::F32, DType::I64]),

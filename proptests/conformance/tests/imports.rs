@@ -12,6 +12,10 @@ use std::{
 
 use petgraph::{algo::tarjan_scc, graph::DiGraph, graph::NodeIndex, visit::EdgeRef};
 
+mod source;
+
+use source::{is_name, tokens_outside_tests};
+
 /// A module of a crate: the names that lead to it.
 type Module = Vec<String>;
 
@@ -171,13 +175,11 @@ fn shortest(graph: &DiGraph<String, ()>, start: NodeIndex) -> Vec<String> {
 
 /// Reads a file: its paths, and the names in it.
 fn parse(text: &str) -> File {
-    let tokens = tokens(text);
+    let tokens = tokens_outside_tests(text);
     let (mut file, mut at) = (File { mentions: Vec::new(), names: BTreeSet::new() }, 0);
     let is = |n: usize, word: &str| tokens.get(n).is_some_and(|t| t == word);
     while at < tokens.len() {
-        if ["#", "[", "cfg", "(", "test", ")", "]"].iter().enumerate().all(|(n, word)| is(at + n, word)) {
-            at = after_item(&tokens, at + 7);
-        } else if is(at, "use") {
+        if is(at, "use") {
             let public = at > 0 && (is(at - 1, "pub") || is(at - 1, ")"));
             at = tree(&tokens, at + 1, &mut Vec::new(), public, &mut file.mentions);
         } else if is_name(&tokens[at]) {
@@ -232,67 +234,4 @@ fn tree(tokens: &[String], at: usize, under: &mut Vec<String>, public: bool, int
     }
     under.truncate(depth);
     at
-}
-
-/// Where the item that begins here ends: behind its braces, or a semicolon before them.
-fn after_item(tokens: &[String], at: usize) -> usize {
-    let mut depth = 0;
-    for (n, token) in tokens.iter().enumerate().skip(at) {
-        match token.as_str() {
-            ";" if depth == 0 => return n + 1,
-            "{" => depth += 1,
-            "}" if depth == 1 => return n + 1,
-            "}" => depth -= 1,
-            _ => {}
-        }
-    }
-    tokens.len()
-}
-
-fn is_name(token: &str) -> bool {
-    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
-/// Names, `::` and single characters, without comments, texts, characters and lifetimes.
-fn tokens(text: &str) -> Vec<String> {
-    let (mut tokens, mut rest) = (Vec::new(), text);
-    while let Some(c) = rest.chars().next() {
-        let skip = |end: Option<usize>| end.unwrap_or(rest.len());
-        let length = match c {
-            '/' if rest.starts_with("//") => skip(rest.find('\n')),
-            '/' if rest.starts_with("/*") => skip(rest.find("*/").map(|n| n + 2)),
-            '"' => {
-                let mut escaped = false;
-                let end = |c: char| {
-                    let ends = c == '"' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                };
-                skip(rest[1..].find(end).map(|n| n + 2))
-            }
-            // A character, as '{' or '\n', or a lifetime.
-            '\'' if rest[1..].starts_with('\\') => skip(rest[3..].find('\'').map(|n| n + 4)),
-            '\'' => {
-                let inner = rest[1..].chars().next().map_or(0, char::len_utf8);
-                if rest[1 + inner..].starts_with('\'') { inner + 2 } else { 1 }
-            }
-            ':' if rest.starts_with("::") => {
-                tokens.push("::".to_string());
-                2
-            }
-            c if c.is_alphanumeric() || c == '_' => {
-                let end = skip(rest.find(|c: char| !(c.is_alphanumeric() || c == '_')));
-                tokens.push(rest[..end].to_string());
-                end
-            }
-            c => {
-                if !c.is_whitespace() {
-                    tokens.push(c.to_string());
-                }
-                c.len_utf8()
-            }
-        };
-        rest = &rest[length..];
-    }
-    tokens
 }

@@ -26,7 +26,7 @@ fn number(b: &mut Body, x: f64) -> usize {
 }
 
 fn reduce(b: &mut Body, how: Reduction, arg: usize) -> usize {
-    push(b, Instr::Reduce { how, arg, dtype: DType::F32 })
+    push(b, Instr::reduce(how, arg, DType::F32))
 }
 
 fn dense(domain: &[usize]) -> Index {

@@ -335,17 +335,15 @@ impl CostModel {
                     work.seconds += (n.max(1.0) * self.of_op(*op, attrs, from)).max(least);
                     work.flops += n;
                 }
-                Instr::Reduce { arg, dtype, .. } => {
-                    let rows = n;
-                    let n = points(&body.domain, masks[*arg]);
-                    work.seconds += rows * e.row + n * e.reduce * self.factor(*dtype);
-                    work.flops += n;
-                }
-                Instr::Ranking { arg, most, .. } => {
-                    // Keys are made and parted, then the first ones sorted.
-                    let [rows, all] = [!row, AxisSet::MAX].map(|axes| points(&body.domain, masks[*arg] & axes));
-                    let sorted = rows * (*most as f64).min(all / rows.max(1.0));
-                    work.seconds += e.gather * (3.0 * all + sorted * (*most as f64).max(1.0).log2());
+                Instr::Row { op, attrs, args, dtype } => {
+                    let of_args = args.iter().fold(0, |mask, &arg| mask | masks[arg]);
+                    let [rows, all] = [!row, AxisSet::MAX].map(|axes| points(&body.domain, of_args & axes));
+                    work.seconds += match op.row() {
+                        Some(facts) if facts.reduction().is_none() => {
+                            rows * e.gather * (facts.steps)(all / rows.max(1.0), attrs)
+                        }
+                        _ => n * e.row + all * e.reduce * self.factor(*dtype),
+                    };
                     work.flops += all;
                 }
                 // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.

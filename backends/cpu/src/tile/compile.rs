@@ -221,21 +221,26 @@ impl TileCompiler<'_> {
                     Err(why) => self.problem(why, dtype),
                 }
             }
-            Instr::Ranking { arg, most, descending, dtype: result } => {
-                let arg = self.along_row(*arg);
-                let rank = ranking::find(self.program.values[arg].dtype, *descending);
-                let step = TileStep::Ranking { arg, most: *most, rank, offset: 0 };
-                let step = self.push(step, DType::I32, self.mask(arg));
-                match result {
-                    DType::I32 => step,
-                    _ => self.point(cast(DType::I32, *result, self.isa), [0.0; 2], vec![step], dtype),
+            Instr::Row { op, attrs, args, dtype: result } => {
+                let args: Vec<_> = args.iter().map(|&arg| self.along_row(arg)).collect();
+                let order = ranking::Order::of(*op, attrs);
+                match (args.as_slice(), instr.reduction(), order) {
+                    (&[arg], Some((how, _)), _) => {
+                        let (accumulate, finish) = reduce::find(how, dtype, self.isa);
+                        let mask = self.mask(arg) & !self.program.row;
+                        self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
+                    }
+                    (&[arg], None, Some(order)) => {
+                        let rank = ranking::find(self.program.values[arg].dtype, order.descending);
+                        let step = TileStep::Ranking { arg, most: order.most, rank, offset: 0 };
+                        let step = self.push(step, DType::I32, self.mask(arg));
+                        match result {
+                            DType::I32 => step,
+                            _ => self.point(cast(DType::I32, *result, self.isa), [0.0; 2], vec![step], dtype),
+                        }
+                    }
+                    _ => self.problem(format!("`{op}` of rows"), dtype),
                 }
-            }
-            Instr::Reduce { how, arg, .. } => {
-                let arg = self.along_row(*arg);
-                let (accumulate, finish) = reduce::find(*how, dtype, self.isa);
-                let mask = self.mask(arg) & !self.program.row;
-                self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
             }
             Instr::Select { pieces, fill, .. } => self.select(pieces, number(*fill, instr.dtype()), dtype),
         }
@@ -481,7 +486,7 @@ pub fn number(x: Number, dtype: DType) -> Word {
 fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
     let values = RowValues {
         args: program.steps.iter().map(TileStep::args).collect(),
-        reduces: program.steps.iter().map(|step| matches!(step, TileStep::Reduce { .. })).collect(),
+        ends_pass: program.steps.iter().map(|step| matches!(step, TileStep::Reduce { .. })).collect(),
     };
     values.passes(program.stored().into_iter())
 }

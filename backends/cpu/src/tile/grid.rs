@@ -1,5 +1,6 @@
 //! How a domain is cut into tiles.
 
+use eutectic_backend::RowLimits;
 use eutectic_ir::DType;
 
 use super::{
@@ -24,7 +25,9 @@ const COPIED: f64 = 0.05;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 pub const LONGEST_ROW: usize = 1 << 15;
 /// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
-pub const LONGEST_ORDERED: usize = 1 << 22;
+const LONGEST_ORDERED: usize = 1 << 22;
+/// The row operations that tiles are compiled of.
+pub const ROWS: RowLimits = RowLimits::and(&[("ranking", LONGEST_ORDERED)]);
 
 /// A domain cut into tiles, along each axis by itself.
 #[derive(Clone, Debug)]

@@ -148,7 +148,7 @@ mod tests {
             args: args.to_vec(),
             dtype: DType::F32,
         };
-        let sum = |arg| Instr::Reduce { how: Reduction::Sum, arg, dtype: DType::F32 };
+        let sum = |arg| Instr::reduce(Reduction::Sum, arg, DType::F32);
         let instrs = vec![
             load([65536, 1, 4096]),
             load([65536, 16, 1]),

@@ -80,9 +80,10 @@ fn evaluate(body: &Body, buffers: &[Vec<Val>], anchor: &[Val], rows: usize) -> V
                 let x = value.tensor(*dtype);
                 vec![values(&x)[0]; domain.iter().product()]
             }
-            Instr::Reduce { how, arg, dtype } => {
+            Instr::Row { op, dtype, .. } => {
+                let (how, arg) = instr.reduction().unwrap_or_else(|| panic!("kernels of tests have no `{op}`"));
                 let row: usize = domain[domain.len() - rows..].iter().product();
-                let rows = all[*arg].chunks(row.max(1)).flat_map(|r| vec![reduce(*how, r, *dtype); row]);
+                let rows = all[arg].chunks(row.max(1)).flat_map(|r| vec![reduce(how, r, *dtype); row]);
                 rows.collect()
             }
             _ => points(domain).enumerate().map(|(n, point)| at_point(instr, body, buffers, &all, n, &point)).collect(),

@@ -25,6 +25,15 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sum of rows", "(output o (reduce-sum x :axes [-2] :keep false))"),
     ("sum of both", "(output o (reduce-sum y :axes [-2 -1] :keep true))"),
     ("largest", "(output o (reduce-max y :axes [-2] :keep false))"),
+    (
+        "extrema of narrow integers",
+        "(let n (cast y :to i8)) (output o (reduce-max n :axes [-2] :keep false)) (output p (reduce-min n :axes [-2] :keep false))",
+    ),
+    (
+        "extrema of wide integers",
+        "(let n (cast y :to i64)) (output o (reduce-max n :axes [-2] :keep false)) (output p (reduce-min n :axes [-2] :keep false))",
+    ),
+    ("product of integers", "(output o (reduce-prod (cast y :to i32) :axes [-2] :keep false))"),
     ("softmax within", "(output o (softmax x :axis -1))"),
     ("softmax along", "(output o (softmax y :axis -2))"),
     ("layer norm", "(param g f32[4]) (param b f32[4]) (output o (layernorm y g b :eps 1e-5))"),

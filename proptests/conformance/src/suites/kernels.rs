@@ -66,10 +66,10 @@ fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
             }
             7 if reduce => {
                 let how = build.random.pick(&[Reduction::Max, Reduction::Min]);
-                push(&mut b, Instr::Reduce { how, arg: x, dtype: DType::F32 })
+                push(&mut b, Instr::reduce(how, x, DType::F32))
             }
             8 if reduce => {
-                let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+                let sum = push(&mut b, Instr::reduce(Reduction::Sum, x, DType::F32));
                 map(&mut b, "tanh", &[sum], DType::F32)
             }
             _ => map(&mut b, "min", &[x, y], DType::F32),
@@ -237,7 +237,7 @@ fn strips_of_values_of_several_sizes(device: &Device) {
             let smaller = map(&mut b, "not", &[larger], DType::Bool);
             x = map(&mut b, "where", &[smaller, sum, y], DType::F32);
             if axes == 1 && n == 2 {
-                let most = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+                let most = push(&mut b, Instr::reduce(Reduction::Max, x, DType::F32));
                 x = map(&mut b, "sub", &[x, most], DType::F32);
             }
         }
@@ -269,11 +269,11 @@ fn layernorm(build: &mut Build, domain: &[usize], axes: usize) -> Body {
     let row: usize = domain[domain.len() - axes..].iter().product();
     let x = build.dense(&mut b, DType::F32);
     let n = constant(&mut b, row as f64, DType::F32);
-    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+    let sum = push(&mut b, Instr::reduce(Reduction::Sum, x, DType::F32));
     let mean = map(&mut b, "div", &[sum, n], DType::F32);
     let centred = map(&mut b, "sub", &[x, mean], DType::F32);
     let square = map(&mut b, "mul", &[centred, centred], DType::F32);
-    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: square, dtype: DType::F32 });
+    let sum = push(&mut b, Instr::reduce(Reduction::Sum, square, DType::F32));
     let var = map(&mut b, "div", &[sum, n], DType::F32);
     let eps = constant(&mut b, 1e-5, DType::F32);
     let var = map(&mut b, "add", &[var, eps], DType::F32);
@@ -314,14 +314,14 @@ fn rows_that_lie_beside_each_other(device: &Device) {
             let at = || eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[row, count]);
             let slot = build.input(DType::F32, count * row);
             let x = build.load(&mut b, slot, at());
-            let mut sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+            let mut sum = push(&mut b, Instr::reduce(Reduction::Sum, x, DType::F32));
             if centred {
                 let n = constant(&mut b, row as f64, DType::F32);
                 let mean = map(&mut b, "div", &[sum, n], DType::F32);
                 let apart = map(&mut b, "sub", &[x, mean], DType::F32);
                 let square = map(&mut b, "mul", &[apart, apart], DType::F32);
                 build.store_at(count * row, at(), DType::F32, apart);
-                sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: square, dtype: DType::F32 });
+                sum = push(&mut b, Instr::reduce(Reduction::Sum, square, DType::F32));
             }
             build.store_at(count, Index::coord(0), DType::F32, sum);
             let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
@@ -334,7 +334,7 @@ fn empty_rows_reduce_to_the_identity(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[4, 0]);
     let x = build.dense(&mut b, DType::F32);
-    let sum = push(&mut b, Instr::Reduce { how: Reduction::Product, arg: x, dtype: DType::F32 });
+    let sum = push(&mut b, Instr::reduce(Reduction::Product, x, DType::F32));
     build.store_at(4, Index::coord(0), DType::F32, sum);
     let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
     device.check(&kernel, &inputs, 0.0);
@@ -535,7 +535,7 @@ fn reductions_of_every_type(device: &Device) {
             let mut build = Build::new(9);
             let mut b = body(&[3, 70]);
             let x = build.dense(&mut b, dtype);
-            let y = push(&mut b, Instr::Reduce { how, arg: x, dtype });
+            let y = push(&mut b, Instr::reduce(how, x, dtype));
             build.store_at(3, Index::coord(0), dtype, y);
             let (kernel, mut inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
             if dtype.is_float() && how == Reduction::Product {

@@ -51,10 +51,10 @@ fn softmax() -> Kernel {
     let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
     let g = load(&mut b, 1, Index::coord(1));
     let x = map(&mut b, "mul", &[x, g], DType::F32);
-    let largest = push(&mut b, Instr::Reduce { how: Reduction::Max, arg: x, dtype: DType::F32 });
+    let largest = push(&mut b, Instr::reduce(Reduction::Max, x, DType::F32));
     let x = map(&mut b, "sub", &[x, largest], DType::F32);
     let x = map(&mut b, "exp", &[x], DType::F32);
-    let sum = push(&mut b, Instr::Reduce { how: Reduction::Sum, arg: x, dtype: DType::F32 });
+    let sum = push(&mut b, Instr::reduce(Reduction::Sum, x, DType::F32));
     let x = map(&mut b, "div", &[x, sum], DType::F32);
     kernel(AnchorKernel::Rows { axes: 1 }, b, 2, x, &[N, WIDTH, N])
 }

@@ -1,0 +1,89 @@
+//! Row operations in kernels: their facts, by instruction, and how long rows may be.
+
+use eutectic_ir::{
+    DType, Op,
+    ops::{Reduction, RowOp},
+};
+
+use crate::kernel::{Instr, ValueId};
+
+impl Instr {
+    /// A reduction of the row.
+    pub fn reduce(how: Reduction, arg: ValueId, dtype: DType) -> Instr {
+        let op = how.rows();
+        Instr::Row { op, attrs: op.row_attrs(&[(&[-1][..]).into(), true.into()]), args: vec![arg], dtype }
+    }
+
+    /// Returns the facts of a row operation; none for other instructions.
+    pub fn row(&self) -> Option<&'static RowOp> {
+        match self {
+            Instr::Row { op, .. } => op.row(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a row operation that has one value for the whole row.
+    pub fn is_per_row(&self) -> bool {
+        self.row().is_some_and(RowOp::is_per_row)
+    }
+
+    /// How it reduces the row and what it reduces, if it is a reduction.
+    pub fn reduction(&self) -> Option<(Reduction, ValueId)> {
+        match self {
+            Instr::Row { op, args, .. } => Some((op.row()?.reduction()?, *args.first()?)),
+            _ => None,
+        }
+    }
+}
+
+/// The longest row of each row operation that a device takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLimits {
+    reductions: usize,
+    others: usize,
+    /// By name of the op.
+    known: &'static [(&'static str, usize)],
+}
+
+impl RowLimits {
+    /// All operations, on rows of any length.
+    pub const ANY: RowLimits = RowLimits { reductions: usize::MAX, others: usize::MAX, known: &[] };
+
+    /// Reductions alone, of rows of any length.
+    pub const REDUCTIONS: RowLimits = RowLimits { others: 0, ..RowLimits::ANY };
+
+    /// Reductions, and the operations of these names on rows that are no longer.
+    pub const fn and(known: &'static [(&'static str, usize)]) -> RowLimits {
+        RowLimits { known, ..RowLimits::REDUCTIONS }
+    }
+
+    /// Returns the most elements that a row of an operation may have.
+    pub fn longest(&self, op: Op) -> usize {
+        let known = self.known.iter().find(|(name, _)| *name == op.name());
+        let other = if op.row().and_then(RowOp::reduction).is_some() { self.reductions } else { self.others };
+        known.map_or(other, |(_, longest)| *longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_found_by_name() {
+        let limits = RowLimits::and(&[("ranking", 8)]);
+        let longest = |limits: RowLimits, name| limits.longest(Op::named(name).expect("an op"));
+        assert_eq!([limits, RowLimits::REDUCTIONS].map(|limits| longest(limits, "ranking")), [8, 0]);
+        assert_eq!(longest(limits, "reduce-sum"), usize::MAX);
+        assert_eq!(longest(RowLimits::ANY, "ranking"), usize::MAX);
+    }
+
+    #[test]
+    fn reductions_are_built_as_lowering_builds_them() {
+        for how in Reduction::ALL {
+            let instr = Instr::reduce(how, 3, DType::F32);
+            assert_eq!(instr.reduction(), Some((how, 3)));
+            assert!(instr.is_per_row());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Row operations: ops that kernels of row groups compute over the elements of rows.
+//!
+//! Analyses, lowering and backends read these facts, so that a new row operation is a declaration and a function in the kernels of backends.
+
+use super::{Anchor, AttrKind, Class, Op, Reduction};
+use crate::{Attr, Attrs};
+
+/// The facts of a row operation.
+#[derive(Clone, Copy, Debug)]
+pub struct RowOp {
+    /// The name of its family in printed plans; the name of the monoid follows.
+    pub family: &'static str,
+    /// Whether a row has one result or each of its elements has one.
+    pub result: RowResult,
+    /// Which elements of the row a result is computed from.
+    pub needs: RowNeeds,
+    /// The monoid that combines elements. Its identity changes no result, so that it can stand for elements that a row lacks.
+    pub monoid: Option<Reduction>,
+    /// Elementary steps for a row of so many elements.
+    pub steps: fn(f64, &[Attr]) -> f64,
+    /// Returns its attributes as printed plans have them.
+    pub details: fn(&[Attr]) -> String,
+}
+
+/// How many results a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowResult {
+    /// One, which is the same at every element.
+    PerRow,
+    /// One for each element.
+    PerElement,
+}
+
+/// Which elements of a row a result is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowNeeds {
+    /// All, in any order: parts of a row are combined by the monoid.
+    AnyOrder,
+    /// Those up to the element, in order.
+    Prefix,
+    /// All at once: the row must stay where it can be read again.
+    Whole,
+}
+
+impl RowOp {
+    /// Whether a row has one result.
+    pub fn is_per_row(&self) -> bool {
+        self.result == RowResult::PerRow
+    }
+
+    /// How it reduces a row to one result, if elements are combined in any order.
+    pub fn reduction(&self) -> Option<Reduction> {
+        self.monoid.filter(|_| self.is_per_row() && self.needs == RowNeeds::AnyOrder)
+    }
+
+    /// Returns its name in printed plans.
+    pub fn name(&self) -> String {
+        self.monoid.map_or(self.family.into(), |monoid| format!("{}-{}", self.family, monoid.def().name))
+    }
+}
+
+impl Op {
+    /// Returns the facts of a row operation.
+    pub fn row(self) -> Option<&'static RowOp> {
+        match &self.def().class {
+            Class::Anchor(Anchor::Row(row)) => Some(row),
+            _ => None,
+        }
+    }
+
+    /// Returns attributes of a row operation for rows that are the last axis: a kernel has one axis for all axes of a row.
+    pub fn row_attrs(self, attrs: &[Attr]) -> Attrs {
+        let of_row = |(at, attr): (usize, &Attr)| match self.def().attrs[at].kind {
+            AttrKind::Axes => Attr::from(&[-1][..]),
+            AttrKind::Bool if self.attr("keep") == Some(at) => true.into(),
+            _ => attr.clone(),
+        };
+        attrs.iter().enumerate().map(of_row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Type};
+
+    fn rows() -> impl Iterator<Item = (Op, &'static RowOp)> {
+        Op::all().filter_map(|op| Some((op, op.row()?)))
+    }
+
+    #[test]
+    fn results_have_the_extents_that_the_facts_say() {
+        assert!(rows().count() > Reduction::ALL.len());
+        for (op, row) in rows() {
+            let given = op.def().attrs.iter().map(|def| match def.kind {
+                AttrKind::Axes => Attr::from(&[-2, -1][..]),
+                AttrKind::Bool => false.into(),
+                _ => 2.into(),
+            });
+            let attrs = op.row_attrs(&given.collect::<Attrs>());
+            let operands = vec![Type::tensor(DType::F32, &[3, 5]); op.signature().operands.len()];
+            let result = op.infer(&attrs, &operands.iter().collect::<Vec<_>>()).unwrap();
+            assert_eq!(result.dims().unwrap(), [3, if row.is_per_row() { 1 } else { 5 }], "{op}");
+        }
+    }
+
+    #[test]
+    fn what_combines_in_any_order_says_how() {
+        for (op, row) in rows() {
+            assert!(row.needs != RowNeeds::AnyOrder || row.monoid.is_some(), "{op} combines nothing");
+            assert!((row.steps)(64.0, &[8.into(), true.into()]) >= 64.0, "{op}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Counts the places that tell kinds of kernels or ops apart. What they are is said where they are declared, and what a backend makes of
+//! them in its folders of kernels; elsewhere, facts are asked for, so that a new kind changes no other file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use eutectic_ir::Op;
+
+mod source;
+
+use source::{is_name, tokens_outside_tests};
+
+/// The folders that are counted.
+const COUNTED: &[&str] = &[
+    "backends",
+    "cli/src",
+    "eutectic/src",
+    "ir/src",
+    "lowering/src",
+    "proptests/checker/src",
+    "proptests/conformance/src",
+    "rewrites/src",
+];
+
+/// Those that are not: declarations, folders of kernels, what builds programs, and what is there for tests and measurements.
+const LEFT_OUT: &[&str] = &[
+    "backends/api/src",
+    "backends/cpu/src/gemm",
+    "backends/cpu/src/simd",
+    "backends/cpu/src/tile",
+    "benches",
+    "examples",
+    "ir/src/graph",
+    "ir/src/ops",
+    "kernels",
+    "proptests/conformance/src/program",
+    "proptests/conformance/src/suites",
+    "tests",
+];
+
+/// How often something may be told apart. A count only goes down: whoever makes it smaller lowers it here.
+const CEILINGS: &[(&str, usize)] = &[
+    ("names of row operations", 0),
+    ("classes of anchors", 8),
+    ("kernels of anchors", 53),
+    ("monoids", 1),
+    ("matches on names of ops", 1),
+];
+
+#[test]
+fn kinds_of_kernels_and_ops_are_told_apart_in_few_places() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = BTreeMap::new();
+    COUNTED.iter().for_each(|folder| read(&root, folder, &mut files));
+    assert!(files.len() > 100, "files are not found: {}", files.len());
+    let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (path, text) in &files {
+        for (what, count) in census(text) {
+            counts.entry(what).or_default().insert(path, count);
+        }
+    }
+    let mut wrong = String::new();
+    for (what, ceiling) in CEILINGS {
+        let places = counts.get(what).cloned().unwrap_or_default();
+        let count: usize = places.values().sum();
+        if count != *ceiling {
+            let advice =
+                if count < *ceiling { "lower the ceiling in census.rs" } else { "ask for a fact in the declaration" };
+            wrong += &format!("\n{what}: {count}, not {ceiling}; {advice}: {places:?}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_census_counts_code_alone() {
+    let counted = |text| census(text).into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
+    assert_eq!(
+        counted("match anchor { AnchorKernel::Map | AnchorKernel::Rows { .. } => 0 }"),
+        [("kernels of anchors", 2)]
+    );
+    assert!(counted("fn f(of: AnchorKernel) {} // AnchorKernel::Map").is_empty());
+    assert!(counted("#[cfg(test)] mod tests { fn f() { AnchorKernel::Map; } } mod m;").is_empty());
+    assert_eq!(counted("matches!(class, Class::Anchor(Anchor::Contraction))"), [("classes of anchors", 1)]);
+    assert_eq!(counted("Reduction::ALL; Reduction::Max"), [("monoids", 1)]);
+    let named = [("names of row operations", 1), ("matches on names of ops", 1)];
+    assert_eq!(counted("if op.name() == \"ranking\" {}").into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(named));
+    assert!(counted("\"ranking of rows\"").is_empty());
+}
+
+/// How often a file tells each of [`CEILINGS`] apart.
+fn census(text: &str) -> [(&'static str, usize); 5] {
+    let tokens = tokens_outside_tests(text);
+    let rows: BTreeSet<String> = Op::all().filter(|op| op.row().is_some()).map(|op| format!("\"{op}\"")).collect();
+    let named = tokens.iter().filter(|token| rows.contains(*token)).count();
+    // Constants and functions are written in other letters than variants.
+    let is_variant =
+        |name: &String| is_name(name) && name.chars().any(char::is_lowercase) && name.starts_with(char::is_uppercase);
+    let variants = |of: &str| {
+        let is_path = |path: &[String]| path[0] == of && path[1] == "::" && is_variant(&path[2]);
+        tokens.windows(3).filter(|path| is_path(path)).count()
+    };
+    let is = |at: usize, words: &[&str]| {
+        words.iter().enumerate().all(|(n, word)| tokens.get(at + n).is_some_and(|t| t == word))
+    };
+    let is_match = |at: usize| is(at, &["match", "op", ".", "name"]) || is(at, &["match", "(", "op", ".", "name"]);
+    let is_comparison = |at: usize| {
+        let compares = |operator| is(at, &["name", "(", ")", operator, "="]);
+        (compares("=") || compares("!")) && tokens.get(at + 5).is_some_and(|token| token.starts_with('"'))
+    };
+    [
+        ("names of row operations", named),
+        ("classes of anchors", variants("Anchor")),
+        ("kernels of anchors", variants("AnchorKernel")),
+        ("monoids", variants("Reduction")),
+        ("matches on names of ops", (0..tokens.len()).filter(|&at| is_match(at) || is_comparison(at)).count()),
+    ]
+}
+
+/// Reads the files of a folder that are counted, by their paths.
+fn read(root: &Path, folder: &str, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(root.join(folder)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let path = format!("{folder}/{name}");
+        if LEFT_OUT.contains(&&*path) || LEFT_OUT.contains(&&*name) {
+            continue;
+        }
+        if root.join(&path).is_dir() {
+            read(root, &path, files);
+        } else if name.ends_with(".rs") {
+            files.insert(path.clone(), fs::read_to_string(root.join(&path)).unwrap());
+        }
+    }
+}
