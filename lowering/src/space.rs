@@ -192,9 +192,8 @@ impl<'a> Space<'a> {
 
     /// The price of a kernel in a run, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
     fn cost_of(&self, built: &KernelOfClasses) -> Cost {
-        let mut cost = self.backend.cost(&built.kernel);
         let constants: Vec<usize> = (0..built.reads).filter(|&slot| self.facts.loadable[built.classes[slot]]).collect();
-        cost.seconds += self.backend.cold(&built.kernel, &constants);
+        let mut cost = self.backend.cost_among(&built.kernel, &constants);
         for &(_, whole) in &built.parts {
             let whole = &self.classes.classes[whole];
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));

@@ -23,7 +23,10 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Load, Slot, Store, ValueId};
+use crate::{
+    kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Load, Slot, Store, ValueId},
+    reach::{mentioned, points},
+};
 
 /// Rows of a product, at most, that are few: it takes as long as reading what they are multiplied with.
 pub const FEW: usize = 8;
@@ -106,13 +109,17 @@ impl Kernel {
     }
 }
 
-/// Whether a body is a matrix: what it loads is affine, without guards, and in no buffer read again and again, as windows that overlap are.
+/// Whether a body is a matrix: every load in it is one of a matrix.
 fn is_matrix(body: &Body, slots: &[(DType, usize)]) -> bool {
-    let once = |load: &Load| {
-        let is_affine = load.guards.is_empty() && load.at.affine(body.domain.len()).is_some();
-        is_affine && body.domain.iter().product::<usize>() <= slots[load.slot].1
-    };
-    body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { once(load) } else { true })
+    let of_matrix = |load| is_load_of_matrix(load, &body.domain, slots);
+    body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { of_matrix(load) } else { true })
+}
+
+/// Returns whether a load over a domain is affine, has no guards, and reads no element twice along the axes that it mentions. Windows that
+/// overlap do; an operand that is broadcast does not.
+pub fn is_load_of_matrix(load: &Load, domain: &[usize], slots: &[(DType, usize)]) -> bool {
+    let is_affine = load.guards.is_empty() && load.at.affine(domain.len()).is_some();
+    is_affine && points(domain, mentioned(&load.at)) <= slots[load.slot].1 as f64
 }
 
 /// A body with its stores, whose axes can be changed.

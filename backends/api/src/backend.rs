@@ -61,11 +61,12 @@ pub trait Backend: Send + Sync {
     /// What a kernel costs; [`Cost::IMPOSSIBLE`] where [`Backend::supports`] has a reason.
     fn cost(&self, kernel: &Kernel) -> Cost;
 
-    /// Seconds that a kernel takes beyond its cost where some of the slots that it reads hold constants: by itself it finds them in caches,
-    /// and in a run of a program nothing has read them since the last run.
-    fn cold(&self, kernel: &Kernel, constants: &[usize]) -> f64 {
-        let _ = (kernel, constants);
-        0.0
+    /// Returns what a kernel costs in a program where `constants`, and no other slots that it reads, hold the same in all runs. A kernel
+    /// by itself finds constants in caches; in a program, nothing has read them since the last run. A backend may keep constants in a
+    /// form of its own. [`Backend::cost`] takes an operand for a constant where that matters.
+    fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
+        let _ = constants;
+        self.cost(kernel)
     }
 
     /// How long it computes until its clocks are up, when it has idled: what is timed before is slower than what follows.

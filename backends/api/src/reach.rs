@@ -147,19 +147,6 @@ pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool
         .all(|(outer, inner)| strides[outer] == strides[inner] * domain[inner] as i64)
 }
 
-/// Whether a body is no more than 16-bit floats that lie apart by strides, as they are or converted to wider ones.
-pub fn is_short(body: &Body) -> bool {
-    let Some(&result) = body.results.first() else { return false };
-    let value = match &body.instrs[result] {
-        Instr::Map { args, dtype, .. } if args.len() == 1 && dtype.is_float() => args[0],
-        _ => result,
-    };
-    let short = |load: &Load| load.dtype.is_float() && load.dtype.size() == 2 && load.guards.is_empty();
-    let converted = value == result || body.instrs[value].dtype() != body.instrs[result].dtype();
-    converted
-        && matches!(&body.instrs[value], Instr::Load(load) if short(load) && load.at.affine(body.domain.len()).is_some())
-}
-
 /// Whether a guard asks for one coordinate: boxes are copied as a whole.
 pub fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])

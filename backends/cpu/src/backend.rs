@@ -129,8 +129,11 @@ impl Backend for Cpu {
         }
     }
 
-    fn cold(&self, kernel: &Kernel, constants: &[usize]) -> f64 {
-        self.model.cold(&kernel.longest(), constants)
+    fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
+        match kernel.shorter() {
+            Some(shorter) if !self.model.cost(&shorter).seconds.is_finite() => Cost::IMPOSSIBLE,
+            _ => self.model.cost_among(&kernel.longest(), constants),
+        }
     }
 
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {

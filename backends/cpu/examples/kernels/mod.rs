@@ -68,6 +68,22 @@ pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kerne
     Kernel { anchor, body: b, stores, slots: counts[..used].iter().map(|&c| (DType::F32, c)).collect() }
 }
 
+/// [m k] · [k n] with weights of a shorter type, which are converted; `along_sums`: from a matrix [n k].
+pub fn converted(m: usize, n: usize, k: usize, dtype: DType, along_sums: bool) -> Kernel {
+    let at = match along_sums {
+        true => Index::coord(1).times(k as i64).plus(&Index::coord(0)),
+        false => dense(&[k, n]),
+    };
+    let mut weights = body(&[k, n]);
+    let x = push(&mut weights, Instr::Load(Load { slot: 1, at, guards: Vec::new(), dtype }));
+    weights.results = vec![map(&mut weights, "cast", &[Attr::DType(DType::F32)], &[x])];
+    let mut b = body(&[m, n]);
+    let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+    let anchor = AnchorKernel::product(operand(0, &[m, k], dense(&[m, k])), weights);
+    let stores = vec![Store::new(2, dense(&[m, n]), y)];
+    Kernel { anchor, body: b, stores, slots: vec![(DType::F32, m * k), (dtype, k * n), (DType::F32, m * n)] }
+}
+
 /// Attention that reads q, k and v as views of a packed [s 3 h d] buffer and writes [s h d].
 pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
     let at = |which: usize| {
@@ -295,6 +311,18 @@ pub fn all() -> Vec<(&'static str, Kernel)> {
         ("vector 1x5632x2048", linear(1, 5632, 2048, false, false)),
         ("vector 1x2048x5632", linear(1, 2048, 5632, false, false)),
         ("vectors 4x5632x2048", linear(4, 5632, 2048, false, false)),
+        ("vector 1x4096x4096", linear(1, 4096, 4096, false, false)),
+        ("vector f16 1x4096x4096", converted(1, 4096, 4096, DType::F16, false)),
+        ("vector f16 1x4096x4096, [n k]", converted(1, 4096, 4096, DType::F16, true)),
+        ("vector i8 1x4096x4096", converted(1, 4096, 4096, DType::I8, false)),
+        ("vector u8 1x4096x4096, [n k]", converted(1, 4096, 4096, DType::U8, true)),
+        ("vector i8 1x1024x1024", converted(1, 1024, 1024, DType::I8, false)),
+        ("vectors i8 2x4096x4096", converted(2, 4096, 4096, DType::I8, false)),
+        ("vectors i8 4x4096x4096", converted(4, 4096, 4096, DType::I8, false)),
+        ("vectors i8 8x4096x4096", converted(8, 4096, 4096, DType::I8, false)),
+        ("vectors 8x4096x4096", linear(8, 4096, 4096, false, false)),
+        ("rows i8 64x4096x4096", converted(64, 4096, 4096, DType::I8, false)),
+        ("rows 64x4096x4096", linear(64, 4096, 4096, false, false)),
         ("attention 12x128x32", attention(12, 128, 32)),
         ("attention 12x16x32", attention(12, 16, 32)),
         ("attention 12x512x64", attention(12, 512, 64)),

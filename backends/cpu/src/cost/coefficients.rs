@@ -97,6 +97,8 @@ numbers! {
         matrix: positive,
         /// Operations a second of a vector times a matrix in cache.
         vector: positive,
+        /// Seconds of an element of 8 bits of a packed operand, which kernels convert as they read it.
+        decode: positive,
     }
 }
 

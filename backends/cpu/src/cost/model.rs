@@ -4,8 +4,8 @@ use eutectic_backend::{
     AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reach::{
-        AxisSet, inside, is_of_box, is_of_matrices, is_short, known, line, masks, mentioned, of_place, points,
-        row_mask, stored, together,
+        AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, of_place, points, row_mask, stored,
+        together,
     },
     reductions::RowValues,
     scores::Shares,
@@ -25,6 +25,7 @@ use super::{
     registers,
 };
 use crate::{
+    gemm::kept::keeps,
     kernels::{
         attention,
         chosen::ChosenMatrix,
@@ -33,10 +34,11 @@ use crate::{
             cut::{FLOPS_A_CYCLE, Tiles},
             form::LaneForm,
         },
+        operand::kept,
         row_blocks,
     },
     machine::Caches,
-    simd::table,
+    simd::{convert::register, table},
     tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
@@ -165,6 +167,17 @@ impl CostModel {
     /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type
     /// without a function); `supports` is the judge.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
+        self.price(kernel, None)
+    }
+
+    /// The cost of a kernel in a program where some of the slots that it reads hold constants, and the others do not.
+    pub fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
+        let cost = self.price(kernel, Some(constants));
+        Cost { seconds: cost.seconds + self.cold(kernel, constants), ..cost }
+    }
+
+    /// The cost of a kernel; where it is not known which slots hold constants, a right operand that would be kept packed does.
+    fn price(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
         let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
@@ -201,13 +214,17 @@ impl CostModel {
                     self.lanes(form, &mut work);
                 } else {
                     self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
-                    // Mostly these are constants: packed once, and widened where they are read.
-                    if !is_short(rhs) {
-                        self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, &mut work);
-                    }
                     let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
                     let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
-                    self.product([batch, rows, columns, depth], dtype(lhs), &mut work);
+                    let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
+                    let kept = kept_panels(kernel, rhs).filter(|load| constant(load.slot) && columns > 1.0);
+                    match kept {
+                        // Packed once, and widened where it is read.
+                        Some(load) => work.seconds += self.decoding(load, &rhs.domain),
+                        None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, &mut work),
+                    }
+                    let of = (dtype(lhs), kept.map(|load| load.dtype));
+                    self.product([batch, rows, columns, depth], of, &mut work);
                     // Beside vectors, nothing is packed.
                     let matrix = if rows.min(columns) > 1.0 { self.costs.product.matrix } else { self.costs.launch };
                     work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
@@ -230,8 +247,8 @@ impl CostModel {
                 let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
                 let shares =
                     bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
-                self.product([batch * shares.visible, wanted, keys, depth], dtype(query), &mut work);
-                self.product([batch * shares.visible, wanted, columns, keys], dtype(query), &mut work);
+                self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), &mut work);
+                self.product([batch * shares.visible, wanted, columns, keys], (dtype(query), None), &mut work);
                 let count = batch * wanted * keys * shares.visible;
                 let float = dtype(query).is_float();
                 let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
@@ -268,7 +285,7 @@ impl CostModel {
 
     /// Seconds beyond the cost where caches do not hold some of the slots, though they could: rows that lie wherever an index says wait for
     /// memory once for each page that has some.
-    pub fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
+    fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
         let read = |slot: usize, table: FarRows, read: FarRows| {
             let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
             (slots.contains(&slot) && table.bytes <= self.costs.memory.l3_bytes).then_some(once)
@@ -479,8 +496,14 @@ impl CostModel {
             / (self.costs.product.lanes / FLOPS_A_CYCLE);
     }
 
-    /// So many products `[m k] · [k n]`.
-    fn product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut Tally) {
+    /// What kernels take to convert the elements of a packed operand as they read it.
+    fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
+        let each = if load.dtype.size() == 1 { self.costs.product.decode } else { 0.0 };
+        points(domain, mentioned(&load.at)) * each
+    }
+
+    /// So many products `[m k] · [k n]` on a type; where the right operand is kept packed in a shorter one, that is given too.
+    fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
         let most = match dtype {
@@ -490,7 +513,8 @@ impl CostModel {
             _ => p.other,
         };
         let rate = if m == 1.0 || n == 1.0 {
-            most.min(p.vector)
+            // Reading the matrix is the bound, and a shorter type is as much faster to read.
+            most.min(p.vector * kept.map_or(1.0, |kept| register(dtype).size() as f64 / kept.size() as f64))
         } else {
             most * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
         };
@@ -582,6 +606,13 @@ fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
     let (first, rest) = body.domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);
     [first, second, third].map(|group| group.iter().map(|&n| n as f64).product())
+}
+
+/// Returns the load of a right operand that is kept packed in a shorter type where it is constant.
+fn kept_panels<'a>(kernel: &Kernel, rhs: &'a Body) -> Option<&'a Load> {
+    let load = kept(&rhs.instrs, *rhs.results.first()?)?;
+    let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
+    (keeps && load.at.affine(rhs.domain.len()).is_some()).then_some(load)
 }
 
 fn dtype(body: &Body) -> DType {

@@ -50,8 +50,8 @@ struct GroupPanels<T> {
     at: *const u8,
     apart: usize,
     terms: isize,
-    /// Whether those are of 16 bits.
-    short: bool,
+    /// Whether those are kept in a shorter type.
+    kept: bool,
     /// The first packed one, whether it is there or not, and elements of each.
     packed: *const T,
     size: usize,
@@ -63,7 +63,7 @@ impl<T> GroupPanels<T> {
     /// All of them are packed.
     fn packed(packed: *const T, size: usize) -> GroupPanels<T> {
         let at = std::ptr::null();
-        GroupPanels { in_place: 0, at, apart: 0, terms: 0, short: false, packed, size, packs: false }
+        GroupPanels { in_place: 0, at, apart: 0, terms: 0, kept: false, packed, size, packs: false }
     }
 
     /// The same for a block of rows that reads none.
@@ -111,7 +111,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.whole_lines(self.blocking.terms(e.k));
         let (cut, panels) = (self.cut(), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && self.blocking.short.is_none();
+        let packed = matches!(self.rhs, Right::Packed(_)) && self.blocking.kept.is_none();
         let group = self.blocking.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
@@ -178,7 +178,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         self.e.m <= self.micro.rows()
     }
 
-    /// The panels of a group, packed into the scratch memory, or at their strides: dense rows, and packed ones of 16 bits. The first
+    /// The panels of a group, packed into the scratch memory, or at their strides: dense rows, and packed ones of a shorter type. The first
     /// rows of the target read these in place and pack them for the others; dense rows are not packed if there are no others.
     ///
     /// # Safety
@@ -192,17 +192,17 @@ impl<T: ProductElement> Blocked<'_, T> {
             match self.rhs {
                 Right::Packed(at) => {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
-                    let Some(short) = &self.blocking.short else { return GroupPanels::packed(at.cast(), size) };
+                    let Some(kept) = &self.blocking.kept else { return GroupPanels::packed(at.cast(), size) };
                     let apart = size * self.blocking.stored();
                     // What kernels pack is as many vectors wide as a panel.
                     let whole = panels * width - columns < self.micro.lanes;
-                    let packs = short.packing(self.e.m.min(self.micro.rows())).is_some();
+                    let packs = kept.packing(self.e.m.min(self.micro.rows())).is_some();
                     let in_place = if packs { panels - usize::from(!whole) } else { 0 };
                     for p in in_place..panels {
                         let to = self.scratch.wrapping_add(p * width * k);
-                        short.widen(at.wrapping_add(p * apart), to, width * k);
+                        kept.widen(at.wrapping_add(p * apart), to, width * k);
                     }
-                    GroupPanels { in_place, at, apart, terms: width as isize, short: true, packs, ..packed }
+                    GroupPanels { in_place, at, apart, terms: width as isize, kept: true, packs, ..packed }
                 }
                 Right::Strided(Matrix { at, rows, columns: 1 }) => {
                     // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, they are not packed.
@@ -283,9 +283,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         let dense = lhs.terms == 1;
         let kernels = if dense && !self.micro.dense.is_empty() { self.micro.dense } else { self.micro.kernels };
         let kernels = &kernels[rows.count - 1];
-        let short = self.blocking.short.as_ref().filter(|_| rhs.short);
-        let packing =
-            short.and_then(|short| short.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
+        let kept = self.blocking.kept.as_ref().filter(|_| rhs.kept);
+        let packing = kept.and_then(|kept| kept.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
         // Packed parts follow each other, others are where their rows are.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let prefetch = self.prefetch(rows, lhs, group);

@@ -3,10 +3,10 @@
 use eutectic_ir::DType;
 
 use super::{
+    kept::KeptPanels,
     matrix::PartSize,
     micro::table::{Micro, MicroShape},
     product::{Extents, ProductElement},
-    short::Short,
 };
 use crate::{machine::Caches, runtime::memory::ALIGN, simd::Isa};
 
@@ -23,8 +23,8 @@ pub struct Blocking<T: 'static> {
     pub(super) vectors: bool,
     /// None: by plain loops.
     pub(super) micro: Option<Micro<T>>,
-    /// How packed right operands are read, if their elements are of 16 bits.
-    pub short: Option<Short<T>>,
+    /// How packed right operands are read, if their elements are kept in a shorter type.
+    pub kept: Option<KeptPanels<T>>,
     /// Elements of a right operand that stay in the second-level cache beside the left operand and the result; half of them, while as
     /// many are prefetched that come next.
     panel_elements: usize,
@@ -52,7 +52,7 @@ impl<T: ProductElement> Blocking<T> {
         Blocking {
             vectors,
             micro,
-            short: None,
+            kept: None,
             panel_elements: elements * 3 / 16,
             half_l2: elements / 2,
             half_l1,
@@ -76,14 +76,14 @@ impl<T: ProductElement> Blocking<T> {
         Blocking { micro: T::lanes(isa).and_then(|lanes| T::micro(isa, MicroShape::of(m, n, lanes))), ..self }
     }
 
-    /// Right operands are packed in this type, if it is one of 16 bits that registers hold as `T`.
+    /// Right operands are packed in this type, if panels for `T` are kept in it.
     pub fn storing(self, dtype: Option<DType>, isa: Isa) -> Blocking<T> {
-        Blocking { short: self.micro.zip(dtype).and_then(|(micro, dtype)| Short::new(&micro, dtype, isa)), ..self }
+        Blocking { kept: self.micro.zip(dtype).and_then(|(micro, dtype)| KeptPanels::new(&micro, dtype, isa)), ..self }
     }
 
     /// Bytes of an element of a packed right operand.
     pub fn stored(&self) -> usize {
-        if self.short.is_some() { size_of::<u16>() } else { size_of::<T>() }
+        self.kept.as_ref().map_or(size_of::<T>(), |kept| kept.dtype().size())
     }
 
     /// Whether left operands of so many rows may be evaluated part by part: micro-kernels for fewer read all terms at once.

@@ -27,13 +27,13 @@ impl<T: ProductElement> Blocking<T> {
         for from in (0..k).step_by(terms) {
             let k_part = terms.min(k - from);
             let to = to.wrapping_add(number * k * size + from * size);
-            let place = if self.short.is_some() { scratch } else { to.cast() };
+            let place = if self.kept.is_some() { scratch } else { to.cast() };
             // SAFETY: passed on from the caller; scratch memory has room for a panel of so many terms.
             unsafe {
                 let columns = Stretch::new(first, width.min(n - first));
                 rhs.pack(micro, Stretch::new(from, k_part), columns, place);
-                if let Some(short) = &self.short {
-                    short.narrow(place, to, k_part * width);
+                if let Some(kept) = &self.kept {
+                    kept.narrow(place, to, k_part * width);
                 }
             }
         }

@@ -18,7 +18,7 @@ use self::{
     tasks::{batch_into_rows, block, rows_into_batch},
 };
 use super::{
-    operand::{Operand, stored},
+    operand::{Operand, kept},
     slots::Slots,
 };
 use crate::{
@@ -158,7 +158,8 @@ impl<T: ProductElement> Matmul<T> {
             Packing::OfRows(m) => blocking.formed_for(isa, [m, extents.n]),
             Packing::Best | Packing::Never => blocking,
         };
-        let blocking = blocking.storing(stored(&rhs_form.nest), isa);
+        let kept = rhs_form.nest.results.first().and_then(|&result| kept(&rhs_form.nest.instrs, result));
+        let blocking = blocking.storing(kept.map(|load| load.dtype), isa);
         let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {

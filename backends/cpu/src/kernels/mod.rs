@@ -5,7 +5,7 @@ pub mod chosen;
 pub mod contraction;
 pub mod lanes;
 mod map_rows;
-mod operand;
+pub mod operand;
 pub mod row_blocks;
 mod slots;
 

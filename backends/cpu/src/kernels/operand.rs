@@ -2,7 +2,7 @@
 //! buffer first. And where results go that are stored as they are.
 
 use eutectic_backend::{
-    Body, Instr, Store,
+    Body, Instr, Load, Store, ValueId,
     axes::{Nest, normalise},
     grouped::Grouped,
     reach::masks,
@@ -193,23 +193,19 @@ pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, V
     Some((load.slot, load.at.constant, strides))
 }
 
-/// The type of an operand's elements in memory, where they are loaded, and converted at most to what registers hold anyway.
-pub fn stored(nest: &Nest) -> Option<DType> {
-    let mut value = *nest.results.first()?;
-    loop {
-        match &nest.instrs[value] {
-            Instr::Load(load) => return Some(load.dtype),
-            // Of all functions of one float, conversions alone give another type of float.
-            Instr::Map { args, dtype, .. } => {
-                let &[arg] = args.as_slice() else { return None };
-                let held = nest.instrs[arg].dtype();
-                if !held.is_float() || held == *dtype || register(held) != *dtype {
-                    return None;
-                }
-                value = arg;
-            }
-            _ => return None,
+/// Returns the load of an operand that is no more than conversions of it, none of which loses anything: a packed form may keep the elements
+/// in the type of the load.
+pub fn kept(instrs: &[Instr], result: ValueId) -> Option<&Load> {
+    match &instrs[result] {
+        Instr::Load(load) => Some(load),
+        // Of all functions of one number, conversions alone give another type of float. A longer one has all numbers of a shorter type.
+        Instr::Map { args, dtype, .. } => {
+            let &[arg] = args.as_slice() else { return None };
+            let held = instrs[arg].dtype();
+            let loses_nothing = dtype.is_float() && held != *dtype && held.size() < dtype.size();
+            kept(instrs, arg).filter(|_| loses_nothing)
         }
+        _ => None,
     }
 }
 

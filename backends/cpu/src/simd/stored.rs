@@ -1,4 +1,4 @@
-//! What vectors are loaded from: their own elements, or 16-bit floats, which are widened on the way.
+//! What vectors are loaded from: their own elements, or those of a shorter type, which are widened on the way.
 
 use super::vector::Vector;
 
@@ -51,6 +51,10 @@ mod x86 {
         f16 => __m256: at _mm256_cvtph_ps(_mm_loadu_si128(at));
         bf16 => __m512: at _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at))));
         bf16 => __m256: at _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at))));
+        i8 => __m512: at _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at)));
+        i8 => __m256: at _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at)));
+        u8 => __m512: at _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at)));
+        u8 => __m256: at _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at)));
     }
 }
 
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
     use crate::simd::Isa;
 
-    /// Loads every number of 16 bits.
+    /// Loads every number of up to 16 bits.
     #[inline(always)]
     unsafe fn exercise<V: Vector<Element = f32>, S: Stored<V>>(of_bits: fn(u16) -> S, widen: fn(S) -> f32) {
         let numbers: Vec<S> = (0..=u16::MAX).map(of_bits).collect();
@@ -79,13 +83,15 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_16_bits_is_widened() {
+    fn every_number_of_a_shorter_type_is_widened() {
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn avx2() {
             // SAFETY: as below.
             unsafe {
                 exercise::<__m256, f16>(f16::from_bits, f16::to_f32);
                 exercise::<__m256, bf16>(bf16::from_bits, bf16::to_f32);
+                exercise::<__m256, i8>(|bits| bits as i8, f32::from);
+                exercise::<__m256, u8>(|bits| bits as u8, f32::from);
             }
         }
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
@@ -94,6 +100,8 @@ mod tests {
             unsafe {
                 exercise::<__m512, f16>(f16::from_bits, f16::to_f32);
                 exercise::<__m512, bf16>(bf16::from_bits, bf16::to_f32);
+                exercise::<__m512, i8>(|bits| bits as i8, f32::from);
+                exercise::<__m512, u8>(|bits| bits as u8, f32::from);
             }
         }
         // SAFETY: each is called where the machine has the instruction set.

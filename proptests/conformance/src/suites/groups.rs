@@ -18,6 +18,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_of_a_padded_image_beside_a_bias,
     grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,
     few_columns_are_few_rows,
+    few_columns_of_scaled_matrices_are_few_rows,
 ];
 
 /// Up to two axes.
@@ -298,6 +299,35 @@ fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
     let again = kernel.clone();
     kernel.normalise();
     assert_eq!(kernel, again, "a normal form is its own");
+}
+
+/// Weights whose rows, which are columns of the transposed product, have a scale each.
+fn few_columns_of_scaled_matrices_are_few_rows(device: &Device) {
+    for (scale, rows, columns, becomes) in
+        [(0, 20, 3, [3, 20]), (1, 20, 3, [3, 20]), (2, 20, 3, [3, 20]), (1, 8, 3, [8, 3])]
+    {
+        let mut build = Build::new(1);
+        let mut lhs = body(&[rows, 7]);
+        let x = build.dense(&mut lhs, DType::I8);
+        let x = map_with(&mut lhs, "cast", &[Attr::DType(DType::F32)], &[x], DType::F32);
+        // One scale a row, one a term, and one alone.
+        let (count, at) = [(rows, Index::coord(0)), (7, Index::coord(1)), (1, Index::default())][scale].clone();
+        let slot = build.input(DType::F32, count);
+        let s = build.load(&mut lhs, slot, at);
+        lhs.results = vec![map(&mut lhs, "mul", &[x, s], DType::F32)];
+        let mut rhs = body(&[7, columns]);
+        rhs.results = vec![build.dense(&mut rhs, DType::F32)];
+        let mut own = body(&[rows, columns]);
+        let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
+        build.store(&[rows, columns], DType::F32, y);
+        let (mut kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
+        device.check(&kernel, &inputs, 400.0);
+        kernel.normalise();
+        assert_eq!(kernel.body.domain, becomes, "scale {scale}");
+        let again = kernel.clone();
+        kernel.normalise();
+        assert_eq!(kernel, again, "a normal form is its own");
+    }
 }
 
 fn few_columns_are_few_rows(device: &Device) {

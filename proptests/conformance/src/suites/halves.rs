@@ -1,4 +1,5 @@
-//! Products of numbers that are 16 bits long in memory: packed once, packed in each run, computed on the way.
+//! Products of numbers that are shorter in memory than in registers, 16-bit floats and 8-bit integers: packed once, packed in each run,
+//! computed on the way.
 
 use crate::{
     device::Device,
@@ -16,7 +17,11 @@ use eutectic_ir::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     constants_of_16_bits_of_few_rows_and_more,
+    constants_of_8_bits_of_few_rows_and_more,
+    all_numbers_of_8_bits,
     large_constants_of_16_bits,
+    large_constants_of_8_bits,
+    operands_of_8_bits_with_a_scale,
     batches_of_operands_of_16_bits,
     right_operands_that_are_computed,
     left_operands_that_are_copied,
@@ -34,12 +39,26 @@ enum Form {
     Transposed(DType),
     /// tanh(x)·y, where y is a number for each column.
     Computed(DType),
+    /// x·y, converted, where y is a number for each column.
+    Scaled(DType),
     /// Rows of a table.
     Gathered(DType),
     /// Each row is the one before; the first is zeros. As `f32` where that is the type in memory.
     Shifted(DType),
 }
 use Form::*;
+
+impl Form {
+    /// The largest magnitude of its elements, as [`Build::input`] draws numbers.
+    fn most(self) -> f64 {
+        let of = |dtype: DType| if dtype.is_float() { 2.0 } else { 8.0 };
+        match self {
+            Loaded(dtype) | Converted(dtype) | Transposed(dtype) | Gathered(dtype) | Shifted(dtype) => of(dtype),
+            Computed(_) => 2.0,
+            Scaled(dtype) => 2.0 * of(dtype),
+        }
+    }
+}
 
 /// An operand over `[b.. rows columns]`, in `f32` or in what registers hold as `f32`.
 fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
@@ -60,12 +79,14 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
             let x = build.load(&mut b, slot, flatten(&at, &dims));
             to_f32(&mut b, x)
         }
-        Computed(dtype) => {
+        Computed(dtype) | Scaled(dtype) => {
             let y = build.input(DType::F32, domain[rank - 1]);
             let y = build.load(&mut b, y, Index::coord(rank - 1));
             let x = build.dense(&mut b, dtype);
-            let x = to_f32(&mut b, x);
-            let x = map(&mut b, "tanh", &[x], DType::F32);
+            let mut x = to_f32(&mut b, x);
+            if let Computed(_) = form {
+                x = map(&mut b, "tanh", &[x], DType::F32);
+            }
             map(&mut b, "mul", &[x, y], DType::F32)
         }
         Shifted(dtype) => {
@@ -128,12 +149,14 @@ fn case(device: &Device, batch: &[usize], (m, n, k): (usize, usize, usize), form
             build.store_at(domain.iter().product(), row_major(&domain), DType::F32, product);
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-        // Terms of up to 4: what rounding each sum may come to.
-        device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
+        // What rounding each sum may come to: terms are products of two factors.
+        let terms: f64 = forms.iter().map(|form| form.most()).product();
+        device.check_with(&kernel, &inputs, params, 8.0 + terms * k as f64);
     }
 }
 
 const HALVES: [DType; 2] = [DType::F16, DType::Bf16];
+const BYTES: [DType; 2] = [DType::I8, DType::U8];
 
 fn constants_of_16_bits_of_few_rows_and_more(device: &Device) {
     let mut random = Random(21);
@@ -145,6 +168,73 @@ fn constants_of_16_bits_of_few_rows_and_more(device: &Device) {
             let lhs = random.pick(&[Loaded(DType::F32), Loaded(dtype), Converted(dtype)]);
             let epilogue = random.pick(&[Stored(DType::F32), Stored(dtype), Twice(DType::F32)]);
             case(device, &[], (m, n, k), [lhs, rhs], epilogue);
+        }
+    }
+}
+
+fn constants_of_8_bits_of_few_rows_and_more(device: &Device) {
+    let mut random = Random(23);
+    for m in [1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 40] {
+        for n in [1, 2, 15, 16, 17, 31, 32, 33, 48, 100, 290] {
+            let k = random.pick(&[1, 7, 48, 49, 130]);
+            let dtype = random.pick(&BYTES);
+            let rhs = random.pick(&[Converted(dtype), Transposed(dtype)]);
+            let lhs = random.pick(&[Loaded(DType::F32), Loaded(DType::F16), Converted(DType::Bf16)]);
+            let epilogue = random.pick(&[Stored(DType::F32), Stored(DType::F16), Twice(DType::F32)]);
+            case(device, &[], (m, n, k), [lhs, rhs], epilogue);
+        }
+    }
+}
+
+/// The product of the identity and a matrix of all numbers of a type is that matrix, with no rounding.
+fn all_numbers_of_8_bits(device: &Device) {
+    const TERMS: usize = 3;
+    for (dtype, least) in [(DType::I8, -128), (DType::U8, 0)] {
+        for params in 0..=1 {
+            let mut build = Build::new(1);
+            let mut lhs = body(&[TERMS, TERMS]);
+            let identity = (0..TERMS * TERMS).map(|i| f64::from(i % (TERMS + 1) == 0));
+            let slot = build.tensor(eutectic_ir::Tensor::from_f64(DType::F32, &[TERMS * TERMS], identity));
+            lhs.results = vec![build.load(&mut lhs, slot, row_major(&[TERMS, TERMS]))];
+            let mut rhs = body(&[TERMS, 256]);
+            let numbers = (0..TERMS as i64 * 256).map(|i| (least + i * 7 % 256) as f64);
+            let slot = build.tensor(eutectic_ir::Tensor::from_f64(dtype, &[TERMS * 256], numbers));
+            let x = build.load(&mut rhs, slot, row_major(&[TERMS, 256]));
+            rhs.results = vec![map_with(&mut rhs, "cast", &[Attr::DType(DType::F32)], &[x], DType::F32)];
+            let mut own = body(&[TERMS, 256]);
+            let product = push(&mut own, Instr::Anchor { dtype: DType::F32 });
+            build.store(&[TERMS, 256], DType::F32, product);
+            let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
+            device.check_with(&kernel, &inputs, params, 0.0);
+        }
+    }
+}
+
+/// As [`large_constants_of_16_bits`].
+fn large_constants_of_8_bits(device: &Device) {
+    for (extents, dtype) in [
+        ((1, 700, 1500), DType::I8),
+        ((1, 4099, 130), DType::I8),
+        ((2, 531, 1501), DType::U8),
+        ((4, 1300, 300), DType::I8),
+        ((6, 700, 300), DType::U8),
+        ((8, 301, 700), DType::I8),
+        ((40, 300, 300), DType::I8),
+        ((200, 700, 7), DType::U8),
+        ((70, 2300, 40), DType::I8),
+    ] {
+        case(device, &[], extents, [Loaded(DType::F32), Converted(dtype)], Stored(DType::F32));
+        case(device, &[], extents, [Loaded(DType::F16), Transposed(dtype)], Twice(DType::F32));
+        case(device, &[2], extents, [Loaded(DType::F32), Converted(dtype)], Stored(DType::F32));
+    }
+}
+
+/// A scale in the operand, on either side: what few columns become few rows of.
+fn operands_of_8_bits_with_a_scale(device: &Device) {
+    for dtype in BYTES {
+        for (m, n, k) in [(1, 40, 33), (4, 70, 60), (70, 4, 60), (300, 1, 47), (20, 33, 49), (1, 1, 9), (5, 7, 1)] {
+            case(device, &[], (m, n, k), [Loaded(DType::F32), Scaled(dtype)], Stored(DType::F32));
+            case(device, &[], (m, n, k), [Scaled(dtype), Loaded(DType::F32)], Stored(DType::F32));
         }
     }
 }

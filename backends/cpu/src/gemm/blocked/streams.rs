@@ -3,6 +3,7 @@
 
 use super::{Blocked, at, left::is_multiple};
 use crate::gemm::{
+    kept::KeptPanels,
     left::Left,
     matrix::{Matrix, Stretch},
     micro::{
@@ -14,7 +15,6 @@ use crate::gemm::{
     },
     product::{Extents, ProductElement},
     right::Right,
-    short::Short,
 };
 
 /// Products with no more terms are bound by writing the result.
@@ -99,8 +99,8 @@ impl<T: ProductElement> Blocked<'_, T> {
             let mut call = MicroCall { columns, ..self.part(lhs, rhs, Stretch::new(0, e.k), first) };
             // SAFETY: passed on from the caller.
             unsafe {
-                match (&self.blocking.short, self.rhs) {
-                    (Some(short), Right::Packed(_)) => self.widen(short, &mut call),
+                match (&self.blocking.kept, self.rhs) {
+                    (Some(kept), Right::Packed(_)) => self.widen(kept, &mut call),
                     _ if pack => self.pack(&mut call),
                     _ => {}
                 }
@@ -112,11 +112,11 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// Widens the packed right operand of a call.
     ///
     /// # Safety
-    /// The call's right operand must be packed in 16 bits, and no larger than a group.
-    unsafe fn widen(&self, short: &Short<T>, call: &mut MicroCall<T>) {
+    /// The call's right operand must be packed in the shorter type, and no larger than a group.
+    unsafe fn widen(&self, kept: &KeptPanels<T>, call: &mut MicroCall<T>) {
         let elements = call.columns.next_multiple_of(self.micro.panel()) * call.k;
         // SAFETY: the caller of `Blocking::run` promises the operand and room for a group.
-        unsafe { short.widen(call.b.cast(), self.scratch, elements) };
+        unsafe { kept.widen(call.b.cast(), self.scratch, elements) };
         call.b = self.scratch.cast_const();
     }
 
@@ -179,7 +179,7 @@ impl<T: ProductElement> Blocked<'_, T> {
 
     /// The kernels for few rows beside a packed right operand.
     fn kernels(&self) -> Streams<T> {
-        self.blocking.short.as_ref().map_or(self.micro.streams, Short::streams)
+        self.blocking.kept.as_ref().map_or(self.micro.streams, KeptPanels::streams)
     }
 
     /// As many panels at once as there is a kernel for, packed or cached, from their first to their last term.

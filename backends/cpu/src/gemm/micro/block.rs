@@ -56,8 +56,8 @@ pub unsafe fn block<
             let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
             for _ in 0..c.k {
                 if READS == STREAMS {
-                    // A line of memory at a time.
-                    for j in (0..VECTORS).step_by(size_of::<V::Element>() / size_of::<B>()) {
+                    // A line of memory at a time; rows of a panel of bytes are shorter than that.
+                    for j in (0..VECTORS).step_by((size_of::<V::Element>() / size_of::<B>()).min(PANEL)) {
                         V::prefetch(b.wrapping_offset(PREFETCH_ROWS * c.b_rows).wrapping_add(place(j)).cast());
                     }
                 } else {

@@ -36,11 +36,11 @@ pub struct Kernels<T: 'static> {
     pub packing: MicroKernel<T>,
 }
 
-/// Kernels beside panels of 16-bit floats, which they widen.
-pub struct Shorts<T: 'static> {
+/// Kernels beside panels that are kept in a shorter type, which they widen.
+pub struct KeptKernels<T: 'static> {
     /// What panels hold.
     pub dtype: DType,
-    /// For few rows: of panels that are half as long, more at once.
+    /// For few rows: of panels that are shorter, more at once.
     pub streams: Streams<T>,
     /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
     /// strides, and beside one whose terms lie side by side.
@@ -61,8 +61,8 @@ pub struct Micro<T: 'static> {
     pub dense: &'static [Kernels<T>],
     /// For few rows.
     pub streams: Streams<T>,
-    /// Beside panels of 16-bit floats.
-    pub shorts: &'static [Shorts<T>],
+    /// Beside panels that are kept in a shorter type.
+    pub kept: &'static [KeptKernels<T>],
     /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
     pub few: &'static [MicroKernel<T>],
     /// For few terms: as many rows and columns as there are.
@@ -227,8 +227,8 @@ macro_rules! micro {
             kernels: const { &[$(micro!(rows $level, $v, $t, $rows, $panel, $widths, false, $cut)),*] },
             dense: const { &[$(micro!(rows $level, $v, $t, $dense, $panel, $widths, true, $cut)),*] },
             streams: micro!(streams $level, $v, $t, $t, $panel, $cut, $streams),
-            shorts: const {
-                &[$(Shorts {
+            kept: const {
+                &[$(KeptKernels {
                     dtype: DType::$dtype,
                     streams: micro!(streams $level, $v, $t, $b, $panel, false, $short),
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
@@ -275,7 +275,7 @@ impl MicroShape {
 }
 
 macro_rules! float {
-    ($t:ty, $wide:ident, $middle:ident, $lanes:literal, $shorts:tt) => {
+    ($t:ty, $wide:ident, $middle:ident, $lanes:literal, $kept:tt) => {
         impl Float for $t {
             fn micro(isa: Isa, shape: MicroShape) -> Micro<$t> {
                 #[cfg(target_arch = "x86_64")]
@@ -283,23 +283,23 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == MicroShape::Wide => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
+                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $shorts, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
+                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $shorts, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
+                        micro!(avx2, $middle, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $shorts, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $kept, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
                     }
                 }
             }
         }
     };
 }
-float!(f32, __m512, __m256, 4, (F16 f16, Bf16 bf16));
+float!(f32, __m512, __m256, 4, (F16 f16, Bf16 bf16, I8 i8, U8 u8));
 float!(f64, __m512d, __m256d, 2, ());

@@ -3,12 +3,16 @@
 
 use eutectic_backend::{
     AnchorKernel, ContractionAxes, Instr, Kernel,
-    axes::Nest,
+    axes::{Nest, is_load_of_matrix},
     reach::{is_of_matrices, line, masks},
     windows::Window,
 };
 
-use crate::{kernels::chosen::ChosenMatrix, tile::MAX_RANK};
+use crate::{
+    gemm::kept::keeps,
+    kernels::{chosen::ChosenMatrix, operand::kept},
+    tile::MAX_RANK,
+};
 
 /// Columns, or rows, from which on products of matrices fill their vectors.
 const FEW: usize = 16;
@@ -184,7 +188,15 @@ fn as_product(
         let chosen = ChosenMatrix::of(&matrix.instrs, *matrix.results.first()?, &masks(matrix, 0), axes.batch)?;
         Some(is_of_matrices(&chosen.at, &matrix.domain, groups))
     };
-    let in_place = load.is_some_and(|at| is_of_matrices(at, &matrix.domain, groups)) || chosen() == Some(true);
+    // A right operand that is kept in a shorter type is packed so, and its panels are read as fast as it would be in place.
+    let packed = || {
+        let load =
+            kept(&matrix.instrs, *matrix.results.first()?).filter(|_| std::ptr::eq(matrix, rhs) && columns > 1.0)?;
+        let fits = keeps(kernel.accumulator()?, load.dtype) && is_load_of_matrix(load, &matrix.domain, &kernel.slots);
+        Some(fits && is_of_matrices(&load.at, &matrix.domain, groups))
+    };
+    let in_place = load.is_some_and(|at| is_of_matrices(at, &matrix.domain, groups));
+    let in_place = in_place || chosen() == Some(true) || packed() == Some(true);
     let along = |at: &eutectic_ir::index::Index| {
         let strides = at.affine(matrix.domain.len())?;
         let dense = strides.iter().enumerate().rev().find(|(d, s)| **s == 1 && matrix.domain[*d] > 1)?.0;

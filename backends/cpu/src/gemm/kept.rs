@@ -1,0 +1,159 @@
+//! Packed panels of right operands that are kept in a type shorter than registers hold: 16-bit floats, and integers of 8 bits. They take half
+//! or a quarter of the memory, and as much less time where reading it is the bound.
+
+use eutectic_ir::DType;
+
+use super::micro::table::{KeptKernels, Micro, MicroKernel, MicroShape, Streams};
+use crate::{
+    gemm::micro::table::Float,
+    simd::{
+        Isa, PointFn,
+        convert::{cast, narrow, register, widen},
+        pointwise::PointCall,
+        prefetch::Prefetch,
+    },
+};
+
+/// Returns whether panels for products that accumulate in a type may be kept in another one.
+pub fn keeps(acc: DType, memory: DType) -> bool {
+    acc == DType::F32 && f32::micro(Isa::Portable, MicroShape::Wide).kept.iter().any(|kept| kept.dtype == memory)
+}
+
+/// How such panels are read and written.
+pub struct KeptPanels<T: 'static> {
+    kernels: &'static KeptKernels<T>,
+    /// The fewest rows less one that there are kernels for which pack.
+    fewer: usize,
+    widen: PointFn,
+    narrow: PointFn,
+}
+
+impl<T> KeptPanels<T> {
+    /// For elements of a type; `None` if it is not one that panels are kept in, or not held as `T`.
+    pub fn new(micro: &Micro<T>, dtype: DType, isa: Isa) -> Option<KeptPanels<T>> {
+        let kernels = micro.kept.iter().find(|kept| kept.dtype == dtype)?;
+        let fewer = micro.rows() - kernels.packing.len();
+        // Registers hold integers as they are in memory: panels of these are converted.
+        let held = if dtype.is_float() { register(dtype) } else { DType::F32 };
+        let widen = widen(dtype, isa).unwrap_or_else(|| cast(dtype, held, isa));
+        let narrow = narrow(dtype, isa).unwrap_or_else(|| cast(held, dtype, isa));
+        Some(KeptPanels { kernels, fewer, widen, narrow })
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.kernels.dtype
+    }
+
+    /// As [`Micro::streams`].
+    pub fn streams(&self) -> Streams<T> {
+        self.kernels.streams
+    }
+
+    /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
+    /// beside one whose terms lie side by side. `None` where panels are widened before.
+    pub fn packing(&self, rows: usize) -> Option<&'static [MicroKernel<T>; 2]> {
+        self.kernels.packing.get(rows.checked_sub(self.fewer + 1)?)
+    }
+
+    /// Widens `n` elements.
+    ///
+    /// # Safety
+    /// Both places must have as many, and may not overlap.
+    pub unsafe fn widen(&self, from: *const u8, to: *mut T, n: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe { convert(&self.widen, from, to.cast(), n) }
+    }
+
+    /// Narrows `n` elements, all of which the shorter type has.
+    ///
+    /// # Safety
+    /// As [`KeptPanels::widen`].
+    pub unsafe fn narrow(&self, from: *const T, to: *mut u8, n: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe { convert(&self.narrow, from.cast(), to, n) }
+    }
+}
+
+/// # Safety
+/// Both places must have `n` elements of the function's types, and may not overlap.
+unsafe fn convert(function: &PointFn, from: *const u8, out: *mut u8, n: usize) {
+    let call = PointCall { out, args: [from; 3], scalar: 0, n, k: [0.0; 2], prefetch: &Prefetch::default() };
+    // SAFETY: passed on from the caller.
+    unsafe { (function.run)(&call) }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+    use eutectic_ir::{Attr, Op, index::Index};
+
+    use super::*;
+    use crate::{kernels::compile, machine::Machine};
+
+    const TYPES: [(DType, usize); 5] =
+        [(DType::F32, 4), (DType::F16, 2), (DType::Bf16, 2), (DType::I8, 1), (DType::U8, 1)];
+
+    fn levels() -> impl Iterator<Item = Isa> {
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect())
+    }
+
+    /// Bytes of the packed right operand of a product [rows k] · [k n], whose elements lie along the columns or along the sums.
+    fn packed([rows, n, k]: [usize; 3], along_sums: bool, storage: DType, isa: Isa) -> usize {
+        let at =
+            |steps: [usize; 2]| Index::coord(0).times(steps[0] as i64).plus(&Index::coord(1).times(steps[1] as i64));
+        let load = |slot, dtype: DType, domain: [usize; 2], steps: [usize; 2]| {
+            let mut instrs = vec![Instr::Load(Load { slot, at: at(steps), guards: Vec::new(), dtype })];
+            if dtype != DType::F32 {
+                let (op, attrs) = (Op::named("cast").unwrap(), [Attr::DType(DType::F32)].into_iter().collect());
+                instrs.push(Instr::Map { op, attrs, args: vec![0], dtype: DType::F32 });
+            }
+            let results = vec![instrs.len() - 1];
+            Body { domain: domain.to_vec(), instrs, results, ..Body::default() }
+        };
+        let body = Body { domain: vec![rows, n], instrs: vec![Instr::Anchor { dtype: DType::F32 }], ..Body::default() };
+        let rhs = load(1, storage, [k, n], if along_sums { [1, k] } else { [n, 1] });
+        let kernel = Kernel {
+            anchor: AnchorKernel::product(load(0, DType::F32, [rows, k], [k, 1]), rhs),
+            body,
+            stores: vec![Store::new(2, at([n, 1]), 0)],
+            slots: vec![(DType::F32, rows * k), (storage, k * n), (DType::F32, rows * n)],
+        };
+        let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));
+        thunk.constant().expect("a matrix that is packed").bytes
+    }
+
+    #[test]
+    fn constants_take_as_much_memory_as_they_did() {
+        for isa in levels() {
+            for (storage, size) in TYPES {
+                for (rows, along_sums) in [(1, false), (1, true), (4, true), (8, false), (32, false), (32, true)] {
+                    let bytes = packed([rows, 64, 50], along_sums, storage, isa);
+                    assert_eq!(bytes, 64 * 50 * size, "{rows} rows, {storage} {isa:?}, along sums: {along_sums}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn narrowed_elements_are_what_they_were() {
+        for isa in levels() {
+            let micro = f32::micro(isa, MicroShape::Narrow);
+            for (dtype, size) in TYPES.into_iter().filter(|(_, size)| *size < 4) {
+                let panels = KeptPanels::new(&micro, dtype, isa).expect("a type of the table");
+                // Whole numbers that each of these types has; in another order than their bits.
+                let least = if dtype == DType::I8 { -128.0 } else { 0.0 };
+                let numbers: Vec<f32> = (0..256).map(|i| (i * 7 % 256) as f32 + least).collect();
+                for n in [0, 1, 15, 64, 255, 256] {
+                    let (mut short, mut wide) = (vec![0_u8; n * size], vec![-1.0_f32; n]);
+                    // SAFETY: the places have as many elements, and the machine the level.
+                    unsafe {
+                        panels.narrow(numbers.as_ptr(), short.as_mut_ptr(), n);
+                        panels.widen(short.as_ptr(), wide.as_mut_ptr(), n);
+                    }
+                    assert_eq!(wide, numbers[..n], "{dtype} {isa:?}");
+                }
+            }
+        }
+    }
+}
