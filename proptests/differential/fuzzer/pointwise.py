@@ -104,7 +104,9 @@ def _mod(node, a, b):
 
 def _power(a, b):
     if is_float(a.dtype):
-        return narrow(np.power(wide(a), wide(b)), a.dtype)
+        # NumPy takes the root for a power of 1/2, which is NaN for −∞ and −0 for −0; IEEE 754 and ONNX have ∞ and 0.
+        a, b, dtype = wide(a), wide(b), a.dtype
+        return narrow(np.where((b == 0.5) & (np.isinf(a) | (a == 0)), np.abs(a), np.power(a, b)), dtype)
     return np.power(a, b.astype(a.dtype)) if not is_float(b.dtype) else cast(np.power(a.astype(float), wide(b)), a.dtype)
 
 
