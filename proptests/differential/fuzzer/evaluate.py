@@ -10,6 +10,7 @@ from .facts import (
     is_discontinuous, rounding_of,
 )
 from .own import LEAST_WEIGHT, light_weights, masked_product
+from .parts import in_parts
 from .references import Unable
 from .rounding import narrow, spacing, stepped, wide
 from .values import BF16, F16, F32, F64, is_float, tensor
@@ -27,6 +28,7 @@ class Noise:
     other: bool = False
     masks: bool = False
     light: bool = False
+    parts: bool = False
     weights: set = frozenset()
     cone: set = frozenset()
     types: dict = None
@@ -99,7 +101,9 @@ def run_node(references, node, env, opset, noise, cone):
         seen = dict(env)
         for name in node.reads()[:1 if node.op in SHAPED else None]:
             seen[name] = disturbed_operand(env[name], noise, 4 if node.op in ('Conv', 'ConvTranspose') else 1)
-    if noise is not None and noise.light and node.op == 'Attention':
+    if noise is not None and noise.parts and in_parts(node, env) is not None:
+        outputs = [in_parts(node, env)]
+    elif noise is not None and noise.light and node.op == 'Attention':
         outputs = light_weights(node, [env[name] if name else None for name in node.inputs], opset) or references.run(node, seen, opset)
     elif noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
         outputs = [narrow(masked_product(*(env[name] for name in node.inputs)), env[node.inputs[0]].dtype)]
@@ -114,11 +118,32 @@ def run_node(references, node, env, opset, noise, cone):
     open_ = pointwise.undefined(node, args) if args and args[0] is not None else None
     y = outputs[0]
     overflows = overflowing(references, node, env, opset, y)
-    if overflows is not None:
-        open_ = overflows if open_ is None else open_ | overflows
+    for more in (overflows, poisoned(node, env, y)):
+        if more is not None:
+            open_ = more if open_ is None else open_ | more
     if open_ is not None and np.any(open_):
         outputs[0] = np.where(open_, tensor(noise.rng, y.shape, y.dtype, 'wild'), y).astype(y.dtype)
     return outputs
+
+
+def overflowing_scores(node, finite, result, most):
+    """Says which rows of attention have scores, or sums of values, that may overflow."""
+    query, key, value = (finite[name] for name in node.inputs[:3])
+    if value.max(initial=0) > most / 4:
+        return np.ones(result.shape, bool)
+    scores = query.max(-1, initial=0, keepdims=True) * key.max(initial=0) * query.shape[-1]
+    return np.broadcast_to(~(4 * scores < most), result.shape)
+
+
+def poisoned(node, env, result):
+    """Says which channels of a convolution have an infinite or NaN weight: ONNX does not say whether padding is multiplied by it."""
+    if node.op not in ('Conv', 'ConvTranspose'):
+        return None
+    weights, groups = env[node.inputs[1]], node.attrs.get('group', 1)
+    parts = weights.reshape(groups, -1, *weights.shape[1:]) if node.op == 'ConvTranspose' else weights[:, None, None]
+    bad = ~np.isfinite(wide(parts))
+    bad = bad.any(axis=tuple(i for i in range(bad.ndim) if i not in (0, 2))).ravel()
+    return np.broadcast_to(bad.reshape(1, -1, *[1] * (result.ndim - 2)), result.shape) if bad.any() else None
 
 
 def overflowing(references, node, env, opset, result):
@@ -126,7 +151,7 @@ def overflowing(references, node, env, opset, result):
 
     Terms that are infinite or NaN do not count: how they act is no matter of the order.
     """
-    if node.op not in LINEAR | SQUARES or result is None or not is_float(result.dtype):
+    if node.op not in LINEAR | SQUARES | {'Attention'} or result is None or not is_float(result.dtype):
         return None
     read = {name: env[name] for name in node.reads()[:1 if node.op in SHAPED else None]}
     unit = F64 if result.dtype == F64 else F32
@@ -136,6 +161,8 @@ def overflowing(references, node, env, opset, result):
     # No sum of so few products of smaller terms overflows.
     if largest < most ** 0.45:
         return None
+    if node.op == 'Attention':
+        return overflowing_scores(node, finite, result, most)
     if node.op in SQUARES:
         return np.ones(result.shape, bool) if largest > (most / 4) ** 0.5 else None
     attrs = {k: abs(v) if k in ('alpha', 'beta') else v for k, v in node.attrs.items()}
@@ -197,6 +224,10 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
     if node.op in GATES:
         unit = GATES[node.op] * spacing(np.maximum(np.abs(wide(env[node.inputs[0]])), 1.0), value.dtype)
     if np.any(unit):
-        return narrow(wide(value) + noise.steps(value.shape, unit), value.dtype)
+        return narrow(wide(value) + noise.steps(value.shape, 1.0) * unit, value.dtype)
     most = 2 if kind == ULP else 1
+    if node.op == 'Gelu' and value.dtype == F64:
+        # The reference rounds the argument of erfc, whose logarithm is a square.
+        most = 2 + np.minimum(np.nan_to_num(wide(env[node.inputs[0]])) ** 2, 2000)
+        return stepped(value, noise.steps(value.shape, 1) * most)
     return stepped(value, noise.steps(value.shape, most))

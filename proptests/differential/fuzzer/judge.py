@@ -56,6 +56,7 @@ class Judge:
             noise.other = draw == 2
             noise.masks = contract != 'exact' and draw == 3
             noise.light = draw == 3
+            noise.parts = contract == 'exact' and draw == 6
             noise.weights = weights(expected.case.nodes) if contract != 'exact' else frozenset()
             noise.types = expected.types
             noise.wide = contract != 'exact' and draw == 1

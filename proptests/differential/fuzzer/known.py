@@ -21,6 +21,17 @@ def _ordered_by_nan(node, values):
     return node.attrs.get('reduction') in ('max', 'min') and _nan(node, values)
 
 
+def _one_element(node, values):
+    """Says whether Resize makes an axis of one element in mode pytorch_half_pixel."""
+    if node.attrs.get('coordinate_transformation_mode') != 'pytorch_half_pixel':
+        return False
+    dims = values[node.inputs[0]].shape
+    if len(node.inputs) > 3:
+        return bool((values[node.inputs[3]] == 1).any())
+    scales = values[node.inputs[-1]]
+    return len(scales) == len(dims) and any(int(n * s) == 1 for n, s in zip(dims, scales))
+
+
 # (op, reference, when it is wrong, reason)
 FAULTS = [
     ('ConvTranspose', 'reference', lambda n, v: n.attrs.get('group', 1) > 1 and len(n.inputs) > 2, 'each group has the bias of the first'),
@@ -30,6 +41,8 @@ FAULTS = [
     ('LpPool', 'reference', _nan, 'NaN in a window is not kept'),
     ('Resize', 'ort', lambda n, v: n.attrs.get('coordinate_transformation_mode') == 'align_corners' and len(n.inputs) < 4,
      'align_corners by scales computes the extent from the rounded size'),
+    ('Resize', 'reference', _one_element, 'pytorch_half_pixel reads an axis of one element at −1/2, where ONNX says 0'),
+    ('ReduceLogSumExp', 'ort', _nan, 'a NaN is dropped unless it is the first'),
     ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
     *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
       for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),
@@ -47,7 +60,7 @@ FAULTS = [
 # Ops for which agreement with either reference is enough: the specification leaves the difference open.
 EITHER = {
     'Resize': 'a place that falls between two elements is rounded either way, as the scale is rounded',
-    'GridSample': 'a place that falls between two elements is rounded either way',
+    'GridSample': 'a place that falls between two elements is rounded either way; a place outside is moved to the border before cubic weights, or after',
 }
 
 # The order in which references are asked.

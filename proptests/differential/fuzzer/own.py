@@ -168,7 +168,16 @@ def group_norm(node, args, opset):
         return [narrow(normal * scale.reshape(column) + bias.reshape(column), args[0].dtype)]
 
 
+def int_range(node, args, opset):
+    """Computes Range of integers, which ONNX Runtime counts in float64."""
+    if is_float(args[0].dtype):
+        return None
+    values = range(*(int(a) for a in args))
+    return [np.array(list(values), args[0].dtype)]
+
+
 OPS = {
+    'Range': int_range,
     'RNN': recurrent.layer, 'GRU': recurrent.layer, 'LSTM': recurrent.layer,
     'GroupNormalization': group_norm, 'InstanceNormalization': group_norm,
     'MeanVarianceNormalization': mean_variance,
