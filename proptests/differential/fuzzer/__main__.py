@@ -3,6 +3,7 @@
 import argparse
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from . import campaign, kinds
@@ -34,10 +35,19 @@ def main(arguments=None):
         command.add_argument('--seed', type=int, default=1, help='the seed of the campaign [1]')
         command.add_argument('--mode', choices=list(campaign.MODES), action='append', help='only this contract; may be repeated')
     args = parser.parse_args(arguments)
+    for other in other_versions():
+        print(f'warning: {other}: its faults may differ from those in fuzzer/known.py; install requirements.txt', file=sys.stderr)
     binary = shutil.which(args.binary)
     if binary is None:
         parser.error(f'cannot run {args.binary}, because there is no such program; build it, or name one with --binary')
     return {'run': run_campaign, 'repeat': repeat_graph, 'ops': list_ops}[args.command](args, binary)
+
+
+def other_versions():
+    """Returns the packages whose versions are not those that `known.py` was written for, as texts."""
+    pinned = Path(__file__).parent.parent / 'requirements.txt'
+    wanted = dict(line.split('==') for line in pinned.read_text().split() if '==' in line)
+    return [f'{name} is {version(name)}, not {of}' for name, of in wanted.items() if version(name) != of]
 
 
 def scratch():

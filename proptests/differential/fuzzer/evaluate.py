@@ -1,16 +1,18 @@
 """Expected values of a graph, node by node, exact or with every rounding disturbed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from . import pointwise
 from .facts import (
-    ABSOLUTE, EXACT, MOVE, RELATIVE, SHAPED, SUM, ULP, WHOLE_SUMS, ZERO_SIGN_OPEN, is_discontinuous, rounding,
+    ABSOLUTE, CANCELLING, EXACT, GATES, LINEAR, MOVE, RELATIVE, SHAPED, SQUARES, SUM, ULP, WHOLE_SUMS, ZERO_SIGN_OPEN,
+    is_discontinuous, rounding_of,
 )
-from .own import masked_product
+from .own import LEAST_WEIGHT, light_weights, masked_product
+from .parts import in_parts
 from .references import Unable
-from .rounding import narrow, stepped, wide
+from .rounding import narrow, spacing, stepped, wide
 from .values import BF16, F16, F32, F64, is_float, tensor
 
 
@@ -25,6 +27,9 @@ class Noise:
     wide: bool = False
     other: bool = False
     masks: bool = False
+    light: bool = False
+    parts: bool = False
+    weights: set = frozenset()
     cone: set = frozenset()
     types: dict = None
 
@@ -90,25 +95,87 @@ def positive_zeros(value):
 
 def run_node(references, node, env, opset, noise, cone):
     """Returns the outputs of one node, disturbed as its op may be rounded."""
-    kind = rounding(node.op)
+    kind = rounding_of(node)
     seen = env
     if noise is not None and kind == SUM and not whole(node, env):
         seen = dict(env)
         for name in node.reads()[:1 if node.op in SHAPED else None]:
             seen[name] = disturbed_operand(env[name], noise, 4 if node.op in ('Conv', 'ConvTranspose') else 1)
-    if noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
+    if noise is not None and noise.parts and in_parts(node, env) is not None:
+        outputs = [in_parts(node, env)]
+    elif noise is not None and noise.light and node.op == 'Attention':
+        outputs = light_weights(node, [env[name] if name else None for name in node.inputs], opset) or references.run(node, seen, opset)
+    elif noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
         outputs = [narrow(masked_product(*(env[name] for name in node.inputs)), env[node.inputs[0]].dtype)]
     else:
         outputs = references.run(node, seen, opset, noise is not None and noise.native, noise is not None and noise.other)
     if noise is None:
         return outputs
+    if noise.light and node.outputs[0] in noise.weights:
+        outputs = [np.where(wide(y) < LEAST_WEIGHT, 0, y).astype(y.dtype) for y in outputs]
     outputs = [y if y is None else disturbed_result(y, node, kind, name in cone, env, noise) for name, y in zip(node.outputs, outputs)]
     args = [env[name] if name else None for name in node.inputs]
     open_ = pointwise.undefined(node, args) if args and args[0] is not None else None
+    y = outputs[0]
+    overflows = overflowing(references, node, env, opset, y)
+    for more in (overflows, poisoned(node, env, y)):
+        if more is not None:
+            open_ = more if open_ is None else open_ | more
     if open_ is not None and np.any(open_):
-        y = outputs[0]
         outputs[0] = np.where(open_, tensor(noise.rng, y.shape, y.dtype, 'wild'), y).astype(y.dtype)
     return outputs
+
+
+def overflowing_scores(node, finite, result, most):
+    """Says which rows of attention have scores, or sums of values, that may overflow."""
+    query, key, value = (finite[name] for name in node.inputs[:3])
+    if value.max(initial=0) > most / 4:
+        return np.ones(result.shape, bool)
+    scores = query.max(-1, initial=0, keepdims=True) * key.max(initial=0) * query.shape[-1]
+    return np.broadcast_to(~(4 * scores < most), result.shape)
+
+
+def poisoned(node, env, result):
+    """Says which channels of a convolution have an infinite or NaN weight: ONNX does not say whether padding is multiplied by it."""
+    if node.op not in ('Conv', 'ConvTranspose'):
+        return None
+    weights, groups = env[node.inputs[1]], node.attrs.get('group', 1)
+    parts = weights.reshape(groups, -1, *weights.shape[1:]) if node.op == 'ConvTranspose' else weights[:, None, None]
+    bad = ~np.isfinite(wide(parts))
+    bad = bad.any(axis=tuple(i for i in range(bad.ndim) if i not in (0, 2))).ravel()
+    return np.broadcast_to(bad.reshape(1, -1, *[1] * (result.ndim - 2)), result.shape) if bad.any() else None
+
+
+def overflowing(references, node, env, opset, result):
+    """Says which results are open because terms overflow before they cancel or are divided, in some order or in one; None if none is.
+
+    Terms that are infinite or NaN do not count: how they act is no matter of the order.
+    """
+    if node.op not in LINEAR | SQUARES | {'Attention'} or result is None or not is_float(result.dtype):
+        return None
+    read = {name: env[name] for name in node.reads()[:1 if node.op in SHAPED else None]}
+    unit = F64 if result.dtype == F64 else F32
+    most = float(np.finfo(unit).max)
+    finite = {name: np.abs(np.where(np.isfinite(wide(v)), wide(v), 0)) for name, v in read.items() if is_float(v.dtype)}
+    largest = max((v.max(initial=0) for v in finite.values()), default=0)
+    # No sum of so few products of smaller terms overflows.
+    if largest < most ** 0.45:
+        return None
+    if node.op == 'Attention':
+        return overflowing_scores(node, finite, result, most)
+    if node.op in SQUARES:
+        return np.ones(result.shape, bool) if largest > (most / 4) ** 0.5 else None
+    attrs = {k: abs(v) if k in ('alpha', 'beta') else v for k, v in node.attrs.items()}
+    sizes = replace(node, attrs=attrs)
+    try:
+        with np.errstate(all='ignore'):
+            seen = env | {name: v.astype(F64 if unit == F64 else env[name].dtype) for name, v in finite.items()}
+            total = references.run(sizes, seen, opset)[0]
+            # The terms of a mean are added before they are divided.
+            count = max(v.size for v in finite.values()) if node.op in ('ReduceMean', 'AveragePool', 'GlobalAveragePool') else 1
+            return ~(wide(total) * 4 * count < most)
+    except Unable:
+        return None
 
 
 def whole(node, env):
@@ -139,19 +206,28 @@ def disturbed_operand(value, noise, most):
 
 def disturbed_result(value, node, kind, in_cone, env, noise):
     """Moves a result by what its op may be off."""
-    if not is_float(value.dtype) or kind == MOVE:
-        return value
-    if kind == EXACT and (noise.contract == 'exact' or in_cone):
+    if not is_float(value.dtype):
         return value
     if node.op in ZERO_SIGN_OPEN:
         value = np.where(wide(value) == 0, noise.rng.choice([0.0, -0.0], value.shape), value).astype(value.dtype)
+    if kind == MOVE or kind == EXACT and (noise.contract == 'exact' or in_cone):
+        return value
     if node.op in WHOLE_SUMS and whole(node, env):
         return value
     unit = ABSOLUTE.get(node.op, 0.0)
     if node.op in RELATIVE:
         size = np.abs(wide(env[node.inputs[0]]))
         unit = RELATIVE[node.op] * size[np.isfinite(size)].max(initial=0.0)
-    if unit:
-        return narrow(wide(value) + noise.steps(value.shape, unit), value.dtype)
+    if node.op in CANCELLING:
+        sizes = [np.abs(wide(env[name])) for name in node.reads() if is_float(env[name].dtype)]
+        unit = CANCELLING[node.op] * spacing(max([1.0, *(v[np.isfinite(v)].max(initial=0.0) for v in sizes)]), value.dtype)
+    if node.op in GATES:
+        unit = GATES[node.op] * spacing(np.maximum(np.abs(wide(env[node.inputs[0]])), 1.0), value.dtype)
+    if np.any(unit):
+        return narrow(wide(value) + noise.steps(value.shape, 1.0) * unit, value.dtype)
     most = 2 if kind == ULP else 1
+    if node.op == 'Gelu' and value.dtype == F64:
+        # The reference rounds the argument of erfc, whose logarithm is a square.
+        most = 2 + np.minimum(np.nan_to_num(wide(env[node.inputs[0]])) ** 2, 2000)
+        return stepped(value, noise.steps(value.shape, 1) * most)
     return stepped(value, noise.steps(value.shape, most))

@@ -42,8 +42,25 @@ ABSOLUTE |= {op: 2.0**-20 for op in ('RNN', 'GRU', 'LSTM')}
 # Errors in proportion to the largest element of the first operand: weights are differences of places.
 RELATIVE = {op: 2.0**-19 for op in ('Resize', 'GridSample', 'DFT', 'STFT')}
 
+# Differences of terms that are rounded: errors in units of the result's type, at the size of the largest operand or of 1.
+CANCELLING = {'Range': 4.0, 'LogSoftmax': 2.0, 'ReduceLogSumExp': 2.0}
+# The same for each element: x/6 + 1/2 is rounded near its zero at −3, and multiplied by x.
+GATES = {'HardSwish': 2.0, 'HardSigmoid': 2.0}
+
 # Ops of several terms: the sign of a zero is that of no one term.
 ZERO_SIGN_OPEN = set(_SUM.split()) | set('Celu Elu Selu HardSwish Gelu Mish Swish Softsign ThresholdedRelu Shrink LeakyRelu PRelu Mean'.split())
+# ONNX gives the zero without its sign (Sign, Range), or does not order 0 and −0 (Relu, and what chooses the larger or the smaller).
+ZERO_SIGN_OPEN |= set('Sign Range Relu Max Min Clip MaxPool GlobalMaxPool ReduceMax ReduceMin Scatter ScatterElements ScatterND'.split())
+
+# Sums of products, which an order of the terms may make infinite.
+LINEAR = set('''
+MatMul Gemm Einsum ReduceSum ReduceMean ReduceL1 CumSum Conv ConvTranspose AveragePool GlobalAveragePool Resize GridSample
+'''.split())
+
+# Ops that square what they read, or its difference to a mean: the square may overflow.
+SQUARES = set('''
+LayerNormalization RMSNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization LRN
+'''.split())
 
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}
@@ -62,6 +79,27 @@ def rounding(op):
     return ROUNDING.get(op, SUM)
 
 
+def rounding_of(node):
+    """Returns how a node rounds: updates that add or multiply are sums and products in an order that no one promises."""
+    return SUM if node.attrs.get('reduction') in ('add', 'mul') else rounding(node.op)
+
+
+# What passes weights on to the product that attention takes them into.
+_WEIGHTS = set('Softmax Where IsNaN Identity Dropout Cast Reshape Transpose Squeeze Unsqueeze Slice Expand'.split())
+
+
+def weights(nodes):
+    """Returns the softmaxes that a matrix product reads, directly or through guards and views: the engine may see attention in them."""
+    wanted, found = set(), set()
+    for node in reversed(nodes):
+        if node.op == 'MatMul':
+            wanted.add(node.inputs[0])
+        elif node.op in _WEIGHTS and node.outputs[0] in wanted:
+            wanted |= set(node.reads())
+            found |= {node.outputs[0]} if node.op == 'Softmax' else set()
+    return found
+
+
 def is_discontinuous(node, dtypes):
     """Says whether a rounding of its inputs can move its output by a whole step. `dtypes` has the type of each value."""
     if node.op in ('Cast', 'CastLike'):
@@ -73,7 +111,7 @@ def observed(nodes, dtypes):
     """Returns the values that a discontinuous op reads, through pointwise ops and views: these are rounded op by op."""
     found = set()
     for node in reversed(nodes):
-        through = rounding(node.op) in (MOVE, EXACT, ULP) and any(name in found for name in node.outputs)
+        through = rounding_of(node) in (MOVE, EXACT, ULP) and any(name in found for name in node.outputs)
         if through or is_discontinuous(node, dtypes):
             found |= set(node.reads())
         elif node.op in SHAPED:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .evaluate import Noise, evaluate
-from .facts import observed
+from .facts import observed, weights
 from .rounding import same_bits, spacing, wide
 from .values import is_float
 
@@ -55,6 +55,9 @@ class Judge:
             noise = Noise(rng, contract, strength=0.0 if draw == 0 else float(rng.choice([1, 1, 2])), native=draw in (0, 5))
             noise.other = draw == 2
             noise.masks = contract != 'exact' and draw == 3
+            noise.light = draw == 3
+            noise.parts = contract == 'exact' and draw == 6
+            noise.weights = weights(expected.case.nodes) if contract != 'exact' else frozenset()
             noise.types = expected.types
             noise.wide = contract != 'exact' and draw == 1
             noise.zeros = contract != 'exact' and draw == 4

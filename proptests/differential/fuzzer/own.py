@@ -3,6 +3,7 @@
 import numpy as np
 from onnx import helper
 
+from . import recurrent
 from .rounding import narrow
 from .values import F32, F64, is_float
 
@@ -56,8 +57,20 @@ def over_all(node, args, opset):
         return [narrow(how(x, axis=tuple(range(2, x.ndim)), keepdims=True), args[0].dtype)]
 
 
-def attention(node, args, opset):
-    """Computes Attention of op set 23 on operands of four axes: a masked key is not read, and a row without keys is zero."""
+# Attention takes weights of less than this for 0.
+LEAST_WEIGHT = float(np.exp(-86.5))
+
+
+def light_weights(node, args, opset):
+    """Computes Attention where weights below e⁻⁸⁷ are zero, as the contract allows."""
+    return attention(node, args, opset, LEAST_WEIGHT)
+
+
+def attention(node, args, opset, least=0.0):
+    """Computes Attention of op set 23 on operands of four axes: a masked key is not read, and a row without keys is zero.
+
+    Weights below `least` are zeros.
+    """
     if len(args) > 4 or args[0].ndim != 4 or node.attrs.get('qk_matmul_output_mode') or len(node.outputs) > 1:
         return None
     query, key, value = (a.astype(F64) for a in args[:3])
@@ -81,6 +94,7 @@ def attention(node, args, opset):
         scores = np.where(keep, scores, -np.inf)
         top = np.max(scores, -1, keepdims=True)
         weights = np.where(keep, np.exp(scores - np.where(np.isinf(top) & (top < 0), 0, top)), 0)
+        weights = np.where(weights < least, 0, weights)
         total = weights.sum(-1, keepdims=True)
         weights = np.where(total == 0, 0, weights / np.where(total == 0, 1, total))
         read = np.where(keep[..., None], weights[..., None] * value[:, :, None], 0)
@@ -154,7 +168,17 @@ def group_norm(node, args, opset):
         return [narrow(normal * scale.reshape(column) + bias.reshape(column), args[0].dtype)]
 
 
+def int_range(node, args, opset):
+    """Computes Range of integers, which ONNX Runtime counts in float64."""
+    if is_float(args[0].dtype):
+        return None
+    values = range(*(int(a) for a in args))
+    return [np.array(list(values), args[0].dtype)]
+
+
 OPS = {
+    'Range': int_range,
+    'RNN': recurrent.layer, 'GRU': recurrent.layer, 'LSTM': recurrent.layer,
     'GroupNormalization': group_norm, 'InstanceNormalization': group_norm,
     'MeanVarianceNormalization': mean_variance,
     'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,

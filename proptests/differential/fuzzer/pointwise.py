@@ -5,7 +5,7 @@ import math
 import numpy as np
 from onnx import helper
 
-from .rounding import narrow, wide
+from .rounding import narrow, spacing, wide
 from .values import BOOL, is_float, limits
 
 _erf = np.vectorize(math.erf, otypes=[float])
@@ -104,7 +104,9 @@ def _mod(node, a, b):
 
 def _power(a, b):
     if is_float(a.dtype):
-        return narrow(np.power(wide(a), wide(b)), a.dtype)
+        # NumPy takes the root for a power of 1/2, which is NaN for −∞ and −0 for −0; IEEE 754 and ONNX have ∞ and 0.
+        a, b, dtype = wide(a), wide(b), a.dtype
+        return narrow(np.where((b == 0.5) & (np.isinf(a) | (a == 0)), np.abs(a), np.power(a, b)), dtype)
     return np.power(a, b.astype(a.dtype)) if not is_float(b.dtype) else cast(np.power(a.astype(float), wide(b)), a.dtype)
 
 
@@ -208,6 +210,13 @@ def undefined(node, args):
         if op == 'Clip' and len(args) == 3 and args[1] is not None and args[2] is not None:
             low, high = wide(args[1]), wide(args[2])
             return np.broadcast_to(~(low <= high), x.shape) if not low <= high else None
+        if op in ('Shrink', 'ThresholdedRelu') and is_float(x.dtype):
+            # Thresholds are attributes in float32; ONNX does not say that a kernel rounds them to 16 bits, or that it does not.
+            threshold = narrow(wide(np.float32(node.attrs.get('lambd', 0.5) if op == 'Shrink' else node.attrs.get('alpha', 1.0))), x.dtype)
+            return np.abs(wide(x)) == np.abs(wide(threshold)) if x.dtype.itemsize == 2 else None
+        if op in ('Sin', 'Cos', 'Tan') and is_float(x.dtype):
+            # A unit in the last place of such an argument is a part of a turn.
+            return np.isfinite(wide(x)) & (spacing(wide(x), x.dtype) > 0.05)
         if op == 'QuantizeLinear':
             scale = wide(args[1])
             return np.isnan(wide(x)) | np.zeros(x.shape, bool) if (scale > 0).all() else np.ones(x.shape, bool)

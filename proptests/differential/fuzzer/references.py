@@ -1,6 +1,7 @@
 """Independent references: each node alone in NumPy, ONNX Runtime without optimisation, or ONNX's reference evaluator."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from . import own, pointwise
 from .facts import SUM, rounding
 from .graph import model
 from .known import either_is_right, order
+from .padding import explicit
 from .rounding import narrow
 from .values import BF16, F16, F32, F64, is_float
 
@@ -37,11 +39,13 @@ class References:
     def __init__(self):
         self.options = _options()
         self.sessions = {}
+        self.stated = {}
         self.refused = set()
 
     def forget(self):
         """Drops the sessions of the last graph."""
         self.sessions.clear()
+        self.stated.clear()
 
     def run(self, node, env, opset, native=False, other=False):
         """Returns the outputs of a node, computed in float64 where a reference can, or natively.
@@ -64,6 +68,7 @@ class References:
     def _elsewhere(self, node, env, opset, native, other):
         """Asks ONNX Runtime or the reference evaluator, as the list of known faults orders."""
         values = {name: env[name] for name in node.reads()}
+        node = self._explicit(node, values)
         low = next((v.dtype for v in values.values() if v.dtype in (F16, BF16)), None)
         has_graph = any(isinstance(v, GraphProto) for v in node.attrs.values())
         if has_graph and low is not None:
@@ -77,6 +82,13 @@ class References:
                 except Exception as problem:  # A reference may fail in any way.
                     problems.append(f'{provider}: {str(problem)[:150]}')
         raise Unable('; '.join(problems) or 'no reference is right here')
+
+    def _explicit(self, node, values):
+        """Returns a node with explicit padding; the same one at each call, because sessions are kept by node."""
+        key = id(node), values[node.inputs[0]].shape if node.inputs and node.inputs[0] else ()
+        if key not in self.stated:
+            self.stated[key] = explicit(node, values), node
+        return self.stated[key][0]
 
     def _at_width(self, provider, node, values, opset, width, low):
         narrowed = {F16, BF16} | ({F32} if width == F64 else set())
@@ -107,6 +119,11 @@ class References:
         return outputs
 
     def _open(self, provider, node, values, opset, kinds):
+        if provider == 'reference' and node.op == 'GridSample':
+            # The evaluator knows the names of op set 20 only; nothing else changed.
+            named = {'bicubic': 'cubic', 'bilinear': 'linear'}
+            node = replace(node, attrs={**node.attrs, 'mode': named.get(node.attrs.get('mode'), node.attrs.get('mode', 'linear'))})
+            opset = max(opset, 20)
         proto = onnx.NodeProto.FromString(node.proto().SerializeToString())
         made = model([proto], [(k, v.dtype, v.shape) for k, v in values.items()], [], [], opset)
         made.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.outputs if name)

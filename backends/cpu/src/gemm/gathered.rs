@@ -478,6 +478,50 @@ mod tests {
     }
 
     #[test]
+    fn windows_beyond_an_image_of_few_positions_are_zeros() {
+        // Channels of a single position lie as far apart as positions do: elements that belong to two of them.
+        let micro = <f32 as Float>::micro(Isa::Portable, MicroShape::Narrow);
+        for (channels, taps, size) in [(2, 2, 1), (3, 2, 1), (4, 3, 1), (8, 2, 1), (3, 3, 2)] {
+            let (rows, before) = (size + taps - 1, taps as i64 - 1);
+            let coords = |axes: &[usize]| axes.iter().fold(Index::default(), |sum, &d| sum.plus(&Index::coord(d)));
+            let guards = vec![(coords(&[0, 1]), before..before + size as i64)];
+            let at = coords(&[0, 1, 2]).plus(&Index::constant(-before));
+            let (dtype, count) = (DType::F32, channels + size - 1);
+            let load = Instr::Load(Load { slot: 0, at, guards: guards.clone(), dtype });
+            let body = Body {
+                domain: vec![rows, taps, channels],
+                instrs: vec![load, Instr::Select { pieces: vec![(guards, 0)], fill: 0.0.into(), dtype }],
+                results: vec![1],
+                ..Body::default()
+            };
+            let operand = Grouped::operand(&body, [0, 1, 2]);
+            let windows = Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("read by strides");
+            let image: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
+            let k = taps * channels;
+            for (first, rows) in (0..rows).flat_map(|first| (1..=(rows - first).min(micro.rows())).map(move |n| (first, n))) {
+                let (mut room, mut copied) = (vec![77.0_f32; micro.column() * k], vec![77.0_f32; rows * k]);
+                let (of_rows, terms) = (Stretch::new(first, rows), Stretch::new(0, k));
+                // SAFETY: the image is the slot's buffer, and there is room for the terms packed, and copied.
+                let alike = unsafe {
+                    windows.copy(&micro, image.as_ptr(), of_rows, terms, copied.as_mut_ptr(), k);
+                    windows.patch(&micro, image.as_ptr(), of_rows, terms, room.as_mut_ptr())
+                };
+                for (row, term) in (0..rows).flat_map(|row| (0..k).map(move |term| (row, term))) {
+                    let (position, channel) = ((first + row + term / channels) as i64 - before, term % channels);
+                    let there = (0..size as i64).contains(&position);
+                    let expected = if there { image[position as usize + channel] } else { 0.0 };
+                    assert_eq!(copied[row * k + term], expected, "copied term {term} of row {row} at {first}");
+                    if let Some(alike) = &alike {
+                        let of_row = alike.at + row as isize * alike.stride;
+                        let at = of_row + alike.starts[term / channels] + (term % channels) as isize;
+                        assert_eq!(room[at as usize], expected, "term {term} of row {row} of {rows} at {first}, {channels} channels");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn rows_lie_as_a_whole_where_no_guard_cuts_them() {
         let windows = windows(2, 9, 8, 14);
         for (first, count) in (0..2 * 81).flat_map(|first| (1..=9 - first % 9).map(move |count| (first, count))) {

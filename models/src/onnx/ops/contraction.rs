@@ -48,7 +48,8 @@ fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (alpha, beta) = (c.float_or("alpha", 1.0)?, c.float_or("beta", 1.0)?);
     let product = c.apply("matmul", [a, b])?;
     let scaled = if alpha == 1.0 { product } else { c.with("mul", product, alpha)? };
-    let Some(bias) = c.optional(2) else { return Ok(scaled) };
+    // As in BLAS, a bias that counts 0 times is not read, whatever it holds.
+    let Some(bias) = c.optional(2).filter(|_| beta != 0.0) else { return Ok(scaled) };
     let bias = if beta == 1.0 { bias } else { c.with("mul", bias, beta)? };
     c.apply("add", [scaled, bias])
 }

@@ -216,7 +216,10 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for (i, edge) in edges.iter().enumerate() {
         let reach = (windows.dilation[i] * (size[i] - 1)) as i64;
         let after = edge[1] - longer[i];
-        let (b, a) = (edge[0].clamp(0, reach), after.clamp(0, reach));
+        // The op has no empty result: what is left of its last element is cut off, too.
+        let most = (windows.stride[i] * (image[i].max(1) - 1)) as i64 + reach;
+        let b = edge[0].clamp(0, reach);
+        let a = after.clamp(0, reach.min(most - b));
         (windows.before[i], windows.after[i]) = (b as usize, a as usize);
         rest.push([b - edge[0], a - after]);
     }

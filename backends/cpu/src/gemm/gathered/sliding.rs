@@ -56,7 +56,10 @@ impl Sliding {
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * apart == factor * stride,
             Along::Outer(..) | Along::None => guard.strides[inner] == 0,
         };
-        let (unit, pitch, steps) = (lines * of.line, apart.min(width as i64), stride / apart);
+        // Positions that share elements may share them in a patch only if none is missing: one that is has the fill value for itself.
+        let guarded = of.guards.iter().any(|guard| matches!(guard.along, Along::Outer(on, _) if Some(on) == axis));
+        let pitch = if guarded { width as i64 } else { apart.min(width as i64) };
+        let (unit, steps) = (lines * of.line, stride / apart);
         let rows = extent.min(PATCH_ROWS).min(most.max(1));
         let positions = (rows as i64 - 1) * steps + taps as i64;
         let span = usize::try_from((positions - 1) * pitch).ok()? + width;

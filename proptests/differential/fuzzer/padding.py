@@ -1,0 +1,31 @@
+"""States automatic padding as explicit padding: both references get SAME wrong, with dilations, with strides beyond the kernel, or transposed."""
+
+from dataclasses import replace
+
+# The operand with the kernel, of ops whose attributes may lack its dims.
+_KERNEL = {'Conv': 1, 'ConvInteger': 1, 'ConvTranspose': 1, 'QLinearConv': 3}
+WINDOWED = {*_KERNEL, 'MaxPool', 'AveragePool', 'LpPool'}
+
+
+def explicit(node, values):
+    """Returns a node with the padding that its `auto_pad` stands for; nodes without SAME are as they were."""
+    auto = node.attrs.get('auto_pad', 'NOTSET')
+    auto = auto.decode() if isinstance(auto, bytes) else auto
+    if node.op not in WINDOWED or not auto.startswith('SAME') or 'output_shape' in node.attrs:
+        return node
+    image = values[node.inputs[0]].shape[2:]
+    kernel = node.attrs.get('kernel_shape') or values[node.inputs[_KERNEL[node.op]]].shape[2:]
+    ones = [1] * len(image)
+    strides, dilations = node.attrs.get('strides', ones), node.attrs.get('dilations', ones)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    if node.op == 'ConvTranspose':
+        more = node.attrs.get('output_padding', [0] * len(image))
+        totals = [s * (n - 1) + m + span - s * n for n, s, m, span in zip(image, strides, more, spans)]
+        if min(totals) < 0:
+            return node
+    else:
+        totals = [max(0, (-(-n // s) - 1) * s + span - n) for n, s, span in zip(image, strides, spans)]
+    less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    attrs = {k: v for k, v in node.attrs.items() if k not in ('auto_pad', 'ceil_mode')}
+    pads = less + more if auto == 'SAME_UPPER' else more + less
+    return replace(node, attrs={**attrs, 'pads': pads})
