@@ -190,6 +190,43 @@ fn long_rows_are_split_where_threads_would_wait() {
     assert_eq!(kernels(2), [1, 1]);
 }
 
+/// Weights that are constant stay as they are where a product has few rows: a run reads them in a shorter type than it computes in, and the
+/// scale, which is the same along the sums, is for the result.
+#[test]
+fn weights_of_a_few_rows_stay_short() {
+    let one = |rows: usize, weights: &str, product: &str| {
+        let text = format!("(graph \"short\" (input x f32[{rows} 1024]) {weights} (output y {product}))");
+        let graph = text::parse(&Source::new("short.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
+        let mut kernels = kernels(&graph);
+        assert_eq!(kernels.len(), 1, "{product}: {kernels:?}");
+        kernels.remove(0)
+    };
+    for rows in [1, 2, 8] {
+        for dtype in ["f16", "bf16", "i8", "u8"] {
+            let (kn, nk) = (format!("(param w {dtype}[1024 768])"), format!("(param w {dtype}[768 1024])"));
+            for (weights, product) in
+                [(&kn, "(matmul x (cast w :to f32))"), (&nk, "(matmul x (transpose (cast w :to f32) :perm [1 0]))")]
+            {
+                let kernel = one(rows, weights, product);
+                assert!(kernel.ends_with("matmul [cast]"), "{rows} rows of {dtype}: {product}: {kernel}");
+            }
+        }
+        for dtype in ["i8", "u8"] {
+            for ([k, n], scale, product) in [
+                ([1024, 768], "[768]", "(matmul x (mul (cast w :to f32) s))"),
+                ([1024, 768], "[768]", "(mul (matmul x (cast w :to f32)) s)"),
+                ([1024, 768], "[]", "(matmul x (mul (cast w :to f32) s))"),
+                ([768, 1024], "[768 1]", "(matmul x (transpose (mul (cast w :to f32) s) :perm [1 0]))"),
+                ([768, 1024], "[1 768]", "(matmul x (mul (transpose (cast w :to f32) :perm [1 0]) s))"),
+                ([768, 1024], "[768]", "(mul (matmul x (transpose (cast w :to f32) :perm [1 0])) s)"),
+            ] {
+                let kernel = one(rows, &format!("(param w {dtype}[{k} {n}]) (param s f32{scale})"), product);
+                assert!(kernel.ends_with("matmul [cast mul]"), "{rows} rows of {dtype}: {product}: {kernel}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_order_of_rule_files_does_not_matter() {
     let mut sources = Vec::new();
