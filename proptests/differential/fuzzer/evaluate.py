@@ -122,7 +122,10 @@ def run_node(references, node, env, opset, noise, cone):
         if more is not None:
             open_ = more if open_ is None else open_ | more
     if open_ is not None and np.any(open_):
-        outputs[0] = np.where(open_, tensor(noise.rng, y.shape, y.dtype, 'wild'), y).astype(y.dtype)
+        anything = tensor(noise.rng, y.shape, y.dtype, 'wild')
+        if is_float(y.dtype):
+            anything = np.where(noise.rng.random(y.shape) < 0.3, np.nan, wide(anything))
+        outputs[0] = np.where(open_, anything, y).astype(y.dtype)
     return outputs
 
 

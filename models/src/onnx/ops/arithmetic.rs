@@ -1,6 +1,6 @@
 //! Arithmetic, elementary functions, comparison and conversion, element by element.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{NodeId, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
@@ -66,8 +66,24 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let power = c.apply("pow", [base, power])?;
         return c.cast(power, to);
     }
+    // An exponent that the base's type does not hold is not rounded to it: 2.2 is 2.203 in bf16, and x^2.2 another curve.
+    let wide = c.dtype(y);
+    if to.is_float() && wide.is_float() && wide.size() > to.size() && !holds(c, y, to) {
+        let base = c.cast(x, wide)?;
+        let power = c.apply("pow", [base, y])?;
+        return c.cast(power, to);
+    }
     let y = c.cast(y, to)?;
     c.apply("pow", [x, y])
+}
+
+/// Says whether a value is known, and a type holds each of its numbers.
+fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
+    let held = |tensor: Tensor| {
+        let numbers = tensor.to_f64();
+        Tensor::from_f64(dtype, tensor.dims(), numbers.iter().copied()).to_f64() == numbers
+    };
+    c.value(value).is_some_and(held)
 }
 
 /// With the sign of the divisor, or, as C's `fmod`, of the dividend: a − b·trunc(a/b).
