@@ -1,6 +1,6 @@
 //! Arithmetic, elementary functions, comparison and conversion, element by element.
 
-use eutectic_ir::{NodeId, Tensor};
+use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
@@ -62,7 +62,7 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
         // 2^0.5 as an integer is what the real power truncates to.
-        let (base, power) = (c.cast(x, eutectic_ir::DType::F64)?, c.cast(y, eutectic_ir::DType::F64)?);
+        let (base, power) = (c.cast(x, DType::F64)?, c.cast(y, DType::F64)?);
         let power = c.apply("pow", [base, power])?;
         return c.cast(power, to);
     }
@@ -129,7 +129,7 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (false, true) => c.with("eq", x, f64::NEG_INFINITY),
         (false, false) => {
             let dims = c.dims(x);
-            c.full(0.0, eutectic_ir::DType::Bool, &dims)
+            c.full(0.0, DType::Bool, &dims)
         }
         (true, true) => {
             let size = c.apply("abs", [x])?;
