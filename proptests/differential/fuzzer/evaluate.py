@@ -6,8 +6,8 @@ import numpy as np
 
 from . import pointwise
 from .facts import (
-    ABSOLUTE, CANCELLING, EXACT, GATES, LINEAR, MOVE, RELATIVE, SHAPED, SQUARES, SUM, ULP, WHOLE_SUMS, ZERO_SIGN_OPEN,
-    is_discontinuous, rounding_of,
+    ABSOLUTE, CANCELLING, EXACT, GATES, LINEAR, MOVE, RELATIVE, ROOTS, SHAPED, SQUARES, SUM, ULP, WHOLE_SUMS,
+    ZERO_SIGN_OPEN, is_discontinuous, rounding_of,
 )
 from .own import LEAST_WEIGHT, light_weights, masked_product
 from .parts import in_parts
@@ -122,7 +122,10 @@ def run_node(references, node, env, opset, noise, cone):
         if more is not None:
             open_ = more if open_ is None else open_ | more
     if open_ is not None and np.any(open_):
-        outputs[0] = np.where(open_, tensor(noise.rng, y.shape, y.dtype, 'wild'), y).astype(y.dtype)
+        anything = tensor(noise.rng, y.shape, y.dtype, 'wild')
+        if is_float(y.dtype):
+            anything = np.where(noise.rng.random(y.shape) < 0.3, np.nan, wide(anything))
+        outputs[0] = np.where(open_, anything, y).astype(y.dtype)
     return outputs
 
 
@@ -146,6 +149,17 @@ def poisoned(node, env, result):
     return np.broadcast_to(bad.reshape(1, -1, *[1] * (result.ndim - 2)), result.shape) if bad.any() else None
 
 
+def vanishing(node, env, result, least):
+    """Says which results are roots of squares that are subnormal, or are divided by one."""
+    if node.op in ROOTS:
+        return np.abs(wide(result)) < least
+    if node.op == 'LpNormalization' and node.attrs.get('p', 2) == 2:
+        with np.errstate(all='ignore'):
+            norm = np.sqrt((wide(env[node.inputs[0]]) ** 2).sum(node.attrs.get('axis', -1), keepdims=True))
+        return np.broadcast_to(norm < least, result.shape)
+    return None
+
+
 def overflowing(references, node, env, opset, result):
     """Says which results are open because terms overflow before they cancel or are divided, in some order or in one; None if none is.
 
@@ -158,11 +172,17 @@ def overflowing(references, node, env, opset, result):
     most = float(np.finfo(unit).max)
     finite = {name: np.abs(np.where(np.isfinite(wide(v)), wide(v), 0)) for name, v in read.items() if is_float(v.dtype)}
     largest = max((v.max(initial=0) for v in finite.values()), default=0)
+    small = vanishing(node, env, result, float(np.finfo(unit).tiny) ** 0.5 * 4096)
+    if small is not None and small.any():
+        return small
     # No sum of so few products of smaller terms overflows.
     if largest < most ** 0.45:
         return None
     if node.op == 'Attention':
         return overflowing_scores(node, finite, result, most)
+    if node.op in ('Resize', 'GridSample'):
+        # Cubic weights are negative, too.
+        return np.ones(result.shape, bool) if largest > most / 16 else None
     if node.op in SQUARES:
         return np.ones(result.shape, bool) if largest > (most / 4) ** 0.5 else None
     attrs = {k: abs(v) if k in ('alpha', 'beta') else v for k, v in node.attrs.items()}
@@ -224,7 +244,10 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
     if node.op in GATES:
         unit = GATES[node.op] * spacing(np.maximum(np.abs(wide(env[node.inputs[0]])), 1.0), value.dtype)
     if np.any(unit):
-        return narrow(wide(value) + noise.steps(value.shape, 1.0) * unit, value.dtype)
+        moved = wide(value) + noise.steps(value.shape, 1.0) * unit
+        # A result that may be 0 is 0 now and then: it may be a divisor.
+        zero = (np.abs(wide(value)) <= unit) & (noise.rng.random(value.shape) < 0.2)
+        return narrow(np.where(zero, 0.0, moved), value.dtype)
     most = 2 if kind == ULP else 1
     if node.op == 'Gelu' and value.dtype == F64:
         # The reference rounds the argument of erfc, whose logarithm is a square.

@@ -59,8 +59,12 @@ MatMul Gemm Einsum ReduceSum ReduceMean ReduceL1 CumSum Conv ConvTranspose Avera
 
 # Ops that square what they read, or its difference to a mean: the square may overflow.
 SQUARES = set('''
-LayerNormalization RMSNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization LRN
+LayerNormalization RMSNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization LRN LpNormalization LpPool
+GlobalLpPool ReduceL2 ReduceSumSquare
 '''.split())
+
+# Roots of sums of squares: those of small numbers are subnormal.
+ROOTS = set('LpPool GlobalLpPool ReduceL2'.split())
 
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}

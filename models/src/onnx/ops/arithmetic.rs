@@ -1,6 +1,6 @@
 //! Arithmetic, elementary functions, comparison and conversion, element by element.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
@@ -62,12 +62,28 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
         // 2^0.5 as an integer is what the real power truncates to.
-        let (base, power) = (c.cast(x, eutectic_ir::DType::F64)?, c.cast(y, eutectic_ir::DType::F64)?);
+        let (base, power) = (c.cast(x, DType::F64)?, c.cast(y, DType::F64)?);
         let power = c.apply("pow", [base, power])?;
+        return c.cast(power, to);
+    }
+    // An exponent that the base's type does not hold is not rounded to it: 2.2 is 2.203 in bf16, and x^2.2 another curve.
+    let wide = c.dtype(y);
+    if to.is_float() && wide.is_float() && wide.size() > to.size() && !holds(c, y, to) {
+        let base = c.cast(x, wide)?;
+        let power = c.apply("pow", [base, y])?;
         return c.cast(power, to);
     }
     let y = c.cast(y, to)?;
     c.apply("pow", [x, y])
+}
+
+/// Says whether a value is known, and a type holds each of its numbers.
+fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
+    let held = |tensor: Tensor| {
+        let numbers = tensor.to_f64();
+        Tensor::from_f64(dtype, tensor.dims(), numbers.iter().copied()).to_f64() == numbers
+    };
+    c.value(value).is_some_and(held)
 }
 
 /// With the sign of the divisor, or, as C's `fmod`, of the dividend: a − b·trunc(a/b).
@@ -113,7 +129,7 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (false, true) => c.with("eq", x, f64::NEG_INFINITY),
         (false, false) => {
             let dims = c.dims(x);
-            c.full(0.0, eutectic_ir::DType::Bool, &dims)
+            c.full(0.0, DType::Bool, &dims)
         }
         (true, true) => {
             let size = c.apply("abs", [x])?;

@@ -221,6 +221,38 @@ fn convolutions_over_three_axes_are_sums_over_windows() {
     }
 }
 
+#[test]
+fn padding_may_take_all_that_a_transposed_convolution_makes() {
+    // Elements, taps, the two pads and the elements that are left.
+    for (n, taps, pads, left) in [(1, 3, [2, 1], 0), (1, 3, [1, 2], 0), (2, 2, [2, 1], 0), (1, 3, [2, 0], 1), (1, 1, [0, 1], 0)] {
+        let transpose = node("ConvTranspose", &["x", "w"], &["y"], vec![list("pads", &pads)]);
+        let model = of_node(transpose, &[("x", &[1, 1, n]), ("w", &[1, 1, taps])], vec![], 17);
+        let (x, w) = (vec![2.0; n as usize], noise(taps as usize));
+        let got = result(&model, &[("x", &[1, 1, n as usize], &x), ("w", &[1, 1, taps as usize], &w)]);
+        let mut whole = vec![0.0; (n + taps - 1) as usize];
+        for (i, k) in (0..n as usize).flat_map(|i| (0..taps as usize).map(move |k| (i, k))) {
+            whole[i + k] += x[i] * w[k];
+        }
+        let end = whole.len() - pads[1] as usize;
+        assert_eq!(end.saturating_sub(pads[0] as usize), left, "{n} elements, {taps} taps, {pads:?}");
+        close(&got, &whole[pads[0] as usize..end]);
+    }
+}
+
+#[test]
+fn a_bias_that_counts_0_times_is_not_read() {
+    let zero = AttributeProto {
+        name: Some("beta".into()),
+        r#type: Some(AttributeType::Float as i32),
+        f: Some(0.0),
+        ..Default::default()
+    };
+    let product = node("Gemm", &["a", "b", "c"], &["y"], vec![zero]);
+    let model = of_node(product, &[("a", &[2, 2]), ("b", &[2, 1]), ("c", &[2, 1])], vec![], 13);
+    let (a, b, c) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0], [f64::INFINITY, f64::NAN]);
+    close(&result(&model, &[("a", &[2, 2], &a), ("b", &[2, 1], &b), ("c", &[2, 1], &c)]), &[17.0, 39.0]);
+}
+
 fn close(got: &[f64], want: &[f64]) {
     assert_eq!(got.len(), want.len());
     let far = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

@@ -425,3 +425,19 @@ fn halves_of_elements_are_found_as_tensorflow_finds_them() {
         }
     }
 }
+
+#[test]
+fn powers_are_as_exact_as_their_exponents() {
+    let x = Tensor::from_f64(DType::Bf16, &[4], [1000.0, 3.0, 0.5, -6.5]);
+    for exponents in [[2.2, 0.3, 1.1, 2.0], [2.0, 0.5, -1.0, 1e-45]] {
+        let y = stored("y", &Tensor::from_f64(DType::F32, &[4], exponents));
+        let exponents = Tensor::from_f64(DType::F32, &[4], exponents).to_f64();
+        let got = one(node("Pow", &["x", "y"], &["z"], vec![]), &x, vec![y], 17);
+        let exact = x.to_f64().into_iter().zip(exponents).map(|(x, y)| x.powf(y));
+        let want = Tensor::from_f64(DType::Bf16, &[4], exact);
+        assert_eq!(got.dtype(), DType::Bf16);
+        for (got, want) in got.to_f64().into_iter().zip(want.to_f64()) {
+            assert!(got == want || got.is_nan() && want.is_nan(), "{got}, not {want}");
+        }
+    }
+}
