@@ -154,7 +154,7 @@ pub fn is_short(body: &Body) -> bool {
         Instr::Map { args, dtype, .. } if args.len() == 1 && dtype.is_float() => args[0],
         _ => result,
     };
-    let short = |load: &Load| load.dtype.is_float() && load.dtype.size() == 2 && load.guards.is_empty();
+    let short = |load: &Load| load.dtype.is_half() && load.guards.is_empty();
     let converted = value == result || body.instrs[value].dtype() != body.instrs[result].dtype();
     converted
         && matches!(&body.instrs[value], Instr::Load(load) if short(load) && load.at.affine(body.domain.len()).is_some())

@@ -327,7 +327,7 @@ impl CostModel {
                 }
                 Instr::Load(load) => {
                     work.seconds += self.load(load, body, &masks, (walk, row), n);
-                    work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
+                    work.seconds += if load.dtype.register() != load.dtype { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
                 Instr::Map { op, attrs, dtype, args } => {
